@@ -1,0 +1,37 @@
+/**
+ * The one error that reaches a caller. Anything else that is thrown is a bug and is only logged.
+ */
+
+/** What a caller may do about it: HTTP status and "worth retrying" are functions of this code alone. */
+export type FaultCode =
+  | 'invalid'
+  | 'unauthorized'
+  | 'not_found'
+  | 'conflict'
+  /** A node gave an answer that contradicts itself or another one. */
+  | 'inconsistent'
+  | 'unavailable';
+
+/** One thing wrong with an input: where (`/webhook_url`), and what. */
+export type Problem = { path: string; message: string };
+
+export class Fault extends Error {
+  override readonly name = 'Fault';
+  readonly code: FaultCode;
+  readonly problems: readonly Problem[];
+
+  constructor(code: FaultCode, message: string, options: { problems?: Problem[]; cause?: unknown } = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.problems = options.problems ?? [];
+  }
+}
+
+/** The text of anything thrown, for logs and messages; `cause` chains are joined. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  // An AggregateError (all addresses of a host refused) has an empty message of its own.
+  const own =
+    error.message !== '' ? error.message : error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : error.name;
+  return error.cause === undefined ? own : `${own}: ${messageOf(error.cause)}`;
+}

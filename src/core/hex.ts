@@ -1,0 +1,34 @@
+/**
+ * Hex strings as the chain and the API write them: `0x`, lower case. In the database the same values are bytea.
+ */
+import { Fault } from './fault.ts';
+
+export type Hex = `0x${string}`;
+/** 20 bytes. */
+export type Address = Hex;
+/** 32 bytes. */
+export type Hash = Hex;
+
+export const zeroAddress: Address = `0x${'0'.repeat(40)}`;
+
+/**
+ * An address with or without `0x`, in any letter case, as lower-case `0x` + 40 digits (spec 2.6).
+ * @throws Fault `invalid` when it is not 40 hexadecimal characters after normalization.
+ */
+export function parseAddress(text: string): Address {
+  const digits = text.replace(/^0x/i, '').toLowerCase();
+  if (!/^[0-9a-f]{40}$/.test(digits)) {
+    throw new Fault('invalid', 'must be 40 hexadecimal characters, with or without 0x');
+  }
+  return `0x${digits}`;
+}
+
+/** Lower-case hex of bytes from the database. */
+export function fromBytes(bytes: Uint8Array): Hex {
+  return `0x${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('hex')}`;
+}
+
+/** Bytes for the database; the input is a Hex that was checked where it entered. */
+export function toBytes(hex: Hex): Buffer {
+  return Buffer.from(hex.slice(2), 'hex');
+}

@@ -1,0 +1,30 @@
+/**
+ * JSON with exact integers of any size: `amount` is a JSON number of up to 78 digits (spec 2.7).
+ */
+
+declare global {
+  interface JSON {
+    /** ES2026: a value that JSON.stringify writes as this very text. */
+    rawJSON(text: string): { rawJSON: string };
+  }
+}
+
+/** A value that `JSON.stringify` writes as the exact integer. */
+export function exactInteger(value: bigint): { rawJSON: string } {
+  return JSON.rawJSON(value.toString());
+}
+
+type Reviver = (key: string, value: unknown, context: { source?: string }) => unknown;
+
+/**
+ * Parses JSON; integers that a double cannot hold become bigint, everything else is as in JSON.parse.
+ * @throws SyntaxError as JSON.parse does.
+ */
+export function parseExact(text: string): unknown {
+  const revive: Reviver = (_key, value, { source }) =>
+    typeof value === 'number' && source !== undefined && /^-?\d+$/.test(source) && !Number.isSafeInteger(value)
+      ? BigInt(source)
+      : value;
+  // The library types do not know the third argument of a reviver yet (ES2026, in Node 24).
+  return JSON.parse(text, revive as (key: string, value: unknown) => unknown);
+}

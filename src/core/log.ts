@@ -1,0 +1,39 @@
+/**
+ * Logs are events with fields: `log.info({ block: 7 }, 'block.committed')`. One line per thing that happened.
+ */
+import pino from 'pino';
+import pretty from 'pino-pretty';
+
+export type Log = pino.Logger;
+
+export type LogOptions = {
+  level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent';
+  /** auto: pretty on a terminal, JSON lines elsewhere. */
+  format: 'auto' | 'json' | 'pretty';
+};
+
+/** Fields that may hold a secret, whatever the event; docs/operations.md lists them. */
+const REDACTED = ['authorization', 'api_key', 'apiKey', 'key', 'secret', '*.authorization', '*.api_key', '*.apiKey'];
+
+/** A logger on standard error; standard output is for data. */
+export function createLog(options: LogOptions): Log {
+  const isPretty = options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
+  const destination = isPretty
+    ? pretty({ destination: 2, sync: true, ignore: 'pid,hostname', translateTime: 'HH:MM:ss.l', singleLine: true })
+    : pino.destination({ dest: 2, sync: true });
+  return pino(
+    {
+      level: options.level,
+      base: undefined,
+      timestamp: pino.stdTimeFunctions.isoTime,
+      formatters: { level: (label) => ({ level: label }) },
+      redact: { paths: REDACTED, censor: '[redacted]' },
+    },
+    destination,
+  );
+}
+
+/** A logger that writes nothing. */
+export function silentLog(): Log {
+  return pino({ level: 'silent' });
+}

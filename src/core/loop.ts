@@ -1,0 +1,71 @@
+/**
+ * All background work is a step that this loop repeats. Nothing else in the program sleeps.
+ */
+import type { Clock } from './clock.ts';
+import { Fault, messageOf } from './fault.ts';
+
+/** Bounded, restartable work with at most one commit; says whether there may be more to do at once. */
+export type Step = (signal: AbortSignal) => Promise<'worked' | 'idle'>;
+
+/** A bell that ends an idle wait early. Ringing while nobody waits makes the next wait return at once. */
+export type Wake = { ring(): void; wait(ms: number, signal: AbortSignal): Promise<void> };
+
+export type LoopOptions = {
+  name: string;
+  clock: Clock;
+  signal: AbortSignal;
+  /** How long to wait after 'idle' unless the bell rings. */
+  idleMs: number;
+  wake?: Wake;
+  /** Upper bound of the doubling back-off after a Fault. */
+  retryMsMax: number;
+  /** Told of each Fault, with the wait that follows. */
+  onFault(fault: Fault, retryMs: number): void;
+};
+
+const RETRY_MS_MIN = 50;
+
+/**
+ * Repeats `step` until the signal aborts: at once after 'worked', after `idleMs` or the bell when 'idle', with
+ * doubling back-off after a Fault. Anything else that is thrown is a bug: it ends the loop and rejects.
+ */
+export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
+  const { clock, signal, wake } = options;
+  let retryMs = RETRY_MS_MIN;
+  while (!signal.aborted) {
+    try {
+      const outcome = await step(signal);
+      retryMs = RETRY_MS_MIN;
+      if (outcome === 'worked') continue;
+      if (wake === undefined) await clock.wait(options.idleMs, signal);
+      else await wake.wait(options.idleMs, signal);
+    } catch (error) {
+      if (signal.aborted) return;
+      if (!(error instanceof Fault)) throw new Error(`${options.name} failed: ${messageOf(error)}`, { cause: error });
+      options.onFault(error, retryMs);
+      await clock.wait(retryMs, signal);
+      retryMs = Math.min(retryMs * 2, options.retryMsMax);
+    }
+  }
+}
+
+/** A Wake on the given clock. */
+export function createWake(clock: Clock): Wake {
+  let rung = false;
+  let wakeUp: (() => void) | undefined;
+  return {
+    ring() {
+      rung = true;
+      wakeUp?.();
+    },
+    async wait(ms, signal) {
+      if (!rung) {
+        const early = new AbortController();
+        wakeUp = () => early.abort();
+        await clock.wait(ms, AbortSignal.any([signal, early.signal]));
+        wakeUp = undefined;
+      }
+      rung = false;
+    },
+  };
+}
