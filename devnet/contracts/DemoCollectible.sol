@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {ERC721} from "@openzeppelin/contracts/token/ERC721/ERC721.sol";
+
+/// An ordinary ERC-721. Its Transfer event has the topic of an ERC-20 transfer but four topics: it must not ring.
+contract DemoCollectible is ERC721 {
+    uint256 public nextTokenId = 1;
+
+    constructor(string memory name, string memory symbol) ERC721(name, symbol) {}
+
+    function mint(address receiver) external returns (uint256 tokenId) {
+        tokenId = nextTokenId++;
+        _mint(receiver, tokenId);
+    }
+}

@@ -1,0 +1,142 @@
+/**
+ * The demo's chain: the one of the start before when everything that was left still fits together, else a fresh one.
+ */
+import { Fault, messageOf } from '../src/core/fault.ts';
+import { findTip } from '../src/store/blocks.ts';
+import { openDatabase } from '../src/store/db.ts';
+import { type Anvil, startAnvil } from './anvil.ts';
+import { clearDemoFolder, type DemoFolder, type DemoNote, findDemoNote } from './demo-folder.ts';
+import { findPortNear } from './free-port.ts';
+import { endOrphans } from './orphans.ts';
+import { createScene, findScene, type Scene } from './scene.ts';
+import { findBlock, quantity } from './wallet.ts';
+
+export type DemoChain = {
+  anvil: Anvil;
+  scene: Scene;
+  /** The note of the start that is continued; undefined when this one is fresh. */
+  continued: DemoNote | undefined;
+  /** "continuing at block 70", or why this start is a fresh one. */
+  story: string;
+};
+
+export type DemoChainOptions = {
+  /** Another one is taken when this is in use. */
+  preferredPort: number;
+  chainId: number;
+  blockTimeSeconds: number;
+};
+
+/** Where the service left off may lie this far behind the chain; beyond that a fresh start is quicker to see. */
+const BLOCKS_BEHIND_MAX = 500;
+
+/**
+ * Starts anvil with the demo's contracts on it, mining at the given interval.
+ * @throws Fault `conflict` when a living demo uses the folder; else as startAnvil does.
+ */
+export async function openDemoChain(
+  folder: DemoFolder,
+  options: DemoChainOptions & { fresh: boolean },
+): Promise<DemoChain> {
+  // Before anything is removed: throws when the folder is in use.
+  await endOrphans({ folder: folder.chainFolder, program: 'anvil' }, { shared: false });
+  const chain = await continueOrStart(folder, options);
+  await chain.anvil.rpc('evm_setIntervalMining', [options.blockTimeSeconds]);
+  return chain;
+}
+
+async function continueOrStart(
+  folder: DemoFolder,
+  options: DemoChainOptions & { fresh: boolean },
+): Promise<DemoChain> {
+  const note = findDemoNote(folder);
+  if (options.fresh) return startFresh(folder, options, 'starting fresh, as asked');
+  if (note === undefined)
+    return startFresh(folder, options, 'starting fresh: there is no earlier demo to continue');
+  const found = await continueChain(folder, options, note).catch((error: unknown) => {
+    // A port or a folder that is in use, or no anvil at all, is no reason to remove what the start before left.
+    if (error instanceof Fault && error.code !== 'conflict' && error.code !== 'not_found')
+      return error.message;
+    throw error;
+  });
+  return typeof found === 'string' ? startFresh(folder, options, `starting fresh: ${found}`) : found;
+}
+
+async function startFresh(folder: DemoFolder, options: DemoChainOptions, story: string): Promise<DemoChain> {
+  clearDemoFolder(folder);
+  const anvil = await startDemoAnvil(folder, options);
+  try {
+    return { anvil, scene: await createScene(anvil), continued: undefined, story };
+  } catch (error) {
+    await anvil.stop();
+    throw error;
+  }
+}
+
+/** The chain of the start before, or what does not fit. */
+async function continueChain(
+  folder: DemoFolder,
+  options: DemoChainOptions,
+  note: DemoNote,
+): Promise<DemoChain | string> {
+  const anvil = await startDemoAnvil(folder, options);
+  try {
+    const scene = await findScene(anvil, note.contracts);
+    const misfit = scene === undefined ? 'the contracts are gone' : await findMisfit(anvil, folder);
+    if (scene !== undefined && misfit === undefined) {
+      const head = await findBlock(anvil, 'latest');
+      return { anvil, scene, continued: note, story: `continuing at block ${head?.number}` };
+    }
+    await anvil.stop();
+    return misfit ?? 'the contracts are gone';
+  } catch (error) {
+    await anvil.stop();
+    throw error;
+  }
+}
+
+async function startDemoAnvil(
+  folder: DemoFolder,
+  { preferredPort, chainId }: DemoChainOptions,
+): Promise<Anvil> {
+  const port = await findPortNear(preferredPort);
+  return startAnvil({ port, chainId, stateFile: folder.chainStateFile });
+}
+
+/** What keeps the service from continuing on this chain, undefined when nothing does. */
+async function findMisfit(anvil: Anvil, folder: DemoFolder): Promise<string | undefined> {
+  const tip = await readTip(folder);
+  if (tip === undefined) return 'the database has no blocks';
+  if (typeof tip === 'string') return `the database cannot be read (${tip})`;
+  if ((await findBlock(anvil, tip.number))?.hash !== tip.hash) {
+    return `the newest block of the database (${tip.number}) is not on the chain`;
+  }
+  const head = await findBlock(anvil, 'latest');
+  if (head === undefined || head.number - tip.number > BLOCKS_BEHIND_MAX) {
+    return `the database is more than ${BLOCKS_BEHIND_MAX} blocks behind the chain`;
+  }
+  for (let number = tip.number + 1; number <= head.number; number++) {
+    if (!(await isTraceable(anvil, number))) return `block ${number} can be traced no more`;
+  }
+  return undefined;
+}
+
+async function readTip(folder: DemoFolder): Promise<Awaited<ReturnType<typeof findTip>> | string> {
+  try {
+    const database = await openDatabase({ url: '', dataDir: folder.serviceFolder });
+    try {
+      return await findTip(database);
+    } finally {
+      await database.close();
+    }
+  } catch (error) {
+    if (error instanceof Fault && error.code === 'conflict') throw error;
+    return messageOf(error);
+  }
+}
+
+/** A restarted anvil traces its newest blocks only; the service finds internal transfers in traces. */
+async function isTraceable(anvil: Anvil, number: number): Promise<boolean> {
+  const traces = await anvil.rpc('debug_traceBlockByNumber', [quantity(number), { tracer: 'callTracer' }]);
+  return Array.isArray(traces) && traces.every((trace) => 'result' in trace);
+}

@@ -1,0 +1,71 @@
+/**
+ * What a demo leaves behind for the next start: a chain, a database, and a note of what belongs to them.
+ */
+import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { SceneContracts } from './scene.ts';
+
+/** Absolute paths of one demo's data. Their names are told apart from anything else that a folder may hold. */
+export type DemoFolder = {
+  folder: string;
+  chainFolder: string;
+  chainStateFile: string;
+  /** The service's `dataDir`: the embedded database and its secret. */
+  serviceFolder: string;
+  noteFile: string;
+};
+
+/** What a continued demo needs to know; the file can be read by its owner only, because of the key. */
+export type DemoNote = {
+  apiKey: string;
+  contracts: SceneContracts;
+  /** Where the watched addresses of the demo ring. */
+  receiverUrl: string;
+};
+
+/** Creates the folder when it is not there. */
+export function openDemoFolder(path: string): DemoFolder {
+  const folder = resolve(path);
+  mkdirSync(folder, { recursive: true });
+  const chainFolder = join(folder, 'demo-chain');
+  return {
+    folder,
+    chainFolder,
+    chainStateFile: join(chainFolder, 'state.json'),
+    serviceFolder: join(folder, 'demo-service'),
+    noteFile: join(folder, 'demo.json'),
+  };
+}
+
+/** Removes what a demo left there, and nothing else. Nobody may be using it. */
+export function clearDemoFolder({ chainFolder, serviceFolder, noteFile }: DemoFolder): void {
+  rmSync(noteFile, { force: true });
+  for (const path of [chainFolder, serviceFolder]) rmSync(path, { recursive: true, force: true });
+}
+
+/** The note of the start before, undefined when there was none or it cannot be read. */
+export function findDemoNote({ noteFile }: DemoFolder): DemoNote | undefined {
+  try {
+    const note: unknown = JSON.parse(readFileSync(noteFile, 'utf8'));
+    return isDemoNote(note) ? note : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+export function writeDemoNote({ noteFile }: DemoFolder, note: DemoNote): void {
+  writeFileSync(noteFile, `${JSON.stringify(note, undefined, 2)}\n`, { mode: 0o600 });
+  // The mode above is for a new file only.
+  chmodSync(noteFile, 0o600);
+}
+
+const contractKeys = ['token', 'feeToken', 'collectible', 'splitter'] satisfies (keyof SceneContracts)[];
+
+function isDemoNote(value: unknown): value is DemoNote {
+  if (typeof value !== 'object' || value === null) return false;
+  const { apiKey, contracts, receiverUrl }: Record<string, unknown> = { ...value };
+  if (typeof apiKey !== 'string' || typeof receiverUrl !== 'string') return false;
+  if (typeof contracts !== 'object' || contracts === null) return false;
+  const addresses: Record<string, unknown> = { ...contracts };
+  return contractKeys.every((key) => /^0x[0-9a-f]{40}$/.test(String(addresses[key])));
+}

@@ -1,0 +1,262 @@
+/**
+ * The demo: a chain, Chainbell, a receiver and traffic in one process, from the first block to the first webhook.
+ */
+
+import { loadConfig } from '../src/config/load.ts';
+import type { Config } from '../src/config/schema.ts';
+import { systemClock } from '../src/core/clock.ts';
+import { Fault } from '../src/core/fault.ts';
+import { type Address, parseAddress } from '../src/core/hex.ts';
+import type { startService } from '../src/service.ts';
+import { openDemoChain } from './demo-chain.ts';
+import { openDemoFolder, writeDemoNote } from './demo-folder.ts';
+import { findFreePort, findPortNear } from './free-port.ts';
+import { type AssetFormats, startSampleReceiver } from './sample-receiver.ts';
+import { type Scene, tokenFormats } from './scene.ts';
+import type { DemoFacts } from './screen.ts';
+import { startTraffic } from './traffic.ts';
+import { findBlock } from './wallet.ts';
+
+export type DemoOptions = {
+  dataFolder: string;
+  /** Of the API; undefined: 8080, or another one when that is taken. */
+  port: number | undefined;
+  blockTimeSeconds: number;
+  retryMinutes: readonly number[] | undefined;
+  fresh: boolean;
+};
+
+/** What the demo is built from, and whom it tells. */
+export type DemoSurroundings = {
+  startService: typeof startService;
+  version: string;
+  /** Told of each step when it is done. */
+  onStep(text: string): void;
+  /** A line of the receiver, or a complaint of the traffic. */
+  onLine(line: string): void;
+};
+
+export type Demo = {
+  facts: DemoFacts;
+  /** Resolves with the first webhook that the receiver accepted. */
+  firstWebhook: Promise<void>;
+  /** Resolves with what went wrong, if a part of the demo ends before it is stopped. */
+  failed: Promise<Error>;
+  /** Stops traffic, service, receiver and chain, in this order; the chain's state is saved. May be called again. */
+  stop(): Promise<void>;
+};
+
+const CHAIN_ID = 31337;
+const WATCHER_NAME = 'demo';
+const API_MS_MAX = 10_000;
+const NATIVE_SYMBOL = 'ETH';
+/** The first ports that are tried; a demo never fails because of a port that nobody asked for. */
+const preferredPorts = { api: 8080, metrics: 9464, chain: 8545, receiver: 8090 } as const;
+/** Ports of the reader's own receivers on this machine. */
+const furtherWebhookPorts = [443, 3000, 8000];
+
+/**
+ * Starts everything, or continues where the demo in this folder was stopped; ends what it started if a step fails or
+ * the signal aborts.
+ * @throws Fault `conflict` when the port or the folder is in use; the signal's reason when it aborts.
+ */
+export async function startDemo(
+  surroundings: DemoSurroundings,
+  options: DemoOptions,
+  signal: AbortSignal,
+): Promise<Demo> {
+  const { onStep, onLine } = surroundings;
+  const clock = systemClock();
+  await using parts = new AsyncDisposableStack();
+  const failures: Promise<Error>[] = [];
+
+  const apiPort =
+    options.port === undefined ? await findPortNear(preferredPorts.api) : await findFreePort(options.port);
+  const metricsPort = await findPortNear(preferredPorts.metrics);
+  const folder = openDemoFolder(options.dataFolder);
+  const chain = await openDemoChain(folder, {
+    preferredPort: preferredPorts.chain,
+    chainId: CHAIN_ID,
+    blockTimeSeconds: options.blockTimeSeconds,
+    fresh: options.fresh,
+  });
+  const { anvil, scene } = chain;
+  parts.defer(() => anvil.stop());
+  failures.push(anvil.ended.then((reason) => new Fault('unavailable', `the chain ended: ${reason}`)));
+  onStep(`chain ${CHAIN_ID} on ${anvil.url}, ${chain.story}`);
+  onStep('contracts: ERC-20, ERC-20 with a fee, ERC-721, splitter');
+  signal.throwIfAborted();
+
+  let apiKey = chain.continued?.apiKey;
+  const receiver = await startSampleReceiver({
+    port: await findPortNear(portOf(chain.continued?.receiverUrl) ?? preferredPorts.receiver),
+    apiKey: () => apiKey,
+    assets: assetFormatsOf(scene),
+    print: onLine,
+    now: () => clock.now(),
+  });
+  parts.defer(() => receiver.stop());
+  onStep(`sample receiver on ${receiver.url}`);
+
+  const config = demoConfig({
+    rpc: [anvil.url, anvil.wsUrl],
+    dataDir: folder.serviceFolder,
+    apiPort,
+    metricsPort,
+    receiverPort: Number(portOf(receiver.url)),
+    retryMinutes: options.retryMinutes,
+  });
+  const service = await surroundings.startService(config);
+  parts.defer(() => service.stop());
+  failures.push(service.failed);
+  onStep(`Chainbell on ${service.apiUrl}`);
+  signal.throwIfAborted();
+
+  apiKey ??= (await service.issueKey(WATCHER_NAME)).key;
+  onStep(chain.continued === undefined ? 'API key issued' : 'API key of the start before');
+  writeDemoNote(folder, { apiKey, contracts: scene.contracts, receiverUrl: receiver.url });
+
+  const watched = await watchTraders(
+    { apiUrl: service.apiUrl, apiKey },
+    {
+      addresses: scene.traders.slice(0, 2),
+      webhookUrl: receiver.url,
+      formerWebhookUrl: chain.continued?.receiverUrl,
+    },
+  );
+  onStep(`${watched.length} addresses watched`);
+  signal.throwIfAborted();
+
+  const traffic = startTraffic({ node: anvil, clock }, scene, {
+    onFault: (fault) => onLine(`traffic: ${fault.message}`),
+  });
+  parts.defer(() => traffic.stop());
+  failures.push(failureOf(traffic.ended));
+  onStep('traffic started');
+
+  const head = await findBlock(anvil, 'latest');
+  const running = parts.move();
+  let stopping: Promise<void> | undefined;
+  return {
+    facts: {
+      version: surroundings.version,
+      chain: { id: CHAIN_ID, block: head?.number ?? 0, rpcUrl: anvil.url, wsUrl: anvil.wsUrl },
+      apiUrl: service.apiUrl,
+      metricsUrl: service.metricsUrl,
+      dataFolder: folder.folder,
+      apiKey,
+      receiverUrl: receiver.url,
+      watched,
+      scene,
+      story: chain.story,
+      retryMinutes: config.webhooks.retryMinutes,
+    },
+    firstWebhook: receiver.first,
+    failed: Promise.race(failures),
+    stop: () => (stopping ??= running.disposeAsync()),
+  };
+}
+
+/** The specification's schedule unless told otherwise; webhooks may go to this machine, which nobody else should allow. */
+function demoConfig(options: {
+  rpc: string[];
+  dataDir: string;
+  apiPort: number;
+  metricsPort: number;
+  receiverPort: number;
+  retryMinutes: readonly number[] | undefined;
+}): Config {
+  const { retryMinutes } = options;
+  return loadConfig({
+    env: {},
+    overrides: {
+      chain: { id: CHAIN_ID, rpc: options.rpc, native: { symbol: NATIVE_SYMBOL } },
+      dataDir: options.dataDir,
+      http: { port: options.apiPort },
+      metrics: { port: options.metricsPort },
+      webhooks: {
+        allowHttp: true,
+        allowCidrs: ['127.0.0.0/8', '::1/128'],
+        ports: [...new Set([options.receiverPort, ...furtherWebhookPorts])],
+        ...(retryMinutes === undefined ? {} : { retryMinutes: [...retryMinutes] }),
+      },
+      log: { level: 'warn' },
+    },
+  });
+}
+
+type WatchedRecord = { id: string; address: Address; webhookUrl: string };
+
+/**
+ * Makes a record for each address that has none, through the API as anybody would; records of the start before are
+ * kept, and ring at the receiver's new place if it has moved.
+ */
+async function watchTraders(
+  api: { apiUrl: string; apiKey: string },
+  wanted: { addresses: readonly Address[]; webhookUrl: string; formerWebhookUrl: string | undefined },
+): Promise<WatchedRecord[]> {
+  const { webhookUrl, formerWebhookUrl } = wanted;
+  const list = await callApi(api, 'GET', '');
+  if (!Array.isArray(list)) throw new Fault('inconsistent', 'the list of watched addresses is not a list');
+  const records = list.map(parseRecord);
+  for (const { id, webhookUrl: former } of records) {
+    if (former === formerWebhookUrl && former !== webhookUrl) {
+      await callApi(api, 'PATCH', `/${id}`, { webhook_url: webhookUrl });
+    }
+  }
+  const watched: WatchedRecord[] = [];
+  for (const address of wanted.addresses) {
+    const known = records.find((record) => record.address === address);
+    watched.push(known ?? parseRecord(await callApi(api, 'POST', '', { address, webhook_url: webhookUrl })));
+  }
+  return watched;
+}
+
+async function callApi(
+  { apiUrl, apiKey }: { apiUrl: string; apiKey: string },
+  method: 'GET' | 'POST' | 'PATCH',
+  path: string,
+  body?: Record<string, string>,
+): Promise<unknown> {
+  const response = await fetch(`${apiUrl}/api/notifications/watched-addresses${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${apiKey}`,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    signal: AbortSignal.timeout(API_MS_MAX),
+  });
+  const text = await response.text();
+  if (!response.ok)
+    throw new Fault('unavailable', `${method} ${response.url} answered ${response.status}: ${text}`);
+  const answer: unknown = JSON.parse(text);
+  return typeof answer === 'object' && answer !== null && 'data' in answer ? answer.data : undefined;
+}
+
+function parseRecord(value: unknown): WatchedRecord {
+  const { id, address, webhook_url: webhookUrl }: Record<string, unknown> = { ...Object(value) };
+  if (typeof id !== 'string' || typeof address !== 'string' || typeof webhookUrl !== 'string') {
+    throw new Fault('inconsistent', 'a watched address of another shape');
+  }
+  return { id, address: parseAddress(address), webhookUrl };
+}
+
+function assetFormatsOf({ contracts }: Scene): AssetFormats {
+  return new Map([
+    [NATIVE_SYMBOL.toLowerCase(), { symbol: NATIVE_SYMBOL, decimals: 18 }],
+    [contracts.token, tokenFormats.token],
+    [contracts.feeToken, tokenFormats.feeToken],
+  ]);
+}
+
+function portOf(url: string | undefined): number | undefined {
+  return url === undefined ? undefined : Number(new URL(url).port);
+}
+
+/** Never resolves when the work ends without an error. */
+function failureOf(work: Promise<void>): Promise<Error> {
+  return new Promise((resolve) => {
+    work.catch((error: unknown) => resolve(error instanceof Error ? error : new Error(String(error))));
+  });
+}

@@ -1,0 +1,138 @@
+/**
+ * What the demo shows when it is ready: everything that one needs to try Chainbell, ready to be copied.
+ */
+import { styleText } from 'node:util';
+import type { Address } from '../src/core/hex.ts';
+import { type Scene, tokenFormats } from './scene.ts';
+
+/** Everything that the screen shows; `--json` prints the same. */
+export type DemoFacts = {
+  version: string;
+  chain: { id: number; block: number; rpcUrl: string; wsUrl: string };
+  apiUrl: string;
+  metricsUrl: string;
+  dataFolder: string;
+  apiKey: string;
+  receiverUrl: string;
+  /** The records that the demo itself made, one for each watched trader. */
+  watched: readonly { id: string; address: Address }[];
+  scene: Scene;
+  /** "continuing at block 70", or why this start is a fresh one. */
+  story: string;
+  retryMinutes: readonly number[];
+};
+
+/** Puts colour and weight on a text, or leaves it as it is where nobody would see it. */
+export type Paint = (style: 'bold' | 'dim' | 'cyan' | 'green' | 'yellow', text: string) => string;
+
+/** Colours as the stream's terminal shows them; none when it is not a terminal or NO_COLOR is set. */
+export function paintFor(stream: NodeJS.WriteStream): Paint {
+  return (style, text) => styleText(style, text, { stream });
+}
+
+/** The screen, ending with a line break. */
+export function renderScreen(facts: DemoFacts, paint: Paint): string {
+  const sections = [
+    renderFacts(facts, paint),
+    renderChain(facts, paint),
+    ...renderCommands(facts).map(({ title, lines }) => [
+      paint('bold', title),
+      ...lines.map((line) => `  ${line}`),
+    ]),
+    renderNext(paint),
+  ];
+  return `\n${sections.map((lines) => lines.join('\n')).join('\n\n')}\n\n`;
+}
+
+function renderFacts(facts: DemoFacts, paint: Paint): string[] {
+  const { chain, retryMinutes } = facts;
+  const rows: [string, string][] = [
+    ['API', facts.apiUrl],
+    ['API key', `${facts.apiKey}  ${paint('dim', '(of this demo only)')}`],
+    ['metrics', `${facts.metricsUrl}`],
+    ['chain', `id ${chain.id}, block ${chain.block}, ${chain.rpcUrl} and ${chain.wsUrl}`],
+    [
+      'receiver',
+      `${facts.receiverUrl}  ${paint('dim', 'a failed webhook is repeated after')} ${retryMinutes.join(', ')} min`,
+    ],
+    ['data', `${facts.dataFolder}  ${paint('dim', facts.story)}`],
+  ];
+  return [
+    `${paint('bold', `Chainbell ${facts.version}`)}  ${paint('dim', 'demo on a chain of its own')}`,
+    ...rows.map(([name, value]) => `  ${name.padEnd(9)} ${value}`),
+    `  ${paint('yellow', 'For this demo only, webhooks may go to http:// on this machine; everywhere else they may not.')}`,
+  ];
+}
+
+function renderChain({ scene, watched }: DemoFacts, paint: Paint): string[] {
+  const { traders, visitor, contracts } = scene;
+  const isWatched = (address: Address) => watched.some((record) => record.address === address);
+  return [
+    paint('bold', 'On the chain'),
+    ...traders.map(
+      (trader) => `  trader     ${trader}${isWatched(trader) ? `  ${paint('green', 'watched')}` : ''}`,
+    ),
+    `  you        ${visitor}`,
+    `  ERC-20     ${contracts.token}  ${tokenFormats.token.symbol}, ${tokenFormats.token.decimals} decimals`,
+    `  ERC-20     ${contracts.feeToken}  ${tokenFormats.feeToken.symbol}, keeps 1 % of each transfer`,
+    `  ERC-721    ${contracts.collectible}  ${paint('dim', 'must not ring')}`,
+    `  splitter   ${contracts.splitter}  pays by internal transfers`,
+  ];
+}
+
+type Commands = { title: string; lines: string[] };
+
+/** Each line works by itself when it is pasted into a shell. */
+function renderCommands(facts: DemoFacts): Commands[] {
+  const { apiUrl, metricsUrl, receiverUrl, watched, scene } = facts;
+  const collection = `${apiUrl}/api/notifications/watched-addresses`;
+  const withKey = `-H 'authorization: Bearer ${facts.apiKey}'`;
+  const withJson = `-H 'content-type: application/json'`;
+  const last = watched.at(-1);
+  const record = `${collection}/${last?.id ?? '<watched_address_id>'}`;
+  const body = (value: unknown) => `-d '${JSON.stringify(value)}'`;
+  const transfer = { from: scene.deployer, to: scene.visitor, value: `0x${(10n ** 18n).toString(16)}` };
+  const call = { jsonrpc: '2.0', id: 1, method: 'eth_sendTransaction', params: [transfer] };
+
+  return [
+    {
+      title: 'Watch an address of your own, and send it 1 ETH: the bell rings here',
+      lines: [
+        `curl -s ${collection} ${withKey} ${withJson} ${body({ address: scene.visitor, webhook_url: receiverUrl })}`,
+        `curl -s ${facts.chain.rpcUrl} ${withJson} ${body(call)}`,
+      ],
+    },
+    {
+      title: 'List, get, change, delete',
+      lines: [
+        `curl -s ${collection} ${withKey}`,
+        `curl -s ${record} ${withKey}`,
+        `curl -s -X PATCH ${record} ${withKey} ${withJson} ${body({ watch_token: false })}`,
+        `curl -s -X DELETE ${record} ${withKey}`,
+      ],
+    },
+    {
+      title: 'Break the receiver and watch the retries; mend it',
+      lines: [`curl -s -X POST ${receiverUrl}/break`, `curl -s -X POST ${receiverUrl}/mend`],
+    },
+    {
+      title: 'How is it?',
+      lines: [
+        `curl -s ${apiUrl}/status`,
+        `curl -s ${apiUrl}/livez`,
+        `curl -s ${apiUrl}/readyz`,
+        `curl -s ${metricsUrl}`,
+      ],
+    },
+  ];
+}
+
+function renderNext(paint: Paint): string[] {
+  return [
+    paint('bold', 'Point it at your own chain'),
+    '  cp chainbell.example.yaml chainbell.yaml      # set chain.id and chain.rpc',
+    '  npm run --silent chainbell -- start --config chainbell.yaml',
+    '',
+    paint('dim', 'Enter shows this again, Ctrl-C stops everything; the next start continues here.'),
+  ];
+}

@@ -1,0 +1,148 @@
+/**
+ * Traffic on the demo's chain: one transaction after another, of every kind that rings and of those that must not.
+ */
+import type { Clock } from '../src/core/clock.ts';
+import type { Fault } from '../src/core/fault.ts';
+import type { Address } from '../src/core/hex.ts';
+import { runLoop } from '../src/core/loop.ts';
+import { encodeCall } from './contracts.ts';
+import type { Scene } from './scene.ts';
+import { type Node, readContract, sendTransaction, type Transaction } from './wallet.ts';
+
+export type Traffic = {
+  /** No transaction is sent any more once this resolves. */
+  stop(): Promise<void>;
+  /** Rejects if the generator has a bug; resolves with `stop`. */
+  ended: Promise<void>;
+};
+
+/** Everything that happens, in turn. Each is sent by one trader to the next. */
+export const trafficKinds = [
+  'native',
+  'token',
+  'internal',
+  'fee token',
+  'collectible',
+  'native',
+  'token',
+  'failing',
+  'reverted internal',
+] as const;
+
+export type TrafficKind = (typeof trafficKinds)[number];
+
+const INTERVAL_MS = 1_000;
+const RETRY_MS_MAX = 5_000;
+/** A chain that mines slowly, or not at all, does not get more than this to mine. */
+const PENDING_TRANSACTIONS_MAX = 20;
+
+/** Sends a transaction about every second until it is stopped. */
+export function startTraffic(
+  { node, clock }: { node: Node; clock: Clock },
+  scene: Scene,
+  options: { onFault(fault: Fault): void; intervalMs?: number },
+): Traffic {
+  const stopping = new AbortController();
+  let turn = 0;
+  const ended = runLoop(
+    async () => {
+      if ((await countPending(node)) < PENDING_TRANSACTIONS_MAX) {
+        await sendTransaction(node, await trafficAt(node, scene, turn));
+        turn++;
+      }
+      return 'idle';
+    },
+    {
+      name: 'traffic',
+      clock,
+      signal: stopping.signal,
+      idleMs: () => options.intervalMs ?? INTERVAL_MS,
+      retryMsMax: RETRY_MS_MAX,
+      onFault: options.onFault,
+    },
+  );
+  return {
+    ended,
+    stop() {
+      stopping.abort();
+      return ended;
+    },
+  };
+}
+
+/** The transaction of a turn: the kinds in their order, the sender moving on after each round. */
+export async function trafficAt(node: Node, scene: Scene, turn: number): Promise<Transaction> {
+  const kind = trafficKinds[turn % trafficKinds.length] ?? 'native';
+  const round = Math.floor(turn / trafficKinds.length);
+  const from = traderAt(scene, round);
+  const to = traderAt(scene, round + 1);
+  const thousandths = BigInt(1 + ((turn * 37) % 250));
+  return transactionOf(node, scene, { kind, from, to, thousandths });
+}
+
+async function transactionOf(
+  node: Node,
+  { traders, contracts }: Scene,
+  move: { kind: TrafficKind; from: Address; to: Address; thousandths: bigint },
+): Promise<Transaction> {
+  const { kind, from, to, thousandths } = move;
+  const valueWei = thousandths * 10n ** 15n;
+  switch (kind) {
+    case 'native':
+      return { from, to, valueWei };
+    case 'token': {
+      const call = {
+        contract: 'DemoToken',
+        method: 'transfer',
+        values: [to, thousandths * 10n ** 4n],
+      } as const;
+      return { from, to: contracts.token, input: encodeCall(call) };
+    }
+    case 'fee token': {
+      const call = {
+        contract: 'FeeToken',
+        method: 'transfer',
+        values: [to, thousandths * 10n ** 16n],
+      } as const;
+      return { from, to: contracts.feeToken, input: encodeCall(call) };
+    }
+    case 'collectible': {
+      const collectible = { contract: 'DemoCollectible' } as const;
+      const owner = await readContract(node, contracts.collectible, {
+        ...collectible,
+        method: 'ownerOf',
+        values: [1n],
+      });
+      const sender = traders.find((trader) => trader === String(owner).toLowerCase()) ?? from;
+      const receiver = traders[(traders.indexOf(sender) + 1) % traders.length] ?? to;
+      const call = { ...collectible, method: 'transferFrom', values: [sender, receiver, 1n] };
+      return { from: sender, to: contracts.collectible, input: encodeCall(call) };
+    }
+    case 'internal': {
+      const receivers = traders.filter((trader) => trader !== from);
+      const call = { contract: 'Splitter', method: 'split', values: [receivers] } as const;
+      return { from, to: contracts.splitter, valueWei, input: encodeCall(call) };
+    }
+    case 'reverted internal': {
+      const others = traders.filter((trader) => trader !== from && trader !== to);
+      const call = {
+        contract: 'Splitter',
+        method: 'splitWithRevertedHalf',
+        values: [to, others[0] ?? from],
+      } as const;
+      return { from, to: contracts.splitter, valueWei, input: encodeCall(call) };
+    }
+    case 'failing':
+      // A token contract takes no coin: status 0, and the value stays where it is.
+      return { from, to: contracts.token, valueWei };
+  }
+}
+
+function traderAt({ traders }: Scene, round: number): Address {
+  return traders[round % traders.length] ?? traders[0];
+}
+
+async function countPending(node: Node): Promise<number> {
+  const status = await node.rpc('txpool_status');
+  return typeof status === 'object' && status !== null && 'pending' in status ? Number(status.pending) : 0;
+}

@@ -1,0 +1,149 @@
+/**
+ * Transactions and reads on a development chain, whose node signs for its own accounts.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { Fault } from '../src/core/fault.ts';
+import type { Address, Hash, Hex } from '../src/core/hex.ts';
+import type { Anvil } from './anvil.ts';
+import {
+  type ContractCall,
+  type ContractName,
+  decodeResult,
+  encodeCall,
+  encodeCreation,
+} from './contracts.ts';
+
+/** What is needed of a node. */
+export type Node = Pick<Anvil, 'rpc'>;
+
+export type Transaction = {
+  from: Address;
+  /** Absent: the transaction creates a contract. */
+  to?: Address;
+  valueWei?: bigint;
+  input?: Hex;
+};
+
+export type Receipt = {
+  hash: Hash;
+  blockNumber: number;
+  blockHash: Hash;
+  succeeded: boolean;
+  contractAddress: Address | undefined;
+  logs: readonly { address: Address; topics: readonly Hex[]; data: Hex }[];
+};
+
+/** Given with every transaction: a node refuses to estimate one that will fail, and failing ones are wanted too. */
+const GAS = 3_000_000;
+const RECEIPT_MS_MAX = 30_000;
+const LOOK_AGAIN_MS = 20;
+
+/** The accounts that the node signs for, in its order. */
+export async function listAccounts(node: Node): Promise<Address[]> {
+  const accounts = await node.rpc('eth_accounts');
+  if (!Array.isArray(accounts)) throw unexpected('eth_accounts');
+  return accounts.map((account) => hexOf(account, 'eth_accounts'));
+}
+
+/** Hands over a transaction, and does not wait until it is mined. */
+export async function sendTransaction(node: Node, transaction: Transaction): Promise<Hash> {
+  const { from, to, valueWei = 0n, input = '0x' } = transaction;
+  const fields = { from, value: quantity(valueWei), data: input, gas: quantity(GAS) };
+  const hash = await node.rpc('eth_sendTransaction', [to === undefined ? fields : { ...fields, to }]);
+  return hexOf(hash, 'eth_sendTransaction');
+}
+
+/** The receipt, once the transaction is mined. @throws Fault `unavailable` after 30 s without it. */
+export async function waitForReceipt(node: Node, hash: Hash): Promise<Receipt> {
+  const deadline = Date.now() + RECEIPT_MS_MAX;
+  while (Date.now() < deadline) {
+    const receipt = await node.rpc('eth_getTransactionReceipt', [hash]);
+    if (receipt !== null) return parseReceipt(receipt);
+    await delay(LOOK_AGAIN_MS);
+  }
+  throw new Fault('unavailable', `transaction ${hash} was not mined within ${RECEIPT_MS_MAX / 1000} s`);
+}
+
+/** The address of a new contract; `values` are for its constructor. @throws Fault `invalid` when it reverts. */
+export async function deployContract(
+  node: Node,
+  creation: { from: Address; contract: ContractName; values?: readonly unknown[] },
+): Promise<Address> {
+  const input = encodeCreation(creation.contract, creation.values);
+  const hash = await sendTransaction(node, { from: creation.from, input });
+  const { succeeded, contractAddress } = await waitForReceipt(node, hash);
+  if (!succeeded || contractAddress === undefined) {
+    throw new Fault('invalid', `the creation of ${creation.contract} failed (${hash})`);
+  }
+  return contractAddress;
+}
+
+/** What a method answers now. */
+export async function readContract(node: Node, address: Address, call: ContractCall): Promise<unknown> {
+  const result = await node.rpc('eth_call', [{ to: address, data: encodeCall(call) }, 'latest']);
+  return decodeResult(call, hexOf(result, 'eth_call'));
+}
+
+/** True when there is a contract at the address. */
+export async function isContract(node: Node, address: Address): Promise<boolean> {
+  return (await node.rpc('eth_getCode', [address, 'latest'])) !== '0x';
+}
+
+/** The balance of native coin. */
+export async function readBalanceWei(node: Node, address: Address): Promise<bigint> {
+  return BigInt(hexOf(await node.rpc('eth_getBalance', [address, 'latest']), 'eth_getBalance'));
+}
+
+/** Number and hash of a block, undefined when the chain has no such block. */
+export async function findBlock(
+  node: Node,
+  block: number | 'latest',
+): Promise<{ number: number; hash: Hash } | undefined> {
+  const tag = block === 'latest' ? block : quantity(block);
+  const found = await node.rpc('eth_getBlockByNumber', [tag, false]);
+  if (found === null) return undefined;
+  const fields = fieldsOf(found, 'eth_getBlockByNumber');
+  return { number: Number(fields.number), hash: hexOf(fields.hash, 'eth_getBlockByNumber') };
+}
+
+/** An integer as JSON-RPC wants it. */
+export function quantity(value: number | bigint): Hex {
+  return `0x${value.toString(16)}`;
+}
+
+function parseReceipt(receipt: unknown): Receipt {
+  const method = 'eth_getTransactionReceipt';
+  const fields = fieldsOf(receipt, method);
+  const { contractAddress, logs } = fields;
+  if (!Array.isArray(logs)) throw unexpected(method);
+  return {
+    hash: hexOf(fields.transactionHash, method),
+    blockNumber: Number(fields.blockNumber),
+    blockHash: hexOf(fields.blockHash, method),
+    succeeded: fields.status === '0x1',
+    contractAddress: contractAddress === null ? undefined : hexOf(contractAddress, method),
+    logs: logs.map((log) => {
+      const { address, topics, data } = fieldsOf(log, method);
+      if (!Array.isArray(topics)) throw unexpected(method);
+      return {
+        address: hexOf(address, method),
+        topics: topics.map((topic) => hexOf(topic, method)),
+        data: hexOf(data, method),
+      };
+    }),
+  };
+}
+
+function fieldsOf(value: unknown, method: string): Record<string, unknown> {
+  if (typeof value !== 'object' || value === null) throw unexpected(method);
+  return { ...value };
+}
+
+function hexOf(value: unknown, method: string): Hex {
+  if (typeof value !== 'string' || !/^0x[0-9a-f]*$/i.test(value)) throw unexpected(method);
+  return `0x${value.slice(2).toLowerCase()}`;
+}
+
+function unexpected(method: string): Fault {
+  return new Fault('inconsistent', `${method}: an answer of another shape`);
+}

@@ -1,0 +1,151 @@
+/**
+ * One block with its transactions, receipts and traces, from one node in one JSON-RPC batch, checked to belong together.
+ */
+import type { BlockHeader } from '../core/block.ts';
+import { Fault } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
+import { type ChainBlock, type ChainReceipt, type ChainTransaction, list, parseBlock, parseReceipt } from './parse.ts';
+import { checkBlock } from './proof.ts';
+import { isRecord, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
+import { parseCallTracer, parseTraceBlock, type TransactionTrace } from './traces.ts';
+
+/** By hash at the tip, where "not here yet" must be an error; by number for history. */
+export type BlockReference = Hash | number;
+
+export type TraceMethod = 'debug_traceBlockByHash' | 'debug_traceBlockByNumber' | 'trace_block';
+
+/** How a node is asked (DESIGN §4): found out by probing it. */
+export type FetchPlan = { batch: boolean; blockReceipts: boolean; traces: TraceMethod | 'none' };
+
+export type BundleTransaction = ChainTransaction & { succeeded: boolean } & Pick<ChainReceipt, 'logs'> &
+  Pick<TransactionTrace, 'calls'>;
+
+export type Bundle = { header: BlockHeader; transactions: BundleTransaction[]; proved: boolean };
+
+/** Each call of one batch costs the node work; larger batches are split. */
+const BATCH_CALLS_MAX = 60;
+
+/**
+ * The bundles of the referenced blocks, in order, from this one node.
+ * @throws Fault `unavailable` when the node does not have one yet or fails, `inconsistent` when its answers do not fit.
+ */
+export async function fetchBundles(
+  rpc: Rpc,
+  references: readonly BlockReference[],
+  plan: FetchPlan,
+  signal: AbortSignal,
+): Promise<Bundle[]> {
+  const answers = await askAll(
+    rpc,
+    references.flatMap((reference) => callsFor(reference, plan)),
+    plan.batch,
+    signal,
+  );
+  const callsPerBlock = answers.length / references.length;
+  const bundles: Bundle[] = [];
+  for (const [index, reference] of references.entries()) {
+    const own = answers.slice(index * callsPerBlock, (index + 1) * callsPerBlock);
+    bundles.push(await assemble(rpc, reference, own, plan, signal));
+  }
+  return bundles;
+}
+
+function callsFor(reference: BlockReference, plan: FetchPlan): RpcCall[] {
+  const byHash = typeof reference === 'string';
+  const id = byHash ? reference : quantityOf(reference);
+  const calls: RpcCall[] = [{ method: byHash ? 'eth_getBlockByHash' : 'eth_getBlockByNumber', params: [id, true] }];
+  if (plan.blockReceipts) calls.push({ method: 'eth_getBlockReceipts', params: [id] });
+  // Traces by hash are asked with the block when its hash is known; else once it is (see readTraces).
+  if (plan.traces === 'debug_traceBlockByHash' && byHash) calls.push(traceCall(plan.traces, reference));
+  if (plan.traces !== 'none' && plan.traces !== 'debug_traceBlockByHash' && !byHash) calls.push(traceCall(plan.traces, id));
+  return calls;
+}
+
+function traceCall(method: TraceMethod, id: string): RpcCall {
+  return { method, params: method === 'trace_block' ? [id] : [id, { tracer: 'callTracer' }] };
+}
+
+async function assemble(
+  rpc: Rpc,
+  reference: BlockReference,
+  answers: readonly RpcAnswer[],
+  plan: FetchPlan,
+  signal: AbortSignal,
+): Promise<Bundle> {
+  const blockJson = resultOf(rpc, 'block', answers[0]);
+  if (blockJson === null) throw new Fault('unavailable', `${rpc.name} does not have block ${reference} yet`);
+  const block = parseBlock(blockJson);
+  const given = plan.blockReceipts ? readReceipts(rpc, answers[1]) : [];
+  const receipts = checkBlock(reference, block, await fillReceipts(rpc, block, given, plan, signal));
+  const traceAnswer = answers[plan.blockReceipts ? 2 : 1];
+  const traces = await readTraces(rpc, block, plan.traces, traceAnswer, signal);
+  return {
+    header: block.header,
+    proved: false,
+    transactions: block.transactions.map((transaction, index) => {
+      const receipt = receipts[index];
+      const trace = traces?.get(transaction.hash);
+      if (receipt === undefined || (traces !== undefined && trace === undefined)) {
+        throw new Fault('inconsistent', `${rpc.name} gave no trace of ${transaction.hash}`);
+      }
+      // Without a status (before Byzantium) the trace tells; without both the transfer counts (DESIGN §4).
+      const succeeded = receipt.status === undefined ? (trace?.succeeded ?? true) : receipt.status === 1;
+      return { ...transaction, succeeded, logs: receipt.logs, calls: succeeded ? (trace?.calls ?? []) : [] };
+    }),
+  };
+}
+
+function readReceipts(rpc: Rpc, answer: RpcAnswer | undefined): ChainReceipt[] {
+  const json = resultOf(rpc, 'eth_getBlockReceipts', answer);
+  if (json === null) throw new Fault('unavailable', `${rpc.name} does not have the receipts yet`);
+  return list(json, 'receipts').map(parseReceipt);
+}
+
+/** Asks one by one for receipts that the node left out: some nodes list fewer than there are transactions. */
+async function fillReceipts(
+  rpc: Rpc,
+  block: ChainBlock,
+  given: ChainReceipt[],
+  plan: FetchPlan,
+  signal: AbortSignal,
+): Promise<ChainReceipt[]> {
+  if (given.length >= block.transactions.length) return given;
+  const known = new Set(given.map((receipt) => receipt.transactionHash));
+  const missing = block.transactions.filter((transaction) => !known.has(transaction.hash));
+  const method = 'eth_getTransactionReceipt';
+  const calls = missing.map((transaction) => ({ method, params: [transaction.hash] }));
+  const results = (await askAll(rpc, calls, plan.batch, signal)).map((answer) => resultOf(rpc, method, answer));
+  return [...given, ...results.filter((result) => result !== null).map(parseReceipt)];
+}
+
+async function readTraces(
+  rpc: Rpc,
+  block: ChainBlock,
+  method: FetchPlan['traces'],
+  given: RpcAnswer | undefined,
+  signal: AbortSignal,
+): Promise<Map<Hash, TransactionTrace> | undefined> {
+  if (method === 'none') return undefined;
+  const { header, transactions } = block;
+  if (transactions.length === 0) return new Map();
+  const id = method === 'debug_traceBlockByHash' ? header.hash : quantityOf(header.number);
+  const json = given === undefined ? await rpc.call(method, traceCall(method, id).params, signal) : resultOf(rpc, method, given);
+  if (method !== 'trace_block') return parseCallTracer(json, transactions.map(({ hash }) => hash));
+  const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, header.hash));
+  if (foreign !== undefined) throw new Fault('inconsistent', `${rpc.name} gave traces of another block than ${header.hash}`);
+  return parseTraceBlock(json);
+}
+
+const isOf = (trace: Record<string, unknown>, hash: Hash) => trace.blockHash === undefined || trace.blockHash === hash;
+
+async function askAll(rpc: Rpc, calls: readonly RpcCall[], inBatches: boolean, signal: AbortSignal): Promise<RpcAnswer[]> {
+  const size = inBatches ? BATCH_CALLS_MAX : 1;
+  const batches: RpcCall[][] = [];
+  for (let start = 0; start < calls.length; start += size) batches.push(calls.slice(start, start + size));
+  return (await Promise.all(batches.map((batch) => rpc.batch(batch, signal)))).flat();
+}
+
+/** A number as JSON-RPC writes it. */
+export function quantityOf(number: number): string {
+  return `0x${number.toString(16)}`;
+}

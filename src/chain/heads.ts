@@ -1,0 +1,84 @@
+/**
+ * newHeads over WebSocket: rings on each head; a socket that goes quiet is closed and opened again.
+ * A hint for speed only: polling runs beside it and is the truth.
+ */
+import { WebSocket } from 'undici';
+import type { BlockHeader } from '../core/block.ts';
+import type { Clock } from '../core/clock.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import { parseHeader } from './parse.ts';
+import { isRecord } from './rpc.ts';
+
+export type HeadSocketOptions = {
+  url: string;
+  clock: Clock;
+  signal: AbortSignal;
+  /** Quiet for this long means dead: max(3 × median block time, 5 s), asked anew for each wait. */
+  silenceMsMax(): number;
+  onHead(head: BlockHeader): void;
+  onState(state: 'connected' | 'closed', reason: string): void;
+};
+
+const RECONNECT_MS_MIN = 250;
+const RECONNECT_MS_MAX = 10_000;
+
+/** Keeps one subscription alive until the signal aborts. Never rejects. */
+export async function followHeads(options: HeadSocketOptions): Promise<void> {
+  const { clock, signal } = options;
+  let retryMs = RECONNECT_MS_MIN;
+  while (!signal.aborted) {
+    const { heads, reason } = await oneConnection(options);
+    options.onState('closed', reason);
+    retryMs = heads > 0 ? RECONNECT_MS_MIN : Math.min(retryMs * 2, RECONNECT_MS_MAX);
+    await clock.wait(retryMs, signal);
+  }
+}
+
+/** One socket from opening to its end; how many heads it brought and why it ended. */
+async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
+  const { clock, signal } = options;
+  const socket = new WebSocket(options.url);
+  const ended = new AbortController();
+  let heads = 0;
+  let reason = 'closed';
+  let lastWord = clock.now().getTime();
+  const end = (why: string) => {
+    if (ended.signal.aborted) return;
+    reason = why;
+    ended.abort();
+  };
+  socket.addEventListener('open', () => {
+    options.onState('connected', '');
+    socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_subscribe', params: ['newHeads'] }));
+  });
+  socket.addEventListener('message', ({ data }) => {
+    lastWord = clock.now().getTime();
+    try {
+      const head = parseMessage(String(data));
+      if (head === undefined) return;
+      heads += 1;
+      options.onHead(head);
+    } catch (error) {
+      end(messageOf(error));
+    }
+  });
+  socket.addEventListener('error', ({ error }) => end(messageOf(error)));
+  socket.addEventListener('close', () => end('closed by the node'));
+  const over = AbortSignal.any([signal, ended.signal]);
+  while (!over.aborted) {
+    const quietMs = clock.now().getTime() - lastWord;
+    const allowedMs = options.silenceMsMax();
+    if (quietMs >= allowedMs) end(`silent for ${Math.round(quietMs / 1000)} s`);
+    else await clock.wait(allowedMs - quietMs, over);
+  }
+  socket.close();
+  return { heads, reason };
+}
+
+/** The head in a subscription message; undefined for the answer to the subscription itself. */
+function parseMessage(text: string): BlockHeader | undefined {
+  const message: unknown = JSON.parse(text);
+  if (!isRecord(message)) return undefined;
+  if (isRecord(message.error)) throw new Fault('unavailable', `eth_subscribe: ${String(message.error.message)}`);
+  return isRecord(message.params) ? parseHeader(message.params.result) : undefined;
+}

@@ -1,0 +1,130 @@
+/**
+ * A node's JSON becomes typed values here, and nowhere else. What does not fit is a Fault `inconsistent`.
+ */
+import type { BlockHeader } from '../core/block.ts';
+import { Fault } from '../core/fault.ts';
+import type { Address, Hash, Hex } from '../core/hex.ts';
+import { isRecord } from './rpc.ts';
+
+export type ChainLog = { address: Address; topics: Hash[]; data: Hex };
+
+export type ChainTransaction = {
+  hash: Hash;
+  from: Address;
+  /** 'creation' when `to` is null; undefined when the node gives no `to` at all (unknown types). */
+  to: Address | 'creation' | undefined;
+  /** Wei; undefined when the node gives none (unknown types). */
+  value: bigint | undefined;
+};
+
+export type ChainReceipt = {
+  transactionHash: Hash;
+  blockHash: Hash;
+  /** Undefined before Byzantium (EIP-658). */
+  status: 0 | 1 | undefined;
+  logs: ChainLog[];
+};
+
+export type ChainBlock = { header: BlockHeader; transactions: ChainTransaction[] };
+
+/** Source: execution-apis, schemas `Block`. @throws Fault `inconsistent`. */
+export function parseHeader(json: unknown): BlockHeader {
+  const block = record(json, 'block');
+  return {
+    number: quantity(block.number, 'block.number'),
+    hash: hash(block.hash, 'block.hash'),
+    parentHash: hash(block.parentHash, 'block.parentHash'),
+    minedAt: new Date(quantity(block.timestamp, 'block.timestamp') * 1000),
+  };
+}
+
+/** A block with its full transactions. @throws Fault `inconsistent`. */
+export function parseBlock(json: unknown): ChainBlock {
+  const transactions = list(record(json, 'block').transactions, 'block.transactions');
+  return { header: parseHeader(json), transactions: transactions.map(parseTransaction) };
+}
+
+function parseTransaction(json: unknown): ChainTransaction {
+  const transaction = record(json, 'transaction');
+  const { to, value } = transaction;
+  return {
+    hash: hash(transaction.hash, 'transaction.hash'),
+    from: address(transaction.from, 'transaction.from'),
+    to: to === undefined ? undefined : to === null ? 'creation' : address(to, 'transaction.to'),
+    value: value === undefined || value === null ? undefined : amount(value, 'transaction.value'),
+  };
+}
+
+/** Source: execution-apis, schema `ReceiptInfo`. @throws Fault `inconsistent`. */
+export function parseReceipt(json: unknown): ChainReceipt {
+  const receipt = record(json, 'receipt');
+  const status = receipt.status ?? undefined;
+  return {
+    transactionHash: hash(receipt.transactionHash, 'receipt.transactionHash'),
+    blockHash: hash(receipt.blockHash, 'receipt.blockHash'),
+    status: status === undefined ? undefined : quantity(status, 'receipt.status') === 1 ? 1 : 0,
+    logs: list(receipt.logs, 'receipt.logs').map(parseLog),
+  };
+}
+
+function parseLog(json: unknown): ChainLog {
+  const log = record(json, 'log');
+  return {
+    address: address(log.address, 'log.address'),
+    topics: list(log.topics, 'log.topics').map((topic) => hash(topic, 'log.topics')),
+    data: hex(log.data, 'log.data'),
+  };
+}
+
+/** @throws Fault `inconsistent` unless it is an array. */
+export function list(value: unknown, what: string): unknown[] {
+  if (!Array.isArray(value)) throw refuse(what, 'an array', value);
+  return value;
+}
+
+/** @throws Fault `inconsistent` unless it is an object. */
+export function record(value: unknown, what: string): Record<string, unknown> {
+  if (!isRecord(value)) throw refuse(what, 'an object', value);
+  return value;
+}
+
+/** A 256-bit quantity. @throws Fault `inconsistent`. */
+export function amount(value: unknown, what: string): bigint {
+  if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,64}$/.test(value)) throw refuse(what, 'a quantity', value);
+  return BigInt(value);
+}
+
+/** A quantity below 2^53, from hex or (in some trace answers) a JSON number. @throws Fault `inconsistent`. */
+export function quantity(value: unknown, what: string): number {
+  const number = typeof value === 'number' ? value : Number(amount(value, what));
+  if (!Number.isSafeInteger(number) || number < 0) throw refuse(what, 'a quantity below 2^53', value);
+  return number;
+}
+
+/** @throws Fault `inconsistent` unless it is 20 bytes of hex. */
+export function address(value: unknown, what: string): Address {
+  return sized(value, 42, what, 'an address');
+}
+
+function hash(value: unknown, what: string): Hash {
+  return sized(value, 66, what, 'a hash');
+}
+
+function sized(value: unknown, length: number, what: string, kind: string): Hex {
+  const text = hex(value, what);
+  if (text.length !== length) throw refuse(what, kind, value);
+  return text;
+}
+
+function hex(value: unknown, what: string): Hex {
+  if (typeof value !== 'string' || !isHex(value)) throw refuse(what, 'hex', value);
+  const lower = value.toLowerCase();
+  return isHex(lower) ? lower : '0x';
+}
+
+const isHex = (text: string): text is Hex => /^0x[0-9a-f]*$/i.test(text);
+
+function refuse(what: string, wanted: string, value: unknown): Fault {
+  const shown = JSON.stringify(value)?.slice(0, 80) ?? 'nothing';
+  return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown}`);
+}

@@ -1,0 +1,80 @@
+/**
+ * `chainbell config check | print | schema`: is the configuration right, what is in effect, what could be said.
+ */
+import type { Command } from 'commander';
+import { stringify } from 'yaml';
+import { readEnvironment } from '../config/environment.ts';
+import { findConfigFile } from '../config/file.ts';
+import { configJsonSchema } from '../config/json-schema.ts';
+import { loadConfig } from '../config/load.ts';
+import { printableConfig } from '../config/print.ts';
+import { ConfigError } from '../config/problems.ts';
+import type { Config } from '../config/schema.ts';
+
+/** sysexits.h EX_CONFIG. */
+const EXIT_CONFIG = 78;
+
+/** Adds `config` and its three commands; data goes to standard output, all else to standard error. */
+export function addConfigCommands(program: Command): void {
+  const config = program.command('config').description('check and show the configuration');
+  const withOptions = (command: Command) =>
+    command
+      .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
+      .option('--json', 'JSON on standard output');
+
+  withOptions(
+    config.command('check').description('report every problem; exit code 78 when there are any'),
+  ).action((options: Options, command: Command) => check(options, outputOf(command)));
+  withOptions(
+    config.command('print').description('show the effective configuration without its secrets'),
+  ).action((options: Options, command: Command) => print(options, outputOf(command)));
+  config
+    .command('schema')
+    .description('show the JSON Schema of the configuration file, for editors')
+    .action((_options: Options, command: Command) => outputOf(command).out(toJson(configJsonSchema())));
+}
+
+type Options = { config?: string; json?: boolean };
+type Output = { out(text: string): void; err(text: string): void };
+
+function check(options: Options, output: Output): void {
+  const loaded = load(options, output);
+  if (loaded === undefined) return;
+  if (options.json === true) output.out(toJson([]));
+  output.err(`${loaded.file ?? 'environment'}: no problems\n`);
+}
+
+function print(options: Options, output: Output): void {
+  const loaded = load(options, output);
+  if (loaded === undefined) return;
+  const printable = printableConfig(loaded.config);
+  output.out(options.json === true ? toJson(printable) : stringify(printable));
+}
+
+/** The configuration; undefined after its problems were reported and the exit code was set. */
+function load(options: Options, output: Output): { config: Config; file: string | undefined } | undefined {
+  const file = findConfigFile(options.config);
+  try {
+    const config = loadConfig({ env: readEnvironment(), ...(file === undefined ? {} : { file }) });
+    return { config, file };
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    process.exitCode = EXIT_CONFIG;
+    if (options.json === true) output.out(toJson(error.problems));
+    else output.err(`${error.message}\n`);
+    return undefined;
+  }
+}
+
+function toJson(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}
+
+/** Where this command's program writes to; a test can give its own. */
+function outputOf(command: Command): Output {
+  const { writeOut, writeErr } = command.configureOutput();
+  return {
+    out: writeOut ?? ((text) => process.stdout.write(text)),
+    err: writeErr ?? ((text) => process.stderr.write(text)),
+  };
+}

@@ -1,0 +1,185 @@
+/**
+ * `chainbell demo`, which is `npm start`: everything that one needs to see Chainbell work, on this machine alone.
+ */
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type Command, InvalidArgumentError } from 'commander';
+import type { DemoFacts } from '../../devnet/screen.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+
+type Flags = {
+  port?: number;
+  dataDir: string;
+  blockTime: number;
+  fastRetries?: boolean;
+  fresh?: boolean;
+  json?: boolean;
+};
+
+/** For people who do not want to wait a minute for the first retry. */
+const fastRetryMinutes = [0.05, 0.15, 0.5, 1];
+/** After this the reader gets the screen all the same, to see what is going on. */
+const FIRST_WEBHOOK_MS_MAX = 20_000;
+/** The parts have limits of their own; this one is for what nobody thought of. */
+const STOP_MS_MAX = 30_000;
+
+/** sysexits.h EX_UNAVAILABLE and EX_TEMPFAIL. */
+const EXIT_UNAVAILABLE = 69;
+const EXIT_TRY_AGAIN = 75;
+
+/** Adds `demo`. With --json, standard output has one line of facts, and everything else goes to standard error. */
+export function addDemoCommand(program: Command): void {
+  program
+    .command('demo')
+    .description('a local chain with live traffic, Chainbell, and a receiver that prints its webhooks')
+    .option(
+      '--port <number>',
+      'port of the API (default: 8080, or another one when that is taken)',
+      parsePort,
+    )
+    .option('--data-dir <folder>', 'where the demo is kept between starts', './.chainbell/demo')
+    .option('--block-time <seconds>', 'seconds between two blocks', parseBlockTime, 2)
+    .option('--fast-retries', 'repeat a failed webhook after seconds instead of minutes')
+    .option('--fresh', 'forget the demo that is kept in the folder')
+    .option('--json', 'print the facts as one line of JSON when everything runs')
+    .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- demo --fresh --fast-retries')
+    .action((flags: Flags) => demo(flags, program.version() ?? ''));
+}
+
+async function demo(flags: Flags, version: string): Promise<void> {
+  const interrupt = listenForInterrupt();
+  const forHumans = flags.json === true ? process.stderr : process.stdout;
+  const say = (line: string) => void forHumans.write(`${line}\n`);
+  try {
+    await runDemo(flags, version, { signal: interrupt.signal, forHumans, say });
+  } catch (error) {
+    if (error !== interrupt.signal.reason) return report(error);
+  } finally {
+    interrupt.dispose();
+  }
+  say('stopped');
+}
+
+async function runDemo(
+  flags: Flags,
+  version: string,
+  { signal, forHumans, say }: { signal: AbortSignal; forHumans: NodeJS.WriteStream; say(line: string): void },
+): Promise<void> {
+  // Loaded now and not above: the development chain is no part of a production process.
+  const [{ startDemo }, { paintFor, renderScreen }, { startService }] = await Promise.all([
+    import('../../devnet/demo.ts'),
+    import('../../devnet/screen.ts'),
+    import('../service.ts'),
+  ]);
+  const paint = paintFor(forHumans);
+  const startedAt = performance.now();
+  const sayStep = (text: string) => {
+    const seconds = ((performance.now() - startedAt) / 1000).toFixed(1);
+    say(`${paint('green', '✓')} ${text} ${paint('dim', `${seconds} s`)}`);
+  };
+
+  const running = await startDemo(
+    { startService, version, onStep: sayStep, onLine: say },
+    {
+      dataFolder: flags.dataDir,
+      port: flags.port,
+      blockTimeSeconds: flags.blockTime,
+      retryMinutes: flags.fastRetries === true ? fastRetryMinutes : undefined,
+      fresh: flags.fresh === true,
+    },
+    signal,
+  );
+  try {
+    const failed = running.failed.then((error) => Promise.reject(error));
+    const interrupted = abortOf(signal);
+    const late = delay(FIRST_WEBHOOK_MS_MAX, 'late' as const, { ref: false });
+    const first = await Promise.race([running.firstWebhook, late, failed, interrupted]);
+    if (signal.aborted) return;
+    sayStep(first === 'late' ? 'no webhook has arrived yet' : 'first webhook received');
+    if (flags.json === true) process.stdout.write(`${JSON.stringify(factsOnTheWire(running.facts))}\n`);
+
+    const show = () => void forHumans.write(renderScreen(running.facts, paint));
+    show();
+    using _keys = onEnter(show);
+    await Promise.race([failed, interrupted]);
+  } finally {
+    say('stopping …');
+    await running.stop();
+  }
+}
+
+function abortOf(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+}
+
+/** Calls back for each line that a person enters; where nobody can, it leaves standard input alone. */
+function onEnter(callback: () => void): Disposable {
+  if (!process.stdin.isTTY) return { [Symbol.dispose]: () => {} };
+  const lines = createInterface({ input: process.stdin }).on('line', callback);
+  return { [Symbol.dispose]: () => lines.close() };
+}
+
+/** The first signal aborts; any further one, as a terminal and npm may both send, changes nothing. */
+function listenForInterrupt(): { signal: AbortSignal; dispose(): void } {
+  const interrupt = new AbortController();
+  const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+  let giveUp: NodeJS.Timeout | undefined;
+  const onSignal = () => {
+    interrupt.abort();
+    giveUp ??= setTimeout(() => process.exit(EXIT_UNAVAILABLE), STOP_MS_MAX).unref();
+  };
+  for (const name of signals) process.on(name, onSignal);
+  return {
+    signal: interrupt.signal,
+    dispose() {
+      clearTimeout(giveUp);
+      // The handlers stay: a late second signal must not turn a clean stop into a killed process.
+    },
+  };
+}
+
+function report(error: unknown): void {
+  if (!(error instanceof Fault)) throw error;
+  process.stderr.write(`chainbell demo: ${messageOf(error)}\n`);
+  process.exitCode = error.code === 'conflict' ? EXIT_TRY_AGAIN : EXIT_UNAVAILABLE;
+}
+
+function factsOnTheWire({ chain, scene, watched, ...facts }: DemoFacts) {
+  const { contracts } = scene;
+  return {
+    version: facts.version,
+    api_url: facts.apiUrl,
+    api_key: facts.apiKey,
+    metrics_url: facts.metricsUrl,
+    receiver_url: facts.receiverUrl,
+    data_dir: facts.dataFolder,
+    story: facts.story,
+    retry_minutes: facts.retryMinutes,
+    chain: { id: chain.id, block: chain.block, rpc_url: chain.rpcUrl, ws_url: chain.wsUrl },
+    accounts: { traders: scene.traders, visitor: scene.visitor, deployer: scene.deployer },
+    contracts: {
+      token: contracts.token,
+      fee_token: contracts.feeToken,
+      collectible: contracts.collectible,
+      splitter: contracts.splitter,
+    },
+    watched_addresses: watched.map(({ id, address }) => ({ id, address })),
+  };
+}
+
+function parsePort(text: string): number {
+  return parseInteger(text, { from: 0, to: 65_535 });
+}
+
+function parseBlockTime(text: string): number {
+  return parseInteger(text, { from: 1, to: 60 });
+}
+
+function parseInteger(text: string, { from, to }: { from: number; to: number }): number {
+  const value = Number(text);
+  if (/^\d+$/.test(text) && value >= from && value <= to) return value;
+  throw new InvalidArgumentError(`Must be a whole number from ${from} to ${to}.`);
+}

@@ -1,0 +1,87 @@
+/**
+ * Texts that came out of variables, as the type that their key asks for: `8080` for a port, a comma list for a list.
+ */
+
+import Type, { type TSchema } from 'typebox';
+import { LineCounter } from 'yaml';
+import { messageOf } from '../core/fault.ts';
+import type { Finding } from './finding.ts';
+import { childPointer, findAt, keysOf, setAt } from './pointer.ts';
+import { ConfigSchema } from './schema.ts';
+import type { Settings } from './settings.ts';
+import { parseYaml } from './yaml.ts';
+
+/** Converts them in place; a text that does not fit its type is left for the check to find. */
+export function convertVariables(settings: Settings): Finding[] {
+  return [...settings.fromVariables].flatMap((pointer) => {
+    const text = findAt(settings.values, pointer);
+    const schema = findSchema(settings.values, pointer);
+    if (typeof text !== 'string' || schema === undefined) return [];
+    try {
+      setAt(settings.values, pointer, convert(schema, text));
+      return [];
+    } catch (error) {
+      return [{ pointer, message: messageOf(error) }];
+    }
+  });
+}
+
+/** The schema of a key; undefined where the schema says nothing. */
+function findSchema(values: unknown, pointer: string): TSchema | undefined {
+  let schema: TSchema | undefined = ConfigSchema;
+  let value = values;
+  for (const key of keysOf(pointer)) {
+    schema = schema === undefined ? undefined : childSchema(schema, key, value);
+    value = findAt(value, childPointer('', key));
+  }
+  return schema;
+}
+
+function childSchema(schema: TSchema, key: string, value: unknown): TSchema | undefined {
+  if (Type.IsObject(schema))
+    return Object.hasOwn(schema.properties, key) ? schema.properties[key] : undefined;
+  if (Type.IsRecord(schema)) return Type.RecordValue(schema);
+  if (Type.IsArray(schema)) return schema.items;
+  const branch = Type.IsUnion(schema) ? branchOf(schema.anyOf, value) : undefined;
+  return branch === undefined ? undefined : childSchema(branch, key, value);
+}
+
+/** The alternative that the value's `type` names, where the alternatives are told apart by it. */
+export function branchOf(branches: readonly TSchema[], value: unknown): TSchema | undefined {
+  return branches.find((branch) => {
+    const type = Type.IsObject(branch) ? branch.properties.type : undefined;
+    return type !== undefined && Type.IsLiteral(type) && type.const === findAt(value, '/type');
+  });
+}
+
+function convert(schema: TSchema, text: string): unknown {
+  const trimmed = text.trim();
+  if (Type.IsArray(schema)) {
+    const isPlainList = !Type.IsUnknown(schema.items) && !hasKeys(schema.items) && !trimmed.startsWith('[');
+    if (!isPlainList) return parseYamlValue(text);
+    const items = trimmed.split(',').map((item) => item.trim());
+    return items.filter((item) => item !== '').map((item) => convert(schema.items, item));
+  }
+  if (hasKeys(schema)) return parseYamlValue(text);
+  if (takesNumber(schema) && /^-?\d+(\.\d+)?$/.test(trimmed)) return Number(trimmed);
+  if (Type.IsBoolean(schema) && /^(true|false)$/.test(trimmed)) return trimmed === 'true';
+  return text;
+}
+
+function parseYamlValue(text: string): unknown {
+  const parsed = parseYaml(text, new LineCounter());
+  if ('document' in parsed) return parsed.document.toJS({ maxAliasCount: 0 });
+  throw new Error(parsed.findings[0]?.message);
+}
+
+function hasKeys(schema: TSchema): boolean {
+  return (
+    Type.IsObject(schema) || Type.IsRecord(schema) || (Type.IsUnion(schema) && schema.anyOf.some(hasKeys))
+  );
+}
+
+function takesNumber(schema: TSchema): boolean {
+  if (Type.IsUnion(schema)) return schema.anyOf.some(takesNumber);
+  if (Type.IsEnum(schema)) return schema.enum.some((value) => typeof value === 'number');
+  return Type.IsInteger(schema) || Type.IsNumber(schema);
+}

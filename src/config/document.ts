@@ -1,0 +1,143 @@
+/**
+ * YAML text to plain values, with the place of each. Whatever is wrong with the YAML becomes a finding, not an error.
+ */
+
+import {
+  type Alias,
+  type Document,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  type Pair,
+  type Scalar,
+  type YAMLMap,
+} from 'yaml';
+import type { Environment } from './environment.ts';
+import type { Finding } from './finding.ts';
+import { interpolate } from './interpolate.ts';
+import { childPointer } from './pointer.ts';
+import type { Place, Range, Settings } from './settings.ts';
+import { parseYaml, showVariables } from './yaml.ts';
+
+export type ReadDocument = {
+  settings: Settings;
+  findings: Finding[];
+  /** Names of the variables that the text asks for. */
+  names: Set<string>;
+  /** False when the YAML itself is broken: the values are guesses then, and not worth checking. */
+  isWhole: boolean;
+};
+
+/** Reads a configuration file's text; variables are replaced in scalar values only. Never throws. */
+export function readDocument(source: { file: string; text: string }, environment: Environment): ReadDocument {
+  const lines = new LineCounter();
+  const settings: Settings = {
+    source: { ...source, lines },
+    values: {},
+    places: new Map<string, Place>([['', { value: [0, 0] }]]),
+    fromVariables: new Set(),
+  };
+  const parsed = parseYaml(source.text, lines);
+  if ('findings' in parsed) {
+    return { settings, findings: parsed.findings, names: new Set(), isWhole: false };
+  }
+  const reader: Reader = { document: parsed.document, environment, settings, findings: [], names: new Set() };
+  const { contents } = parsed.document;
+  const isEmpty = contents === null || (isScalar(contents) && contents.value === null);
+  if (isMap(contents)) settings.values = readMap(reader, contents, '');
+  else if (!isEmpty) {
+    const range = rangeOf(contents);
+    reader.findings.push({ pointer: '', message: 'must be a map of settings (key: value)', range });
+  }
+  const { findings, names } = reader;
+  return { settings, findings, names, isWhole: isEmpty || isMap(contents) };
+}
+
+type Reader = {
+  document: Document.Parsed;
+  environment: Environment;
+  settings: Settings;
+  findings: Finding[];
+  names: Set<string>;
+};
+
+function readNode(reader: Reader, node: Node | null, pointer: string): unknown {
+  if (isMap(node)) return readMap(reader, node, pointer);
+  if (isSeq(node)) {
+    return node.items.map((item, index) => {
+      const child = childPointer(pointer, index);
+      const itemNode = item as Node | null;
+      if (itemNode !== null) reader.settings.places.set(child, { value: rangeOf(itemNode) });
+      return readNode(reader, itemNode, child);
+    });
+  }
+  if (isAlias(node)) return readAlias(reader, node, pointer);
+  return isScalar(node) ? readScalar(reader, node, pointer) : null;
+}
+
+function readMap(reader: Reader, map: YAMLMap, pointer: string): Record<string, unknown> {
+  const { settings, findings } = reader;
+  const entries = new Map<string, unknown>();
+  for (const { key: keyNode, value: valueNode } of map.items as Pair<Node, Node | null>[]) {
+    const key = isScalar(keyNode) ? keyText(keyNode) : undefined;
+    if (key === undefined || key === '__proto__') {
+      const child = childPointer(pointer, key ?? '?');
+      settings.places.set(child, { value: rangeOf(keyNode) });
+      findings.push({ pointer: child, message: 'cannot be a key' });
+      continue;
+    }
+    const child = childPointer(pointer, key);
+    const keyRange = rangeOf(keyNode);
+    const first = entries.has(key) ? settings.places.get(child) : undefined;
+    const isEmpty = valueNode === null || (isScalar(valueNode) && valueNode.value === null);
+    settings.places.set(child, { key: keyRange, value: isEmpty ? keyRange : rangeOf(valueNode) });
+    if (first !== undefined && 'value' in first) {
+      const line = settings.source?.lines.linePos(first.key?.[0] ?? first.value[0]).line;
+      findings.push({ pointer: child, message: `is given twice, first on line ${line}`, at: 'key' });
+    }
+    // A key without a value is a section whose lines are commented out: its defaults apply.
+    if (!isEmpty) entries.set(key, readNode(reader, valueNode, child));
+  }
+  return Object.fromEntries(entries);
+}
+
+function keyText(node: Scalar): string {
+  return showVariables(typeof node.value === 'string' ? node.value : (node.source ?? String(node.value)));
+}
+
+/** One value may be written once and used again; whole sections may not (a few aliases of aliases fill the memory). */
+function readAlias(reader: Reader, alias: Alias, pointer: string): unknown {
+  const target = alias.resolve(reader.document);
+  if (isScalar(target)) return readScalar(reader, target, pointer);
+  reader.findings.push({
+    pointer,
+    message:
+      target === undefined
+        ? `nothing before this is marked &${alias.source}`
+        : 'an alias can stand for a single value only',
+  });
+  return null;
+}
+
+function readScalar(
+  { environment, settings, findings, names }: Reader,
+  node: Scalar,
+  pointer: string,
+): unknown {
+  if (typeof node.value !== 'string') return node.value;
+  const text = showVariables(node.value);
+  const replaced = interpolate(text, environment);
+  if (replaced === undefined) return text;
+  for (const name of replaced.names) names.add(name);
+  findings.push(...replaced.problems.map((problem) => ({ pointer, ...problem })));
+  settings.fromVariables.add(pointer);
+  return replaced.text;
+}
+
+function rangeOf(node: Node | null): Range {
+  const [start, end] = node?.range ?? [0, 0];
+  return [start, end];
+}

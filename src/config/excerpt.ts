@@ -1,0 +1,41 @@
+/**
+ * The line that a problem is on, with a caret under the token. Secrets in the line are starred: reports end up in logs.
+ */
+
+const LINE_CHARACTERS_MAX = 110;
+
+/** The line and the caret line; `length` is in characters and is cut at the end of the line. Empty where there is nothing to show. */
+export function excerpt(text: string, token: { line: number; col: number; length: number }): string[] {
+  const line = text.split('\n')[token.line - 1]?.replace(/\r$/, '');
+  if (line === undefined || line.trim() === '' || token.length === 0) return [];
+  const start = line.length > LINE_CHARACTERS_MAX ? Math.max(0, token.col - 1 - LINE_CHARACTERS_MAX / 2) : 0;
+  const shown = starSecrets(line).slice(start, start + LINE_CHARACTERS_MAX);
+  const before = shown.slice(0, token.col - 1 - start);
+  const caretCount = Math.max(1, Math.min(token.length, shown.length - before.length));
+  // Tabs stay tabs, so that the caret stands under its token whatever their width.
+  return [
+    `${String(token.line).padStart(5)} | ${shown}`,
+    `      | ${before.replace(/[^\t]/g, ' ')}${'^'.repeat(caretCount)}`,
+  ];
+}
+
+/**
+ * The same line, as long as before, with stars for what may be secret: credentials and paths of URLs, and the value
+ * of `secret`. Works on text, because a file with a syntax error has secrets too; `${NAME}` stays readable.
+ */
+export function starSecrets(line: string): string {
+  return line
+    .replace(
+      /([a-z][a-z0-9+.-]*:\/\/)([^\s"']*@)?((?:\$\{[^}]*\}|[^\s"'/?#\]}])*)([/?#](?:\$\{[^}]*\}|[^\s"',\]}])*)?/gi,
+      (_all, scheme: string, credentials = '', host: string, path = '') =>
+        scheme + star(credentials) + host + star(path),
+    )
+    .replace(
+      /(\bsecret["']?\s*:\s*["']?)((?:\$\{[^}]*\}|[^\s"',}])+)/gi,
+      (_all, key: string, value: string) => key + star(value),
+    );
+}
+
+function star(text: string): string {
+  return text.replace(/\$\{\w+(:-)?\}|[^/@?#]/g, (part) => (part.length > 1 ? part : '*'));
+}

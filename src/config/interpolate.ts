@@ -1,0 +1,41 @@
+/**
+ * `${NAME}` and `${NAME:-default}` in the values of the file; as in a shell, an empty variable takes the default too.
+ */
+import type { Environment } from './environment.ts';
+
+const VARIABLE = /\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|)/g;
+
+export type Interpolated = {
+  text: string;
+  /** The names that stand in the text. */
+  names: string[];
+  /** What is wrong with it; the text is of no use then. */
+  problems: { message: string; suggestion: string }[];
+};
+
+/** The text with its variables replaced; undefined when there are none in it. */
+export function interpolate(text: string, environment: Environment): Interpolated | undefined {
+  if (!text.includes('${')) return undefined;
+  const names: string[] = [];
+  const problems: Interpolated['problems'] = [];
+  const replaced = text.replace(VARIABLE, (_all, name: string | undefined, fallback: string | undefined) => {
+    if (name === undefined) {
+      problems.push({
+        message: 'has a ${ that does not begin a variable',
+        suggestion: `variables are written \${NAME} or \${NAME:-default}`,
+      });
+      return '';
+    }
+    names.push(name);
+    const value = environment[name];
+    if (fallback !== undefined) return value === undefined || value === '' ? fallback.slice(2) : value;
+    if (value === undefined) {
+      problems.push({
+        message: `the variable ${name} is not set`,
+        suggestion: `set it, or give a default: \${${name}:-default}`,
+      });
+    }
+    return value ?? '';
+  });
+  return { text: replaced, names, problems };
+}

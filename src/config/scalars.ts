@@ -1,0 +1,127 @@
+/**
+ * The texts that a configuration is made of (addresses, URLs, durations …): what each must be, and what it becomes.
+ *
+ * A `title` completes the sentence "must be …". The text of a refinement is the message of the problem; what follows
+ * a line break in it is the suggestion.
+ */
+import ipaddr from 'ipaddr.js';
+import Type from 'typebox';
+import { getAddress } from 'viem/utils';
+import type { Address } from '../core/hex.ts';
+
+const ADDRESS_TITLE = 'an address: 0x and 40 hexadecimal digits';
+
+/** An address; comes out lower case. All-lower and all-upper digits are taken, mixed case must satisfy EIP-55. */
+export const AddressText = Type.Decode(
+  Type.Refine(
+    Type.String({ title: ADDRESS_TITLE }),
+    (text) => addressProblem(text) === undefined,
+    (text) => addressProblem(text) ?? '',
+  ),
+  (text) => text.toLowerCase() as Address,
+);
+
+/** A JSON-RPC endpoint. */
+export const RpcUrlText = urlText(['http', 'https', 'ws', 'wss']);
+
+/** A page that answers GET. */
+export const HttpUrlText = urlText(['http', 'https']);
+
+/** A PostgreSQL connection string, several hosts allowed; empty means the embedded database. */
+export const DatabaseUrlText = Type.String({
+  title: 'a postgres:// or postgresql:// URL, or empty',
+  pattern: '^(postgres(ql)?://\\S+)?$',
+});
+
+/** 32 random bytes in base64, or empty. */
+export const SecretText = Type.Refine(
+  Type.String({ title: '32 bytes in base64' }),
+  (text) => text === '' || (/^[A-Za-z0-9+/]+={0,2}$/.test(text) && Buffer.from(text, 'base64').length === 32),
+  () => 'must be 32 bytes in base64\nmake one with: openssl rand -base64 32',
+);
+
+/** A network such as 10.0.0.0/8 or fd00::/8. */
+export const CidrText = Type.Refine(
+  Type.String({ title: 'a network such as 10.0.0.0/8' }),
+  isCidr,
+  (text) =>
+    `must be a network such as 10.0.0.0/8${ipaddr.isValid(text) ? `\ndid you mean "${text}/${text.includes(':') ? 128 : 32}"?` : ''}`,
+);
+
+const DURATION_TITLE = 'a duration such as 30d, 12h, 90m or 45s';
+
+/** A whole number of days, hours, minutes or seconds; comes out in milliseconds. */
+export const DurationText = Type.Codec(
+  Type.Refine(
+    Type.String({ title: DURATION_TITLE }),
+    (text) => durationProblem(text) === undefined,
+    (text) => durationProblem(text) ?? '',
+  ),
+)
+  .Decode(parseDurationMs)
+  .Encode(formatDuration);
+
+/** An amount as exact decimal digits, at most 18 of them behind the point. */
+export const DecimalText = Type.String({
+  title: 'a decimal number in quotes, with at most 18 digits behind the point',
+  pattern: '^\\d{1,60}(\\.\\d{1,18})?$',
+});
+
+/** The ticker of a coin or token. */
+export const SymbolText = Type.String({
+  title: 'a symbol: 1 to 32 characters without spaces',
+  pattern: '^\\S{1,32}$',
+});
+
+function addressProblem(text: string): string | undefined {
+  const digits = /^0x([0-9a-fA-F]*)$/.exec(text)?.[1];
+  if (digits === undefined) return `must be ${ADDRESS_TITLE}`;
+  if (digits.length !== 40) return `must be ${ADDRESS_TITLE} (this has ${digits.length})`;
+  if (digits === digits.toLowerCase() || digits === digits.toUpperCase()) return undefined;
+  const spelling = getAddress(`0x${digits.toLowerCase()}`);
+  if (spelling === text) return undefined;
+  return `has a wrong EIP-55 checksum: check the digits\nif they are right, it is written ${spelling}`;
+}
+
+function urlText(schemes: string[]) {
+  const last = schemes.at(-1);
+  const title = `an ${schemes.slice(0, -1).join(', ')} or ${last} URL`;
+  return Type.Refine(
+    Type.String({ title }),
+    (text) => {
+      const url = URL.parse(text);
+      return url !== null && schemes.includes(url.protocol.slice(0, -1));
+    },
+    () => `must be ${title}`,
+  );
+}
+
+function isCidr(text: string): boolean {
+  const [address = '', bits, ...rest] = text.split('/');
+  if (bits === undefined || rest.length > 0 || !/^\d{1,3}$/.test(bits)) return false;
+  // The library also takes 10.1 and 0x7f.1 for addresses; in a list that opens networks, only the plain form counts.
+  if (ipaddr.IPv4.isValidFourPartDecimal(address)) return Number(bits) <= 32;
+  return ipaddr.IPv6.isValid(address) && Number(bits) <= 128;
+}
+
+const UNIT_MS: Record<string, number> = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000 };
+/** A century: beyond it a date computed from a retention has no meaning. */
+const DURATION_MS_MAX = 36_500 * 86_400_000;
+
+function durationProblem(text: string): string | undefined {
+  const [, count, unit] = /^(\d+)([a-zA-Z]+)$/.exec(text) ?? [];
+  if (count === undefined || unit === undefined) return `must be ${DURATION_TITLE}`;
+  if (UNIT_MS[unit] === undefined) return `has the unknown unit "${unit}"\nthe units are d, h, m and s`;
+  const durationMs = parseDurationMs(text);
+  return durationMs > 0 && durationMs <= DURATION_MS_MAX ? undefined : 'must be between 1s and 36500d';
+}
+
+function parseDurationMs(text: string): number {
+  return Number(text.slice(0, -1)) * (UNIT_MS[text.slice(-1)] ?? Number.NaN);
+}
+
+/** A duration as it is written in the file, in the largest unit that divides it: 5400000 is 90m. */
+export function formatDuration(durationMs: number): string {
+  const found = Object.entries(UNIT_MS).find(([, unitMs]) => durationMs % unitMs === 0);
+  return found === undefined ? `${durationMs}ms` : `${durationMs / found[1]}${found[0]}`;
+}

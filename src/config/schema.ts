@@ -1,0 +1,274 @@
+/**
+ * The configuration, written once: names, types, limits, defaults and explanations of every key (DESIGN 9).
+ * The validator, the JSON Schema for editors, the environment variables and the `Config` type all come from here.
+ */
+import Type, { type Static, type StaticDecode } from 'typebox';
+import {
+  AddressText,
+  CidrText,
+  DatabaseUrlText,
+  DecimalText,
+  DurationText,
+  HttpUrlText,
+  RpcUrlText,
+  SecretText,
+  SymbolText,
+} from './scalars.ts';
+
+const closed = { additionalProperties: false } as const;
+/** A section of the file: closed to unknown keys, and there with its defaults when it is left out. */
+const section = { ...closed, default: {} } as const;
+
+const Host = Type.String({ minLength: 1, description: 'The address to listen on.' });
+const Port = Type.Integer({
+  minimum: 0,
+  maximum: 65_535,
+  description: 'The port to listen on; 0 takes a free one.',
+});
+/** A uint256 has at most 78 digits, so that more decimals than 77 leave nothing before the point. */
+const Decimals = Type.Integer({ minimum: 0, maximum: 77 });
+const BlockNumber = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
+
+const Coin = (symbol: string) => Type.Object({ symbol: Type.With(SymbolText, { default: symbol }) }, section);
+
+const Chain = Type.Object(
+  {
+    id: Type.Integer({
+      minimum: 1,
+      maximum: Number.MAX_SAFE_INTEGER,
+      description: 'The EIP-155 chain id; every node must answer it.',
+    }),
+    rpc: Type.Refine(
+      Type.Array(RpcUrlText, {
+        minItems: 1,
+        maxItems: 32,
+        description: 'Nodes in order of preference; a ws(s) URL adds notice of new heads.',
+      }),
+      (urls) => urls.length === 0 || urls.some((url) => !/^wss?:/i.test(String(url))),
+      () => 'must have at least one http or https URL: blocks are read over HTTP',
+    ),
+    native: Type.With(Coin('ETH'), { description: 'The coin that pays for gas (18 decimals).' }),
+    reward: Type.With(Coin('RWD'), { description: 'The reward token of the ecosystem.' }),
+    startBlock: Type.Union([Type.Literal('latest'), BlockNumber], {
+      title: '"latest" or a block number',
+      default: 'latest',
+      description: 'Where a new database begins.',
+    }),
+    confirmations: Type.Integer({
+      minimum: 0,
+      maximum: 100_000,
+      default: 0,
+      description: 'Blocks on top of a transfer before its webhook goes out; indexing does not wait.',
+    }),
+    finalityDepth: Type.Integer({
+      minimum: 1,
+      maximum: 100_000,
+      default: 64,
+      description: 'Deepest reorg that is followed where the node has no finalized tag.',
+    }),
+    internalTransfers: Type.Enum(['auto', 'off', 'required'], {
+      default: 'auto',
+      description: 'Transfers inside contract calls, from traces: where the node can, never, or not without.',
+    }),
+    verify: Type.Enum(['auto', 'strict', 'off'], {
+      default: 'auto',
+      description: 'Proof of blocks: what the chain honours, everything, or links and counts only.',
+    }),
+  },
+  closed,
+);
+
+const Webhooks = Type.Object(
+  {
+    retryMinutes: Type.Array(Type.Number({ exclusiveMinimum: 0, maximum: 10_080 }), {
+      minItems: 1,
+      maxItems: 100,
+      default: [1, 3, 10, 15, 60],
+      description:
+        'Wait after the 1st, 2nd … failure in minutes, fractions allowed; the last one repeats for ever.',
+    }),
+    allowHttp: Type.Boolean({ default: false, description: 'Development only: webhooks without TLS.' }),
+    allowCidrs: Type.Array(CidrText, {
+      maxItems: 100,
+      default: [],
+      description: 'Development only: networks that are not public and may be reached all the same.',
+    }),
+    ports: Type.Array(Type.Integer({ minimum: 1, maximum: 65_535 }), {
+      minItems: 1,
+      maxItems: 100,
+      default: [443],
+      description: 'Ports that a webhook URL may name.',
+    }),
+    caFile: Type.Union([Type.String({ minLength: 1 }), Type.Null()], {
+      title: 'the path of a PEM file, or null',
+      default: null,
+      description: 'Development only: a PEM file with further certificate authorities.',
+    }),
+  },
+  section,
+);
+
+const Token = Type.Object(
+  {
+    address: AddressText,
+    decimals: Decimals,
+    usd: Type.Optional(
+      Type.Number({ exclusiveMinimum: 0, description: 'Fixed value in USD: 1 for a stablecoin.' }),
+    ),
+  },
+  closed,
+);
+
+const Pair = Type.Object(
+  {
+    id: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }),
+    name: Type.String({ minLength: 1, maxLength: 100, description: 'TOKEN0/TOKEN1' }),
+    address: AddressText,
+    token0: AddressText,
+    token1: AddressText,
+    token0Decimals: Decimals,
+    token1Decimals: Decimals,
+    fee: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
+    usdValueFrom: Type.Enum([0, 1], { description: 'The token that gives the USD value of a swap.' }),
+    rewardPid: Type.Integer({
+      minimum: 0,
+      maximum: 2_147_483_647,
+      description: 'The farm pool of the LP token.',
+    }),
+  },
+  closed,
+);
+
+const PriceSource = Type.Union([
+  Type.Object(
+    {
+      type: Type.Literal('http'),
+      url: HttpUrlText,
+      path: Type.String({ title: 'a path into the JSON answer such as $.price', pattern: '^\\$' }),
+    },
+    closed,
+  ),
+  Type.Object({ type: Type.Literal('chainlink'), address: AddressText }, closed),
+  Type.Object({ type: Type.Literal('pair'), pair: Type.Integer({ minimum: 1 }) }, closed),
+  Type.Object({ type: Type.Literal('fixed'), price: DecimalText }, closed),
+]);
+
+const NativePrice = Type.Object(
+  {
+    everySeconds: Type.Number({ minimum: 1, maximum: 86_400, default: 30 }),
+    maxAgeSeconds: Type.Number({
+      minimum: 1,
+      maximum: 31_536_000,
+      default: 600,
+      description: 'An observation older than this is not used.',
+    }),
+    sources: Type.Array(PriceSource, { minItems: 1, maxItems: 32 }),
+  },
+  closed,
+);
+
+const Supply = Type.Object(
+  {
+    initial: Type.With(DecimalText, { description: 'Whole coins at genesis.' }),
+    multicall3: Type.With(AddressText, { default: '0xcA11bde05977b3631167028862bE2a173976CA11' }),
+    locked: Type.Object(
+      {
+        validatorsStaking: Type.Optional(AddressText),
+        vesting: Type.Record(Type.String(), AddressText, {
+          default: {},
+          description: 'Vesting contracts by label.',
+        }),
+      },
+      section,
+    ),
+  },
+  closed,
+);
+
+/** The file as it is written, with every default and limit. */
+export const ConfigSchema = Type.Object(
+  {
+    chain: Chain,
+    database: Type.Object(
+      {
+        url: Type.With(DatabaseUrlText, {
+          default: '',
+          description: 'Empty: embedded PostgreSQL in dataDir.',
+        }),
+      },
+      section,
+    ),
+    dataDir: Type.String({
+      minLength: 1,
+      default: './.chainbell',
+      description: 'Folder of the embedded database and its secret; relative to this file.',
+    }),
+    secret: Type.With(SecretText, {
+      default: '',
+      description: 'Protects API keys: 32 bytes in base64; with the embedded database it is made in dataDir.',
+    }),
+    http: Type.Object(
+      { host: Type.With(Host, { default: '127.0.0.1' }), port: Type.With(Port, { default: 8080 }) },
+      { ...section, description: 'The API.' },
+    ),
+    metrics: Type.Object(
+      { host: Type.With(Host, { default: '127.0.0.1' }), port: Type.With(Port, { default: 9464 }) },
+      { ...section, description: 'Prometheus metrics.' },
+    ),
+    webhooks: Webhooks,
+    tokens: Type.Record(Type.String(), Token, {
+      default: {},
+      description: 'Tokens with a price, by symbol.',
+    }),
+    pairs: Type.Array(Pair, { maxItems: 1_000, default: [], description: 'Swap pairs (spec 2.3).' }),
+    prices: Type.Object({ native: Type.Optional(NativePrice) }, section),
+    supply: Type.Optional(Supply),
+    points: Type.Object(
+      {
+        rules: Type.Array(Type.Unknown(), {
+          maxItems: 1_000,
+          default: [],
+          description: 'Rules that award points.',
+        }),
+      },
+      section,
+    ),
+    retention: Type.Object(
+      {
+        attempts: Type.With(DurationText, {
+          default: '30d',
+          description: 'How long delivery attempts are kept.',
+        }),
+        notifications: Type.With(DurationText, {
+          default: '90d',
+          description: 'How long delivered notifications are kept; waiting ones are always kept.',
+        }),
+      },
+      section,
+    ),
+    log: Type.Object(
+      {
+        level: Type.Enum(['trace', 'debug', 'info', 'warn', 'error'], { default: 'info' }),
+        format: Type.Enum(['auto', 'json', 'pretty'], {
+          default: 'auto',
+          description: 'auto: pretty on a terminal, JSON lines elsewhere.',
+        }),
+      },
+      section,
+    ),
+  },
+  { ...closed, title: 'a Chainbell configuration' },
+);
+
+/** The keys as they are written in the file, all defaults filled in. */
+export type ConfigText = Static<typeof ConfigSchema>;
+
+type Decoded = StaticDecode<typeof ConfigSchema>;
+
+/**
+ * A loaded configuration: complete, valid, frozen. Addresses are lower case, paths absolute, durations in
+ * milliseconds; `database.url` is '' for the embedded database, the only case in which `secret` may be ''.
+ */
+export type Config = Omit<Decoded, 'retention'> & {
+  retention: { attemptsMs: number; notificationsMs: number };
+};

@@ -1,0 +1,48 @@
+/**
+ * The program's metrics, all in one table: names are public and stable (docs/operations.md), units last.
+ */
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
+
+const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+
+export type Metrics = ReturnType<typeof createMetrics>;
+
+/** A registry of its own, so that several services can live in one process. */
+export function createMetrics(version: string) {
+  const registry = new Registry();
+  const registers = [registry];
+  collectDefaultMetrics({ register: registry });
+  const counter = <L extends string>(name: string, help: string, labelNames: readonly L[] = []) =>
+    new Counter({ name: `chainbell_${name}`, help, labelNames: [...labelNames], registers });
+  const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[] = []) =>
+    new Gauge({ name: `chainbell_${name}`, help, labelNames: [...labelNames], registers });
+  const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: readonly L[] = []) =>
+    new Histogram({ name: `chainbell_${name}`, help, buckets, labelNames: [...labelNames], registers });
+
+  gauge('build_info', 'Always 1; the version is the label.', ['version']).set({ version }, 1);
+  return {
+    registry,
+    chainBlockNumber: gauge('chain_block_number', 'Block numbers of the chain head, the newest stored, the finalized.', ['stage']),
+    chainLagSeconds: gauge('chain_lag_seconds', 'Age of the newest stored block while the head is ahead of it, else 0.'),
+    chainReorgs: counter('chain_reorgs_total', 'Forks that were followed.'),
+    chainReorgDepth: histogram('chain_reorg_depth_blocks', 'Blocks undone per fork.', [1, 2, 3, 5, 10, 30, 64]),
+    chainHeld: gauge('chain_held', '1 while the follower holds at a block that it cannot accept.'),
+    ingestBlocks: counter('ingest_blocks_total', 'Blocks stored.'),
+    ingestTransfers: counter('ingest_transfers_total', 'Transfers seen in stored blocks.', ['kind']),
+    ingestNotifications: counter('ingest_notifications_total', 'Notification rows made or revived.'),
+    rpcRequests: counter('rpc_requests_total', 'JSON-RPC calls by outcome.', ['node', 'method', 'outcome']),
+    rpcSeconds: histogram('rpc_request_duration_seconds', 'Duration of JSON-RPC requests.', SECONDS, ['node']),
+    webhookAttempts: counter('webhook_attempts_total', 'Delivery attempts by outcome.', ['outcome']),
+    webhookAttemptSeconds: histogram('webhook_attempt_duration_seconds', 'Duration of delivery attempts.', SECONDS),
+    webhookLatencySeconds: histogram(
+      'webhook_delivery_latency_seconds',
+      'From the making of the row to its 2xx.',
+      [...SECONDS, 60, 600, 3_600, 86_400],
+    ),
+    webhookWaiting: gauge('webhook_waiting', 'Notifications that wait for an attempt.'),
+    webhookDue: gauge('webhook_due', 'Notifications whose attempt is due.'),
+    webhookOldestDueSeconds: gauge('webhook_oldest_due_age_seconds', 'How long the oldest due notification has been due.'),
+    webhookLanes: gauge('webhook_lanes', 'Lanes that this process has leased.'),
+    httpSeconds: histogram('http_request_duration_seconds', 'Duration of API requests.', SECONDS, ['method', 'route', 'code']),
+  };
+}

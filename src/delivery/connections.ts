@@ -1,0 +1,145 @@
+/**
+ * Keep-alive connections to receivers, a bounded number for each origin. Undici has pools, but theirs cannot say
+ * whether a request went out on a connection that had served before, nor give one that certainly has not; whether a
+ * reset counts as the receiver's failure depends on just that.
+ */
+import { callbackify } from 'node:util';
+import { Client } from 'undici';
+import type { Guard, Target } from './guard.ts';
+
+/** One slot of an origin: a client that connects when it has something to send. */
+export type Connection = {
+  readonly client: Client;
+  readonly origin: string;
+  /** How often it has connected; unchanged by a request that was sent on a connection from before. */
+  connectCount(): number;
+};
+
+export type Connections = {
+  /** A connection of the origin, one that has served before if there is one; waits while all slots are taken. */
+  acquire(origin: string, signal: AbortSignal): Promise<Connection>;
+  /** Ends the connection; a new one, not yet connected, takes its slot. */
+  replace(connection: Connection): Connection;
+  /** Gives the slot back; the connection is kept for the next request if it is `reusable`, else it ends at once. */
+  release(connection: Connection, state: 'reusable' | 'spent'): void;
+  /** Ends all connections. */
+  close(): Promise<void>;
+};
+
+/** Shorter than the 5 s after which common servers (Node's among them) close an idle connection. */
+const IDLE_MS_MAX = 4000;
+const RESPONSE_HEADER_BYTES_MAX = 16_384;
+
+type Slots = { taken: number; idle: Pooled[]; waiting: Set<() => void> };
+type Pooled = Connection & { end(): Promise<void> };
+
+/** Connections through the guard, at most `perOriginMax` with a request at a time for each origin. */
+export function createConnections(guard: Guard, perOriginMax: number): Connections {
+  const origins = new Map<string, Slots>();
+  const open = new Map<Connection, Pooled>();
+
+  const slotsOf = (origin: string): Slots => {
+    const slots = origins.get(origin) ?? { taken: 0, idle: [], waiting: new Set() };
+    origins.set(origin, slots);
+    return slots;
+  };
+  const forgetIfUnused = (origin: string, { taken, idle, waiting }: Slots): void => {
+    if (taken === 0 && idle.length === 0 && waiting.size === 0) origins.delete(origin);
+  };
+  const start = (origin: string): Pooled => {
+    const connection = openConnection(guard, origin, () => {
+      const slots = slotsOf(origin);
+      // Also told of connections that are in use: their request fails by itself, and they are released as spent.
+      if (slots.idle.includes(connection)) {
+        slots.idle.splice(slots.idle.indexOf(connection), 1);
+        end(connection);
+      }
+      forgetIfUnused(origin, slots);
+    });
+    open.set(connection, connection);
+    return connection;
+  };
+  const end = (connection: Connection): void => {
+    const pooled = open.get(connection);
+    open.delete(connection);
+    // Only sockets are closed here; there is nobody left to tell if that fails.
+    pooled?.end().catch(() => undefined);
+  };
+
+  return {
+    async acquire(origin, signal) {
+      const slots = slotsOf(origin);
+      if (slots.taken < perOriginMax) slots.taken += 1;
+      else await turn(slots.waiting, signal);
+      // The most recently used one is the least likely to have been closed by the receiver.
+      return slots.idle.pop() ?? start(origin);
+    },
+    replace(connection) {
+      end(connection);
+      return start(connection.origin);
+    },
+    release(connection, state) {
+      const slots = slotsOf(connection.origin);
+      const pooled = open.get(connection);
+      if (pooled !== undefined && state === 'reusable' && !pooled.client.destroyed) slots.idle.push(pooled);
+      else end(connection);
+      const [next] = slots.waiting;
+      if (true) slots.taken -= 1;
+      else next();
+      forgetIfUnused(connection.origin, slots);
+    },
+    async close() {
+      const all = [...open.values()];
+      open.clear();
+      origins.clear();
+      await Promise.all(all.map((connection) => connection.end()));
+    },
+  };
+}
+
+function openConnection(guard: Guard, origin: string, onDisconnect: () => void): Pooled {
+  const ended = new AbortController();
+  let connectCount = 0;
+  const connect = callbackify((target: Target) => guard(target, ended.signal));
+  const client = new Client(origin, {
+    connect: (target, callback) => {
+      connectCount += 1;
+      connect(target, (error, socket) => (error === null ? callback(null, socket) : callback(error, null)));
+    },
+    pipelining: 1,
+    // Each notification has a connection of its own for the time of its request: no stream can stall another.
+    allowH2: false,
+    keepAliveTimeout: IDLE_MS_MAX,
+    keepAliveMaxTimeout: IDLE_MS_MAX,
+    maxHeaderSize: RESPONSE_HEADER_BYTES_MAX,
+    // Undici's timers start anew with each byte; the deadline of an attempt is kept by the sender.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  });
+  client.on('disconnect', onDisconnect);
+  return {
+    client,
+    origin,
+    connectCount: () => connectCount,
+    end() {
+      ended.abort();
+      return client.destroy();
+    },
+  };
+}
+
+/** Waits until a slot is handed over by a call of what is put into the set; rejects when the signal aborts first. */
+async function turn(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
+  signal.throwIfAborted();
+  const { promise, resolve } = Promise.withResolvers<'handed over' | 'aborted'>();
+  const leaveWith = (outcome: 'handed over' | 'aborted'): void => {
+    waiting.delete(proceed);
+    signal.removeEventListener('abort', abort);
+    resolve(outcome);
+  };
+  const proceed = (): void => leaveWith('handed over');
+  const abort = (): void => leaveWith('aborted');
+  waiting.add(proceed);
+  signal.addEventListener('abort', abort);
+  if ((await promise) === 'aborted') throw signal.reason;
+}

@@ -1,0 +1,50 @@
+/**
+ * The webhook request of one attempt (spec 2.7 and 4.6). Rendered anew for each attempt: the URL, the key and
+ * next_retry_at may have changed since the last one, and no rendered body, which holds the key, is ever stored.
+ */
+import packageJson from '../../package.json' with { type: 'json' };
+import { exactInteger } from '../core/json.ts';
+import type { DueNotification } from '../store/outbox.ts';
+
+/** One HTTP POST, ready to be sent. */
+export type Message = { url: string; headers: Record<string, string>; body: string };
+
+const USER_AGENT = `chainbell/${packageJson.version}`;
+
+/**
+ * The POST that tells a receiver of a notification: exactly the 13 fields of spec 2.7 in their order, the amount as
+ * an exact JSON integer. `webhook-id` and `webhook-timestamp` are those of Standard Webhooks: the id stays the same
+ * over all attempts, the timestamp is the attempt's.
+ */
+export function renderMessage(
+  notification: DueNotification,
+  sending: { apiKey: string | undefined; nativeSymbol: string; now: Date },
+): Message {
+  const { apiKey, nativeSymbol, now } = sending;
+  const body = JSON.stringify({
+    id: notification.id,
+    watched_addresses_id: notification.watchedAddressId,
+    watcher_id: notification.watcherId,
+    hash: notification.hash,
+    type: notification.type,
+    sender: notification.sender,
+    receiver: notification.receiver ?? '',
+    amount: exactInteger(notification.amount),
+    asset: notification.token ?? nativeSymbol,
+    timestamp: notification.createdAt,
+    webhook_url: notification.webhookUrl,
+    api_key: apiKey ?? null,
+    next_retry_at: notification.nextRetryAt ?? null,
+  });
+  return {
+    url: notification.webhookUrl,
+    headers: {
+      'content-type': 'application/json',
+      ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+      'user-agent': USER_AGENT,
+      'webhook-id': String(notification.id),
+      'webhook-timestamp': String(Math.floor(now.getTime() / 1000)),
+    },
+    body,
+  };
+}

@@ -1,0 +1,275 @@
+/**
+ * One delivery attempt: a POST through the guard, decided by the status line, 10 s for all of it (spec 4.6, 6.2).
+ */
+import assert from 'node:assert/strict';
+import { X509Certificate } from 'node:crypto';
+import { Fault } from '../core/fault.ts';
+import { parseWebhookUrl, type WebhookPolicy } from '../core/webhook-url.ts';
+import { type Connection, createConnections } from './connections.ts';
+import { ConnectFailure, createGuard, createSecureContext } from './guard.ts';
+import type { Message } from './payload.ts';
+import { createResolver, type Resolver } from './resolver.ts';
+
+/** How an attempt ended. Coarse on purpose: it is shown to watchers and must not map a network for them. */
+export type SendOutcome =
+  | 'success'
+  | 'http_3xx'
+  | 'http_4xx'
+  | 'http_5xx'
+  | 'timeout'
+  | 'dns'
+  | 'connect'
+  | 'tls'
+  /** The connection broke, or what came was not HTTP. */
+  | 'network'
+  /** The policy does not allow this URL or the address behind it; nothing was sent. */
+  | 'refused';
+
+export type SendResult = {
+  outcome: SendOutcome;
+  /** The HTTP status, when a status line came. */
+  status: number | undefined;
+  durationMs: number;
+  /** The first KiB of the answer, its echoes of the API key replaced by [redacted]. */
+  responseText: string | undefined;
+};
+
+/**
+ * Sends once and says how it went; whatever a receiver does is a result. Rejects only with the reason of the signal:
+ * then the attempt was broken off undecided, and does not count.
+ */
+export type Send = (message: Message, signal: AbortSignal) => Promise<SendResult>;
+
+export type SenderOptions = {
+  policy: WebhookPolicy;
+  /** PEM certificates of authorities to trust besides the built-in ones. */
+  caCertificates?: string;
+  /** For everything from resolving the name to the status line; 10 s (spec 4.6). */
+  timeoutMs?: number;
+  resolve?: Resolver;
+  /** Requests under way to one origin; further ones wait, before their time begins. */
+  connectionsPerOriginMax?: number;
+};
+
+const TIMEOUT_MS = 10_000;
+/** Of the time for everything; leaves the larger part to the receiver when a name server is slow. */
+const RESOLVE_SHARE_MAX = 0.4;
+/** As many as a receiver behind an ordinary load balancer takes without noticing. */
+const CONNECTIONS_PER_ORIGIN_MAX = 128;
+/** What is read of an answer, so that a connection can serve again after an ordinary one. */
+const BODY_BYTES_MAX = 16_384;
+/** How long an answer's body may hold the slot once the status has decided. */
+const BODY_MS_MAX = 500;
+const RESPONSE_TEXT_BYTES_MAX = 1024;
+/** Interim responses (1xx) say nothing; a few are ordinary (103 Early Hints), a stream of them is an attack. */
+const INTERIM_COUNT_MAX = 32;
+
+/**
+ * A sender for the policy. `close` waits for the attempts under way and ends the connections.
+ * @throws Fault `invalid` when `caCertificates` holds no certificate or a broken one.
+ */
+export function createSender(options: SenderOptions): { send: Send; close(): Promise<void> } {
+  const { policy, caCertificates, timeoutMs = TIMEOUT_MS } = options;
+  if (caCertificates !== undefined) checkCertificates(caCertificates);
+  const guard = createGuard({
+    policy,
+    resolve: options.resolve ?? createResolver(policy),
+    resolveMsMax: Math.ceil(timeoutMs * RESOLVE_SHARE_MAX),
+    secureContext: createSecureContext(caCertificates),
+  });
+  const connections = createConnections(guard, options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX);
+  const underWay = new Set<Promise<SendResult>>();
+
+  const attempt: Send = async (message, signal) => {
+    signal.throwIfAborted();
+    const url = parseAgain(message.url, policy);
+    // The policy may have been tightened since the URL was registered.
+    if (url === undefined)
+      return { outcome: 'refused', status: undefined, durationMs: 0, responseText: undefined };
+
+    let connection = await connections.acquire(url.origin, signal);
+    const startedAt = performance.now();
+    const limit = startLimit(timeoutMs, signal);
+    let exchange: Exchange = { end: 'broken', error: undefined, isStale: false };
+    try {
+      exchange = await post(connection, url, message, limit.signal);
+      // The receiver was just closing this connection when the request came; that is nobody's failure. Once only.
+      if (exchange.end === 'broken' && exchange.isStale && !limit.signal.aborted) {
+        connection = connections.replace(connection);
+        exchange = await post(connection, url, message, limit.signal);
+      }
+    } finally {
+      limit.clear();
+      connections.release(connection, exchange.end === 'whole' ? 'reusable' : 'spent');
+    }
+    if (exchange.end === 'broken' && signal.aborted) throw signal.reason;
+    const durationMs = Math.round(performance.now() - startedAt);
+    if (exchange.end === 'broken') {
+      const outcome = limit.signal.aborted ? 'timeout' : outcomeOfError(exchange.error);
+      return { outcome, status: undefined, durationMs, responseText: undefined };
+    }
+    const { status } = exchange;
+    return {
+      outcome: outcomeOfStatus(status),
+      status,
+      durationMs,
+      responseText: shownText(exchange, message),
+    };
+  };
+
+  return {
+    send(message, signal) {
+      const sending = attempt(message, signal).finally(() => underWay.delete(sending));
+      underWay.add(sending);
+      return sending;
+    },
+    async close() {
+      await Promise.allSettled(underWay);
+      await connections.close();
+    },
+  };
+}
+
+/**
+ * whole: a response that was read to its end. cut: the status is known, the rest was not waited for or did not come.
+ * broken: no status line. isStale: the request met a connection that had served before and died without one byte.
+ */
+type Exchange =
+  | { end: 'whole' | 'cut'; status: number; body: Buffer }
+  | { end: 'broken'; error: unknown; isStale: boolean };
+
+function post(connection: Connection, url: URL, message: Message, signal: AbortSignal): Promise<Exchange> {
+  const { promise, resolve } = Promise.withResolvers<Exchange>();
+  const connectCountBefore = connection.connectCount();
+  const chunks: Buffer[] = [];
+  let bodyBytes = 0;
+  let status: number | undefined;
+  let interimCount = 0;
+  let isAnswered = false;
+  let bodyTimer: NodeJS.Timeout | undefined;
+
+  const settle = (end: 'whole' | 'cut', error?: unknown): void => {
+    clearTimeout(bodyTimer);
+    signal.removeEventListener('abort', giveUp);
+    if (status !== undefined) {
+      resolve({ end, status, body: Buffer.concat(chunks).subarray(0, BODY_BYTES_MAX) });
+      return;
+    }
+    const isReused = connection.connectCount() === connectCountBefore;
+    resolve({ end: 'broken', error, isStale: isReused && !isAnswered && isDeadSocket(error) });
+  };
+  const giveUp = (): void => settle('cut', signal.reason);
+
+  if (signal.aborted) return Promise.resolve({ end: 'broken', error: signal.reason, isStale: false });
+  signal.addEventListener('abort', giveUp);
+  // Redirects are not followed: at this level undici knows nothing of them.
+  connection.client.dispatch(
+    {
+      origin: url.origin,
+      path: `${url.pathname}${url.search}`,
+      method: 'POST',
+      headers: message.headers,
+      body: message.body,
+    },
+    {
+      onRequestStart() {},
+      onResponseStarted() {
+        isAnswered = true;
+      },
+      onResponseStart(controller, statusCode) {
+        if (statusCode < 200) {
+          interimCount += 1;
+          if (interimCount > INTERIM_COUNT_MAX) controller.abort(new Error('too many interim responses'));
+          return;
+        }
+        status = statusCode;
+        bodyTimer = setTimeout(() => settle('cut'), BODY_MS_MAX);
+      },
+      onResponseData(_controller, chunk) {
+        chunks.push(Buffer.from(chunk));
+        bodyBytes += chunk.length;
+        if (bodyBytes > BODY_BYTES_MAX) settle('cut');
+      },
+      onResponseEnd: () => settle('whole'),
+      onResponseError: (_controller, error) => settle('cut', error),
+    },
+  );
+  return promise;
+}
+
+/** The reasons to which a receiver's idle timeout leads, all others being failures of the receiver. */
+function isDeadSocket(error: unknown): boolean {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  return code === 'ECONNRESET' || code === 'EPIPE' || code === 'UND_ERR_SOCKET';
+}
+
+/**
+ * One signal for the deadline and the caller's. By hand, because at thousands of attempts a second `AbortSignal.any`
+ * piles up on a long-lived signal, and each `AbortSignal.timeout` lives on for the 10 s after its attempt has ended.
+ */
+function startLimit(timeoutMs: number, caller: AbortSignal): { signal: AbortSignal; clear(): void } {
+  const limit = new AbortController();
+  const abort = (): void => limit.abort();
+  if (caller.aborted) abort();
+  const deadline = setTimeout(abort, timeoutMs);
+  caller.addEventListener('abort', abort);
+  return {
+    signal: limit.signal,
+    clear() {
+      clearTimeout(deadline);
+      caller.removeEventListener('abort', abort);
+    },
+  };
+}
+
+function parseAgain(text: string, policy: WebhookPolicy): URL | undefined {
+  try {
+    return parseWebhookUrl(text, policy);
+  } catch (error) {
+    if (error instanceof Fault) return undefined;
+    throw error;
+  }
+}
+
+function outcomeOfStatus(status: number): SendOutcome {
+  if (status < 300) return 'success';
+  if (status < 400) return 'http_3xx';
+  return status < 500 ? 'http_4xx' : 'http_5xx';
+}
+
+function outcomeOfError(error: unknown): SendOutcome {
+  return error instanceof ConnectFailure ? error.outcome : 'network';
+}
+
+function shownText({ end, body }: { end: 'whole' | 'cut'; body: Buffer }, message: Message): string {
+  const key = message.headers.authorization?.replace(/^Bearer /, '') ?? '';
+  // PostgreSQL's text has no NUL.
+  let text = body.toString('utf8').replaceAll('\0', '\ufffd');
+  if (key !== '') {
+    text = text.replaceAll(key, '[redacted]');
+    if (end === 'cut') text = withoutBeginningOf(key, text);
+  }
+  const bytes = Buffer.from(text).subarray(0, RESPONSE_TEXT_BYTES_MAX);
+  // A character that the cut went through is left out.
+  return new TextDecoder().decode(bytes, { stream: true });
+}
+
+/** The text without the first part of a key that it breaks off in. */
+function withoutBeginningOf(key: string, text: string): string {
+  for (let length = Math.min(key.length - 1, text.length); length > 0; length -= 1) {
+    if (text.endsWith(key.slice(0, length))) return text.slice(0, -length);
+  }
+  return text;
+}
+
+function checkCertificates(text: string): void {
+  const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];
+  try {
+    assert(blocks.length > 0, 'it holds none');
+    for (const block of blocks) new X509Certificate(block);
+  } catch (error) {
+    throw new Fault('invalid', 'the file of extra certificate authorities must hold PEM certificates', {
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * What counts as a transfer: the table of DESIGN §4, over one block. Pure.
+ */
+import type { Bundle, BundleTransaction } from '../chain/bundle.ts';
+import type { ChainLog } from '../chain/parse.ts';
+import type { Transfer } from '../core/block.ts';
+import type { Address, Hash } from '../core/hex.ts';
+
+/** keccak256("Transfer(address,address,uint256)"), EIP-20. */
+const TRANSFER_TOPIC: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
+/** `0x` and 32 bytes. */
+const WORD_LENGTH = 66;
+
+/** Every native and ERC-20 transfer of the block, in the order of its transactions. */
+export function extractTransfers({ transactions }: Bundle): Transfer[] {
+  return transactions.flatMap((transaction) => [
+    ...nativeTransfer(transaction),
+    ...internalTransfers(transaction),
+    ...tokenTransfers(transaction),
+  ]);
+}
+
+/** A transaction that failed moved nothing; one of an unknown type without `to` or `value` says nothing. */
+function nativeTransfer({ hash, from, to, value, succeeded }: BundleTransaction): Transfer[] {
+  if (!succeeded || to === undefined || value === undefined || value === 0n) return [];
+  const receiver = to === 'creation' ? undefined : to;
+  return [{ kind: 'transaction', txHash: hash, ordinal: 0, sender: from, receiver, amount: value, token: undefined }];
+}
+
+function internalTransfers({ hash, calls }: BundleTransaction): Transfer[] {
+  return calls.map((call, ordinal) => ({ kind: 'internal', txHash: hash, ordinal, ...call, token: undefined }));
+}
+
+/** From the receipt's logs, whatever its status (reference: some chains pay fees by logs of failed transactions). */
+function tokenTransfers({ hash, logs }: BundleTransaction): Transfer[] {
+  return logs.flatMap((log, ordinal) => {
+    const [topic, from, to] = log.topics;
+    if (topic !== TRANSFER_TOPIC || from === undefined || to === undefined || !hasTokenShape(log)) return [];
+    const amount = BigInt(log.data);
+    return [{ kind: 'token' as const, txHash: hash, ordinal, sender: low(from), receiver: low(to), amount, token: log.address }];
+  });
+}
+
+/** Exactly three topics and one word of data; four topics are an ERC-721 transfer. */
+const hasTokenShape = ({ topics, data }: ChainLog) => topics.length === 3 && data.length === WORD_LENGTH;
+
+/** The address in the low 20 bytes of a topic. */
+function low(topic: Hash): Address {
+  return `0x${topic.slice(-40)}`;
+}

@@ -1,0 +1,193 @@
+/**
+ * Following the chain: one step fetches the next blocks and commits them with their notifications, or undoes a fork.
+ */
+import type { BlockReference, Bundle } from '../chain/bundle.ts';
+import type { ChainNodes } from '../chain/nodes.ts';
+import type { BlockHeader, BlockId } from '../core/block.ts';
+import type { Clock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
+import type { Log } from '../core/log.ts';
+import type { Step, StepOutcome } from '../core/loop.ts';
+import type { Metrics } from '../core/metrics.ts';
+import { commitBlocks, findBlockHash, findChain, findTip, insertChain, rollbackTo } from '../store/blocks.ts';
+import type { Database } from '../store/db.ts';
+import { extractTransfers } from './extract.ts';
+
+export type FollowerOptions = {
+  database: Database;
+  nodes: ChainNodes;
+  clock: Clock;
+  log: Log;
+  metrics: Metrics;
+  chainId: number;
+  startBlock: 'latest' | number;
+  confirmations: number;
+  /** Depth of finality where the nodes have no `finalized` tag. */
+  finalityDepth: number;
+  /** Whether this process is the one that follows; others stand by. */
+  isLeader(): Promise<boolean>;
+};
+
+/** Blocks of one commit: bounds memory and the work lost at a crash. */
+const BATCH_BLOCKS_MAX = 100;
+/** The batch grows while it stays below this, and shrinks above. */
+const BATCH_MS_TARGET = 500;
+/** How often the nodes are asked what is final. */
+const FINALIZED_MS = 10_000;
+
+/**
+ * The follower's step. Reads the tip from the database, so that it continues after any end; commits whole batches.
+ * @throws Fault when no node can give the next block (the loop tries again), `inconsistent` at a fork below finality.
+ */
+export function createFollower(options: FollowerOptions): Step {
+  const { database, nodes, clock, log, metrics } = options;
+  let batchBlocks = 1;
+  let isPinned = false;
+  let finalizedAt = Number.NEGATIVE_INFINITY;
+  let finalizedNumber = 0;
+
+  return async function step(signal) {
+    if (!(await options.isLeader())) return 'idle';
+    if (!isPinned) await pinChain(signal);
+    const head = await nodes.head(signal);
+    const tip = await findTip(database);
+    metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
+    if (tip !== undefined && head.number <= tip.number) return atOrBehindTip(tip, head, signal);
+    return append(tip, head, signal);
+  };
+
+  /** A head that is not news: ours or older is ignored; another hash at the tip's height is a fork. */
+  async function atOrBehindTip(tip: BlockId, head: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
+    metrics.chainLagSeconds.set(0);
+    if (head.number < tip.number || head.hash === tip.hash) return 'idle';
+    return followFork(tip, head, signal);
+  }
+
+  async function append(tip: BlockId | undefined, head: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
+    const startedAt = clock.now().getTime();
+    const references = nextReferences(tip === undefined ? await firstNumber(head) : tip.number + 1, head);
+    const bundles = await nodes.bundles(references, signal);
+    const [first] = bundles;
+    if (first === undefined) return 'idle';
+    if (tip !== undefined && first.header.parentHash !== tip.hash) return followFork(tip, first.header, signal);
+    const linked = linkedPrefix(bundles);
+    const newest = linked.at(-1) ?? first;
+    await refreshFinalized(head, signal);
+    const blocks = linked.map((bundle) => ({ header: bundle.header, proved: bundle.proved, transfers: extractTransfers(bundle) }));
+    const committed = await commitBlocks(database, {
+      expectedTip: tip,
+      blocks,
+      releasedNumber: Math.max(head.number, newest.header.number) - options.confirmations,
+      finalizedNumber,
+      now: clock.now(),
+    });
+    if (committed.outcome === 'lost') return 'worked';
+    report(blocks, committed.notificationCount, head, startedAt);
+    adapt(clock.now().getTime() - startedAt);
+    return 'worked';
+  }
+
+  /** Where to begin: where it began before (a fork may have undone everything), else as configured. */
+  async function firstNumber(head: BlockHeader): Promise<number> {
+    const startNumber = (await findChain(database))?.startNumber;
+    return startNumber ?? (options.startBlock === 'latest' ? head.number : options.startBlock);
+  }
+
+  /** The head by its hash, so that "not here yet" is an error; history by number. */
+  function nextReferences(from: number, head: BlockHeader): BlockReference[] {
+    const count = Math.max(0, Math.min(head.number - from + 1, batchBlocks));
+    return Array.from({ length: count }, (_, index) => (from + index === head.number ? head.hash : from + index));
+  }
+
+  /** Walks back from a block whose parent is not ours to the newest common block, and undoes what lies above it. */
+  async function followFork(tip: BlockId, branch: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
+    if (branch.number > tip.number + 1) {
+      throw new Fault('inconsistent', `block ${branch.number} came as the one after ${tip.number}`);
+    }
+    let child = branch;
+    for (;;) {
+      const stored = await findBlockHash(database, child.number - 1);
+      // Below the first block that was ever stored there is nothing to undo.
+      if (stored === child.parentHash || stored === undefined) break;
+      if (child.number - 1 <= finalizedNumber) {
+        throw new Fault('inconsistent', `a fork from below the final block ${finalizedNumber}: holding at ${tip.number} (${tip.hash})`);
+      }
+      child = await getParent(child, signal);
+    }
+    const ancestor = child.number - 1;
+    const undone = await rollbackTo(database, ancestor, tip);
+    if (undone === 'lost') return 'worked';
+    metrics.chainReorgs.inc();
+    metrics.chainReorgDepth.observe(undone);
+    log.warn({ depth: undone, ancestor, tip: tip.number, hash: tip.hash, branch: branch.hash }, 'chain.reorg');
+    return 'worked';
+  }
+
+  async function getParent(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader> {
+    const parent = await nodes.findHeader(child.parentHash, signal);
+    if (parent === undefined) throw new Fault('unavailable', `no node has block ${child.parentHash} of the new fork yet`);
+    if (parent.number === child.number - 1 && parent.hash === child.parentHash) return parent;
+    throw new Fault('inconsistent', `the node gave block ${parent.number} (${parent.hash}) as the parent of ${child.number}`);
+  }
+
+  async function pinChain(signal: AbortSignal): Promise<void> {
+    const identity = await nodes.identify(signal);
+    const known = await findChain(database);
+    if (known === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
+    const { chainId, genesisHash, finalizedNumber: stored } = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
+    if (chainId !== options.chainId) {
+      throw new Fault('conflict', `the database holds chain ${chainId}, the configuration says ${options.chainId}`);
+    }
+    if (genesisHash !== undefined && identity.genesisHash !== undefined && genesisHash !== identity.genesisHash) {
+      throw new Fault('conflict', `the database holds a chain with genesis ${genesisHash}, the nodes have ${identity.genesisHash}`);
+    }
+    nodes.pin({ chainId, genesisHash });
+    finalizedNumber = stored;
+    isPinned = true;
+  }
+
+  /** What is final never moves back (reference: chain.md, lesson 10). */
+  async function refreshFinalized(head: BlockHeader, signal: AbortSignal): Promise<void> {
+    const now = clock.now().getTime();
+    if (now - finalizedAt < FINALIZED_MS) return;
+    const tagged = await nodes.finalized(signal);
+    finalizedNumber = Math.max(finalizedNumber, tagged ?? head.number - options.finalityDepth);
+    finalizedAt = now;
+    metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
+  }
+
+  function adapt(tookMs: number): void {
+    batchBlocks = tookMs < BATCH_MS_TARGET ? Math.min(batchBlocks * 2, BATCH_BLOCKS_MAX) : Math.max(1, batchBlocks >> 1);
+  }
+
+  function report(
+    blocks: readonly { header: BlockHeader; transfers: readonly { kind: string }[] }[],
+    notifications: number,
+    head: BlockHeader,
+    startedAt: number,
+  ): void {
+    const newest = blocks.at(-1)?.header;
+    if (newest === undefined) return;
+    const transfers = blocks.flatMap((block) => block.transfers);
+    metrics.ingestBlocks.inc(blocks.length);
+    for (const kind of ['transaction', 'internal', 'token']) {
+      const count = transfers.filter((transfer) => transfer.kind === kind).length;
+      if (count > 0) metrics.ingestTransfers.inc({ kind }, count);
+    }
+    metrics.ingestNotifications.inc(notifications);
+    metrics.chainBlockNumber.set({ stage: 'ingested' }, newest.number);
+    const now = clock.now().getTime();
+    metrics.chainLagSeconds.set(newest.number < head.number ? Math.max(0, (now - newest.minedAt.getTime()) / 1000) : 0);
+    const fields = { block: newest.number, blocks: blocks.length, head: head.number, transfers: transfers.length };
+    log.info({ ...fields, notifications, durationMs: now - startedAt }, 'blocks.committed');
+  }
+}
+
+/** The bundles up to the first that does not follow the one before it: a fork happened while they were fetched. */
+function linkedPrefix(bundles: readonly Bundle[]): Bundle[] {
+  const broken = bundles.findIndex((bundle, index) => {
+    const previous = bundles[index - 1];
+    return previous !== undefined && bundle.header.parentHash !== previous.header.hash;
+  });
+  return broken === -1 ? [...bundles] : bundles.slice(0, broken);
+}

@@ -1,0 +1,193 @@
+/**
+ * The chain as far as it was followed: the tip, the commit of new blocks with their notifications, the undoing of a fork.
+ */
+import type { BlockHeader, BlockId, Transfer } from '../core/block.ts';
+import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
+import type { Database, Db } from './db.ts';
+import { wakeLanes } from './lanes.ts';
+import { sql } from './sql.ts';
+
+/** Advisory lock that makes commits of several followers take turns; the compare-and-set decides. */
+const COMMIT_LOCK = 0x6362_0002;
+
+export type ChainRow = {
+  chainId: number;
+  genesisHash: Hash | undefined;
+  /** The first block that was ever stored. */
+  startNumber: number | undefined;
+  finalizedNumber: number;
+};
+
+export type BlockCommit = {
+  /** What the follower built upon; undefined for the very first block. */
+  expectedTip: BlockId | undefined;
+  blocks: readonly { header: BlockHeader; proved: boolean; transfers: readonly Transfer[] }[];
+  /** Notifications of blocks up to this number may be sent (head minus confirmations). */
+  releasedNumber: number;
+  finalizedNumber: number;
+  now: Date;
+};
+
+export type Committed = { outcome: 'committed'; notificationCount: number } | { outcome: 'lost' };
+
+/** The newest stored block: the cursor. */
+export async function findTip(db: Db): Promise<BlockId | undefined> {
+  const [row] = await db.query<{ number: number; hash: Uint8Array }>(
+    sql`select number, hash from block order by number desc limit 1`,
+  );
+  return row && { number: row.number, hash: fromBytes(row.hash) };
+}
+
+/** The newest stored header with its time and when it was stored; for /status. */
+export async function findTipTimes(db: Db): Promise<{ number: number; minedAt: Date; storedAt: Date } | undefined> {
+  const [row] = await db.query<{ number: number; mined_at: Date; stored_at: Date }>(
+    sql`select number, mined_at, stored_at from block order by number desc limit 1`,
+  );
+  return row && { number: row.number, minedAt: row.mined_at, storedAt: row.stored_at };
+}
+
+/** The hash that is stored at a height. */
+export async function findBlockHash(db: Db, number: number): Promise<Hash | undefined> {
+  const [row] = await db.query<{ hash: Uint8Array }>(sql`select hash from block where number = ${number}`);
+  return row && fromBytes(row.hash);
+}
+
+/** The chain that this database belongs to, once a follower has started on it. */
+export async function findChain(db: Db): Promise<ChainRow | undefined> {
+  const [row] = await db.query<{
+    chain_id: number;
+    genesis_hash: Uint8Array | null;
+    start_number: number | null;
+    finalized_number: number;
+  }>(sql`select chain_id, genesis_hash, start_number, finalized_number from chain`);
+  return (
+    row && {
+      chainId: row.chain_id,
+      genesisHash: row.genesis_hash === null ? undefined : fromBytes(row.genesis_hash),
+      startNumber: row.start_number ?? undefined,
+      finalizedNumber: row.finalized_number,
+    }
+  );
+}
+
+/** Binds the database to a chain; the first follower's word stays. */
+export async function insertChain(db: Db, chainId: number, genesisHash: Hash | undefined): Promise<void> {
+  const genesis = genesisHash && toBytes(genesisHash);
+  await db.query(sql`insert into chain (chain_id, genesis_hash) values (${chainId}, ${genesis}) on conflict do nothing`);
+}
+
+/**
+ * Stores blocks with the notifications of their transfers in one transaction: all or nothing. 'lost' when the tip is
+ * not the expected one any more, because another follower was first; nothing is stored then.
+ */
+export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
+  return database.transaction(async (tx) => {
+    if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
+    await insertHeaders(tx, commit);
+    const laneIds = await insertNotifications(tx, commit);
+    const released = await releaseHeld(tx, commit.releasedNumber, commit.now);
+    await updateChain(tx, commit);
+    const woken = [...new Set([...laneIds, ...released])];
+    await wakeLanes(tx, woken, commit.now);
+    return { outcome: 'committed', notificationCount: laneIds.length };
+  });
+}
+
+/**
+ * Undoes every block above the ancestor in one transaction: their headers go, and their notifications that were never
+ * attempted are withdrawn (attempted ones keep their row). Returns how many blocks went; 'lost' as in commitBlocks.
+ */
+export async function rollbackTo(database: Database, ancestorNumber: number, expectedTip: BlockId): Promise<number | 'lost'> {
+  return database.transaction(async (tx) => {
+    if (!(await isTip(tx, expectedTip))) return 'lost';
+    await tx.query(sql`
+      update notification set state = 'withdrawn'
+      where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0`);
+    const gone = await tx.query(sql`delete from block where number > ${ancestorNumber} returning number`);
+    return gone.length;
+  });
+}
+
+/** The compare of the compare-and-set; the lock is held until the transaction ends. */
+async function isTip(tx: Db, expected: BlockId | undefined): Promise<boolean> {
+  await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
+  const tip = await findTip(tx);
+  return tip?.number === expected?.number && tip?.hash === expected?.hash;
+}
+
+async function updateChain(tx: Db, { blocks, finalizedNumber }: BlockCommit): Promise<void> {
+  await tx.query(sql`
+    update chain set finalized_number = greatest(finalized_number, ${finalizedNumber}),
+      start_number = coalesce(start_number, ${blocks[0]?.header.number})
+    where finalized_number < ${finalizedNumber} or start_number is null`);
+}
+
+async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void> {
+  const headers = blocks.map(({ header }) => header);
+  await tx.query(sql`
+    insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+    select number, hash, parent_hash, mined_at, proved, ${now}::timestamptz
+    from unnest(
+      ${headers.map(({ number }) => number)}::bigint[],
+      ${headers.map(({ hash }) => toBytes(hash))}::bytea[],
+      ${headers.map(({ parentHash }) => toBytes(parentHash))}::bytea[],
+      ${headers.map(({ minedAt }) => minedAt)}::timestamptz[],
+      ${blocks.map(({ proved }) => proved)}::boolean[]
+    ) as t (number, hash, parent_hash, mined_at, proved)`);
+}
+
+/**
+ * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flag fits. A transaction
+ * that is mined again meets its old row: a withdrawn one is revived, any other stays as it is.
+ * Returns the lane of each row made or revived.
+ */
+async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<number[]> {
+  const transfers = blocks.flatMap(({ header, transfers }) => transfers.map((one) => ({ ...one, block: header.number })));
+  if (transfers.length === 0) return [];
+  const probes = transfers.flatMap(({ sender, receiver }, index) => addressesOf(sender, receiver, index));
+  const rows = await tx.query<{ lane_id: number }>(sql`
+    insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
+      amount, token, block_number, state, next_attempt_at, created_at)
+    select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver,
+      t.amount, t.token, t.block, case when t.block <= ${releasedNumber} then 'waiting' else 'held' end, ${now}::timestamptz, ${now}::timestamptz
+    from unnest(
+      ${probes.map(({ address }) => toBytes(address))}::bytea[],
+      ${probes.map(({ position }) => position)}::bigint[]
+    ) as p (address, position)
+    join watched_address w on w.address = p.address
+    join unnest(
+      ${transfers.map(({ kind }) => kind)}::text[],
+      ${transfers.map(({ txHash }) => toBytes(txHash))}::bytea[],
+      ${transfers.map(({ ordinal }) => ordinal)}::integer[],
+      ${transfers.map(({ sender }) => toBytes(sender))}::bytea[],
+      ${transfers.map(({ receiver }) => (receiver === undefined ? null : toBytes(receiver)))}::bytea[],
+      ${transfers.map(({ amount }) => amount.toString())}::numeric[],
+      ${transfers.map(({ token }) => (token === undefined ? null : toBytes(token)))}::bytea[],
+      ${transfers.map(({ block }) => block)}::bigint[]
+    ) with ordinality as t (kind, tx_hash, ordinal, sender, receiver, amount, token, block, position)
+      on t.position = p.position
+    where case when t.kind = 'token' then w.watch_token else w.watch_coin end
+    order by t.position, w.created_at, w.id
+    on conflict (shard_id, watched_address_id, tx_hash, kind, ordinal) do update
+      set state = excluded.state, lane_id = excluded.lane_id, block_number = excluded.block_number,
+        sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
+        next_attempt_at = excluded.next_attempt_at
+      where notification.state = 'withdrawn'
+    returning lane_id`);
+  return rows.map((row) => row.lane_id);
+}
+
+/** Who to look for: both sides, once when they are the same. Positions count from 1, as SQL does. */
+function addressesOf(sender: Address, receiver: Address | undefined, index: number) {
+  const both = receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
+  return both.map((address) => ({ address, position: index + 1 }));
+}
+
+async function releaseHeld(tx: Db, releasedNumber: number, now: Date): Promise<number[]> {
+  const rows = await tx.query<{ lane_id: number }>(sql`
+    update notification set state = 'waiting', next_attempt_at = ${now}
+    where state = 'held' and block_number <= ${releasedNumber}
+    returning lane_id`);
+  return rows.map((row) => row.lane_id);
+}
+

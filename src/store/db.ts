@@ -1,0 +1,75 @@
+/**
+ * The database: PostgreSQL behind a pool, or the embedded PGlite. The same SQL and the same types on both.
+ */
+import { Fault, messageOf } from '../core/fault.ts';
+import type { Sql } from './sql.ts';
+
+/** Runs statements; either the pool or one open transaction. */
+export type Db = {
+  /** The rows of one statement. @throws Fault `unavailable` when the database cannot be reached or asks to try again. */
+  query<Row = Record<string, unknown>>(statement: Sql): Promise<Row[]>;
+};
+
+/** What holds things for as long as this process lives: advisory locks and LISTEN. Ends with its connection. */
+export type Session = {
+  /** Takes or already has the advisory lock (space, key); false while another session holds it. */
+  tryLock(space: number, key: number): Promise<boolean>;
+  /** Calls back with the payload of each NOTIFY on the channel. A hint: it may be missed, polling is the truth. */
+  listen(channel: string, onNotify: (payload: string) => void): Promise<void>;
+  /** Aborts when the connection is gone, and the locks with it. */
+  readonly lost: AbortSignal;
+  close(): Promise<void>;
+};
+
+export type Database = Db & {
+  readonly kind: 'postgres' | 'embedded';
+  /** Commits what `work` did, or nothing. Never held open over network I/O. */
+  transaction<T>(work: (tx: Db) => Promise<T>): Promise<T>;
+  /** Runs a text of several statements, in a transaction of its own; for migrations. */
+  script(text: string): Promise<void>;
+  session(): Promise<Session>;
+  close(): Promise<void>;
+};
+
+export type DatabaseOptions = {
+  /** `postgres://…`; empty: the embedded database in `dataDir`/database. */
+  url: string;
+  dataDir: string;
+  connectionsMax?: number;
+};
+
+/** Opens the database that the options name. @throws Fault `unavailable`, or `conflict` when the folder is in use. */
+export async function openDatabase(options: DatabaseOptions): Promise<Database> {
+  if (options.url === '') {
+    const { openEmbedded } = await import('./embedded.ts');
+    return openEmbedded(options.dataDir);
+  }
+  const { openPostgres } = await import('./postgres.ts');
+  return openPostgres(options.url, options.connectionsMax ?? 10);
+}
+
+/**
+ * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
+ * operator intervention, serialization, deadlock, lock and query timeouts.
+ */
+const RETRYABLE = /^(08|53|57|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+const RETRYABLE_TEXT = /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
+
+/** A driver error as a Fault where trying again may help; any other error is a bug and stays as it is. */
+export function databaseError(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
+  const nested = error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
+  if (!RETRYABLE.test(code) && !nested && !(code === '' && RETRYABLE_TEXT.test(error.message))) return error;
+  return new Fault('unavailable', `database: ${messageOf(error)}`, { cause: error });
+}
+
+/** int8 columns are ids, counts and block numbers, all below 2^53; the same on both drivers. */
+export function parseInt8(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw new RangeError(`int8 ${text} is beyond 2^53`);
+  return value;
+}
+
+/** Type identifiers of PostgreSQL whose parsers both drivers share. */
+export const INT8_OID = 20;

@@ -1,0 +1,96 @@
+/**
+ * Watchers and their API keys. Key texts never come here: only their HMAC and their ciphertext (DESIGN §8).
+ */
+import type { Db } from './db.ts';
+import { sql } from './sql.ts';
+
+export type StoredKey = {
+  id: string;
+  watcherId: number;
+  watcherName: string;
+  kekId: string;
+  createdAt: Date;
+  /** From then on it is refused; may lie in the future while a rotation overlaps. */
+  revokedAt: Date | undefined;
+};
+
+/** The watcher of that name, made when it is new. */
+export async function ensureWatcher(db: Db, name: string, now: Date): Promise<number> {
+  await db.query(sql`insert into watcher (name, created_at) values (${name}, ${now}) on conflict do nothing`);
+  const [row] = await db.query<{ id: number }>(sql`select id from watcher where name = ${name}`);
+  if (row === undefined) throw new Error(`watcher ${name} is missing`);
+  return row.id;
+}
+
+export async function insertKey(
+  db: Db,
+  key: { id: string; watcherId: number; lookup: Buffer; ciphertext: Buffer; kekId: string; now: Date },
+): Promise<void> {
+  await db.query(sql`
+    insert into api_key (id, watcher_id, lookup, ciphertext, kek_id, created_at)
+    values (${key.id}, ${key.watcherId}, ${key.lookup}, ${key.ciphertext}, ${key.kekId}, ${key.now})`);
+}
+
+/** The watcher whose valid key has this HMAC. Asked at every request: a revocation counts at once. */
+export async function findWatcherByLookup(db: Db, lookup: Buffer, now: Date): Promise<number | undefined> {
+  const [row] = await db.query<{ watcher_id: number }>(sql`
+    select watcher_id from api_key
+    where lookup = ${lookup} and (revoked_at is null or revoked_at > ${now})`);
+  return row?.watcher_id;
+}
+
+/** The key that goes out with the watcher's webhooks: the newest that is not being revoked. */
+export async function findDeliveryKey(
+  db: Db,
+  watcherId: number,
+  now: Date,
+): Promise<{ id: string; kekId: string; ciphertext: Uint8Array } | undefined> {
+  const [row] = await db.query<{ id: string; kek_id: string; ciphertext: Uint8Array }>(sql`
+    select id, kek_id, ciphertext from api_key
+    where watcher_id = ${watcherId} and (revoked_at is null or revoked_at > ${now})
+    order by revoked_at desc nulls first, created_at desc, id
+    limit 1`);
+  return row && { id: row.id, kekId: row.kek_id, ciphertext: row.ciphertext };
+}
+
+/** Every key with its watcher, oldest first, up to `limit`. */
+export async function listKeys(db: Db, limit: number): Promise<StoredKey[]> {
+  const rows = await db.query<KeyRow>(sql`${selectKeys} order by k.created_at, k.id limit ${limit}`);
+  return rows.map(toKey);
+}
+
+export async function findKey(db: Db, id: string): Promise<StoredKey | undefined> {
+  const [row] = await db.query<KeyRow>(sql`${selectKeys} where k.id = ${id}`);
+  return row && toKey(row);
+}
+
+/** Ends a key at `at`; an earlier end stays. Returns whether there is such a key. */
+export async function revokeKey(db: Db, id: string, at: Date): Promise<boolean> {
+  const rows = await db.query(sql`
+    update api_key set revoked_at = least(revoked_at, ${at}) where id = ${id} returning id`);
+  return rows.length > 0;
+}
+
+type KeyRow = {
+  id: string;
+  watcher_id: number;
+  name: string;
+  kek_id: string;
+  created_at: Date;
+  revoked_at: Date | null;
+};
+
+const selectKeys = sql`
+  select k.id, k.watcher_id, w.name, k.kek_id, k.created_at, k.revoked_at
+  from api_key k join watcher w on w.id = k.watcher_id`;
+
+function toKey(row: KeyRow): StoredKey {
+  return {
+    id: row.id,
+    watcherId: row.watcher_id,
+    watcherName: row.name,
+    kekId: row.kek_id,
+    createdAt: row.created_at,
+    revokedAt: row.revoked_at ?? undefined,
+  };
+}

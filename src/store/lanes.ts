@@ -1,0 +1,98 @@
+/**
+ * Lanes: all work of one shard for one webhook origin. Workers lease lanes, not rows; every lease has a new epoch.
+ */
+import type { Database, Db } from './db.ts';
+import { sql } from './sql.ts';
+
+/** NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". */
+export const LANE_CHANNEL = 'chainbell_lane';
+/** NOTIFY payloads end at 8,000 bytes. */
+const PAYLOAD_LANES_MAX = 500;
+/** Advisory lock space of delivery workers: the key is the worker's number. Its end means the worker's end. */
+export const WORKER_LOCK_SPACE = 0x6362_0003;
+
+export type Lane = { id: number; shardId: number; epoch: number };
+
+/** The lane of a shard and a webhook origin, made when it is new. */
+export async function ensureLane(db: Db, shardId: number, origin: string): Promise<number> {
+  await db.query(sql`insert into lane (shard_id, origin) values (${shardId}, ${origin}) on conflict do nothing`);
+  const [row] = await db.query<{ id: number }>(
+    sql`select id from lane where shard_id = ${shardId} and origin = ${origin}`,
+  );
+  if (row === undefined) throw new Error(`lane ${shardId} ${origin} is missing`);
+  return row.id;
+}
+
+/** Marks lanes as having something due now and tells the workers, when the transaction commits. */
+export async function wakeLanes(tx: Db, laneIds: readonly number[], now: Date): Promise<void> {
+  if (laneIds.length === 0) return;
+  await tx.query(sql`update lane set next_due = least(next_due, ${now}) where id = any(${laneIds}::bigint[])`);
+  const payload = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
+  await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
+}
+
+/** Leases up to `limit` lanes that have something due and no living owner; their epochs go up by one. */
+export async function leaseLanes(
+  db: Db,
+  { owner, now, leaseUntil, limit }: { owner: number; now: Date; leaseUntil: Date; limit: number },
+): Promise<Lane[]> {
+  const rows = await db.query<{ id: number; shard_id: number; epoch: number }>(sql`
+    update lane set owner = ${owner}, epoch = epoch + 1, lease_until = ${leaseUntil}
+    where id in (
+      select id from lane
+      where next_due <= ${now} and (owner is null or lease_until <= ${now})
+      order by next_due
+      limit ${limit}
+      for update skip locked
+    )
+    returning id, shard_id, epoch`);
+  return rows.map((row) => ({ id: row.id, shardId: row.shard_id, epoch: row.epoch }));
+}
+
+/** Extends the worker's leases on these lanes; returns those that it still has. */
+export async function renewLeases(
+  db: Db,
+  { owner, laneIds, leaseUntil }: { owner: number; laneIds: readonly number[]; leaseUntil: Date },
+): Promise<Set<number>> {
+  const rows = await db.query<{ id: number }>(sql`
+    update lane set lease_until = ${leaseUntil}
+    where owner = ${owner} and id = any(${laneIds}::bigint[])
+    returning id`);
+  return new Set(rows.map((row) => row.id));
+}
+
+/** Gives a lane back and notes when it next has something due. Does nothing when the lease is lost. */
+export async function releaseLane(database: Database, { id, shardId, epoch }: Lane): Promise<void> {
+  await database.transaction(async (tx) => {
+    // The lock comes in a statement of its own: the next one then sees every notification whose commit could not wake
+    // this lane before it, and a later commit waits for this one and wakes it again.
+    const [own] = await tx.query(sql`select id from lane where id = ${id} and epoch = ${epoch} for update`);
+    if (own === undefined) return;
+    await tx.query(sql`
+      update lane set owner = null, lease_until = null, next_due = (
+        select next_attempt_at from notification
+        where shard_id = ${shardId} and lane_id = ${id} and state = 'waiting'
+        order by next_attempt_at limit 1)
+      where id = ${id}`);
+  });
+}
+
+/** Takes the lanes of dead workers: those whose advisory lock nobody holds. Returns how many. */
+export async function freeDeadLanes(db: Db): Promise<number> {
+  const rows = await db.query(sql`
+    update lane set owner = null, lease_until = null
+    where owner is not null and owner not in (
+      select objid::bigint from pg_locks
+      where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
+        and database = (select oid from pg_database where datname = current_database()))
+    returning id`);
+  return rows.length;
+}
+
+/** When the earliest lane without an owner has something due. */
+export async function findNextDue(db: Db): Promise<Date | undefined> {
+  const [row] = await db.query<{ next_due: Date }>(
+    sql`select next_due from lane where next_due is not null and owner is null order by next_due limit 1`,
+  );
+  return row?.next_due;
+}

@@ -1,0 +1,25 @@
+/**
+ * SQL as a tagged template: every value becomes a parameter, a nested statement becomes part of the text.
+ */
+
+export type Sql = { readonly text: string; readonly values: readonly unknown[] };
+
+/** `sql\`select … where id = ${id}\``; undefined becomes null. Arrays go as PostgreSQL arrays (with a cast). */
+export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[]): Sql {
+  let text = strings[0] ?? '';
+  const values: unknown[] = [];
+  parts.forEach((part, index) => {
+    if (isSql(part)) {
+      text += part.text.replace(/\$(\d+)/g, (_match, position: string) => `$${Number(position) + values.length}`);
+      values.push(...part.values);
+    } else {
+      values.push(part === undefined ? null : part);
+      text += `$${values.length}`;
+    }
+    text += strings[index + 1] ?? '';
+  });
+  return { text, values };
+}
+
+const isSql = (part: unknown): part is Sql =>
+  typeof part === 'object' && part !== null && 'text' in part && 'values' in part;

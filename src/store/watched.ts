@@ -1,0 +1,150 @@
+/**
+ * Watched addresses: spec 2.6 and 4.5. Every function takes the watcher whose key made the request.
+ */
+import { type Address, fromBytes, toBytes } from '../core/hex.ts';
+import type { Database, Db } from './db.ts';
+import { ensureLane, wakeLanes } from './lanes.ts';
+import { sql } from './sql.ts';
+
+export type WatchedAddress = {
+  id: string;
+  watcherId: number;
+  address: Address;
+  watchCoin: boolean;
+  watchToken: boolean;
+  webhookUrl: string;
+  createdAt: Date;
+  updatedAt: Date;
+};
+
+export type NewWatchedAddress = Pick<WatchedAddress, 'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl'>;
+export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
+
+/** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
+const shardOf = (watcherId: number) => watcherId;
+
+/** Stores a new record; blocks that are committed from now on are matched against it. */
+export async function insertWatchedAddress(
+  database: Database,
+  watcherId: number,
+  record: NewWatchedAddress,
+  { origin, now }: { origin: string; now: Date },
+): Promise<WatchedAddress> {
+  const shardId = shardOf(watcherId);
+  return database.transaction(async (tx) => {
+    const laneId = await ensureLane(tx, shardId, origin);
+    const rows = await tx.query<WatchedRow>(sql`
+      insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+        created_at, updated_at)
+      values (${shardId}, ${record.id}, ${watcherId}, ${laneId}, ${toBytes(record.address)}, ${record.watchCoin},
+        ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
+      returning ${columns}`);
+    return toRecord(one(rows));
+  });
+}
+
+/** A page of the watcher's records in the order of their creation, after `after`. */
+export async function listWatchedAddresses(
+  db: Db,
+  watcherId: number,
+  { after, limit }: { after: { createdAt: Date; id: string } | undefined; limit: number },
+): Promise<WatchedAddress[]> {
+  const from = after === undefined ? sql`true` : sql`(created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
+  const rows = await db.query<WatchedRow>(sql`
+    select ${columns} from watched_address
+    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and ${from}
+    order by created_at, id
+    limit ${limit}`);
+  return rows.map(toRecord);
+}
+
+export async function findWatchedAddress(db: Db, watcherId: number, id: string): Promise<WatchedAddress | undefined> {
+  const rows = await db.query<WatchedRow>(sql`
+    select ${columns} from watched_address
+    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and id = ${id}`);
+  return rows[0] && toRecord(rows[0]);
+}
+
+/**
+ * Changes what the patch names. With a new URL, waiting notifications go there: their lane moves (DESIGN §6).
+ * `origin` is that of the patch's URL, undefined without one.
+ */
+export async function updateWatchedAddress(
+  database: Database,
+  watcherId: number,
+  id: string,
+  patch: WatchedAddressPatch,
+  { origin, now }: { origin: string | undefined; now: Date },
+): Promise<WatchedAddress | undefined> {
+  const shardId = shardOf(watcherId);
+  return database.transaction(async (tx) => {
+    const laneId = origin === undefined ? undefined : await ensureLane(tx, shardId, origin);
+    const [row] = await tx.query<WatchedRow>(sql`
+      update watched_address set
+        address = coalesce(${patch.address && toBytes(patch.address)}::bytea, address),
+        watch_coin = coalesce(${patch.watchCoin}::boolean, watch_coin),
+        watch_token = coalesce(${patch.watchToken}::boolean, watch_token),
+        webhook_url = coalesce(${patch.webhookUrl}::text, webhook_url),
+        lane_id = coalesce(${laneId}::bigint, lane_id),
+        updated_at = greatest(${now}::timestamptz, updated_at + interval '1 millisecond')
+      where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
+      returning ${columns}`);
+    if (row !== undefined && laneId !== undefined) await moveNotifications(tx, shardId, id, laneId, now);
+    return row && toRecord(row);
+  });
+}
+
+/** Deletes the record and cancels what still waits for it. Returns whether there was one. */
+export async function deleteWatchedAddress(database: Database, watcherId: number, id: string): Promise<boolean> {
+  const shardId = shardOf(watcherId);
+  return database.transaction(async (tx) => {
+    const gone = await tx.query(sql`
+      delete from watched_address
+      where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
+      returning id`);
+    await tx.query(sql`
+      update notification set state = 'cancelled'
+      where shard_id = ${shardId} and watched_address_id = ${id} and state in ('held', 'waiting')`);
+    return gone.length > 0;
+  });
+}
+
+async function moveNotifications(tx: Db, shardId: number, id: string, laneId: number, now: Date): Promise<void> {
+  const moved = await tx.query(sql`
+    update notification set lane_id = ${laneId}
+    where shard_id = ${shardId} and watched_address_id = ${id} and state in ('held', 'waiting') and lane_id <> ${laneId}
+    returning id`);
+  if (moved.length > 0) await wakeLanes(tx, [laneId], now);
+}
+
+type WatchedRow = {
+  id: string;
+  watcher_id: number;
+  address: Uint8Array;
+  watch_coin: boolean;
+  watch_token: boolean;
+  webhook_url: string;
+  created_at: Date;
+  updated_at: Date;
+};
+
+const columns = sql`id, watcher_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at`;
+
+function toRecord(row: WatchedRow): WatchedAddress {
+  return {
+    id: row.id,
+    watcherId: row.watcher_id,
+    address: fromBytes(row.address),
+    watchCoin: row.watch_coin,
+    watchToken: row.watch_token,
+    webhookUrl: row.webhook_url,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+}
+
+function one<Row>(rows: readonly Row[]): Row {
+  const [row] = rows;
+  if (row === undefined) throw new Error('the statement returned no row');
+  return row;
+}

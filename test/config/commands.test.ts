@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { rmSync } from 'node:fs';
+import { afterEach, test } from 'node:test';
+import { Command } from 'commander';
+import { parse } from 'yaml';
+import { addConfigCommands } from '../../src/cli/config.ts';
+import { writeConfig } from './write-config.ts';
+
+const GOOD = `chain: { id: 1, rpc: ["https://user:pw@node.example/v2/NODE-KEY"] }
+database: { url: "postgres://chainbell:DATABASE-PASSWORD@db.example/chainbell" }
+secret: ${Buffer.alloc(32, 7).toString('base64')}
+prices: { native: { sources: [{ type: http, url: "https://prices.example/PRICE-KEY", path: $.price }] } }
+retention: { attempts: 90m }
+`;
+const BAD = 'chain:\n  id: 1\n  rpc: [http://node.example]\n  confirmatons: 12\n';
+
+afterEach(() => {
+  process.exitCode = 0;
+});
+
+test('config check of a good file says so on standard error and exits with 0', async () => {
+  using config = writeConfig(GOOD);
+  const run = await chainbell('config', 'check', '--config', config.file);
+  assert.deepEqual(run, { out: '', err: `${config.file}: no problems\n`, exitCode: 0 });
+});
+
+test('config check of a bad file reports on standard error and exits with 78', async () => {
+  using config = writeConfig(BAD);
+  const run = await chainbell('config', 'check', '--config', config.file);
+  assert.deepEqual(run, {
+    out: '',
+    err: `${config.file}:4:3  chain.confirmatons: unknown key
+    4 |   confirmatons: 12
+      |   ^^^^^^^^^^^^
+      did you mean "confirmations"?
+`,
+    exitCode: 78,
+  });
+});
+
+test('config check --json gives the problems as JSON on standard output', async () => {
+  using good = writeConfig(GOOD);
+  assert.deepEqual(JSON.parse((await chainbell('config', 'check', '--json', '--config', good.file)).out), []);
+  using bad = writeConfig(BAD);
+  const run = await chainbell('config', 'check', '--json', '--config', bad.file);
+  assert.equal(run.exitCode, 78);
+  assert.equal(run.err, '');
+  assert.deepEqual(JSON.parse(run.out), [
+    {
+      path: 'chain.confirmatons',
+      message: 'unknown key',
+      suggestion: 'did you mean "confirmations"?',
+      file: bad.file,
+      line: 4,
+      col: 3,
+    },
+  ]);
+});
+
+test('without --config, chainbell.yaml of the working folder is taken, and without one the environment', async () => {
+  using config = writeConfig(BAD);
+  const workingFolder = process.cwd();
+  try {
+    process.chdir(config.folder);
+    assert.match((await chainbell('config', 'check')).err, /^chainbell\.yaml:4:3 /);
+    rmSync('chainbell.yaml');
+    const run = await chainbell('config', 'check');
+    assert.equal(run.exitCode, 78);
+    assert.equal(
+      run.err,
+      'CHAINBELL_CHAIN_ID  chain.id: is required\nCHAINBELL_CHAIN_RPC  chain.rpc: is required\n',
+    );
+  } finally {
+    process.chdir(workingFolder);
+  }
+});
+
+test('config print shows what is in effect, in the keys of the file, without any secret', async () => {
+  using config = writeConfig(GOOD);
+  const run = await chainbell('config', 'print', '--config', config.file);
+  assert.equal(run.exitCode, 0);
+  const printed = parse(run.out);
+  assert.deepEqual(printed.chain.rpc, ['https://node.example/…']);
+  assert.equal(printed.database.url, 'postgres://chainbell:…@db.example/chainbell');
+  assert.equal(printed.secret, '[redacted]');
+  assert.equal(printed.prices.native.sources[0].url, 'https://prices.example/…');
+  assert.deepEqual(printed.retention, { attempts: '90m', notifications: '90d' });
+  assert.equal(printed.http.port, 8080);
+  assert.doesNotMatch(run.out, /KEY|PASSWORD|pw|BwcHBw/);
+  const json = await chainbell('config', 'print', '--json', '--config', config.file);
+  assert.deepEqual(JSON.parse(json.out), printed);
+});
+
+test('config print of a bad file reports its problems and prints nothing', async () => {
+  using config = writeConfig(BAD);
+  const run = await chainbell('config', 'print', '--config', config.file);
+  assert.equal(run.exitCode, 78);
+  assert.equal(run.out, '');
+  assert.match(run.err, /4:3 {2}chain.confirmatons: unknown key/);
+});
+
+test('config schema is a JSON Schema in which only what has no default is required', async () => {
+  const schema = JSON.parse((await chainbell('config', 'schema')).out);
+  assert.equal(schema.$schema, 'https://json-schema.org/draft/2020-12/schema');
+  assert.deepEqual(schema.required, ['chain']);
+  assert.deepEqual(schema.properties.chain.required, ['id', 'rpc']);
+  assert.equal(schema.properties.http.required, undefined);
+  assert.equal(schema.properties.http.properties.port.default, 8080);
+  assert.match(schema.properties.http.properties.port.description, /port/);
+});
+
+async function chainbell(...words: string[]): Promise<{ out: string; err: string; exitCode: unknown }> {
+  let [out, err] = ['', ''];
+  const program = new Command().configureOutput({
+    writeOut: (text) => {
+      out += text;
+    },
+    writeErr: (text) => {
+      err += text;
+    },
+  });
+  process.exitCode = 0;
+  addConfigCommands(program);
+  await program.parseAsync(words, { from: 'user' });
+  return { out, err, exitCode: process.exitCode };
+}

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { Errors } from 'typebox/schema';
+import { parse } from 'yaml';
+import { configJsonSchema } from '../../src/config/json-schema.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { displayPath, findAt } from '../../src/config/pointer.ts';
+import { printableConfig } from '../../src/config/print.ts';
+import { listVariables } from '../../src/config/variables.ts';
+import { writeConfig } from './write-config.ts';
+
+const file = fileURLToPath(new URL('../../chainbell.example.yaml', import.meta.url));
+
+test('the example loads without a problem, with and without its variables', () => {
+  assert.equal(loadConfig({ file, env: {} }).database.url, '');
+  const env = {
+    DATABASE_URL: 'postgres://db.example/chainbell',
+    CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
+  };
+  const config = loadConfig({ file, env });
+  assert.equal(config.database.url, env.DATABASE_URL);
+  assert.equal(config.secret, env.CHAINBELL_SECRET);
+});
+
+test('the example names every key', () => {
+  const values = parse(readFileSync(file, 'utf8'));
+  const absent = listVariables().filter(({ pointer }) => findAt(values, pointer) === undefined);
+  assert.deepEqual(
+    absent.map(({ pointer }) => displayPath(pointer)),
+    [],
+  );
+});
+
+test('the values that the example calls defaults are the defaults', () => {
+  using minimal = writeConfig('chain: { id: 31337, rpc: [http://127.0.0.1:8545, ws://127.0.0.1:8545] }\n');
+  const { dataDir: _minimalFolder, ...defaults } = loadConfig({ file: minimal.file, env: {} });
+  const {
+    dataDir: _exampleFolder,
+    tokens,
+    pairs,
+    prices,
+    supply: _none,
+    ...example
+  } = loadConfig({ file, env: {} });
+  assert.deepEqual({ ...example, tokens: {}, pairs: [], prices: {} }, defaults);
+  assert.ok(Object.keys(tokens).length > 0 && pairs.length > 0 && prices.native !== undefined);
+});
+
+test('the JSON Schema accepts the example as it is written, variables included', () => {
+  const values = parse(readFileSync(file, 'utf8'), {
+    customTags: (tags) => tags.filter((tag) => typeof tag === 'string' || !('format' in tag)),
+  });
+  assert.deepEqual(Errors(configJsonSchema(), values)[1], []);
+  assert.notDeepEqual(Errors(configJsonSchema(), { ...values, htp: {} })[1], []);
+  assert.notDeepEqual(Errors(configJsonSchema(), { ...values, http: { port: 'eighty' } })[1], []);
+});
+
+test('what is printed loads again as the same configuration, but for what is hidden', () => {
+  const config = loadConfig({ file, env: {} });
+  using printed = writeConfig(JSON.stringify(printableConfig(config)));
+  const again = loadConfig({ file: printed.file, env: {} });
+  assert.deepEqual(printableConfig(again), printableConfig(config));
+  assert.deepEqual({ ...again, prices: {} }, { ...config, prices: {} });
+});

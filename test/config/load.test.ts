@@ -1,0 +1,202 @@
+import assert from 'node:assert/strict';
+import { join, resolve } from 'node:path';
+import { test } from 'node:test';
+import type { Environment } from '../../src/config/environment.ts';
+import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
+import type { Config } from '../../src/config/schema.ts';
+import { listVariables } from '../../src/config/variables.ts';
+import { writeConfig } from './write-config.ts';
+
+const MINIMAL = 'chain:\n  id: 31337\n  rpc: [http://127.0.0.1:8545]\n';
+const SECRET = Buffer.alloc(32, 7).toString('base64');
+
+test('a chain id and one node are enough: everything else has its default', () => {
+  assert.deepEqual(load(MINIMAL, {}, { dataDir: '/data' }), {
+    chain: {
+      id: 31337,
+      rpc: ['http://127.0.0.1:8545'],
+      native: { symbol: 'ETH' },
+      reward: { symbol: 'RWD' },
+      startBlock: 'latest',
+      confirmations: 0,
+      finalityDepth: 64,
+      internalTransfers: 'auto',
+      verify: 'auto',
+    },
+    database: { url: '' },
+    dataDir: '/data',
+    secret: '',
+    http: { host: '127.0.0.1', port: 8080 },
+    metrics: { host: '127.0.0.1', port: 9464 },
+    webhooks: {
+      retryMinutes: [1, 3, 10, 15, 60],
+      allowHttp: false,
+      allowCidrs: [],
+      ports: [443],
+      caFile: null,
+    },
+    tokens: {},
+    pairs: [],
+    prices: {},
+    points: { rules: [] },
+    retention: { attemptsMs: 30 * 86_400_000, notificationsMs: 90 * 86_400_000 },
+    log: { level: 'info', format: 'auto' },
+  });
+});
+
+test('unquoted addresses survive YAML, in block and in flow style, and come out lower case', () => {
+  const config = load(`${MINIMAL}
+tokens:
+  USDT:
+    address: 0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266
+    decimals: 6
+  USDC: { address: 0x70997970C51812dc3A010C7d01b50e0d17dc79C8, decimals: 6 }
+  DAI: { address: 0xABCDEFABCDEFABCDEFABCDEFABCDEFABCDEFABCD, decimals: 18 }
+  ONE: { address: 0x1111111111111111111111111111111111111111, decimals: 18 }
+`);
+  assert.deepEqual(
+    Object.values(config.tokens).map(({ address }) => address),
+    [
+      '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266',
+      '0x70997970c51812dc3a010c7d01b50e0d17dc79c8',
+      '0xabcdefabcdefabcdefabcdefabcdefabcdefabcd',
+      '0x1111111111111111111111111111111111111111',
+    ],
+  );
+});
+
+test('a value is frozen at every depth', () => {
+  const config = load(`${MINIMAL}points: { rules: [{ id: a, caps: { perTx: 5 } }] }\n`);
+  const pending: unknown[] = [config];
+  for (const value of pending) {
+    assert.ok(Object.isFrozen(value), JSON.stringify(value));
+    if (typeof value === 'object' && value !== null) pending.push(...Object.values(value));
+  }
+  assert.ok(pending.length > 40);
+});
+
+test('variables are replaced in quoted and in plain values, and take the type of their key', () => {
+  const config = load(
+    `chain: { id: \${ID}, rpc: "\${NODES}", native: { symbol: \${SYMBOL:-POL} } }
+http: { host: "\${HOST:-0.0.0.0}", port: "\${PORT:-80}" }
+webhooks: { allowHttp: \${OPEN:-true}, retryMinutes: \${RETRY:-0.5,1} }
+log:
+  level: \${LEVEL:-de}\${REST}
+`,
+    { ID: '5', NODES: 'http://a.example/v2/KEY, ws://b.example', SYMBOL: '', REST: 'bug' },
+  );
+  assert.equal(config.chain.id, 5);
+  assert.deepEqual(config.chain.rpc, ['http://a.example/v2/KEY', 'ws://b.example']);
+  assert.equal(config.chain.native.symbol, 'POL');
+  assert.deepEqual(config.http, { host: '0.0.0.0', port: 80 });
+  assert.equal(config.webhooks.allowHttp, true);
+  assert.deepEqual(config.webhooks.retryMinutes, [0.5, 1]);
+  assert.equal(config.log.level, 'debug');
+});
+
+test('everything can come from the environment, without a file', () => {
+  const config = loadConfig({
+    env: {
+      CHAINBELL_CHAIN_ID: '10',
+      CHAINBELL_CHAIN_RPC: 'http://a.example,ws://b.example',
+      CHAINBELL_CHAIN_START_BLOCK: '1000',
+      CHAINBELL_CHAIN_NATIVE_SYMBOL: '888',
+      CHAINBELL_DATABASE_URL: 'postgres://one.example,two.example/chainbell',
+      CHAINBELL_SECRET: SECRET,
+      CHAINBELL_HTTP_PORT: '0',
+      CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
+      CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8, ::1/128',
+      CHAINBELL_WEBHOOKS_PORTS: '[443, 8443]',
+      CHAINBELL_TOKENS:
+        '{ USDT: { address: 0x1111111111111111111111111111111111111111, decimals: 6, usd: 1 } }',
+      CHAINBELL_PRICES_NATIVE_SOURCES: '[{ type: fixed, price: "2500" }]',
+      CHAINBELL_RETENTION_ATTEMPTS: '90m',
+      CHAINBELL_LOG_LEVEL: '',
+    },
+  });
+  assert.equal(config.chain.id, 10);
+  assert.deepEqual(config.chain.rpc, ['http://a.example', 'ws://b.example']);
+  assert.equal(config.chain.startBlock, 1000);
+  assert.equal(config.chain.native.symbol, '888');
+  assert.equal(config.database.url, 'postgres://one.example,two.example/chainbell');
+  assert.equal(config.secret, SECRET);
+  assert.equal(config.http.port, 0);
+  assert.deepEqual(config.webhooks.allowCidrs, ['127.0.0.0/8', '::1/128']);
+  assert.deepEqual(config.webhooks.ports, [443, 8443]);
+  assert.equal(config.tokens.USDT?.usd, 1);
+  assert.deepEqual(config.prices.native, {
+    everySeconds: 30,
+    maxAgeSeconds: 600,
+    sources: [{ type: 'fixed', price: '2500' }],
+  });
+  assert.equal(config.retention.attemptsMs, 5_400_000);
+  assert.equal(config.log.level, 'info');
+  assert.equal(config.dataDir, resolve('.chainbell'));
+});
+
+test('the program is stronger than the environment, and the environment than the file', () => {
+  const text = `${MINIMAL}http: { host: 0.0.0.0, port: none }\nlog: { level: warn }\n`;
+  const config = load(
+    text,
+    { CHAINBELL_HTTP_PORT: '1', CHAINBELL_LOG_LEVEL: 'error' },
+    { log: { level: 'trace' } },
+  );
+  assert.deepEqual(config.http, { host: '0.0.0.0', port: 1 });
+  assert.equal(config.log.level, 'trace');
+});
+
+test('a variable that is not set does not matter where the environment gives the key', () => {
+  const config = load(`${MINIMAL}http: { port: \${PORT} }\n`, { CHAINBELL_HTTP_PORT: '1' });
+  assert.equal(config.http.port, 1);
+});
+
+test('a wrong value of the program is reported without a position of the file', () => {
+  assert.throws(() => load(`${MINIMAL}http: { port: 1 }\n`, {}, { http: { port: -1 } }), {
+    message: 'http.port: must be at least 0',
+  });
+});
+
+test('DATABASE_URL serves where nothing else gives database.url', () => {
+  const env = { DATABASE_URL: 'postgres://db.example/one', CHAINBELL_SECRET: SECRET };
+  assert.equal(load(MINIMAL, env).database.url, 'postgres://db.example/one');
+  assert.equal(load(`${MINIMAL}database: { url: "" }\n`, env).database.url, '');
+  const both = { ...env, CHAINBELL_DATABASE_URL: 'postgres://db.example/two' };
+  assert.equal(load(MINIMAL, both).database.url, 'postgres://db.example/two');
+});
+
+test('variables that Kubernetes makes for a service of this name do no harm', () => {
+  load(MINIMAL, {
+    CHAINBELL_PORT: 'tcp://10.0.0.1:8080',
+    CHAINBELL_PORT_8080_TCP: 'tcp://10.0.0.1:8080',
+    CHAINBELL_PORT_8080_TCP_ADDR: '10.0.0.1',
+    CHAINBELL_SERVICE_HOST: '10.0.0.1',
+    CHAINBELL_SERVICE_PORT: '8080',
+  });
+});
+
+test('every key has a variable of its own, also with its underscores left out', () => {
+  const names = listVariables().map(({ name }) => name.replaceAll('_', ''));
+  assert.equal(new Set(names).size, names.length);
+  assert.ok(names.length > 30);
+});
+
+test('relative paths start at the folder of the file', () => {
+  using file = writeConfig(`${MINIMAL}dataDir: data\nwebhooks: { caFile: ca.pem }\n`);
+  const config = loadConfig({ file: file.file, env: {} });
+  assert.equal(config.dataDir, join(file.folder, 'data'));
+  assert.equal(config.webhooks.caFile, join(file.folder, 'ca.pem'));
+});
+
+test('a section whose lines are all commented out has its defaults', () => {
+  assert.equal(load(`${MINIMAL}http:\n  # port: 1\n`).http.port, 8080);
+});
+
+test('a single value can be written once and used again', () => {
+  const config = load(`${MINIMAL}http: { host: &host 0.0.0.0 }\nmetrics: { host: *host }\n`);
+  assert.equal(config.metrics.host, '0.0.0.0');
+});
+
+function load(text: string, env: Environment = {}, overrides: ConfigOverrides = {}): Config {
+  using config = writeConfig(text);
+  return loadConfig({ file: config.file, env, overrides });
+}

@@ -1,0 +1,971 @@
+/**
+ * Every report is compared as people see it: position, path, reason, line, caret and suggestion.
+ */
+import assert from 'node:assert/strict';
+import { sep } from 'node:path';
+import { test } from 'node:test';
+import type { Environment } from '../../src/config/environment.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { ConfigError } from '../../src/config/problems.ts';
+import { writeConfig } from './write-config.ts';
+
+/** Texts begin on the line below their quote; without `yaml` there is no file. */
+const cases: { promise: string; yaml?: string; env?: Environment; report: string }[] = [
+  {
+    promise: 'a misspelt key is named with the right one',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+  confirmatons: 12
+`,
+    report: `
+chainbell.yaml:4:3  chain.confirmatons: unknown key
+    4 |   confirmatons: 12
+      |   ^^^^^^^^^^^^
+      did you mean "confirmations"?
+`,
+  },
+  {
+    promise: 'a key in the wrong section is named with its place',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+confirmations: 12
+`,
+    report: `
+chainbell.yaml:4:1  confirmations: unknown key
+    4 | confirmations: 12
+      | ^^^^^^^^^^^^^
+      did you mean "chain.confirmations"?
+`,
+  },
+  {
+    promise: 'a key that nothing resembles is named without a guess',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+colour: blue
+`,
+    report: `
+chainbell.yaml:4:1  colour: unknown key
+    4 | colour: blue
+      | ^^^^^^
+`,
+  },
+  {
+    promise: 'a missing key is shown at the section that lacks it',
+    yaml: `
+log: { level: info }
+chain:
+  id: 1
+`,
+    report: `
+chainbell.yaml:2:1  chain.rpc: is required
+    2 | chain:
+      | ^^^^^
+`,
+  },
+  {
+    promise: 'an empty section lacks its required keys',
+    yaml: `
+log: { level: info }
+chain:
+`,
+    report: `
+chainbell.yaml:2:1  chain.id: is required
+    2 | chain:
+      | ^^^^^
+chainbell.yaml:2:1  chain.rpc: is required
+    2 | chain:
+      | ^^^^^
+`,
+  },
+  {
+    promise: 'an empty file lacks the required keys',
+    yaml: `
+`,
+    report: `
+chainbell.yaml:1:1  chain.id: is required
+chainbell.yaml:1:1  chain.rpc: is required
+`,
+  },
+  {
+    promise: 'text where a number is wanted',
+    yaml: `
+chain:
+  id: one
+  rpc: [http://node.example]
+`,
+    report: `
+chainbell.yaml:2:7  chain.id: must be a whole number, not text
+    2 |   id: one
+      |       ^^^
+`,
+  },
+  {
+    promise: 'a chain id in hexadecimal is shown in decimal',
+    yaml: `
+chain:
+  id: 0x7a69
+  rpc: [http://node.example]
+`,
+    report: `
+chainbell.yaml:2:7  chain.id: must be a whole number, not text
+    2 |   id: 0x7a69
+      |       ^^^^^^
+      in decimal it is 31337
+`,
+  },
+  {
+    promise: 'a number where text is wanted',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http:
+  host: 5
+`,
+    report: `
+chainbell.yaml:5:9  http.host: must be text, not a number
+    5 |   host: 5
+      |         ^
+      put it in quotes
+`,
+  },
+  {
+    promise: 'an amount without quotes is refused before it is rounded',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+supply:
+  initial: 10000000000
+`,
+    report: `
+chainbell.yaml:5:12  supply.initial: must be a decimal number in quotes, with at most 18 digits behind the point, not a number
+    5 |   initial: 10000000000
+      |            ^^^^^^^^^^^
+      put it in quotes
+`,
+  },
+  {
+    promise: 'text where a list is wanted',
+    yaml: `
+chain:
+  id: 1
+  rpc: http://node.example
+`,
+    report: `
+chainbell.yaml:3:8  chain.rpc: must be a list, not text
+    3 |   rpc: http://node.example
+      |        ^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'a list where a section is wanted',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+webhooks: [1, 3]
+`,
+    report: `
+chainbell.yaml:4:11  webhooks: must be a map (key: value), not a list
+    4 | webhooks: [1, 3]
+      |           ^^^^^^
+`,
+  },
+  {
+    promise: 'a fraction where a whole number is wanted',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http: { port: 80.5 }
+`,
+    report: `
+chainbell.yaml:4:15  http.port: must be a whole number, not the number 80.5
+    4 | http: { port: 80.5 }
+      |               ^^^^
+`,
+  },
+  {
+    promise: 'a truth value that YAML 1.2 reads as text',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+webhooks:
+  allowHttp: yes
+`,
+    report: `
+chainbell.yaml:5:14  webhooks.allowHttp: must be true or false, not text
+    5 |   allowHttp: yes
+      |              ^^^
+`,
+  },
+  {
+    promise: 'a number above its limit',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http:
+  port: 65536
+`,
+    report: `
+chainbell.yaml:5:9  http.port: must be at most 65535
+    5 |   port: 65536
+      |         ^^^^^
+`,
+  },
+  {
+    promise: 'a number below its limit',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+  confirmations: -1
+`,
+    report: `
+chainbell.yaml:4:18  chain.confirmations: must be at least 0
+    4 |   confirmations: -1
+      |                  ^^
+`,
+  },
+  {
+    promise: 'a word that is not a choice is named with the nearest',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+log:
+  level: warning
+  format: JSON
+`,
+    report: `
+chainbell.yaml:5:10  log.level: must be trace, debug, info, warn or error
+    5 |   level: warning
+      |          ^^^^^^^
+chainbell.yaml:6:11  log.format: must be auto, json or pretty
+    6 |   format: JSON
+      |           ^^^^
+      did you mean "json"?
+`,
+  },
+  {
+    promise: 'a start block that is neither latest nor a number',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+  startBlock: newest
+`,
+    report: `
+chainbell.yaml:4:15  chain.startBlock: must be "latest" or a block number
+    4 |   startBlock: newest
+      |               ^^^^^^
+`,
+  },
+  {
+    promise: 'broken YAML: a list that does not end',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example
+`,
+    report: `
+chainbell.yaml:3:27  YAML: Flow sequence in block collection must be sufficiently indented and end with a ]
+    3 |   rpc: [http://node.example
+      |                           ^
+`,
+  },
+  {
+    promise: 'broken YAML: a tab for indentation',
+    yaml: `
+chain:
+\tid: 1
+`,
+    report: `
+chainbell.yaml:2:1  YAML: Tabs are not allowed as indentation
+    2 | \tid: 1
+      | ^
+      indent with spaces
+`,
+  },
+  {
+    promise: 'broken YAML: a wrong escape',
+    yaml: `
+chain:
+  id: 1
+  rpc: ["http://node.example\\q"]
+`,
+    report: `
+chainbell.yaml:3:29  YAML: Invalid escape sequence \\q
+    3 |   rpc: ["http://node.example\\q"]
+      |                             ^
+`,
+  },
+  {
+    promise: 'broken YAML: two documents',
+    yaml: `
+chain: { id: 1 }
+---
+chain: { id: 2 }
+`,
+    report: `
+chainbell.yaml:2:1  YAML: the file must hold one document: remove the second ---
+    2 | ---
+      | ^^^
+`,
+  },
+  {
+    promise: 'broken YAML: an unknown tag',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+dataDir: !folder data
+`,
+    report: `
+chainbell.yaml:4:10  YAML: Unresolved tag: !folder
+    4 | dataDir: !folder data
+      |          ^^^^^^^
+`,
+  },
+  {
+    promise: 'a file that is not a map',
+    yaml: `
+- chain
+`,
+    report: `
+chainbell.yaml:1:1  must be a map of settings (key: value)
+    1 | - chain
+      | ^^^^^^^
+`,
+  },
+  {
+    promise: 'a key that is given twice',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http: { port: 1 }
+http: { port: 2 }
+`,
+    report: `
+chainbell.yaml:5:1  http: is given twice, first on line 4
+    5 | http: { port: 2 }
+      | ^^^^
+`,
+  },
+  {
+    promise: 'a variable that is not set',
+    yaml: `
+chain:
+  id: 1
+  rpc: ["https://node.example/v2/\${RPC_KEY}"]
+`,
+    report: `
+chainbell.yaml:3:9  chain.rpc[0]: the variable RPC_KEY is not set
+    3 |   rpc: ["https://node.example/**/\${RPC_KEY}"]
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      set it, or give a default: \${RPC_KEY:-default}
+`,
+  },
+  {
+    promise: 'a variable that is not well formed',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+dataDir: "\${HOME/data"
+`,
+    report: `
+chainbell.yaml:4:10  dataDir: has a \${ that does not begin a variable
+    4 | dataDir: "\${HOME/data"
+      |          ^^^^^^^^^^^^^
+      variables are written \${NAME} or \${NAME:-default}
+`,
+  },
+  {
+    promise: 'a value from a variable is checked like any other',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http: { port: \${PORT:-none} }
+`,
+    report: `
+chainbell.yaml:4:15  http.port: must be a whole number, not text
+    4 | http: { port: \${PORT:-none} }
+      |               ^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'an address that YAML reads as a number',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  USDT: { address: 1234567890123456789012345678901234567890, decimals: 6 }
+`,
+    report: `
+chainbell.yaml:5:20  tokens.USDT.address: must be an address: 0x and 40 hexadecimal digits, not a number
+    5 |   USDT: { address: 1234567890123456789012345678901234567890, decimals: 6 }
+      |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'an address with a wrong checksum is named with the right spelling',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  USDT: { address: 0x5FbDB2315678afecb367f032d93F642f64180aA3, decimals: 6 }
+`,
+    report: `
+chainbell.yaml:5:20  tokens.USDT.address: has a wrong EIP-55 checksum: check the digits
+    5 |   USDT: { address: 0x5FbDB2315678afecb367f032d93F642f64180aA3, decimals: 6 }
+      |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      if they are right, it is written 0x5FbDB2315678afecb367f032d93F642f64180aa3
+`,
+  },
+  {
+    promise: 'an address that is too short says how long it is',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  USDT: { address: 0x5fbdb2315678afecb367f032d93f642f64180aa, decimals: 6 }
+`,
+    report: `
+chainbell.yaml:5:20  tokens.USDT.address: must be an address: 0x and 40 hexadecimal digits (this has 39)
+    5 |   USDT: { address: 0x5fbdb2315678afecb367f032d93f642f64180aa, decimals: 6 }
+      |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'an address without 0x',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  USDT: { address: 5fbdb2315678afecb367f032d93f642f64180aa3, decimals: 6 }
+`,
+    report: `
+chainbell.yaml:5:20  tokens.USDT.address: must be an address: 0x and 40 hexadecimal digits
+    5 |   USDT: { address: 5fbdb2315678afecb367f032d93f642f64180aa3, decimals: 6 }
+      |                    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'two pairs with one id, two pairs with one address',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+pairs:
+  - id: 1
+    name: A/B
+    address: 0x0000000000000000000000000000000000000001
+    token0: 0x000000000000000000000000000000000000000a
+    token1: 0x000000000000000000000000000000000000000b
+    token0Decimals: 18
+    token1Decimals: 18
+    fee: 300
+    usdValueFrom: 1
+    rewardPid: 0
+  - id: 1
+    name: A/B
+    address: 0x0000000000000000000000000000000000000002
+    token0: 0x000000000000000000000000000000000000000a
+    token1: 0x000000000000000000000000000000000000000b
+    token0Decimals: 18
+    token1Decimals: 18
+    fee: 300
+    usdValueFrom: 1
+    rewardPid: 0
+  - id: 2
+    name: A/B
+    address: 0x0000000000000000000000000000000000000001
+    token0: 0x000000000000000000000000000000000000000a
+    token1: 0x000000000000000000000000000000000000000b
+    token0Decimals: 18
+    token1Decimals: 18
+    fee: 300
+    usdValueFrom: 1
+    rewardPid: 0
+`,
+    report: `
+chainbell.yaml:15:9  pairs[1].id: is the same as pairs[0].id
+   15 |   - id: 1
+      |         ^
+chainbell.yaml:27:14  pairs[2].address: is the same as pairs[0].address
+   27 |     address: 0x0000000000000000000000000000000000000001
+      |              ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'a retention in an unknown unit',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+retention:
+  attempts: 4w
+`,
+    report: `
+chainbell.yaml:5:13  retention.attempts: has the unknown unit "w"
+    5 |   attempts: 4w
+      |             ^^
+      the units are d, h, m and s
+`,
+  },
+  {
+    promise: 'a retention without a unit',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+retention:
+  attempts: 30
+`,
+    report: `
+chainbell.yaml:5:13  retention.attempts: must be a duration such as 30d, 12h, 90m or 45s, not a number
+    5 |   attempts: 30
+      |             ^^
+`,
+  },
+  {
+    promise: 'a retention of nothing',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+retention:
+  attempts: 0d
+`,
+    report: `
+chainbell.yaml:5:13  retention.attempts: must be between 1s and 36500d
+    5 |   attempts: 0d
+      |             ^^
+`,
+  },
+  {
+    promise: 'a secret that is too short, which is not shown',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+secret: c2hvcnQ=
+`,
+    report: `
+chainbell.yaml:4:9  secret: must be 32 bytes in base64
+    4 | secret: ********
+      |         ^^^^^^^^
+      make one with: openssl rand -base64 32
+`,
+  },
+  {
+    promise: 'a database without a secret',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+database:
+  url: postgres://chainbell:pw@db.example/chainbell
+secret: \${CHAINBELL_SECRET:-}
+`,
+    report: `
+chainbell.yaml:6:9  secret: is required when database.url is set
+    6 | secret: \${CHAINBELL_SECRET:-}
+      |         ^^^^^^^^^^^^^^^^^^^^^
+      make one with: openssl rand -base64 32
+`,
+  },
+  {
+    promise: 'a database that is not PostgreSQL',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+database:
+  url: mysql://chainbell:pw@db.example/chainbell
+`,
+    report: `
+chainbell.yaml:5:8  database.url: must be a postgres:// or postgresql:// URL, or empty
+    5 |   url: mysql://************@db.example/*********
+      |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'a network without its bits, and one in a short form',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+webhooks:
+  allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+`,
+    report: `
+chainbell.yaml:5:16  webhooks.allowCidrs[0]: must be a network such as 10.0.0.0/8
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+      |                ^^^^^^^^
+      did you mean "10.0.0.1/32"?
+chainbell.yaml:5:26  webhooks.allowCidrs[1]: must be a network such as 10.0.0.0/8
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+      |                          ^^^^^
+      did you mean "::1/128"?
+chainbell.yaml:5:33  webhooks.allowCidrs[2]: must be a network such as 10.0.0.0/8
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+      |                                 ^^^^^^
+chainbell.yaml:5:41  webhooks.allowCidrs[3]: must be a network such as 10.0.0.0/8
+    5 |   allowCidrs: [10.0.0.1, "::1", 10.0/8, 10.0.0.0/33]
+      |                                         ^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'a node with an unknown scheme, whose key is not shown',
+    yaml: `
+chain:
+  id: 1
+  rpc: [htps://user:pw@node.example/v2/KEY]
+`,
+    report: `
+chainbell.yaml:3:9  chain.rpc[0]: must be an http, https, ws or wss URL
+    3 |   rpc: [htps://*******@node.example/**/***]
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'nodes without one that speaks HTTP',
+    yaml: `
+chain:
+  id: 1
+  rpc: [wss://node.example/v2/KEY]
+`,
+    report: `
+chainbell.yaml:3:8  chain.rpc: must have at least one http or https URL: blocks are read over HTTP
+    3 |   rpc: [wss://node.example/**/***]
+      |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'a retry schedule that is empty',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+webhooks:
+  retryMinutes: []
+`,
+    report: `
+chainbell.yaml:5:17  webhooks.retryMinutes: must have at least one entry
+    5 |   retryMinutes: []
+      |                 ^^
+`,
+  },
+  {
+    promise: 'a retry that does not wait',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+webhooks:
+  retryMinutes: [1, 0, -3]
+`,
+    report: `
+chainbell.yaml:5:21  webhooks.retryMinutes[1]: must be more than 0
+    5 |   retryMinutes: [1, 0, -3]
+      |                     ^
+chainbell.yaml:5:24  webhooks.retryMinutes[2]: must be more than 0
+    5 |   retryMinutes: [1, 0, -3]
+      |                        ^^
+`,
+  },
+  {
+    promise: 'a price source of an unknown type, and one that names no pair',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+prices:
+  native:
+    sources:
+      - { type: htp, url: "https://prices.example" }
+      - { type: pair, pair: 9 }
+      - { type: fixed, pric: "1" }
+`,
+    report: `
+chainbell.yaml:7:17  prices.native.sources[0].type: must be http, chainlink, pair or fixed
+    7 |       - { type: htp, url: "https://prices.example" }
+      |                 ^^^
+      did you mean "http"?
+chainbell.yaml:8:29  prices.native.sources[1].pair: no pair has the id 9
+    8 |       - { type: pair, pair: 9 }
+      |                             ^
+chainbell.yaml:9:9  prices.native.sources[2].price: is required
+    9 |       - { type: fixed, pric: "1" }
+      |         ^^^^^^^^^^^^^^^^^^^^^^^^^^
+chainbell.yaml:9:24  prices.native.sources[2].pric: unknown key
+    9 |       - { type: fixed, pric: "1" }
+      |                        ^^^^
+      did you mean "price"?
+`,
+  },
+  {
+    promise: 'an address that would be subtracted twice from the supply',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+supply:
+  initial: "10"
+  locked:
+    validatorsStaking: 0x000000000000000000000000000000000000000a
+    vesting:
+      team: 0x000000000000000000000000000000000000000A
+`,
+    report: `
+chainbell.yaml:9:13  supply.locked.vesting.team: is the same as supply.locked.validatorsStaking
+    9 |       team: 0x000000000000000000000000000000000000000A
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
+    promise: 'tokens that would answer at one path',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  USDT: { address: 0x000000000000000000000000000000000000000a, decimals: 6 }
+  usdt: { address: 0x000000000000000000000000000000000000000b, decimals: 6 }
+  native: { address: 0x000000000000000000000000000000000000000c, decimals: 6 }
+`,
+    report: `
+chainbell.yaml:6:3  tokens.usdt: is the same as tokens.USDT
+    6 |   usdt: { address: 0x000000000000000000000000000000000000000b, decimals: 6 }
+      |   ^^^^
+chainbell.yaml:7:3  tokens.native: cannot be a symbol: it ends the path /api/price/…, where native and reward are taken
+    7 |   native: { address: 0x000000000000000000000000000000000000000c, decimals: 6 }
+      |   ^^^^^^
+`,
+  },
+  {
+    promise: 'an alias for more than one value',
+    yaml: `
+chain: &chain
+  id: 1
+  rpc: [http://node.example]
+http: *chain
+metrics: { port: *nowhere }
+`,
+    report: `
+chainbell.yaml:4:7  http: an alias can stand for a single value only
+    4 | http: *chain
+      |       ^^^^^^
+chainbell.yaml:5:18  metrics.port: nothing before this is marked &nowhere
+    5 | metrics: { port: *nowhere }
+      |                  ^^^^^^^^
+`,
+  },
+  {
+    promise: 'every problem in one report, in the order of the file',
+    yaml: `
+chain:
+  id: 0
+  rpc: []
+htp: {}
+log:
+  level: loud
+`,
+    report: `
+chainbell.yaml:2:7  chain.id: must be at least 1
+    2 |   id: 0
+      |       ^
+chainbell.yaml:3:8  chain.rpc: must have at least one entry
+    3 |   rpc: []
+      |        ^^
+chainbell.yaml:4:1  htp: unknown key
+    4 | htp: {}
+      | ^^^
+      did you mean "http"?
+chainbell.yaml:6:10  log.level: must be trace, debug, info, warn or error
+    6 |   level: loud
+      |          ^^^^
+`,
+  },
+  {
+    promise: 'a value from the environment is named by its variable',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+`,
+    env: {
+      CHAINBELL_HTTP_PORT: 'eighty',
+      CHAINBELL_WEBHOOKS_RETRY_MINUTES: '1,x',
+      CHAINBELL_SECRET: 'hunter2',
+    },
+    report: `
+CHAINBELL_SECRET  secret: must be 32 bytes in base64
+      make one with: openssl rand -base64 32
+CHAINBELL_HTTP_PORT  http.port: must be a whole number, not text
+CHAINBELL_WEBHOOKS_RETRY_MINUTES  webhooks.retryMinutes[1]: must be a number, not text
+`,
+  },
+  {
+    promise: 'a misspelt variable is named with the right one',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+`,
+    env: { CHAINBELL_HTTP_PROT: '1' },
+    report: `
+CHAINBELL_HTTP_PROT  unknown variable
+      did you mean "CHAINBELL_HTTP_PORT"?
+`,
+  },
+  {
+    promise: 'a list of maps in a variable must be YAML',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+`,
+    env: { CHAINBELL_PAIRS: '[{id: 1' },
+    report: `
+CHAINBELL_PAIRS  pairs: YAML: Flow map in block collection must be sufficiently indented and end with a }
+`,
+  },
+  {
+    promise: 'two spellings of one variable',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+`,
+    env: { CHAINBELL_DATA_DIR: 'a', CHAINBELL_DATADIR: 'b' },
+    report: `
+CHAINBELL_DATADIR  dataDir: is given by CHAINBELL_DATA_DIR and by CHAINBELL_DATADIR
+`,
+  },
+  {
+    promise: 'without a file, missing keys are missing variables',
+    env: { DATABASE_URL: 'postgres://db.example/x' },
+    report: `
+CHAINBELL_CHAIN_ID  chain.id: is required
+CHAINBELL_CHAIN_RPC  chain.rpc: is required
+CHAINBELL_SECRET  secret: is required when database.url is set
+      make one with: openssl rand -base64 32
+`,
+  },
+  {
+    promise: 'in a long line, the part around the token is shown',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+points: { rules: ["xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy" }
+`,
+    report: `
+chainbell.yaml:4:115  points.ruls: unknown key
+    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
+      |                                                        ^^^^
+      did you mean "rules"?
+chainbell.yaml:4:125  points.more: unknown key
+    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
+      |                                                        ^^^^
+`,
+  },
+  {
+    promise: 'Windows line ends change nothing',
+    yaml: `
+chain:\r
+  id: x\r
+  rpc: [http://node.example]\r
+`,
+    report: `
+chainbell.yaml:2:7  chain.id: must be a whole number, not text
+    2 |   id: x
+      |       ^
+`,
+  },
+];
+
+for (const { promise, yaml, env = {}, report } of cases) {
+  test(`reported: ${promise}`, () => {
+    assert.equal(`\n${reportOf(yaml?.slice(1), env)}\n`, report);
+  });
+}
+
+test('a file that is not there is one clear problem', () => {
+  assert.throws(() => loadConfig({ file: 'nowhere/chainbell.yaml', env: {} }), {
+    name: 'ConfigError',
+    message: 'nowhere/chainbell.yaml  there is no such file',
+    problems: [{ file: 'nowhere/chainbell.yaml', path: '', message: 'there is no such file' }],
+  });
+});
+
+test('a file that cannot be read is one clear problem', () => {
+  using config = writeConfig('');
+  assert.throws(() => loadConfig({ file: config.folder, env: {} }), {
+    name: 'ConfigError',
+    message: `${config.folder}  cannot be read: EISDIR: illegal operation on a directory, read`,
+  });
+});
+
+test('a file of more than a mebibyte is not read', () => {
+  using config = writeConfig(`# ${'x'.repeat(1_048_576)}\n`);
+  assert.throws(() => loadConfig({ file: config.file, env: {} }), {
+    name: 'ConfigError',
+    message: `${config.file}  cannot be read: is larger than 1048576 bytes`,
+  });
+});
+
+test('problems are data too: file, line, column, path, message and suggestion', () => {
+  using config = writeConfig('chain:\n  id: 1\n  rpc: [http://node.example]\n  confirmatons: 12\n');
+  assert.throws(() => loadConfig({ file: config.file, env: { CHAINBELL_HTTP_PORT: 'x' } }), {
+    problems: [
+      {
+        path: 'chain.confirmatons',
+        message: 'unknown key',
+        suggestion: 'did you mean "confirmations"?',
+        file: config.file,
+        line: 4,
+        col: 3,
+      },
+      { path: 'http.port', message: 'must be a whole number, not text', variable: 'CHAINBELL_HTTP_PORT' },
+    ],
+  });
+});
+
+test('more mistakes than a validator commonly collects are all in one report', () => {
+  const ports = Array.from({ length: 50 }, () => '0').join(', ');
+  const report = reportOf(
+    `chain:\n  id: 1\n  rpc: [http://node.example]\nwebhooks: { ports: [${ports}] }\n`,
+    {},
+  );
+  assert.equal(report.match(/must be at least 1/g)?.length, 50);
+});
+
+function reportOf(yaml: string | undefined, env: Environment): string {
+  using config = writeConfig(yaml ?? '');
+  try {
+    loadConfig(yaml === undefined ? { env } : { file: config.file, env });
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message.replaceAll(`${config.folder}${sep}`, '');
+    throw error;
+  }
+  return 'no problems';
+}

@@ -1,0 +1,53 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { starSecrets } from '../../src/config/excerpt.ts';
+import { redactDatabaseUrl, redactUrl } from '../../src/core/redact.ts';
+
+test('of a URL, only scheme and host are shown', () => {
+  const shown = {
+    'https://user:pw@rpc.example/v2/KEY?x=1': 'https://rpc.example/…',
+    'https://rpc.example?key=KEY': 'https://rpc.example/…',
+    'https://rpc.example/#KEY': 'https://rpc.example/…',
+    'https://user:pw@rpc.example': 'https://rpc.example/…',
+    'wss://rpc.example:8546/KEY': 'wss://rpc.example:8546/…',
+    'http://[::1]:8545/': 'http://[::1]:8545',
+    'http://127.0.0.1:8545': 'http://127.0.0.1:8545',
+    'https://rpc.example:pw/KEY': '…',
+    'not a URL': '…',
+    '': '…',
+  };
+  assert.deepEqual(Object.fromEntries(Object.keys(shown).map((url) => [url, redactUrl(url)])), shown);
+});
+
+test('of a database URL, everything but the passwords is shown', () => {
+  const shown = {
+    'postgres://user:pw@one.example:5432,two.example:5433/chainbell?sslmode=require':
+      'postgres://user:…@one.example:5432,two.example:5433/chainbell?sslmode=require',
+    'postgresql://user:p@ss/word@db.example/chainbell': 'postgresql://user:…@db.example/chainbell',
+    'postgres://user@db.example/chainbell': 'postgres://user@db.example/chainbell',
+    'postgres://db.example/chainbell?password=pw&sslpassword=pw&user=a':
+      'postgres://db.example/chainbell?password=…&sslpassword=…&user=a',
+    '': '',
+  };
+  assert.deepEqual(Object.fromEntries(Object.keys(shown).map((url) => [url, redactDatabaseUrl(url)])), shown);
+});
+
+test('a line of the file is shown with stars for its secrets, as long as before', () => {
+  const shown = [
+    [
+      'rpc: [https://user:pw@a.example/v2/KEY?x=1, "ws://b"]',
+      'rpc: [https://*******@a.example/**/***?***, "ws://b"]',
+    ],
+    ['rpc: [http://a/KEY,http://b/KEY]', 'rpc: [http://a/***,http://b/***]'],
+    [`rpc: ["https://a/\${KEY}?x=\${Y:-abc}"]`, `rpc: ["https://a/\${KEY}?***********"]`],
+    ['url: postgres://user:p@ss/w@one,two/db', 'url: postgres://******@**/*@one,two/**'],
+    ['secret: abcdef', 'secret: ******'],
+    ['{ "secret": "abcdef" }', '{ "secret": "******" }'],
+    [`secret: \${CHAINBELL_SECRET:-}`, `secret: \${CHAINBELL_SECRET:-}`],
+    ['confirmations: 12', 'confirmations: 12'],
+  ];
+  assert.deepEqual(
+    shown.map(([line = '']) => [line, starSecrets(line)]),
+    shown,
+  );
+});

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { renderMessage } from '../../src/delivery/payload.ts';
+import type { DueNotification } from '../../src/store/outbox.ts';
+
+const notification: DueNotification = {
+  id: 42,
+  shardId: 3,
+  laneId: 9,
+  watchedAddressId: '0198c7a0-7b1e-7c55-9a58-2f0f3c1d2e3f',
+  watcherId: 7,
+  hash: `0x${'ab'.repeat(32)}`,
+  type: 'TOKEN_TRANSFER',
+  sender: `0x${'11'.repeat(20)}`,
+  receiver: `0x${'22'.repeat(20)}`,
+  amount: 10n ** 78n - 1n,
+  token: `0x${'33'.repeat(20)}`,
+  createdAt: '2026-01-02 03:04:05.678901',
+  createdTime: new Date('2026-01-02T03:04:05.678Z'),
+  webhookUrl: 'https://hooks.example.com/a?b="c"',
+  retryCount: 2,
+  nextRetryAt: '2026-01-02 03:14:05.678901',
+};
+const sending = { apiKey: 'wk_1', nativeSymbol: 'BELL', now: new Date('2026-01-02T03:04:06.999Z') };
+
+test('the body is the 13 fields of the specification in their order, a 78-digit amount to the last digit', () => {
+  assert.equal(
+    renderMessage(notification, sending).body,
+    `{"id":42,"watched_addresses_id":"0198c7a0-7b1e-7c55-9a58-2f0f3c1d2e3f","watcher_id":7,"hash":"0x${'ab'.repeat(32)}",` +
+      `"type":"TOKEN_TRANSFER","sender":"0x${'11'.repeat(20)}","receiver":"0x${'22'.repeat(20)}","amount":${'9'.repeat(78)},` +
+      `"asset":"0x${'33'.repeat(20)}","timestamp":"2026-01-02 03:04:05.678901","webhook_url":"https://hooks.example.com/a?b=\\"c\\"",` +
+      `"api_key":"wk_1","next_retry_at":"2026-01-02 03:14:05.678901"}`,
+  );
+});
+
+test('a coin transfer names the native coin; a missing receiver is an empty string, a first attempt has no retry time', () => {
+  const first = {
+    ...notification,
+    type: 'COIN_TRANSFER',
+    token: undefined,
+    receiver: undefined,
+    nextRetryAt: undefined,
+  } as const;
+  const body = JSON.parse(renderMessage(first, sending).body);
+  assert.deepEqual([body.asset, body.receiver, body.next_retry_at], ['BELL', '', null]);
+});
+
+test('the key is in header and body when there is one, and nowhere when there is none', () => {
+  assert.equal(renderMessage(notification, sending).headers.authorization, 'Bearer wk_1');
+  const without = renderMessage(notification, { ...sending, apiKey: undefined });
+  assert.equal('authorization' in without.headers, false);
+  assert.equal(JSON.parse(without.body).api_key, null);
+});
+
+test('every attempt carries the same webhook-id and its own webhook-timestamp', () => {
+  const { headers, url } = renderMessage(notification, sending);
+  assert.equal(url, notification.webhookUrl);
+  assert.equal(headers['content-type'], 'application/json');
+  assert.match(headers['user-agent'] ?? '', /^chainbell\/\d+\.\d+\.\d+/);
+  const later = renderMessage(
+    { ...notification, retryCount: 3 },
+    { ...sending, now: new Date('2026-01-02T03:14:06Z') },
+  ).headers;
+  assert.deepEqual([headers['webhook-id'], headers['webhook-timestamp']], ['42', '1767323046']);
+  assert.deepEqual([later['webhook-id'], later['webhook-timestamp']], ['42', '1767323646']);
+});

@@ -1,0 +1,92 @@
+/**
+ * A real chain for tests, told as a story: accounts send, blocks are mined, a reorg happens.
+ * `await using chain = await startChain()` ends it with the test.
+ */
+import { type Anvil, type AnvilOptions, startAnvil } from '../../devnet/anvil.ts';
+import { type ContractName, encodeCall } from '../../devnet/contracts.ts';
+import {
+  deployContract,
+  findBlock,
+  listAccounts,
+  quantity,
+  type Receipt,
+  sendTransaction,
+  type Transaction,
+  waitForReceipt,
+} from '../../devnet/wallet.ts';
+import type { Address, Hash } from '../../src/core/hex.ts';
+
+export { startAnvil } from '../../devnet/anvil.ts';
+
+export type Chain = Anvil & {
+  /** Ten accounts with 10,000 coins each; the node signs for them. */
+  accounts: readonly [Address, Address, Address, Address, ...Address[]];
+  head(): Promise<{ number: number; hash: Hash }>;
+  /** Mines blocks at once, with whatever waits in the pool. */
+  mine(blocks?: number): Promise<void>;
+  /** From now on transactions wait in the pool until `mine`. */
+  pauseMining(): Promise<void>;
+  /** From now on each transaction is mined at once, as at the start. */
+  resumeMining(): Promise<void>;
+  /** Hands over a transaction; it may wait in the pool. */
+  send(transaction: Transaction): Promise<Hash>;
+  receiptOf(hash: Hash): Promise<Receipt>;
+  /** Sends and waits until it is mined, which needs mining to be on. */
+  execute(transaction: Transaction): Promise<Receipt>;
+  transferNative(transfer: { from: Address; to: Address; valueWei: bigint }): Promise<Receipt>;
+  deploy(contract: ContractName, ...values: readonly unknown[]): Promise<Address>;
+  mintToken(token: Address, mint: { to: Address; amount: bigint }): Promise<Receipt>;
+  transferToken(token: Address, transfer: { from: Address; to: Address; amount: bigint }): Promise<Receipt>;
+  /**
+   * Replaces the newest `depth` blocks by as many new ones. They are empty except for `transactions`, each with the
+   * place (0 = oldest replaced block) where it is mined; transactions of the replaced blocks are gone.
+   */
+  reorg(depth: number, transactions?: readonly (Transaction & { block: number })[]): Promise<void>;
+};
+
+/** Starts a chain that mines each transaction at once. */
+export async function startChain(options: AnvilOptions = {}): Promise<Chain> {
+  const anvil = await startAnvil(options);
+  const [first, second, third, fourth, ...others] = await listAccounts(anvil);
+  if (first === undefined || second === undefined || third === undefined || fourth === undefined) {
+    throw new Error('an anvil with fewer than four accounts');
+  }
+  const send = (transaction: Transaction) => sendTransaction(anvil, transaction);
+  const receiptOf = (hash: Hash) => waitForReceipt(anvil, hash);
+  const execute = async (transaction: Transaction) => receiptOf(await send(transaction));
+  const callToken = (from: Address, token: Address, method: string, values: readonly unknown[]) =>
+    execute({ from, to: token, input: encodeCall({ contract: 'DemoToken', method, values }) });
+
+  return {
+    ...anvil,
+    accounts: [first, second, third, fourth, ...others],
+    async head() {
+      const block = await findBlock(anvil, 'latest');
+      if (block === undefined) throw new Error('a chain without a newest block');
+      return block;
+    },
+    async mine(blocks = 1) {
+      await anvil.rpc('anvil_mine', [quantity(blocks)]);
+    },
+    async pauseMining() {
+      await anvil.rpc('evm_setAutomine', [false]);
+    },
+    async resumeMining() {
+      await anvil.rpc('evm_setAutomine', [true]);
+    },
+    send,
+    receiptOf,
+    execute,
+    transferNative: execute,
+    deploy: (contract, ...values) => deployContract(anvil, { from: first, contract, values }),
+    mintToken: (token, { to, amount }) => callToken(first, token, 'mint', [to, amount]),
+    transferToken: (token, { from, to, amount }) => callToken(from, token, 'transfer', [to, amount]),
+    async reorg(depth, transactions = []) {
+      const placed = transactions.map(({ block, from, to, valueWei = 0n, input = '0x' }) => [
+        { from, ...(to === undefined ? {} : { to }), value: quantity(valueWei), data: input },
+        block,
+      ]);
+      await anvil.rpc('anvil_reorg', [depth, placed]);
+    },
+  };
+}

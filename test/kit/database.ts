@@ -1,0 +1,196 @@
+/**
+ * A database for each test: real PostgreSQL and the embedded one, migrated, empty, and gone afterwards. Migrating
+ * happens once; each test gets a copy.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { constants, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { access, cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import pg from 'pg';
+import { type Database, openDatabase } from '../../src/store/db.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import { startPostgresServer } from './postgres-server.ts';
+
+export type DatabaseKind = 'embedded' | 'postgres';
+export const databaseKinds: readonly DatabaseKind[] = ['embedded', 'postgres'];
+
+export type TestDatabase = {
+  kind: DatabaseKind;
+  /** For openDatabase; '' for the embedded database. */
+  url: string;
+  /** A temporary folder of this test's own, for either kind. */
+  dataDir: string;
+  /** Opens it; as often as wanted on PostgreSQL, once at a time when embedded. `close` may be called twice. */
+  open(): Promise<Database>;
+  /** Closes what `open` has opened, drops the database, removes the folder. */
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+const CACHE = fileURLToPath(new URL('../../node_modules/.cache/test-databases', import.meta.url));
+const MIGRATIONS = fileURLToPath(new URL('../../src/store/migrations', import.meta.url));
+/** Advisory lock of those who want to make the template ("chainbell test"). */
+const TEMPLATE_LOCK = 0x6362_7401;
+
+/** A fresh, migrated database of its own; dropped by dispose. */
+export async function createTestDatabase(kind: DatabaseKind): Promise<TestDatabase> {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-test-'));
+  const opened: Database[] = [];
+  const place = kind === 'embedded' ? await placeEmbedded(dataDir) : await placePostgres();
+  return {
+    kind,
+    url: place.url,
+    dataDir,
+    async open() {
+      const database = closeOnce(await openDatabase({ url: place.url, dataDir }));
+      opened.push(database);
+      return database;
+    },
+    async [Symbol.asyncDispose]() {
+      for (const database of opened) await database.close();
+      await place.drop();
+      await rm(dataDir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** Makes the templates of both kinds, so that no test has to wait for them. The server is TEST_DATABASE_URL. */
+export async function prepareTemplates(): Promise<void> {
+  await Promise.all([prepareEmbedded(), findServer().then(preparePostgres)]);
+}
+
+type Place = { url: string; drop(): Promise<void> };
+
+async function placePostgres(): Promise<Place> {
+  const server = await findServer();
+  const template = await preparePostgres(server);
+  const name = `test_${process.pid}_${randomBytes(6).toString('hex')}`;
+  await administer(server, (client) => client.query(`create database ${name} template ${template}`));
+  return {
+    url: withDatabase(server, name),
+    drop: () => administer(server, (client) => client.query(`drop database if exists ${name} with (force)`)),
+  };
+}
+
+async function placeEmbedded(dataDir: string): Promise<Place> {
+  await cp(path.join(await prepareEmbedded(), 'database'), path.join(dataDir, 'database'), {
+    recursive: true,
+  });
+  return { url: '', drop: async () => {} };
+}
+
+let ownServer: Promise<{ url: string }> | undefined;
+
+/** The test runner's server, or, for a test file that runs alone, one that lives as long as this process. */
+async function findServer(): Promise<string> {
+  const given = process.env.TEST_DATABASE_URL;
+  if (given !== undefined && given !== '') return given;
+  ownServer ??= startPostgresServer();
+  return (await ownServer).url;
+}
+
+/** Makes the migrated template database unless it is there; returns its name. Any number may try at once. */
+async function preparePostgres(server: string): Promise<string> {
+  const name = `template_${migrationsHash()}`;
+  await administer(server, async (client) => {
+    await client.query('select pg_advisory_lock($1)', [TEMPLATE_LOCK]);
+    const { rowCount } = await client.query('select from pg_database where datname = $1', [name]);
+    if (rowCount === 1) return;
+    // Under another name until it is whole: a run that was killed half-way leaves no half template.
+    const draft = `${name}_draft`;
+    await client.query(`drop database if exists ${draft} with (force)`);
+    await client.query(`create database ${draft}`);
+    await migrateAt({ url: withDatabase(server, draft), dataDir: '' });
+    await client.query(`alter database ${draft} rename to ${name}`);
+  });
+  return name;
+}
+
+let embeddedTemplate: Promise<string> | undefined;
+
+/** The folder of the migrated embedded template, made unless it is there: a cold PGlite takes some 3.5 s to begin. */
+function prepareEmbedded(): Promise<string> {
+  embeddedTemplate ??= makeEmbeddedTemplate();
+  return embeddedTemplate;
+}
+
+async function makeEmbeddedTemplate(): Promise<string> {
+  const template = path.join(CACHE, `${pgliteVersion()}-${migrationsHash()}`);
+  if (await isAllowed(path.join(template, 'database', 'PG_VERSION'), constants.R_OK)) return template;
+  await mkdir(CACHE, { recursive: true }).catch(() => {});
+  const isKept = await isAllowed(CACHE, constants.W_OK);
+  const draft = await mkdtemp(path.join(isKept ? CACHE : tmpdir(), 'draft-'));
+  await migrateAt({ url: '', dataDir: draft });
+  // Another user owns node_modules: then the template is this process's own.
+  if (!isKept) {
+    process.once('exit', () => rmSync(draft, { recursive: true, force: true }));
+    return draft;
+  }
+  // Renaming is the commit. Of several that have made it at once, one wins and the others throw theirs away.
+  await rename(draft, template).catch(() => rm(draft, { recursive: true, force: true }));
+  return template;
+}
+
+function isAllowed(file: string, mode: number): Promise<boolean> {
+  return access(file, mode).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function migrateAt(options: { url: string; dataDir: string }): Promise<void> {
+  const database = await openDatabase(options);
+  try {
+    await migrate(database);
+  } finally {
+    await database.close();
+  }
+}
+
+async function administer(server: string, work: (client: pg.Client) => Promise<unknown>): Promise<void> {
+  const client = new pg.Client({ connectionString: server });
+  await client.connect();
+  try {
+    await work(client);
+  } finally {
+    await client.end();
+  }
+}
+
+function withDatabase(server: string, name: string): string {
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+function migrationsHash(): string {
+  const hash = createHash('sha256');
+  for (const name of readdirSync(MIGRATIONS).sort()) {
+    hash.update(name).update(readFileSync(path.join(MIGRATIONS, name)));
+  }
+  return hash.digest('hex').slice(0, 16);
+}
+
+function pgliteVersion(): string {
+  const require = createRequire(import.meta.url);
+  // The package does not export its package.json; it lies above the entry file, in dist.
+  const manifest: unknown = JSON.parse(
+    readFileSync(path.join(require.resolve('@electric-sql/pglite'), '../../package.json'), 'utf8'),
+  );
+  if (typeof manifest !== 'object' || manifest === null || !('version' in manifest))
+    throw new Error('no PGlite version');
+  return String(manifest.version);
+}
+
+function closeOnce(database: Database): Database {
+  let closed: Promise<void> | undefined;
+  return {
+    ...database,
+    close() {
+      closed ??= database.close();
+      return closed;
+    },
+  };
+}

