@@ -136,8 +136,8 @@ async function install() {
 async function underLock(work) {
   let isWaiting = false;
   while (!tryLock()) {
-    if (!isWaiting) say('Waiting for the installation that another process has started …');
-    isWaiting = true;
+    if (!isWaiting && existsSync(lockFile)) say('Waiting for the installation that another process has started …');
+    isWaiting = isWaiting || existsSync(lockFile);
     await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
   }
   const release = () => rmSync(lockFile, { force: true });

@@ -32,7 +32,7 @@ const { values: flags, positionals: words } = parseArgs({
 });
 const interrupt = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
-  process.on(signal, () => interrupt.abort(signal));
+  process.on(signal, () => interrupt.abort(new Error(`interrupted by ${signal}`)));
 
 const outcome = await main().catch((error: unknown): Outcome => {
   say(indent(messageOf(error)));
@@ -40,7 +40,7 @@ const outcome = await main().catch((error: unknown): Outcome => {
 });
 say('');
 for (const name of outcome.failed) say(styleText('red', `✖ ${name}`));
-if (interrupt.signal.aborted) say(`interrupted by ${interrupt.signal.reason}`);
+if (interrupt.signal.aborted) say(messageOf(interrupt.signal.reason));
 const skipped = outcome.skipped === 0 ? '' : `, ${outcome.skipped} skipped`;
 say(`${outcome.passed} passed, ${outcome.failed.length} failed${skipped}`);
 // Not process.exitCode: a test process that could not be ended must not keep this one.

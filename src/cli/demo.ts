@@ -6,6 +6,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { type Command, InvalidArgumentError } from 'commander';
 import type { DemoFacts } from '../../devnet/screen.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import { exitCodes } from './exit.ts';
 
 type Flags = {
   port?: number;
@@ -22,10 +23,6 @@ const fastRetryMinutes = [0.05, 0.15, 0.5, 1];
 const FIRST_WEBHOOK_MS_MAX = 20_000;
 /** The parts have limits of their own; this one is for what nobody thought of. */
 const STOP_MS_MAX = 30_000;
-
-/** sysexits.h EX_UNAVAILABLE and EX_TEMPFAIL. */
-const EXIT_UNAVAILABLE = 69;
-const EXIT_TRY_AGAIN = 75;
 
 /** Adds `demo`. With --json, standard output has one line of facts, and everything else goes to standard error. */
 export function addDemoCommand(program: Command): void {
@@ -129,7 +126,7 @@ function listenForInterrupt(): { signal: AbortSignal; dispose(): void } {
   let giveUp: NodeJS.Timeout | undefined;
   const onSignal = () => {
     interrupt.abort();
-    giveUp ??= setTimeout(() => process.exit(EXIT_UNAVAILABLE), STOP_MS_MAX).unref();
+    giveUp ??= setTimeout(() => process.exit(exitCodes.unavailable), STOP_MS_MAX).unref();
   };
   for (const name of signals) process.on(name, onSignal);
   return {
@@ -144,7 +141,7 @@ function listenForInterrupt(): { signal: AbortSignal; dispose(): void } {
 function report(error: unknown): void {
   if (!(error instanceof Fault)) throw error;
   process.stderr.write(`chainbell demo: ${messageOf(error)}\n`);
-  process.exitCode = error.code === 'conflict' ? EXIT_TRY_AGAIN : EXIT_UNAVAILABLE;
+  process.exitCode = error.code === 'conflict' ? exitCodes.config : exitCodes.unavailable;
 }
 
 function factsOnTheWire({ chain, scene, watched, ...facts }: DemoFacts) {

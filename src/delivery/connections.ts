@@ -1,13 +1,13 @@
 /**
- * Keep-alive connections to receivers, a bounded number for each origin. Undici has pools, but theirs cannot say
- * whether a request went out on a connection that had served before, nor give one that certainly has not; whether a
- * reset counts as the receiver's failure depends on just that.
+ * Keep-alive connections to receivers, a bounded number for each origin. Undici has pools, but they do
+ * not say whether a request went out on a connection that had served before, and whether a reset counts as the
+ * receiver's failure depends on just that.
  */
 import { callbackify } from 'node:util';
 import { Client } from 'undici';
 import type { Guard, Target } from './guard.ts';
 
-/** One slot of an origin: a client that connects when it has something to send. */
+/** One slot of an origin: a client that connects when it has something to send and no connection. */
 export type Connection = {
   readonly client: Client;
   readonly origin: string;
@@ -18,8 +18,6 @@ export type Connection = {
 export type Connections = {
   /** A connection of the origin, one that has served before if there is one; waits while all slots are taken. */
   acquire(origin: string, signal: AbortSignal): Promise<Connection>;
-  /** Ends the connection; a new one, not yet connected, takes its slot. */
-  replace(connection: Connection): Connection;
   /** Gives the slot back; the connection is kept for the next request if it is `reusable`, else it ends at once. */
   release(connection: Connection, state: 'reusable' | 'spent'): void;
   /** Ends all connections. */
@@ -74,17 +72,13 @@ export function createConnections(guard: Guard, perOriginMax: number): Connectio
       // The most recently used one is the least likely to have been closed by the receiver.
       return slots.idle.pop() ?? start(origin);
     },
-    replace(connection) {
-      end(connection);
-      return start(connection.origin);
-    },
     release(connection, state) {
       const slots = slotsOf(connection.origin);
       const pooled = open.get(connection);
       if (pooled !== undefined && state === 'reusable' && !pooled.client.destroyed) slots.idle.push(pooled);
       else end(connection);
       const [next] = slots.waiting;
-      if (true) slots.taken -= 1;
+      if (next === undefined) slots.taken -= 1;
       else next();
       forgetIfUnused(connection.origin, slots);
     },

@@ -87,15 +87,15 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     if (url === undefined)
       return { outcome: 'refused', status: undefined, durationMs: 0, responseText: undefined };
 
-    let connection = await connections.acquire(url.origin, signal);
+    const connection = await connections.acquire(url.origin, signal);
     const startedAt = performance.now();
     const limit = startLimit(timeoutMs, signal);
     let exchange: Exchange = { end: 'broken', error: undefined, isStale: false };
     try {
       exchange = await post(connection, url, message, limit.signal);
-      // The receiver was just closing this connection when the request came; that is nobody's failure. Once only.
+      // The receiver was just closing this connection when the request came; that is nobody's failure. Once only, and
+      // on a fresh connection, since this one is dead.
       if (exchange.end === 'broken' && exchange.isStale && !limit.signal.aborted) {
-        connection = connections.replace(connection);
         exchange = await post(connection, url, message, limit.signal);
       }
     } finally {

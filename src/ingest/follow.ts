@@ -28,6 +28,12 @@ export type FollowerOptions = {
   isLeader(): Promise<boolean>;
 };
 
+export type Follower = {
+  /** Binds database and nodes to one another. @throws Fault `conflict` when they are of different chains. */
+  pin(signal: AbortSignal): Promise<void>;
+  step: Step;
+};
+
 /** Blocks of one commit: bounds memory and the work lost at a crash. */
 const BATCH_BLOCKS_MAX = 100;
 /** The batch grows while it stays below this, and shrinks above. */
@@ -36,25 +42,26 @@ const BATCH_MS_TARGET = 500;
 const FINALIZED_MS = 10_000;
 
 /**
- * The follower's step. Reads the tip from the database, so that it continues after any end; commits whole batches.
- * @throws Fault when no node can give the next block (the loop tries again), `inconsistent` at a fork below finality.
+ * A follower, whose step reads the tip from the database, so that it continues after any end, and commits whole batches.
+ * The step throws a Fault when no node can give the next block (the loop tries again), `inconsistent` at a fork below
+ * finality.
  */
-export function createFollower(options: FollowerOptions): Step {
+export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
   let batchBlocks = 1;
   let isPinned = false;
   let finalizedAt = Number.NEGATIVE_INFINITY;
   let finalizedNumber = 0;
 
-  return async function step(signal) {
+  async function step(signal: AbortSignal): Promise<StepOutcome> {
     if (!(await options.isLeader())) return 'idle';
-    if (!isPinned) await pinChain(signal);
+    if (!isPinned) await pin(signal);
     const head = await nodes.head(signal);
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
     if (tip !== undefined && head.number <= tip.number) return atOrBehindTip(tip, head, signal);
     return append(tip, head, signal);
-  };
+  }
 
   /** A head that is not news: ours or older is ignored; another hash at the tip's height is a fork. */
   async function atOrBehindTip(tip: BlockId, head: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
@@ -130,7 +137,7 @@ export function createFollower(options: FollowerOptions): Step {
     throw new Fault('inconsistent', `the node gave block ${parent.number} (${parent.hash}) as the parent of ${child.number}`);
   }
 
-  async function pinChain(signal: AbortSignal): Promise<void> {
+  async function pin(signal: AbortSignal): Promise<void> {
     const identity = await nodes.identify(signal);
     const known = await findChain(database);
     if (known === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
@@ -181,6 +188,8 @@ export function createFollower(options: FollowerOptions): Step {
     const fields = { block: newest.number, blocks: blocks.length, head: head.number, transfers: transfers.length };
     log.info({ ...fields, notifications, durationMs: now - startedAt }, 'blocks.committed');
   }
+
+  return { pin, step };
 }
 
 /** The bundles up to the first that does not follow the one before it: a fork happened while they were fetched. */

@@ -761,6 +761,26 @@ chainbell.yaml:7:3  tokens.native: cannot be a symbol: it ends the path /api/pri
 `,
   },
   {
+    promise: 'keys that are no plain text, or that JavaScript gives a meaning of its own',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  ? [USDT, USDC]
+  : { address: 0x000000000000000000000000000000000000000a, decimals: 6 }
+  __proto__: { address: 0x000000000000000000000000000000000000000b, decimals: 6 }
+`,
+    report: `
+chainbell.yaml:5:5  tokens.?: cannot be a key
+    5 |   ? [USDT, USDC]
+      |     ^^^^^^^^^^^^
+chainbell.yaml:7:3  tokens.__proto__: cannot be a key
+    7 |   __proto__: { address: 0x000000000000000000000000000000000000000b, decimals: 6 }
+      |   ^^^^^^^^^
+`,
+  },
+  {
     promise: 'an alias for more than one value',
     yaml: `
 chain: &chain

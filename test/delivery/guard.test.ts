@@ -207,6 +207,14 @@ test('a scheme or a port that the policy does not list is refused without asking
     await assert.rejects(guard(targetOf(url), signal), failedWith('refused'), url);
 });
 
+test('an address in a URL is judged and used as it stands, without asking a name server', async () => {
+  await using receiver = await startReceiver();
+  const resolve: Resolver = async () => assert.fail('resolved');
+  const guard = guardOf({ allowHttp: true, allowCidrs: LOOPBACK, ports: [receiver.port] }, resolve);
+  (await guard(targetOf(receiver.url), new AbortController().signal)).destroy();
+  assert.equal(receiver.connectionCount(), 1);
+});
+
 test('a name server that never answers, or has no answer, is a DNS failure and nobody else waits for it', async () => {
   const policy: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
   const secureContext = tls.createSecureContext();

@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { once } from 'node:events';
+import net from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
 import { Fault } from '../../src/core/fault.ts';
@@ -110,9 +112,32 @@ test('a receiver that never answers is a timeout, and its connection does not ou
   }
 });
 
-test('an answer shortly before the deadline is a success', async (context) => {
-  const { receiver, send } = await startPair(context, { delayMs: 700 }, { timeoutMs: 1500 });
-  assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
+test('an answer before the deadline is a success, and after it a timeout', async (context) => {
+  const patient = await startPair(context, { delayMs: 600 }, { timeoutMs: 1500 });
+  assert.equal((await patient.send(messageTo(patient.receiver.url), never)).outcome, 'success');
+  const hasty = await startPair(context, { delayMs: 600 }, { timeoutMs: 350 });
+  assert.equal((await hasty.send(messageTo(hasty.receiver.url), never)).outcome, 'timeout');
+});
+
+test('a receiver that never finishes the TLS handshake is a timeout, and the connection ends with the attempt', async (context) => {
+  let openCount = 0;
+  const silent = net.createServer((socket) => {
+    openCount += 1;
+    socket
+      .on('data', () => undefined)
+      .on('close', () => {
+        openCount -= 1;
+      });
+  });
+  await once(silent.listen(0, '127.0.0.1'), 'listening');
+  context.after(() => silent.close());
+  const { port } = silent.address() as net.AddressInfo;
+  const policy = { allowHttp: false, allowCidrs: [parseCidr('127.0.0.0/8')], ports: [port] };
+  const send = startSender(context, [], { policy, timeoutMs: 150 });
+  const sending = send(messageTo(`https://127.0.0.1:${port}/`), never);
+  await waitUntil(() => openCount === 1);
+  assert.equal((await sending).outcome, 'timeout');
+  await waitUntil(() => openCount === 0);
 });
 
 test('a body that drips for ever changes nothing about a 2xx and holds nobody', async (context) => {
@@ -157,6 +182,7 @@ test('once the status line is there, it decides, however the answer ends', async
   const head = 'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc';
   const answers: Answer[] = [
     { raw: head, close: 'end' },
+    { raw: head, close: 'reset' },
     { raw: 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnot a chunk\r\n' },
     { raw: 'HTTP/1.0 200 OK\r\n\r\nold', close: 'end' },
     { raw: 'HTTP/1.1 204 No Content\r\ncontent-length: 3\r\n\r\nabc' },

@@ -99,14 +99,21 @@ function isOnlyByChildren(data: EventData.TestFail): boolean {
 
 /** The thrown value as text, with the lines of the stack that are the project's. */
 function problemOf(data: EventData.TestFail): string {
-  return describe(data.details.error.cause ?? data.details.error);
+  const { error } = data.details;
+  // The process of the file, not a test in it.
+  if ('exitCode' in error && 'signal' in error) {
+    const how =
+      typeof error.signal === 'string' ? `by ${error.signal}` : `with code ${String(error.exitCode)}`;
+    return `its process ended ${how}`;
+  }
+  return describe(error.cause ?? error);
 }
 
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const lines = (error.stack ?? String(error))
     .split('\n')
-    .filter((line) => !/^\s+at .*node:internal/.test(line));
+    .filter((line) => !/^\s+at (.*\()?node:/.test(line));
   const cause = error.cause === undefined ? '' : `\ncaused by ${describe(error.cause)}`;
   return lines.join('\n') + cause;
 }

@@ -1,0 +1,74 @@
+/**
+ * Every error as the specified body (spec 7): {statusCode, statusMessage}, and on watched-address endpoints
+ * {success: false, statusCode, statusMessage, errors?}.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Fault, type FaultCode, type Problem } from '../core/fault.ts';
+import type { Log } from '../core/log.ts';
+
+/** Where the wrapped bodies of spec 4.5 are in use. */
+const NOTIFICATIONS_PREFIX = '/api/notifications/';
+
+export const INVALID_REQUEST = 'Invalid request';
+
+const statusOf: Record<FaultCode, number> = {
+  invalid: 400,
+  unauthorized: 401,
+  not_found: 404,
+  conflict: 409,
+  inconsistent: 503,
+  unavailable: 503,
+};
+
+type Answer = { statusCode: number; statusMessage: string; errors?: Problem[] };
+
+export async function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): Promise<void> {
+  const answer = toAnswer(error);
+  if (answer.statusCode >= 500) log.error({ err: error, requestId: request.id, url: request.routeOptions.url }, 'http.failed');
+  if (answer.statusCode === 401) reply.header('www-authenticate', 'Bearer');
+  if (answer.statusCode === 503) reply.header('retry-after', '5');
+  await sendAnswer(answer, request, reply);
+}
+
+/** Sends an error in the form that its path has. */
+export async function sendAnswer(answer: Answer, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+  const isWrapped = request.url.startsWith(NOTIFICATIONS_PREFIX);
+  await reply.code(answer.statusCode).send(isWrapped ? { success: false, ...answer } : answer);
+}
+
+function toAnswer(error: unknown): Answer {
+  if (error instanceof Fault) {
+    const statusCode = statusOf[error.code];
+    // What the database or a node said is for the operator's log, not for the caller.
+    const statusMessage = statusCode === 503 ? 'Service Unavailable' : error.message;
+    return { statusCode, statusMessage, ...(error.problems.length > 0 && { errors: [...error.problems] }) };
+  }
+  if (!(error instanceof Error)) return { statusCode: 500, statusMessage: 'Internal Server Error' };
+  if ('validation' in error && Array.isArray(error.validation)) {
+    return { statusCode: 400, statusMessage: INVALID_REQUEST, errors: error.validation.map(toProblem) };
+  }
+  const statusCode = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
+  switch (statusCode) {
+    case 400:
+      return { statusCode, statusMessage: INVALID_REQUEST, errors: [{ path: '', message: error.message }] };
+    case 413:
+      return { statusCode, statusMessage: 'Payload Too Large' };
+    case 415:
+      return { statusCode, statusMessage: 'Unsupported Media Type: send Content-Type: application/json' };
+    default:
+      return statusCode < 500
+        ? { statusCode, statusMessage: error.message }
+        : { statusCode: 500, statusMessage: 'Internal Server Error' };
+  }
+}
+
+/** One finding of the schema validator. */
+function toProblem(finding: unknown): Problem {
+  const { instancePath = '', message = 'is invalid', params = {} } = finding as Partial<{
+    instancePath: string;
+    message: string;
+    params: { requiredProperties?: string[] };
+  }>;
+  const missing = params.requiredProperties?.map((name) => `${instancePath}/${name}`).join(', ');
+  return missing === undefined ? { path: instancePath, message } : { path: missing, message: 'is required' };
+}

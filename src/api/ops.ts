@@ -1,0 +1,45 @@
+/**
+ * For operators and orchestrators: is the process alive, is it ready, how does it fare. Metrics have a port of their own.
+ */
+import { createServer, type Server } from 'node:http';
+import { messageOf } from '../core/fault.ts';
+import type { Metrics } from '../core/metrics.ts';
+import type { Api } from './server.ts';
+
+export type Check = { ok: boolean; message: string };
+
+export type OpsSources = {
+  /** Each thing that must work before requests are sent here. */
+  checks(): Promise<Record<string, Check>>;
+  /** The body of /status. */
+  status(): Promise<Record<string, unknown>>;
+};
+
+export function addOpsRoutes(api: Api, sources: OpsSources): void {
+  // Answers as long as the event loop turns; a slow database or node must not get the process killed.
+  api.get('/livez', async () => ({ status: 'ok' }));
+  api.get('/readyz', async (_request, reply) => {
+    const checks = await sources.checks();
+    const isReady = Object.values(checks).every(({ ok }) => ok);
+    return reply.code(isReady ? 200 : 503).send({ status: isReady ? 'ok' : 'unavailable', checks });
+  });
+  api.get('/status', async () => sources.status());
+}
+
+/** The metrics server: `/metrics` in the Prometheus text format. `refresh` sets the gauges that are read on demand. */
+export function createMetricsServer(metrics: Metrics, refresh: () => Promise<void>): Server {
+  return createServer((request, response) => {
+    if (request.method !== 'GET' || request.url?.split('?', 1)[0] !== '/metrics') {
+      response.writeHead(404, { 'content-type': 'text/plain' }).end('Try GET /metrics\n');
+      return;
+    }
+    refresh()
+      // Without the database the queue's gauges are stale; everything else is still worth reading.
+      .catch(() => {})
+      .then(() => metrics.registry.metrics())
+      .then(
+        (text) => response.writeHead(200, { 'content-type': metrics.registry.contentType }).end(text),
+        (error: unknown) => response.writeHead(500, { 'content-type': 'text/plain' }).end(messageOf(error)),
+      );
+  });
+}

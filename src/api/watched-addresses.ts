@@ -1,0 +1,221 @@
+/**
+ * The watched-address API: spec 4.5 and 2.6, with the decisions of DESIGN §7 where the specification is silent.
+ */
+import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import { type Static, Type } from 'typebox';
+import { Fault, type Problem } from '../core/fault.ts';
+import { parseAddress } from '../core/hex.ts';
+import { parseWebhookUrl, type WebhookPolicy, webhookOrigin } from '../core/webhook-url.ts';
+import type { Database } from '../store/db.ts';
+import {
+  deleteWatchedAddress,
+  findWatchedAddress,
+  insertWatchedAddress,
+  listWatchedAddresses,
+  updateWatchedAddress,
+  type WatchedAddress,
+  type WatchedAddressPatch,
+} from '../store/watched.ts';
+import { createAuthenticator } from './auth.ts';
+import { INVALID_REQUEST } from './errors.ts';
+import type { Api, ApiOptions } from './server.ts';
+
+const PATH = '/api/notifications/watched-addresses';
+/** Records of one database read while a list is streamed. */
+const PAGE_RECORDS = 1_000;
+const LIMIT_MAX = 10_000;
+
+const Patch = Type.Object({
+  address: Type.Optional(Type.String()),
+  watch_coin: Type.Optional(Type.Boolean()),
+  watch_token: Type.Optional(Type.Boolean()),
+  webhook_url: Type.Optional(Type.String()),
+});
+const Create = Type.Object({
+  ...Patch.properties,
+  address: Type.String(),
+  webhook_url: Type.String(),
+});
+const Record = Type.Object({
+  id: Type.String(),
+  watcher_id: Type.Integer(),
+  address: Type.String(),
+  watch_coin: Type.Boolean(),
+  watch_token: Type.Boolean(),
+  webhook_url: Type.String(),
+  created_at: Type.String(),
+  updated_at: Type.String(),
+});
+const One = Type.Object({ success: Type.Literal(true), data: Record });
+const Done = Type.Object({ success: Type.Literal(true) });
+const Params = Type.Object({ id: Type.String() });
+const ListQuery = Type.Object({ limit: Type.Optional(Type.String()), cursor: Type.Optional(Type.String()) });
+
+export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
+  const { database, clock, webhookPolicy } = options;
+  const authenticate = createAuthenticator(options);
+  const watchers = new WeakMap<FastifyRequest, number>();
+  // Before the body is read: who has no key costs nothing and learns nothing.
+  const onRequest = async (request: FastifyRequest) => {
+    watchers.set(request, await authenticate(request.headers.authorization));
+  };
+  const watcherOf = (request: FastifyRequest): number => {
+    const watcherId = watchers.get(request);
+    if (watcherId === undefined) throw new Error('the request was not authenticated');
+    return watcherId;
+  };
+
+  api.post(PATH, { onRequest, schema: { body: Create, response: { 200: One } } }, async (request) => {
+    const { watch_coin = true, watch_token = true } = request.body;
+    const { address, webhookUrl } = parseFields(request.body, webhookPolicy);
+    if (address === undefined || webhookUrl === undefined) throw new Error('the schema requires both');
+    const record = { id: randomUUID(), address, watchCoin: watch_coin, watchToken: watch_token, webhookUrl };
+    const watcherId = watcherOf(request);
+    const at = { origin: webhookOrigin(webhookUrl), now: clock.now() };
+    return success(await insertWatchedAddress(database, watcherId, record, at));
+  });
+
+  api.get(PATH, { onRequest, schema: { querystring: ListQuery } }, async (request, reply) => {
+    const watcherId = watcherOf(request);
+    const { limit, after } = parseListQuery(request.query);
+    reply.type('application/json; charset=utf-8');
+    if (limit === undefined) return Readable.from(streamList(database, watcherId, after));
+    const records = await listWatchedAddresses(database, watcherId, { after, limit });
+    const last = records.at(-1);
+    if (last !== undefined && records.length === limit) {
+      reply.header('link', `<${PATH}?limit=${limit}&cursor=${encodeCursor(last)}>; rel="next"`);
+    }
+    return { success: true, data: records.map(toJson) };
+  });
+
+  api.get(`${PATH}/:id`, { onRequest, schema: { params: Params, response: { 200: One } } }, async (request) => {
+    const watcherId = watcherOf(request);
+    return success(found(await findWatchedAddress(database, watcherId, parseId(request.params.id))));
+  });
+
+  api.patch(
+    `${PATH}/:id`,
+    { onRequest, schema: { params: Params, body: Patch, response: { 200: One } } },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      const { watch_coin: watchCoin, watch_token: watchToken } = request.body;
+      const fields = parseFields(request.body, webhookPolicy);
+      const patch: WatchedAddressPatch = {
+        ...fields,
+        ...(watchCoin !== undefined && { watchCoin }),
+        ...(watchToken !== undefined && { watchToken }),
+      };
+      const origin = fields.webhookUrl === undefined ? undefined : webhookOrigin(fields.webhookUrl);
+      const id = parseId(request.params.id);
+      return success(found(await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now() })));
+    },
+  );
+
+  api.delete(`${PATH}/:id`, { onRequest, schema: { params: Params, response: { 200: Done } } }, async (request) => {
+    const isGone = await deleteWatchedAddress(database, watcherOf(request), parseId(request.params.id));
+    if (!isGone) throw notFound();
+    return { success: true as const };
+  });
+}
+
+/** Normalized address and checked URL of a body; all that is wrong with them at once. */
+function parseFields(
+  body: Static<typeof Patch>,
+  policy: WebhookPolicy,
+): Pick<WatchedAddressPatch, 'address' | 'webhookUrl'> {
+  const problems: Problem[] = [];
+  const check = <T>(path: string, parse: () => T): T | undefined => {
+    try {
+      return parse();
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      problems.push({ path, message: error.message });
+      return undefined;
+    }
+  };
+  const { address: addressText, webhook_url: urlText } = body;
+  const address = addressText === undefined ? undefined : check('/address', () => parseAddress(addressText));
+  const webhookUrl = urlText === undefined ? undefined : check('/webhook_url', () => checkedUrl(urlText, policy));
+  if (problems.length > 0) throw new Fault('invalid', INVALID_REQUEST, { problems });
+  return { ...(address !== undefined && { address }), ...(webhookUrl !== undefined && { webhookUrl }) };
+}
+
+/** The URL as it was written: it goes back to the watcher in every body. */
+function checkedUrl(text: string, policy: WebhookPolicy): string {
+  parseWebhookUrl(text, policy);
+  return text;
+}
+
+function parseListQuery({ limit, cursor }: Static<typeof ListQuery>) {
+  const problems: Problem[] = [];
+  const count = limit === undefined ? undefined : Number(limit);
+  if (count !== undefined && !(Number.isInteger(count) && count >= 1 && count <= LIMIT_MAX)) {
+    problems.push({ path: '/limit', message: `must be a whole number from 1 to ${LIMIT_MAX}` });
+  }
+  const after = cursor === undefined ? undefined : decodeCursor(cursor);
+  if (cursor !== undefined && after === undefined) {
+    problems.push({ path: '/cursor', message: 'must be the cursor of a link header' });
+  }
+  if (problems.length > 0) throw new Fault('invalid', INVALID_REQUEST, { problems });
+  return { limit: count, after };
+}
+
+/** The whole list, page by page: memory stays bounded however many records there are. */
+async function* streamList(database: Database, watcherId: number, start: Cursor | undefined): AsyncGenerator<string> {
+  let after = start;
+  let separator = '';
+  yield '{"success":true,"data":[';
+  for (;;) {
+    const page = await listWatchedAddresses(database, watcherId, { after, limit: PAGE_RECORDS });
+    if (page.length > 0) yield separator + page.map((record) => JSON.stringify(toJson(record))).join(',');
+    if (page.length < PAGE_RECORDS) break;
+    after = page.at(-1);
+    separator = ',';
+  }
+  yield ']}';
+}
+
+type Cursor = Pick<WatchedAddress, 'createdAt' | 'id'>;
+
+function encodeCursor({ createdAt, id }: Cursor): string {
+  return Buffer.from(`${createdAt.getTime()} ${id}`).toString('base64url');
+}
+
+function decodeCursor(text: string): Cursor | undefined {
+  const match = /^(\d{1,15}) ([0-9a-f-]{36})$/.exec(Buffer.from(text, 'base64url').toString());
+  return match?.[2] === undefined || !UUID.test(match[2]) ? undefined : { createdAt: new Date(Number(match[1])), id: match[2] };
+}
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** What is not a UUID cannot be a known id. */
+function parseId(text: string): string {
+  if (!UUID.test(text)) throw notFound();
+  return text.toLowerCase();
+}
+
+/** Another watcher's record looks the same as none (DESIGN §7). */
+const notFound = () => new Fault('not_found', 'Watched address not found');
+
+function found(record: WatchedAddress | undefined): WatchedAddress {
+  if (record === undefined) throw notFound();
+  return record;
+}
+
+const success = (record: WatchedAddress) => ({ success: true as const, data: toJson(record) });
+
+function toJson(record: WatchedAddress): Static<typeof Record> {
+  return {
+    id: record.id,
+    watcher_id: record.watcherId,
+    address: record.address,
+    watch_coin: record.watchCoin,
+    watch_token: record.watchToken,
+    webhook_url: record.webhookUrl,
+    created_at: record.createdAt.toISOString(),
+    updated_at: record.updatedAt.toISOString(),
+  };
+}
+

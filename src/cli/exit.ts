@@ -1,0 +1,40 @@
+/**
+ * How commands end: exit codes (sysexits.h) and the one way in which they tell of a Fault.
+ */
+import { readEnvironment } from '../config/environment.ts';
+import { findConfigFile } from '../config/file.ts';
+import { loadConfig } from '../config/load.ts';
+import { ConfigError } from '../config/problems.ts';
+import type { Config } from '../config/schema.ts';
+import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
+
+export const exitCodes = { usage: 64, unavailable: 69, tryAgain: 75, config: 78 } as const;
+
+const codeOfFault: Record<FaultCode, number> = {
+  invalid: exitCodes.config,
+  unauthorized: exitCodes.config,
+  not_found: exitCodes.usage,
+  conflict: exitCodes.config,
+  inconsistent: exitCodes.unavailable,
+  unavailable: exitCodes.unavailable,
+};
+
+/**
+ * Runs a command on the configuration. Problems of the configuration and Faults become a message on standard error and
+ * an exit code; anything else is a bug and is thrown.
+ */
+export async function withConfig(options: { config?: string }, command: (config: Config) => Promise<void>): Promise<void> {
+  try {
+    const file = findConfigFile(options.config);
+    const config = loadConfig({ env: readEnvironment(), ...(file !== undefined && { file }) });
+    await command(config);
+  } catch (error) {
+    if (error instanceof ConfigError) {
+      process.stderr.write(`${error.message}\n`);
+      process.exitCode = exitCodes.config;
+    } else if (error instanceof Fault) {
+      process.stderr.write(`chainbell: ${messageOf(error)}\n`);
+      process.exitCode = codeOfFault[error.code];
+    } else throw error;
+  }
+}

@@ -1,0 +1,47 @@
+/**
+ * Issuing and rotating API keys: the one time that a key's text exists outside of its owner's hands.
+ */
+import { encryptKey, generateApiKey, type KeyRing, lookupOf } from './core/api-key.ts';
+import { Fault } from './core/fault.ts';
+import type { Database } from './store/db.ts';
+import { ensureWatcher, findKey, insertKey, revokeKey } from './store/keys.ts';
+
+/** `key` is shown to its owner once and kept nowhere in this form. */
+export type IssuedKey = { watcherId: number; keyId: string; key: string };
+
+export type KeyIssuer = { database: Database; keyRing: KeyRing };
+
+/** A new key for the watcher of that name, who is made when new. */
+export async function issueKey({ database, keyRing }: KeyIssuer, watcherName: string, now: Date): Promise<IssuedKey> {
+  if (watcherName.trim() === '') throw new Fault('invalid', 'a watcher needs a name');
+  return database.transaction(async (tx) => {
+    const watcherId = await ensureWatcher(tx, watcherName, now);
+    const { id, text } = generateApiKey();
+    await insertKey(tx, {
+      id,
+      watcherId,
+      lookup: lookupOf(text, keyRing),
+      ciphertext: encryptKey(text, { keyId: id, watcherId }, keyRing),
+      kekId: keyRing.kekId,
+      now,
+    });
+    return { watcherId, keyId: id, key: text };
+  });
+}
+
+/**
+ * A new key beside the old one, which is refused from `overlapMs` on. Webhooks carry the new one at once.
+ * @throws Fault `not_found` for an unknown key, `conflict` for one that is revoked.
+ */
+export async function rotateKey(
+  issuer: KeyIssuer,
+  keyId: string,
+  { now, overlapMs }: { now: Date; overlapMs: number },
+): Promise<IssuedKey> {
+  const old = await findKey(issuer.database, keyId);
+  if (old === undefined) throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+  if (old.revokedAt !== undefined) throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
+  const issued = await issueKey(issuer, old.watcherName, now);
+  await revokeKey(issuer.database, keyId, new Date(now.getTime() + overlapMs));
+  return issued;
+}

@@ -1,0 +1,40 @@
+/**
+ * The command line: `chainbell <command>`. Each command is a file in cli/.
+ */
+import { Command, CommanderError } from 'commander';
+import packageJson from '../package.json' with { type: 'json' };
+import { addConfigCommands } from './cli/config.ts';
+import { addDemoCommand } from './cli/demo.ts';
+import { exitCodes } from './cli/exit.ts';
+import { addKeysCommands } from './cli/keys.ts';
+import { addMigrateCommand } from './cli/migrate.ts';
+import { addStartCommand } from './cli/start.ts';
+import { messageOf } from './core/fault.ts';
+
+const program = new Command('chainbell')
+  .description('Follows one EVM chain: rings webhooks for watched addresses, answers questions about the chain.')
+  .version(packageJson.version)
+  .showHelpAfterError('(chainbell --help lists the commands)')
+  .exitOverride()
+  .addHelpText(
+    'after',
+    '\nExit codes: 0 done, 64 wrong usage, 69 database or node unavailable, 75 try again, 78 configuration.',
+  );
+
+addStartCommand(program);
+addDemoCommand(program);
+addMigrateCommand(program);
+addKeysCommands(program);
+addConfigCommands(program);
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  if (error instanceof CommanderError) {
+    // Commander has said what is wrong; asking for help or the version is not wrong.
+    process.exitCode = error.exitCode === 0 ? 0 : exitCodes.usage;
+  } else {
+    process.stderr.write(`chainbell: ${error instanceof Error ? (error.stack ?? messageOf(error)) : messageOf(error)}\n`);
+    process.exitCode = 1;
+  }
+}

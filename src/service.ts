@@ -1,0 +1,259 @@
+/**
+ * The whole program, built from a Config: everything is constructed, started and stopped here, by the CLI and by tests.
+ */
+import { readFile } from 'node:fs/promises';
+import type { Server } from 'node:http';
+import packageJson from '../package.json' with { type: 'json' };
+import { createMetricsServer } from './api/ops.ts';
+import { createApi } from './api/server.ts';
+import { createNodes } from './chain/nodes.ts';
+import type { Config } from './config/schema.ts';
+import { type Clock, systemClock } from './core/clock.ts';
+import { Fault, messageOf } from './core/fault.ts';
+import { createLog, type Log } from './core/log.ts';
+import { createWake, runLoop, type Step } from './core/loop.ts';
+import { createMetrics } from './core/metrics.ts';
+import { parseCidr } from './core/public-address.ts';
+import type { WebhookPolicy } from './core/webhook-url.ts';
+import { createDeliverer, HEARTBEAT_MS } from './delivery/deliver.ts';
+import { createSender } from './delivery/send.ts';
+import { createFollower } from './ingest/follow.ts';
+import { type IssuedKey, issueKey } from './keys.ts';
+import { openKeyRing } from './secret.ts';
+import { createStatus } from './status.ts';
+import { type Database, openDatabase } from './store/db.ts';
+import { LANE_CHANNEL } from './store/lanes.ts';
+import { migrate } from './store/migrate.ts';
+import { createPruner } from './store/retention.ts';
+import { createSessionKeeper } from './store/session-keeper.ts';
+import { readTime } from './store/time.ts';
+
+export const roles = ['follower', 'delivery', 'api', 'prices'] as const;
+export type Role = (typeof roles)[number];
+
+export type ServiceOptions = {
+  clock?: Clock;
+  log?: Log;
+  /** What this process does; all of it by default. */
+  roles?: readonly Role[];
+  /** How long the start waits for a database and a node that do not answer. */
+  startMsMax?: number;
+};
+
+export type Service = {
+  apiUrl: string;
+  metricsUrl: string;
+  database: Database;
+  issueKey(watcherName: string): Promise<IssuedKey>;
+  /** Resolves with the reason when a part of the service has died of a bug. */
+  readonly failed: Promise<Error>;
+  /** Stops everything in reverse order; may be called again. */
+  stop(): Promise<void>;
+};
+
+/** After this long without a database or a node a start gives up (exit code 69); docs/operations.md states it. */
+export const START_MS_MAX = 60_000;
+const START_RETRY_MS = 500;
+/** Without pushed heads the nodes are asked this often, with them only as a watchdog. */
+const POLL_MS = 500;
+const POLL_PUSHED_MS = 2_000;
+const LOOP_RETRY_MS_MAX = 15_000;
+const PRUNE_MS = 60_000;
+/** Advisory lock space of elections; the follower's key in it. */
+const ELECTION_LOCK_SPACE = 0x6362_0004;
+const FOLLOWER_ELECTION = 1;
+
+/**
+ * Starts the service. It answers and delivers as soon as its database is there, and has met a node on the right chain
+ * when this resolves.
+ * @throws Fault `unavailable` when database or nodes do not answer in time; `conflict` for another chain, a newer
+ * schema or a folder in use; `invalid` for a secret that does not fit.
+ */
+export async function startService(config: Config, options: ServiceOptions = {}): Promise<Service> {
+  const log = options.log ?? createLog(config.log);
+  const active = new Set(options.roles ?? roles);
+  const startMsMax = options.startMsMax ?? START_MS_MAX;
+  const policy: WebhookPolicy = { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) };
+  warnOfOpenings(config, log);
+  await using parts = new AsyncDisposableStack();
+
+  const database = await retryAtStart(() => openDatabase({ url: config.database.url, dataDir: config.dataDir }), { log, startMsMax, what: 'database' });
+  parts.defer(() => database.close());
+  const applied = await migrate(database);
+  if (applied.length > 0) log.info({ applied }, 'database.migrated');
+  const clock = options.clock ?? systemClock(await measureOffset(database));
+  const keyRing = await openKeyRing(config, database);
+  const metrics = createMetrics(packageJson.version);
+  const closing = new AbortController();
+  const { signal } = closing;
+  const died = Promise.withResolvers<Error>();
+  const loops: Promise<void>[] = [];
+  // Loops first, then what they use: the stack unwinds from its end.
+  const run = (name: string, step: Step, timing: { idleMs(): number | Promise<number>; wake?: ReturnType<typeof createWake> }) => {
+    const onFault = (fault: Fault, retryMs: number) => log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
+    const loop = runLoop(step, { name, clock, signal, retryMsMax: LOOP_RETRY_MS_MAX, onFault, ...timing });
+    loops.push(loop.catch((error: Error) => died.resolve(error)));
+  };
+
+  const caCertificates = config.webhooks.caFile === null ? undefined : await readFile(config.webhooks.caFile, 'utf8');
+  const sender = createSender({ policy, ...(caCertificates !== undefined && { caCertificates }) });
+  parts.defer(() => sender.close());
+  const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
+  parts.defer(() => sessions.close());
+  const deliverer = createDeliverer({
+    database,
+    session: () => sessions.current(),
+    clock,
+    log,
+    metrics,
+    keyRing,
+    nativeSymbol: config.chain.native.symbol,
+    retryMinutes: config.webhooks.retryMinutes,
+    send: sender.send,
+  });
+  deliverer.failed.catch((error: Error) => died.resolve(error));
+
+  const headWake = createWake(clock);
+  const nodes = createNodes({
+    urls: active.has('follower') ? config.chain.rpc : [],
+    chainId: config.chain.id,
+    internalTransfers: config.chain.internalTransfers,
+    clock,
+    log,
+    metrics,
+    onHead: () => headWake.ring(),
+  });
+  parts.defer(() => nodes.close());
+  const follower = createFollower({
+    database,
+    nodes,
+    clock,
+    log,
+    metrics,
+    chainId: config.chain.id,
+    startBlock: config.chain.startBlock,
+    confirmations: config.chain.confirmations,
+    finalityDepth: config.chain.finalityDepth,
+    isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),
+  });
+  const status = createStatus({
+    version: packageJson.version,
+    config,
+    database,
+    nodes: active.has('follower') ? nodes : undefined,
+    clock,
+    metrics,
+  });
+
+  parts.defer(async () => {
+    closing.abort();
+    await deliverer.stop();
+    await Promise.all(loops);
+  });
+  if (active.has('delivery')) {
+    run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake });
+    run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
+    run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
+  }
+
+  const api = createApi({ database, clock, log, metrics, keyRing, webhookPolicy: policy, ops: status });
+  parts.defer(() => api.close());
+  const apiUrl = active.has('api') ? await listenApi() : '';
+  const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
+  parts.defer(() => closeServer(metricsServer));
+  const metricsUrl = `${await listen(metricsServer, config.metrics)}/metrics`;
+
+  if (active.has('follower')) {
+    // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
+    await retryAtStart(() => follower.pin(signal), { log, startMsMax, what: 'nodes' });
+    run('follower', status.watch(follower.step), {
+      idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
+      wake: headWake,
+    });
+  }
+  log.info({ api: apiUrl, metrics: metricsUrl, chain: config.chain.id, database: database.kind, roles: [...active] }, 'service.started');
+
+  const running = parts.move();
+  let stopping: Promise<void> | undefined;
+  return {
+    apiUrl,
+    metricsUrl,
+    database,
+    issueKey: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),
+    failed: died.promise,
+    stop() {
+      stopping ??= running.disposeAsync().then(() => log.info('service.stopped'));
+      return stopping;
+    },
+  };
+
+  async function listenApi(): Promise<string> {
+    try {
+      return await api.listen({ ...config.http });
+    } catch (error) {
+      throw listenFault(error, config.http);
+    }
+  }
+}
+
+/** Tries again while database or nodes do not answer, for at most startMsMax. */
+async function retryAtStart<T>(
+  attempt: () => Promise<T>,
+  { log, startMsMax, what }: { log: Log; startMsMax: number; what: string },
+): Promise<T> {
+  // The machine's clock: the database's is not known yet.
+  const clock = systemClock();
+  const giveUpAt = clock.now().getTime() + startMsMax;
+  for (;;) {
+    try {
+      return await attempt();
+    } catch (error) {
+      const isWorthRetrying = error instanceof Fault && (error.code === 'unavailable' || error.code === 'inconsistent');
+      const leftMs = giveUpAt - clock.now().getTime();
+      if (!isWorthRetrying || leftMs <= 0) throw error;
+      log.warn({ waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) }, 'service.waits');
+      await clock.wait(Math.min(START_RETRY_MS, leftMs), AbortSignal.timeout(startMsMax));
+    }
+  }
+}
+
+/** The database's clock minus this machine's: all processes of one database share one time. */
+async function measureOffset(database: Database): Promise<number> {
+  if (database.kind === 'embedded') return 0;
+  const machine = systemClock();
+  const before = machine.now().getTime();
+  const there = (await readTime(database)).getTime();
+  const after = machine.now().getTime();
+  return Math.round(there - (before + after) / 2);
+}
+
+function warnOfOpenings({ webhooks }: Config, log: Log): void {
+  const { allowHttp, allowCidrs } = webhooks;
+  if (!allowHttp && allowCidrs.length === 0) return;
+  log.warn({ allowHttp, allowCidrs }, 'webhooks.guard_opened: for development and private deployments only');
+}
+
+async function listen(server: Server, address: { host: string; port: number }): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once('error', reject);
+  server.listen(address.port, address.host, resolve);
+  try {
+    await promise;
+  } catch (error) {
+    throw listenFault(error, address);
+  }
+  const bound = server.address();
+  const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
+  return `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
+}
+
+async function closeServer(server: Server): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  server.close(() => resolve());
+  server.closeAllConnections();
+  await promise;
+}
+
+function listenFault(error: unknown, { host, port }: { host: string; port: number }): Fault {
+  return new Fault('conflict', `cannot listen on ${host}:${port}: ${messageOf(error)}; choose another port or stop what uses it`);
+}

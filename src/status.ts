@@ -1,0 +1,131 @@
+/**
+ * What operators see: the checks of /readyz, the body of /status, and the gauges that are read on demand.
+ */
+import type { Check, OpsSources } from './api/ops.ts';
+import type { ChainNodes } from './chain/nodes.ts';
+import type { Config } from './config/schema.ts';
+import type { Clock } from './core/clock.ts';
+import { Fault, messageOf } from './core/fault.ts';
+import type { Step } from './core/loop.ts';
+import type { Metrics } from './core/metrics.ts';
+import { findChain, findTipTimes } from './store/blocks.ts';
+import type { Database } from './store/db.ts';
+import { queueStatistics } from './store/outbox.ts';
+import { readTime } from './store/time.ts';
+
+export type StatusOptions = {
+  version: string;
+  config: Config;
+  database: Database;
+  /** Undefined where this process does not follow the chain. */
+  nodes: ChainNodes | undefined;
+  clock: Clock;
+  metrics: Metrics;
+};
+
+export type Status = OpsSources & {
+  /** The step, watched: what it last failed with is shown until it works again. */
+  watch(step: Step): Step;
+  refreshMetrics(): Promise<void>;
+};
+
+/** A database that does not answer within this is not ready. */
+const DATABASE_MS_MAX = 2_000;
+
+export function createStatus({ version, config, database, nodes, clock, metrics }: StatusOptions): Status {
+  let followerFault: { fault: Fault; since: Date } | undefined;
+
+  async function checkDatabase(): Promise<Check> {
+    const timer = new AbortController();
+    try {
+      const isLate = clock.wait(DATABASE_MS_MAX, timer.signal).then(() => 'late' as const);
+      const answer = await Promise.race([readTime(database), isLate]);
+      return answer === 'late' ? { ok: false, message: 'no answer' } : { ok: true, message: database.kind };
+    } catch (error) {
+      return { ok: false, message: error instanceof Fault ? 'cannot be reached' : messageOf(error) };
+    } finally {
+      timer.abort();
+    }
+  }
+
+  function checkNodes(chain: ChainNodes): Check {
+    const all = chain.status();
+    const working = all.filter(({ state }) => state === 'ok');
+    const errors = all.flatMap(({ error }) => (error === undefined ? [] : [error]));
+    return { ok: working.length > 0, message: `${working.length} of ${all.length} work${errors.length > 0 ? `: ${errors.join('; ')}` : ''}` };
+  }
+
+  async function checkCursor(): Promise<Check> {
+    const tip = await findTipTimes(database).catch(() => undefined);
+    return tip === undefined ? { ok: false, message: 'no block stored yet' } : { ok: true, message: `block ${tip.number}` };
+  }
+
+  return {
+    watch: (step) => async (signal) => {
+      try {
+        const outcome = await step(signal);
+        followerFault = undefined;
+        metrics.chainHeld.set(0);
+        return outcome;
+      } catch (error) {
+        if (error instanceof Fault && !signal.aborted) {
+          followerFault = { fault: error, since: followerFault?.since ?? clock.now() };
+          metrics.chainHeld.set(error.code === 'inconsistent' ? 1 : 0);
+        }
+        throw error;
+      }
+    },
+    async checks() {
+      const checks: Record<string, Check> = { database: await checkDatabase() };
+      if (nodes !== undefined) checks.nodes = checkNodes(nodes);
+      if (checks.database?.ok === true) checks.blocks = await checkCursor();
+      return checks;
+    },
+    async status() {
+      const now = clock.now();
+      const [tip, chain, queue] = await Promise.all([findTipTimes(database), findChain(database), queueStatistics(database, now)]);
+      const heads = nodes?.status().flatMap(({ head }) => (head === undefined ? [] : [head])) ?? [];
+      const head = heads.length > 0 ? Math.max(...heads, tip?.number ?? 0) : undefined;
+      const lagBlocks = head === undefined || tip === undefined ? null : head - tip.number;
+      return {
+        version,
+        time: now.toISOString(),
+        state: followerFault === undefined ? 'ok' : followerFault.fault.code === 'inconsistent' ? 'holding' : 'degraded',
+        chain: { id: config.chain.id, head: head ?? null, finalized: chain?.finalizedNumber ?? null },
+        cursor: tip === undefined ? null : { number: tip.number, mined_at: tip.minedAt.toISOString(), stored_at: tip.storedAt.toISOString() },
+        lag_blocks: lagBlocks,
+        lag_seconds: lagBlocks === 0 || tip === undefined ? 0 : (now.getTime() - tip.minedAt.getTime()) / 1000,
+        problem: followerFault === undefined ? null : { message: messageOf(followerFault.fault), since: followerFault.since.toISOString() },
+        queue: {
+          held: queue.held,
+          waiting: queue.waiting,
+          due: queue.due,
+          oldest_due_age_seconds: queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
+        },
+        nodes: (nodes?.status() ?? []).map(({ name, state, head: number, error, capabilities }) => ({
+          name,
+          state,
+          head: number ?? null,
+          error: error ?? null,
+          capabilities: capabilities === undefined ? null : {
+            batch: capabilities.batch,
+            block_receipts: capabilities.blockReceipts,
+            finalized_tag: capabilities.finalizedTag,
+            traces: capabilities.traces,
+          },
+        })),
+        pushed_heads: nodes?.isPushed() ?? false,
+        database: database.kind,
+      };
+    },
+    async refreshMetrics() {
+      const now = clock.now();
+      const queue = await queueStatistics(database, now);
+      metrics.webhookWaiting.set(queue.waiting + queue.held);
+      metrics.webhookDue.set(queue.due);
+      metrics.webhookOldestDueSeconds.set(queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now));
+    },
+  };
+}
+
+const ageSeconds = (then: Date, now: Date) => Math.max(0, (now.getTime() - then.getTime()) / 1000);

@@ -1,0 +1,39 @@
+/**
+ * Keeps one Session open: after it was lost the next caller gets a new one, with the same channels listened to.
+ */
+import type { Database, Session } from './db.ts';
+
+export type SessionKeeper = {
+  /** The living session. @throws Fault `unavailable` while the database cannot be reached. */
+  current(): Promise<Session>;
+  close(): Promise<void>;
+};
+
+export function createSessionKeeper(
+  database: Database,
+  channels: Readonly<Record<string, (payload: string) => void>>,
+): SessionKeeper {
+  let opening: Promise<Session> | undefined;
+  let session: Session | undefined;
+
+  async function open(): Promise<Session> {
+    const next = await database.session();
+    for (const [channel, onNotify] of Object.entries(channels)) await next.listen(channel, onNotify);
+    session = next;
+    return next;
+  }
+
+  return {
+    async current() {
+      if (session !== undefined && !session.lost.aborted) return session;
+      opening ??= open().finally(() => {
+        opening = undefined;
+      });
+      return opening;
+    },
+    async close() {
+      await opening?.catch(() => {});
+      await session?.close();
+    },
+  };
+}

@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { endOrphans } from '../../devnet/orphans.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const FIRST_WEBHOOK_MS_MAX = 20_000;
+const mainFile = new URL('../../src/main.ts', import.meta.url).pathname;
+
+type Facts = {
+  api_url: string;
+  api_key: string;
+  receiver_url: string;
+  chain: { rpc_url: string };
+  accounts: { visitor: string; deployer: string };
+};
+
+type RunningDemo = {
+  process: ChildProcess;
+  /** What a person sees. */
+  text(): string;
+  /** The one line on standard output, once it is there. */
+  facts(): Promise<Facts>;
+  exitCode: Promise<number | null>;
+};
+
+/** A folder for demos. After the test nothing of them is left, whatever they and the test did. */
+function createStage(context: TestContext): {
+  folder: string;
+  start(...flags: string[]): RunningDemo;
+} {
+  const folder = mkdtempSync(join(tmpdir(), 'chainbell-test-'));
+  const demos: RunningDemo[] = [];
+  context.after(async () => {
+    for (const { process: child, exitCode } of demos) {
+      child.kill('SIGKILL');
+      await exitCode;
+    }
+    await endOrphans({ folder: join(folder, 'demo-chain'), program: 'anvil' }, { shared: false });
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return {
+    folder,
+    start(...flags) {
+      const demo = startDemo(folder, flags);
+      demos.push(demo);
+      return demo;
+    },
+  };
+}
+
+function startDemo(folder: string, flags: readonly string[]): RunningDemo {
+  const child = spawn(process.execPath, [mainFile, 'demo', '--json', '--data-dir', folder, ...flags], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let text = '';
+  let data = '';
+  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+    data += chunk;
+  });
+  const exitCode = once(child, 'close').then(([code]): number | null => code);
+  return {
+    process: child,
+    text: () => text,
+    async facts() {
+      const isThere = () => data.includes('\n') || child.exitCode !== null;
+      await waitUntil(isThere, { timeoutMs: FIRST_WEBHOOK_MS_MAX, describe: 'the facts of the demo' });
+      assert.equal(child.exitCode, null, text);
+      return JSON.parse(data);
+    },
+    exitCode,
+  };
+}
+
+const post = (url: string, body: unknown, headers: Record<string, string> = {}) =>
+  fetch(url, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', ...headers },
+    body: JSON.stringify(body),
+  });
+
+test('within 20 s the first webhook is printed, Ctrl-C twice stops cleanly, and the next start continues', async (context) => {
+  const stage = createStage(context);
+  const first = stage.start();
+  const facts = await first.facts();
+  assert.match(first.text(), /#\d+ +(COIN|TOKEN)_TRANSFER [^\n]*→[^\n]*\n.*first webhook received/);
+  assert.match(first.text(), /Point it at your own chain/);
+
+  first.process.kill('SIGINT');
+  first.process.kill('SIGINT');
+  assert.equal(await first.exitCode, 0);
+  assert.match(first.text(), /stopped\n$/);
+  assert.deepEqual(readdirSync(join(stage.folder, 'demo-chain')), ['state.json']);
+
+  const second = stage.start();
+  const factsAgain = await second.facts();
+  assert.match(second.text(), /continuing at block \d+/);
+  assert.equal(factsAgain.api_key, facts.api_key);
+  second.process.kill('SIGTERM');
+  assert.equal(await second.exitCode, 0);
+});
+
+test('a demo that was killed leaves nothing behind that keeps the next one from continuing', async (context) => {
+  const stage = createStage(context);
+  const first = stage.start();
+  await first.facts();
+  first.process.kill('SIGKILL');
+  await first.exitCode;
+
+  const second = stage.start();
+  await second.facts();
+  assert.match(second.text(), /continuing at block \d+/);
+  second.process.kill('SIGINT');
+  assert.equal(await second.exitCode, 0);
+});
+
+test('an address of the reader rings after its transfer, and a broken receiver gets its webhook again', async (context) => {
+  const demo = createStage(context).start('--fast-retries', '--block-time', '1');
+  const facts = await demo.facts();
+  const { visitor, deployer } = facts.accounts;
+  const created = await post(
+    `${facts.api_url}/api/notifications/watched-addresses`,
+    { address: visitor, webhook_url: facts.receiver_url },
+    { authorization: `Bearer ${facts.api_key}` },
+  );
+  assert.equal(created.status, 200);
+
+  await post(`${facts.receiver_url}/break`, {});
+  const value = '0x6f05b59d3b20000';
+  const params = [{ from: deployer, to: visitor, value }];
+  await post(facts.chain.rpc_url, { jsonrpc: '2.0', id: 1, method: 'eth_sendTransaction', params });
+  await waitUntil(() => / 0\.5 ETH .*refused with 500, attempt 1/.test(demo.text()));
+  await post(`${facts.receiver_url}/mend`, {});
+  await waitUntil(() => / 0\.5 ETH .*accepted at attempt \d+/.test(demo.text()), { timeoutMs: 30_000 });
+
+  demo.process.kill('SIGINT');
+  assert.equal(await demo.exitCode, 0);
+});

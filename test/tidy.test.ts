@@ -1,0 +1,187 @@
+/**
+ * The rules of the code that a program can check: the floor plan, where things may happen, what may not be written.
+ * What the compiler and the linters say (missing files, `any`, default exports, promises) is not repeated here.
+ */
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+/** Who may import whom. A file that lies directly in src/ composes, and may import everything. */
+const MAY_IMPORT: Record<string, readonly string[]> = {
+  core: [],
+  chain: ['core'],
+  store: ['core'],
+  config: ['core'],
+  ingest: ['chain', 'store', 'core'],
+  delivery: ['store', 'core'],
+  api: ['chain', 'store', 'core'],
+  cli: ['src', 'api', 'chain', 'config', 'core', 'delivery', 'devnet', 'ingest', 'store'],
+  devnet: ['src', 'config', 'core', 'store'],
+};
+
+/** What may happen only in some places: the pattern in the code without its comments, and the places with the reason. */
+const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }[] = [
+  {
+    what: 'reads process.env',
+    pattern: /process\.env\b/,
+    places: { 'src/config/': 'a configuration has one source' },
+  },
+  {
+    what: "reads the machine's clock",
+    pattern: /Date\.now\(|new Date\(\)/,
+    places: { 'src/core/clock.ts': 'it is the Clock' },
+  },
+  {
+    what: 'sets a timer',
+    pattern: /\bset(Timeout|Interval)\b/,
+    places: {
+      'src/core/clock.ts': 'it is the Clock',
+      'src/chain/': 'deadlines and silence of sockets',
+      'src/delivery/send.ts': 'the deadline of an attempt, over real sockets',
+      'src/delivery/resolver.ts': 'the deadline of a resolution',
+      'src/cli/': 'how long a command may take to stop',
+    },
+  },
+  {
+    what: 'writes SQL',
+    pattern: /\bsql`|\bsql<.*>`/,
+    places: { 'src/store/': 'statements live beside their types' },
+  },
+  {
+    what: 'speaks HTTP to others',
+    pattern: /\bfetch\(|from 'undici'|new WebSocket\(/,
+    places: {
+      'src/chain/': 'chain nodes',
+      'src/delivery/connections.ts': 'webhooks, behind the guard',
+      'src/delivery/send.ts': 'webhooks, behind the guard',
+      'src/ingest/price-sources.ts': 'price feeds',
+      'src/cli/': 'a command that asks the running service',
+    },
+  },
+];
+
+const LINES_MAX = { program: 400, test: 600 };
+const LONGER: Record<string, string> = {
+  'test/config/problems.test.ts': 'one example for each message about a configuration',
+};
+
+/** Folders of test/ that mirror no folder of the program. */
+const TEST_FOLDERS = ['kit', 'system', 'sim', 'realchain'];
+
+const programs = listFiles('{src,devnet,bench}/**/*.ts');
+const tests = listFiles('test/**/*.ts');
+const sources = programs.filter((file) => file.startsWith('src/'));
+const texts = listFiles('{*.{md,json,mjs,yaml},{src,devnet,bench,test,docs,.ci}/**/*}').filter(
+  (file) => path.extname(file) !== '' || file.startsWith('.ci/'),
+);
+
+test('every import follows the floor plan', () => {
+  const broken = programs.flatMap((file) =>
+    listImports(file)
+      .filter((target) => !isAllowed(moduleOf(file), moduleOf(target)))
+      .map((target) => `${file} imports ${target}: ${moduleOf(file)} may not import ${moduleOf(target)}`),
+  );
+  assertNone(broken);
+});
+
+for (const { what, pattern, places } of ONLY_IN) {
+  test(`nothing ${what} outside ${Object.keys(places).join(', ')}`, () => {
+    const outside = sources.filter((file) => !Object.keys(places).some((place) => file.startsWith(place)));
+    assertNone(outside.filter((file) => pattern.test(codeOf(file))).map((file) => `${file} ${what}`));
+  });
+}
+
+test('every file of the program is reached from src/main.ts', () => {
+  const reached = new Set<string>();
+  const visit = (file: string) => {
+    if (reached.has(file) || !existsSync(path.join(ROOT, file))) return;
+    reached.add(file);
+    for (const target of listImports(file)) visit(target);
+  };
+  visit('src/main.ts');
+  assertNone(sources.filter((file) => !reached.has(file)).map((file) => `${file} is used by nothing`));
+});
+
+test('files are short, or the reason is written down', () => {
+  const long = [...programs, ...tests].filter((file) => {
+    const linesMax = file.startsWith('test/') ? LINES_MAX.test : LINES_MAX.program;
+    return LONGER[file] === undefined && read(file).split('\n').length - 1 > linesMax;
+  });
+  assertNone(long);
+});
+
+test('the folders of test/ mirror the folders of the program', () => {
+  const folders = new Set(
+    tests.map((file) => file.split('/')).flatMap(([, folder, rest]) => (rest === undefined ? [] : folder)),
+  );
+  const known = [...Object.keys(MAY_IMPORT), 'bench', ...TEST_FOLDERS];
+  assertNone(
+    [...folders]
+      .filter((folder) => folder !== undefined && !known.includes(folder))
+      .map((folder) => `test/${folder}`),
+  );
+});
+
+test('nothing is left to do, and nothing points at one machine', () => {
+  const unfinished = /\b(TO|FIX)(DO|ME)\b|\bX{3}\b/;
+  const machine = /(^|[\s'"`(=:])\/(home|root|work|tmp)\//m;
+  assertNone(
+    texts.flatMap((file) => [
+      ...(unfinished.test(read(file)) ? [`${file} has something left to do`] : []),
+      ...(machine.test(read(file)) ? [`${file} names a folder of one machine`] : []),
+    ]),
+  );
+  assert.ok(
+    !read('package-lock.json').includes('"resolved"'),
+    'package-lock.json names the host of one registry',
+  );
+});
+
+test('generated files are what `npm run generate` makes', async () => {
+  const manifest = JSON.parse(read('package.json')) as { scripts: { generate: string } };
+  for (const command of manifest.scripts.generate.split(' && ')) {
+    const words = command.replace('node bootstrap.mjs ', '').split(' ');
+    await promisify(execFile)(process.execPath, [...words, '--check'], { cwd: ROOT });
+  }
+});
+
+function isAllowed(from: string, to: string): boolean {
+  return from === to || from === 'src' || from === 'bench' || (MAY_IMPORT[from]?.includes(to) ?? false);
+}
+
+/** The folder below src/, or the top folder: `src/core/hex.ts` → core, `src/main.ts` → src, `devnet/x.ts` → devnet. */
+function moduleOf(file: string): string {
+  const [top = '', folder = '', rest] = file.split('/');
+  return top === 'src' && rest !== undefined ? folder : top;
+}
+
+/** The project's own files that a file imports or starts, as paths from the root. */
+function listImports(file: string): string[] {
+  const specifiers = codeOf(file).matchAll(/(?:\bfrom|\bimport|\bimport\(|\bnew URL\()\s*'(\.[^']+\.ts)'/g);
+  return Array.from(specifiers, ([, specifier = '']) => path.posix.join(path.posix.dirname(file), specifier));
+}
+
+function codeOf(file: string): string {
+  return read(file)
+    .replaceAll(/\/\*[\s\S]*?\*\//g, '')
+    .replaceAll(/(^|\s)\/\/ .*$/gm, '');
+}
+
+function read(file: string): string {
+  return readFileSync(path.join(ROOT, file), 'utf8');
+}
+
+function listFiles(pattern: string): string[] {
+  const isGenerated = (name: string) => name.startsWith('bench/results') || name === 'package-lock.json';
+  return globSync(pattern, { cwd: ROOT, exclude: isGenerated }).sort();
+}
+
+function assertNone(broken: string[]): void {
+  if (broken.length > 0) assert.fail(`\n${broken.join('\n')}`);
+}
