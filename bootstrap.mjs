@@ -52,9 +52,9 @@ async function main() {
   const cache = join(root, 'node_modules', '.cache', 'compile');
   const env = Object.assign({ NODE_COMPILE_CACHE: cache }, process.env);
   const node = findNode();
-  return await run(node, process.argv.slice(2), { cwd: root, env: env, stdio: 'inherit' }).catch((error) =>
-    giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`),
-  );
+  return await run(node, process.argv.slice(2), { cwd: root, env: env, stdio: 'inherit' }, (child, signal) =>
+    child.kill(signal),
+  ).catch((error) => giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`));
 }
 
 /**
@@ -115,14 +115,20 @@ async function install() {
     stdio: ['ignore', 'ignore', 'inherit'],
     shell: !isNpm && process.platform === 'win32',
   };
-  const outcome = await run(command, isNpm ? [own].concat(words) : words, options).catch((error) =>
+  let interruption;
+  // Asked politely, npm takes a minute to undo what the next run will throw away in any case.
+  const end = (child, signal) => {
+    interruption = { code: null, signal: signal };
+    child.kill('SIGKILL');
+  };
+  const outcome = await run(command, isNpm ? [own].concat(words) : words, options, end).catch((error) =>
     giveUp(
       error.code === 'ENOENT'
         ? 'npm was not found. Install Node with npm (Debian: apt-get install nodejs npm) and try again.'
         : `Cannot start npm: ${error.message}`,
     ),
   );
-  if (outcome.signal !== null) return outcome;
+  if (interruption !== undefined) return interruption;
   if (outcome.code !== 0) {
     giveUp(
       'npm could not install the dependencies (the reason is above). The first run needs a npm registry: ' +
@@ -136,8 +142,11 @@ async function install() {
 async function underLock(work) {
   let isWaiting = false;
   while (!tryLock()) {
-    if (!isWaiting && existsSync(lockFile)) say('Waiting for the installation that another process has started …');
-    isWaiting = isWaiting || existsSync(lockFile);
+    // A stale lock is gone by now, and needs no words.
+    if (!isWaiting && existsSync(lockFile)) {
+      say('Waiting for the installation that another process has started …');
+      isWaiting = true;
+    }
     await new Promise((resolve) => setTimeout(resolve, LOCK_POLL_MS));
   }
   const release = () => rmSync(lockFile, { force: true });
@@ -227,8 +236,8 @@ function nodeAdvice() {
   );
 }
 
-/** Runs a program to its end; signals that reach this process are passed on, and it ends when the child does. */
-function run(command, words, options) {
+/** Runs a program to its end; this process outlives the signals that reach it, and `passOn` gives them to the child. */
+function run(command, words, options, passOn) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, words, options);
     const passedOnAt = {};
@@ -236,7 +245,7 @@ function run(command, words, options) {
       const handler = () => {
         if (Date.now() - (passedOnAt[signal] || 0) < SIGNAL_ECHO_MS) return;
         passedOnAt[signal] = Date.now();
-        child.kill(signal);
+        passOn(child, signal);
       };
       process.on(signal, handler);
       return [signal, handler];

@@ -121,7 +121,12 @@ async function transactionOf(
     case 'internal': {
       const receivers = traders.filter((trader) => trader !== from);
       const call = { contract: 'Splitter', method: 'split', values: [receivers] } as const;
-      return { from, to: contracts.splitter, valueWei, input: encodeCall(call) };
+      return {
+        from,
+        to: contracts.splitter,
+        valueWei: valueWei * BigInt(receivers.length),
+        input: encodeCall(call),
+      };
     }
     case 'reverted internal': {
       const others = traders.filter((trader) => trader !== from && trader !== to);

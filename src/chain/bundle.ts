@@ -35,16 +35,12 @@ export async function fetchBundles(
   plan: FetchPlan,
   signal: AbortSignal,
 ): Promise<Bundle[]> {
-  const answers = await askAll(
-    rpc,
-    references.flatMap((reference) => callsFor(reference, plan)),
-    plan.batch,
-    signal,
-  );
-  const callsPerBlock = answers.length / references.length;
+  const calls = references.map((reference) => callsFor(reference, plan));
+  const answers = await askAll(rpc, calls.flat(), plan.batch, signal);
   const bundles: Bundle[] = [];
   for (const [index, reference] of references.entries()) {
-    const own = answers.slice(index * callsPerBlock, (index + 1) * callsPerBlock);
+    // A block asked for by hash and one by number do not always need as many calls.
+    const own = answers.splice(0, calls[index]?.length ?? 0);
     bundles.push(await assemble(rpc, reference, own, plan, signal));
   }
   return bundles;

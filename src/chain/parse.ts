@@ -34,7 +34,7 @@ export function parseHeader(json: unknown): BlockHeader {
     number: quantity(block.number, 'block.number'),
     hash: hash(block.hash, 'block.hash'),
     parentHash: hash(block.parentHash, 'block.parentHash'),
-    minedAt: new Date(quantity(block.timestamp, 'block.timestamp') * 1000),
+    minedAt: time(block.timestamp, 'block.timestamp'),
   };
 }
 
@@ -101,6 +101,13 @@ export function quantity(value: unknown, what: string): number {
   return number;
 }
 
+/** Seconds since 1970, within what a Date can hold. */
+function time(value: unknown, what: string): Date {
+  const date = new Date(quantity(value, what) * 1000);
+  if (Number.isNaN(date.getTime())) throw refuse(what, 'a time', value);
+  return date;
+}
+
 /** @throws Fault `inconsistent` unless it is 20 bytes of hex. */
 export function address(value: unknown, what: string): Address {
   return sized(value, 42, what, 'an address');
@@ -122,9 +129,13 @@ function hex(value: unknown, what: string): Hex {
   return isHex(lower) ? lower : '0x';
 }
 
+/** Characters of a wrong value in a message. */
+const SHOWN_MAX = 80;
+
 const isHex = (text: string): text is Hex => /^0x[0-9a-f]*$/i.test(text);
 
 function refuse(what: string, wanted: string, value: unknown): Fault {
-  const shown = JSON.stringify(value)?.slice(0, 80) ?? 'nothing';
-  return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown}`);
+  // What is inside may be huge, or nested more deeply than JSON.stringify can follow.
+  const shown = Array.isArray(value) ? 'an array' : isRecord(value) ? 'an object' : JSON.stringify(value)?.slice(0, SHOWN_MAX);
+  return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown ?? 'nothing'}`);
 }

@@ -2,6 +2,7 @@
  * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors.
  */
 import { Agent, request } from 'undici';
+import { startAbort } from '../core/abort.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
 
@@ -23,6 +24,8 @@ const REQUEST_MS_MAX = 30_000;
 /** The largest answer read: some 50 traced mainnet blocks. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
 const CONNECTIONS_MAX = 8;
+/** What a node says goes to the log and to the status page; some send whole stack traces. */
+const MESSAGE_CHARACTERS_MAX = 500;
 /** JSON-RPC 2.0 section 5.1, and what nodes say instead of it. */
 const METHOD_NOT_FOUND = -32_601;
 
@@ -32,6 +35,7 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
   let lastId = 0;
 
   async function post(body: string, signal: AbortSignal): Promise<unknown> {
+    const limit = startAbort(signal, REQUEST_MS_MAX);
     const stop = metrics.rpcSeconds.startTimer({ node: name });
     try {
       const { statusCode, headers, body: answer } = await request(url, {
@@ -39,7 +43,7 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
         headers: { 'content-type': 'application/json' },
         body,
         dispatcher: agent,
-        signal: AbortSignal.any([signal, AbortSignal.timeout(REQUEST_MS_MAX)]),
+        signal: limit.signal,
       });
       const text = await answer.text();
       if (statusCode !== 200) {
@@ -51,6 +55,7 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
       if (error instanceof Fault) throw error;
       throw new Fault('unavailable', `${name}: ${messageOf(error)}`, { cause: error });
     } finally {
+      limit.release();
       stop();
     }
   }
@@ -109,7 +114,8 @@ export function lacksMethod(answer: RpcAnswer | undefined): boolean {
 function parseAnswer(answer: Record<string, unknown>): RpcAnswer {
   if (!isRecord(answer.error)) return { ok: true, result: answer.result };
   const { code, message } = answer.error;
-  return { ok: false, code: typeof code === 'number' ? code : 0, message: String(message) };
+  const text = typeof message === 'string' ? message.slice(0, MESSAGE_CHARACTERS_MAX) : 'an error without a message';
+  return { ok: false, code: typeof code === 'number' ? code : 0, message: text };
 }
 
 /** A JSON object, of which nothing more is known. */

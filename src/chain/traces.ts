@@ -1,9 +1,10 @@
 /**
  * Internal native transfers from a node's call traces: callTracer (geth) and trace_block (Parity style) give the same.
  */
+import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
+import { address, amount, list, quantity, record } from './parse.ts';
 import { isRecord } from './rpc.ts';
-import { address, amount, list, record } from './parse.ts';
 
 /** A call below the transaction's own that moved native coin, with no reverted ancestor. */
 export type ValueCall = { sender: Address; receiver: Address; amount: bigint };
@@ -24,7 +25,7 @@ export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Has
     const { txHash, result } = record(entry, 'trace');
     const root = record(result, 'trace.result');
     const calls: ValueCall[] = [];
-    const succeeded = root.error === undefined;
+    const succeeded = !hasFailed(root);
     if (succeeded) collectFrames(root, 1, calls);
     const hash = typeof txHash === 'string' ? txHash.toLowerCase() : hashes[index];
     if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls });
@@ -34,14 +35,17 @@ export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Has
 
 /** Adds the value-carrying frames below `frame` in execution order; a failed frame voids what it called. */
 function collectFrames(frame: Record<string, unknown>, depth: number, calls: ValueCall[]): void {
-  if (depth > DEPTH_MAX || frame.calls === undefined || frame.calls === null) return;
+  if (frame.calls === undefined || frame.calls === null) return;
   for (const entry of list(frame.calls, 'trace.calls')) {
     const call = record(entry, 'trace.call');
-    if (call.error !== undefined) continue;
-    if (MOVES_VALUE.has(String(call.type).toUpperCase())) push(calls, call.from, call.to, call.value);
+    if (hasFailed(call)) continue;
+    if (depth > DEPTH_MAX) throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
+    if (MOVES_VALUE.has(typeof call.type === 'string' ? call.type.toUpperCase() : '')) push(calls, call.from, call.to, call.value);
     collectFrames(call, depth + 1, calls);
   }
 }
+
+const hasFailed = ({ error }: Record<string, unknown>) => error !== undefined && error !== null;
 
 /** CALLCODE and DELEGATECALL run other code on the caller's own balance: nothing moves. */
 const MOVES_VALUE = new Set(['CALL', 'CREATE', 'CREATE2', 'SELFDESTRUCT']);
@@ -55,9 +59,9 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const hash = asHash(item.transactionHash.toLowerCase());
     const trace = traces.get(hash) ?? { succeeded: true, calls: [], voided: [] };
     traces.set(hash, trace);
-    const path = list(item.traceAddress, 'trace.traceAddress').map((index) => `${String(index)}/`).join('');
+    const path = list(item.traceAddress, 'trace.traceAddress').map((index) => `${quantity(index, 'trace.traceAddress')}/`).join('');
     const isRoot = path === '';
-    if (item.error !== undefined && item.error !== null) {
+    if (hasFailed(item)) {
       trace.voided.push(path);
       if (isRoot) trace.succeeded = false;
     }

@@ -1,6 +1,7 @@
 /**
  * All background work is a step that this loop repeats. Nothing else in the program sleeps.
  */
+import { startAbort } from './abort.ts';
 import type { Clock } from './clock.ts';
 import { Fault, messageOf } from './fault.ts';
 
@@ -62,10 +63,11 @@ export function createWake(clock: Clock): Wake {
     },
     async wait(ms, signal) {
       if (!rung) {
-        const early = new AbortController();
+        const early = startAbort(signal);
         wakeUp = () => early.abort();
-        await clock.wait(ms, AbortSignal.any([signal, early.signal]));
+        await clock.wait(ms, early.signal);
         wakeUp = undefined;
+        early.release();
       }
       rung = false;
     },

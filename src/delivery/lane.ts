@@ -2,6 +2,7 @@
  * Working one leased lane: reads its due notifications in order, keeps a bounded number of attempts under way, and
  * gives the lane back when nothing is due.
  */
+import { startAbort } from '../core/abort.ts';
 import { type ApiKey, decryptKey, type KeyRing } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -197,10 +198,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   /** The end of an attempt, a ring, a stop, or the end of the time for which rows may be held in memory. */
   async function nextEvent(): Promise<void> {
-    const early = new AbortController();
+    const early = startAbort(stopping);
     wakeUp = () => early.abort();
-    await clock.wait(READ_AHEAD_MS_MAX, AbortSignal.any([early.signal, stopping]));
+    await clock.wait(READ_AHEAD_MS_MAX, early.signal);
     wakeUp = () => {};
+    early.release();
   }
 
   return {

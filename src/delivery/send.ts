@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
+import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 import { parseWebhookUrl, type WebhookPolicy } from '../core/webhook-url.ts';
 import { type Connection, createConnections } from './connections.ts';
@@ -89,7 +90,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
 
     const connection = await connections.acquire(url.origin, signal);
     const startedAt = performance.now();
-    const limit = startLimit(timeoutMs, signal);
+    const limit = startAbort(signal, timeoutMs);
     let exchange: Exchange = { end: 'broken', error: undefined, isStale: false };
     try {
       exchange = await post(connection, url, message, limit.signal);
@@ -99,7 +100,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
         exchange = await post(connection, url, message, limit.signal);
       }
     } finally {
-      limit.clear();
+      limit.release();
       connections.release(connection, exchange.end === 'whole' ? 'reusable' : 'spent');
     }
     if (exchange.end === 'broken' && signal.aborted) throw signal.reason;
@@ -201,25 +202,6 @@ function post(connection: Connection, url: URL, message: Message, signal: AbortS
 function isDeadSocket(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return code === 'ECONNRESET' || code === 'EPIPE' || code === 'UND_ERR_SOCKET';
-}
-
-/**
- * One signal for the deadline and the caller's. By hand, because at thousands of attempts a second `AbortSignal.any`
- * piles up on a long-lived signal, and each `AbortSignal.timeout` lives on for the 10 s after its attempt has ended.
- */
-function startLimit(timeoutMs: number, caller: AbortSignal): { signal: AbortSignal; clear(): void } {
-  const limit = new AbortController();
-  const abort = (): void => limit.abort();
-  if (caller.aborted) abort();
-  const deadline = setTimeout(abort, timeoutMs);
-  caller.addEventListener('abort', abort);
-  return {
-    signal: limit.signal,
-    clear() {
-      clearTimeout(deadline);
-      caller.removeEventListener('abort', abort);
-    },
-  };
 }
 
 function parseAgain(text: string, policy: WebhookPolicy): URL | undefined {

@@ -29,6 +29,8 @@ export async function openPostgres(url: string, connectionsMax: number): Promise
   const pool = new pg.Pool({ ...settings, max: connectionsMax });
   // An idle connection that breaks is replaced by the pool; the next query tells if the server is gone.
   pool.on('error', () => {});
+  // Nor does one that breaks between two statements of a transaction end the process: the next statement tells.
+  pool.on('connect', (client) => client.on('error', () => {}));
   const database: Database = {
     kind: 'postgres',
     query: (statement) => run(pool, statement),
@@ -79,10 +81,11 @@ async function script(pool: pg.Pool, text: string): Promise<void> {
     // Several statements in one simple query are one transaction.
     await client.query(text);
   } catch (error) {
+    // Whatever state the connection is in, nobody else gets it.
+    client.release(true);
     throw databaseError(error);
-  } finally {
-    client.release();
   }
+  client.release();
 }
 
 async function connect(pool: pg.Pool): Promise<pg.PoolClient> {
@@ -122,7 +125,11 @@ async function openSession(settings: pg.ClientConfig): Promise<Session> {
     },
     async listen(channel, onNotify) {
       listeners.set(channel, onNotify);
-      await client.query(`listen ${channel}`);
+      try {
+        await client.query(`listen ${channel}`);
+      } catch (error) {
+        throw databaseError(error);
+      }
     },
     close: () => client.end(),
   };

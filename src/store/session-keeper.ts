@@ -18,7 +18,12 @@ export function createSessionKeeper(
 
   async function open(): Promise<Session> {
     const next = await database.session();
-    for (const [channel, onNotify] of Object.entries(channels)) await next.listen(channel, onNotify);
+    try {
+      for (const [channel, onNotify] of Object.entries(channels)) await next.listen(channel, onNotify);
+    } catch (error) {
+      await next.close();
+      throw error;
+    }
     session = next;
     return next;
   }

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { test } from 'node:test';
 import { promisify } from 'node:util';
-import { erc20Abi, parseEventLogs } from 'viem';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { readBalanceWei } from '../../devnet/wallet.ts';
 import type { Hash, Hex } from '../../src/core/hex.ts';
@@ -31,9 +30,10 @@ test('a fee-on-transfer token moves less than was sent, in two Transfer events',
 
   const { logs } = await chain.transferToken(token, { from: sender, to: receiver, amount: 1_000n });
 
-  const topics = (log: (typeof logs)[number]) => ({ ...log, topics: [...log.topics] });
-  const events = parseEventLogs({ abi: erc20Abi, eventName: 'Transfer', logs: logs.map(topics) as never });
-  const transfers = events.map(({ args }) => [args.from.toLowerCase(), args.to.toLowerCase(), args.value]);
+  const transfers = logs.map(({ topics: [topic, from, to], data }) => {
+    assert.equal(topic, transferTopic);
+    return [`0x${from?.slice(-40)}`, `0x${to?.slice(-40)}`, BigInt(data)];
+  });
   assert.deepEqual(transfers, [
     [sender, collector, 10n],
     [sender, receiver, 990n],

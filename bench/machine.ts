@@ -1,0 +1,21 @@
+/**
+ * On what and with what a figure was measured.
+ */
+import { execFileSync } from 'node:child_process';
+import { cpus, loadavg, totalmem } from 'node:os';
+
+export type Machine = { processor: string; cores: number; memoryGiB: number; load: number; node: string; commit: string };
+
+/** `commit` ends in `+` when the work tree differs from it. */
+export function describeMachine(): Machine {
+  const git = (...words: string[]) => execFileSync('git', words, { encoding: 'utf8' }).trim();
+  const isDirty = git('status', '--porcelain', '--', 'src', 'package.json', 'package-lock.json') !== '';
+  return {
+    processor: cpus()[0]?.model.trim() ?? 'unknown',
+    cores: cpus().length,
+    memoryGiB: Math.round(totalmem() / 2 ** 30),
+    load: Number(loadavg()[0]?.toFixed(1)),
+    node: process.version,
+    commit: `${git('rev-parse', '--short=12', 'HEAD')}${isDirty ? '+' : ''}`,
+  };
+}

@@ -1,0 +1,33 @@
+/**
+ * The memory of the service on PostgreSQL while it follows 10,000 blocks live, each with one transfer that rings.
+ */
+import type { Figures } from './run.ts';
+import { setStage } from './stage.ts';
+import { waitUntil } from '../test/kit/wait.ts';
+
+const BLOCKS = 10_000;
+const ROWS = 5;
+const DELIVERED_MS_MAX = 300_000;
+
+export async function memory(): Promise<Figures> {
+  let receivedCount = 0;
+  await using stage = await setStage(() => {
+    receivedCount += 1;
+    return { status: 200 };
+  });
+  const { chain } = stage;
+  const [sender, receiver] = chain.accounts;
+  await stage.watch(receiver);
+  const rows: Figures['rows'] = [];
+  for (let block = 1; block <= BLOCKS; block += 1) {
+    await chain.send({ from: sender, to: receiver, valueWei: 1n });
+    await chain.mine();
+    if (block % (BLOCKS / ROWS) !== 0) continue;
+    await waitUntil(() => receivedCount >= block, { timeoutMs: DELIVERED_MS_MAX, describe: `${block} webhooks` });
+    const { resident, peak } = stage.memoryMiB();
+    rows.push({ blocks: block, webhooks: receivedCount, residentMiB: resident, peakMiB: peak });
+    // The receiver of the test kit keeps every request; only the service's memory is of interest here.
+    stage.receiver.requests.length = 0;
+  }
+  return { conditions: { blocks: BLOCKS, database: 'PostgreSQL' }, rows };
+}

@@ -1,0 +1,33 @@
+/**
+ * `npm run bench [-- scenario …]`: runs the scenarios, prints their tables, writes bench/results/<scenario>.json.
+ * Figures depend on the machine: they are for comparing two states of the code in one sitting, and are never asserted.
+ */
+import { mkdir, writeFile } from 'node:fs/promises';
+import { live } from './live.ts';
+import { describeMachine } from './machine.ts';
+import { memory } from './memory.ts';
+
+/** Rows of a table, one object each; units are in the names. */
+export type Figures = { conditions: Record<string, string | number>; rows: Record<string, string | number>[] };
+
+const scenarios: Record<string, () => Promise<Figures>> = { live, memory };
+const RESULTS = new URL('./results/', import.meta.url);
+
+const asked = process.argv.slice(2);
+const unknown = asked.find((name) => !(name in scenarios));
+if (unknown !== undefined) {
+  process.stderr.write(`no scenario is called ${unknown}; there are: ${Object.keys(scenarios).join(', ')}\n`);
+  process.exit(64);
+}
+
+const machine = describeMachine();
+await mkdir(RESULTS, { recursive: true });
+for (const [name, run] of Object.entries(scenarios)) {
+  if (asked.length > 0 && !asked.includes(name)) continue;
+  process.stderr.write(`${name} …\n`);
+  const figures = await run();
+  process.stdout.write(`\n${name}: ${Object.entries({ ...machine, ...figures.conditions }).map(([key, value]) => `${key} ${value}`).join(', ')}\n`);
+  console.table(figures.rows);
+  const result = { scenario: name, machine, ...figures };
+  await writeFile(new URL(`${name}.json`, RESULTS), `${JSON.stringify(result, null, 2)}\n`);
+}

@@ -1,0 +1,96 @@
+/**
+ * The stage of a scenario: anvil, PostgreSQL, a receiver, and Chainbell as the process that operators run.
+ */
+import { spawn, execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { findFreePort } from '../devnet/free-port.ts';
+import { type Chain, startChain } from '../test/kit/anvil.ts';
+import { createTestDatabase, type TestDatabase } from '../test/kit/database.ts';
+import { type AnswerTo, type Receiver, startReceiver } from '../test/kit/receiver.ts';
+import { waitUntil } from '../test/kit/wait.ts';
+
+export type Stage = {
+  chain: Chain;
+  database: TestDatabase;
+  receiver: Receiver;
+  apiUrl: string;
+  /** Registers an address with the receiver's URL. */
+  watch(address: string): Promise<void>;
+  /** Resident memory of the service now, and at its highest, in MiB. */
+  memoryMiB(): { resident: number; peak: number };
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
+
+export async function setStage(answer: AnswerTo): Promise<Stage> {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain({ extraArguments: ['--no-mining'] }));
+  const database = parts.use(await createTestDatabase('postgres'));
+  const receiver = parts.use(await startReceiver({ answer }));
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
+  parts.defer(() => rm(folder, { recursive: true, force: true }));
+  const port = await findFreePort(0);
+  const environment = {
+    ...process.env,
+    CHAINBELL_CHAIN_ID: '31337',
+    CHAINBELL_CHAIN_RPC: `${chain.url},${chain.wsUrl}`,
+    CHAINBELL_DATABASE_URL: database.url,
+    CHAINBELL_DATA_DIR: folder,
+    CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
+    CHAINBELL_HTTP_PORT: String(port),
+    CHAINBELL_METRICS_PORT: String(await findFreePort(0)),
+    CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
+    CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
+    CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
+    CHAINBELL_LOG_FORMAT: 'json',
+  };
+  const options = { env: environment, cwd: folder };
+  const issued = execFileSync(process.execPath, [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'], options);
+  const { key }: { key: string } = JSON.parse(issued.toString());
+  const child = spawn(process.execPath, [MAIN, 'start'], { ...options, stdio: 'ignore' });
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
+  parts.defer(async () => {
+    child.kill('SIGTERM');
+    await ended;
+  });
+  const apiUrl = `http://127.0.0.1:${port}`;
+  await waitUntil(() => fetch(`${apiUrl}/readyz`).then((answer) => answer.ok, () => false), {
+    timeoutMs: 30_000,
+    describe: 'the service to be ready',
+  });
+  const running = parts.move();
+  return {
+    chain,
+    database,
+    receiver,
+    apiUrl,
+    async watch(address) {
+      const answer = await fetch(`${apiUrl}/api/notifications/watched-addresses`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ address, webhook_url: receiver.url }),
+      });
+      if (!answer.ok) throw new Error(`the API answered ${answer.status}: ${await answer.text()}`);
+    },
+    memoryMiB: () => readMemory(child.pid),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+/** proc(5): VmRSS and VmHWM, in KiB there. */
+function readMemory(pid: number | undefined): { resident: number; peak: number } {
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const mebibytes = (name: string) => Math.round(Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1]) / 1024);
+  return { resident: mebibytes('VmRSS'), peak: mebibytes('VmHWM') };
+}
+
+/** The value below which `share` of the sorted values lie. */
+export function percentile(sorted: readonly number[], share: number): number {
+  const value = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+  return Number(value.toFixed(1));
+}

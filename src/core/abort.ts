@@ -1,0 +1,29 @@
+/**
+ * A signal for one piece of work below a long-lived one. By hand, because `AbortSignal.any` piles up on a long-lived
+ * parent and `AbortSignal.timeout` lives on after its work: both were measured as memory that only grows.
+ */
+
+export type WorkAbort = {
+  readonly signal: AbortSignal;
+  abort(reason?: unknown): void;
+  /** Ends the timer and the link to the parent; to be called when the work is done. */
+  release(): void;
+};
+
+/** Aborts with the parent, after `timeoutMs` (reason: a TimeoutError), or when told to. */
+export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
+  const own = new AbortController();
+  const onParent = () => own.abort(parent.reason);
+  const onTimeout = () => own.abort(new DOMException(`no end after ${timeoutMs} ms`, 'TimeoutError'));
+  const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timeoutMs);
+  if (parent.aborted) onParent();
+  else parent.addEventListener('abort', onParent, { once: true });
+  return {
+    signal: own.signal,
+    abort: (reason) => own.abort(reason),
+    release() {
+      clearTimeout(timer);
+      parent.removeEventListener('abort', onParent);
+    },
+  };
+}

@@ -1,0 +1,127 @@
+-- Made by `npm run generate` from the migrations: the schema as it is today. Not to be edited.
+
+create table api_key (
+  id text not null,
+  watcher_id bigint not null,
+  lookup bytea not null,
+  ciphertext bytea not null,
+  kek_id text not null,
+  created_at timestamp with time zone not null,
+  revoked_at timestamp with time zone,
+  constraint api_key_pkey PRIMARY KEY (id),
+  constraint api_key_lookup_key UNIQUE (lookup),
+  constraint api_key_watcher_id_fkey FOREIGN KEY (watcher_id) REFERENCES watcher(id)
+);
+CREATE INDEX api_key_watcher ON public.api_key USING btree (watcher_id, created_at DESC);
+
+create table block (
+  number bigint not null,
+  hash bytea not null,
+  parent_hash bytea not null,
+  mined_at timestamp with time zone not null,
+  proved boolean not null,
+  stored_at timestamp with time zone not null,
+  constraint block_pkey PRIMARY KEY (number),
+  constraint block_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint block_parent_hash_check CHECK ((octet_length(parent_hash) = 32))
+);
+
+create table chain (
+  only_row boolean not null default true,
+  chain_id bigint not null,
+  genesis_hash bytea,
+  start_number bigint,
+  finalized_number bigint not null default 0,
+  constraint chain_pkey PRIMARY KEY (only_row),
+  constraint chain_only_row_check CHECK (only_row)
+);
+
+create table delivery_attempt (
+  shard_id bigint not null,
+  id bigint not null generated always as identity,
+  notification_id bigint not null,
+  started_at timestamp with time zone not null,
+  duration_ms integer not null,
+  outcome text not null,
+  status integer,
+  response text,
+  constraint delivery_attempt_pkey PRIMARY KEY (shard_id, id)
+);
+CREATE INDEX delivery_attempt_notification ON public.delivery_attempt USING btree (shard_id, notification_id, id);
+CREATE INDEX delivery_attempt_started ON public.delivery_attempt USING btree (started_at);
+
+create table lane (
+  id bigint not null generated always as identity,
+  shard_id bigint not null,
+  origin text not null,
+  next_due timestamp with time zone,
+  owner integer,
+  epoch bigint not null default 0,
+  lease_until timestamp with time zone,
+  constraint lane_pkey PRIMARY KEY (id),
+  constraint lane_shard_id_origin_key UNIQUE (shard_id, origin)
+);
+CREATE INDEX lane_due ON public.lane USING btree (next_due) WHERE (next_due IS NOT NULL);
+CREATE INDEX lane_owned ON public.lane USING btree (owner) WHERE (owner IS NOT NULL);
+
+create table migration (
+  id integer not null,
+  name text not null,
+  applied_at timestamp with time zone not null,
+  constraint migration_pkey PRIMARY KEY (id)
+);
+
+create table notification (
+  shard_id bigint not null,
+  id bigint not null generated always as identity,
+  lane_id bigint not null,
+  watched_address_id uuid not null,
+  watcher_id bigint not null,
+  kind text not null,
+  tx_hash bytea not null,
+  ordinal integer not null,
+  sender bytea not null,
+  receiver bytea,
+  amount numeric(78,0) not null,
+  token bytea,
+  block_number bigint not null,
+  state text not null,
+  retry_count integer not null default 0,
+  next_retry_at timestamp with time zone,
+  next_attempt_at timestamp with time zone not null,
+  created_at timestamp with time zone not null,
+  processed_at timestamp with time zone,
+  constraint notification_pkey PRIMARY KEY (shard_id, id),
+  constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
+  constraint notification_shard_id_watched_address_id_tx_hash_kind_ordin_key UNIQUE (shard_id, watched_address_id, tx_hash, kind, ordinal),
+  constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
+  constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
+);
+CREATE INDEX notification_due ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE (state = 'waiting'::text);
+CREATE INDEX notification_open_block ON public.notification USING btree (block_number) WHERE (state = ANY (ARRAY['held'::text, 'waiting'::text]));
+CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
+
+create table watched_address (
+  shard_id bigint not null,
+  id uuid not null,
+  watcher_id bigint not null,
+  lane_id bigint not null,
+  address bytea not null,
+  watch_coin boolean not null,
+  watch_token boolean not null,
+  webhook_url text not null,
+  created_at timestamp with time zone not null,
+  updated_at timestamp with time zone not null,
+  constraint watched_address_pkey PRIMARY KEY (shard_id, id),
+  constraint watched_address_address_check CHECK ((octet_length(address) = 20))
+);
+CREATE INDEX watched_address_address ON public.watched_address USING btree (address);
+CREATE INDEX watched_address_listed ON public.watched_address USING btree (shard_id, created_at, id);
+
+create table watcher (
+  id bigint not null generated always as identity,
+  name text not null,
+  created_at timestamp with time zone not null,
+  constraint watcher_pkey PRIMARY KEY (id),
+  constraint watcher_name_key UNIQUE (name)
+);

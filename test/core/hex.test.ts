@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { Fault } from '../../src/core/fault.ts';
+import { fromBytes, parseAddress, toBytes, zeroAddress } from '../../src/core/hex.ts';
+
+const ADDRESS = '0xabcdef0123456789abcdef0123456789abcdef01';
+const HEX_DIGITS = [...'0123456789abcdefABCDEF'];
+
+test('an address is the same with and without 0x and in any letter case (spec 2.6)', () => {
+  const digits = ADDRESS.slice(2);
+  const forms = [ADDRESS, digits, digits.toUpperCase(), `0X${digits.toUpperCase()}`, '0xAbCdEf0123456789aBcDeF0123456789AbCdEf01'];
+  for (const text of forms) assert.equal(parseAddress(text), ADDRESS);
+  assert.equal(zeroAddress, `0x${'0'.repeat(40)}`);
+});
+
+test('anything but 40 hexadecimal characters is refused as invalid', () => {
+  const digits = ADDRESS.slice(2);
+  const refused = ['', '0x', `${ADDRESS}0`, digits.slice(1), `0x0x${digits.slice(2)}`, ` ${ADDRESS}`, `${ADDRESS}\n`, `${digits.slice(1)}g`, `${digits.slice(1)}é`];
+  for (const text of refused) {
+    assert.throws(() => parseAddress(text), (error) => error instanceof Fault && error.code === 'invalid', JSON.stringify(text));
+  }
+});
+
+test('any text is an address of 0x and 40 lower-case digits, or a Fault, and nothing else', () => {
+  const nearly = fc.string({ unit: fc.constantFrom(...HEX_DIGITS, 'x', ' '), minLength: 38, maxLength: 43 });
+  fc.assert(
+    fc.property(fc.oneof(nearly, fc.string()), (text) => {
+      try {
+        assert.match(parseAddress(text), /^0x[0-9a-f]{40}$/);
+      } catch (error) {
+        assert.ok(error instanceof Fault && error.code === 'invalid');
+      }
+    }),
+  );
+});
+
+test('bytes survive the way to hex and back, also as a view into a larger buffer', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 64 }), (bytes) => {
+      assert.deepEqual([...toBytes(fromBytes(bytes))], [...bytes]);
+      const padded = new Uint8Array([9, 9, ...bytes, 9]);
+      assert.equal(fromBytes(padded.subarray(2, 2 + bytes.length)), fromBytes(bytes));
+    }),
+  );
+});

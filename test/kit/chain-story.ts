@@ -1,0 +1,103 @@
+/**
+ * Short words for what store tests are about: blocks of a branch, transfers in them, and who watches.
+ */
+import { randomUUID } from 'node:crypto';
+import type { BlockHeader, Transfer } from '../../src/core/block.ts';
+import type { Address, Hash } from '../../src/core/hex.ts';
+import { webhookOrigin } from '../../src/core/webhook-url.ts';
+import { type BlockCommit, type Committed, commitBlocks, findTip } from '../../src/store/blocks.ts';
+import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { insertWatchedAddress, type WatchedAddress } from '../../src/store/watched.ts';
+
+/** The present of every story. */
+export const noon = new Date('2025-11-20T12:00:00.000Z');
+export const later = (ms: number): Date => new Date(noon.getTime() + ms);
+
+export const alice = addressOf(0xa11ce);
+export const bob = addressOf(0xb0b);
+export const carol = addressOf(0xca201);
+export const coin = addressOf(0xc0141);
+
+export function addressOf(number: number): Address {
+  return `0x${number.toString(16).padStart(40, '0')}`;
+}
+
+export function hashOf(number: number): Hash {
+  return `0x${number.toString(16).padStart(64, '0')}`;
+}
+
+/** The header of a height on branch 0, 1, …; branches part after `forkNumber`. */
+export function headerOf(number: number, branch = 0, forkNumber = 0): BlockHeader {
+  const hashAt = (height: number) => hashOf(height * 16 + (height > forkNumber ? branch : 0) + 0x1000_0000);
+  return { number, hash: hashAt(number), parentHash: hashAt(number - 1), minedAt: later(number * 1000) };
+}
+
+let transferCount = 0;
+
+/** A payment of one wei from alice to bob in a transaction of its own, but for what `parts` says. */
+export function transferOf(parts: Partial<Transfer> = {}): Transfer {
+  transferCount += 1;
+  const none = { kind: 'transaction', ordinal: 0, sender: alice, receiver: bob, amount: 1n, token: undefined } as const;
+  return { ...none, txHash: hashOf(0x7000_0000 + transferCount), ...parts };
+}
+
+export type Watch = { watcherId?: number; address?: Address; url?: string; watchCoin?: boolean; watchToken?: boolean };
+
+/** Watches bob for watcher 1, but for what `watch` says. */
+export async function watchAddress(database: Database, watch: Watch = {}): Promise<WatchedAddress> {
+  const { watcherId = 1, address = bob, url = 'https://one.example/hook', watchCoin = true, watchToken = true } = watch;
+  const record = { id: randomUUID(), address, watchCoin, watchToken, webhookUrl: url };
+  return insertWatchedAddress(database, watcherId, record, { origin: webhookOrigin(url), now: noon });
+}
+
+/** Commits one block on the tip that is there, released at once unless told otherwise. */
+export async function mine(
+  database: Database,
+  header: BlockHeader,
+  transfers: readonly Transfer[],
+  parts: Partial<Omit<BlockCommit, 'blocks'>> = {},
+): Promise<Committed> {
+  return commitBlocks(database, {
+    expectedTip: await findTip(database),
+    blocks: [{ header, proved: true, transfers }],
+    releasedNumber: header.number,
+    finalizedNumber: 0,
+    now: noon,
+    ...parts,
+  });
+}
+
+export type NotificationRow = {
+  id: number;
+  shard_id: number;
+  lane_id: number;
+  watched_address_id: string;
+  state: string;
+  kind: string;
+  amount: string;
+  block_number: number;
+  retry_count: number;
+  next_retry_at: Date | null;
+  next_attempt_at: Date;
+  processed_at: Date | null;
+};
+
+/** Every notification in the order of its making. */
+export function listNotifications(database: Database): Promise<NotificationRow[]> {
+  return database.query<NotificationRow>(sql`
+    select id, shard_id, lane_id, watched_address_id, state, kind, amount, block_number, retry_count, next_retry_at,
+      next_attempt_at, processed_at
+    from notification order by id`);
+}
+
+/** The states alone, as most tests want them. */
+export async function listStates(database: Database): Promise<string[]> {
+  return (await listNotifications(database)).map(({ state }) => state);
+}
+
+export type LaneRow = { id: number; owner: number | null; epoch: number; next_due: Date | null; lease_until: Date | null };
+
+export function listLanes(database: Database): Promise<LaneRow[]> {
+  return database.query<LaneRow>(sql`select id, owner, epoch, next_due, lease_until from lane order by id`);
+}

@@ -1,0 +1,44 @@
+/**
+ * The kit that the other tests stand on: a database that is migrated, one's own, and gone afterwards.
+ */
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { test } from 'node:test';
+import { migrationState } from '../../src/store/migrate.ts';
+import { createTestDatabase, databaseKinds } from './database.ts';
+
+for (const kind of databaseKinds) {
+  test(`${kind}: a test database has every migration and nobody else's rows`, async () => {
+    await using mine = await createTestDatabase(kind);
+    await using other = await createTestDatabase(kind);
+    const database = await mine.open();
+    await database.script('create table mark (id integer)');
+
+    assert.deepEqual((await migrationState(database)).pending, []);
+    const [row] = await (await other.open()).query<{ present: boolean }>({
+      text: "select to_regclass('mark') is not null as present",
+      values: [],
+    });
+    assert.equal(row?.present, false);
+  });
+
+  test(`${kind}: what one handle has committed is there when the database is opened again`, async () => {
+    await using place = await createTestDatabase(kind);
+    const before = await place.open();
+    await before.script('create table mark (id integer); insert into mark values (7)');
+    await before.close();
+
+    const after = await place.open();
+    assert.deepEqual(await after.query({ text: 'select id from mark', values: [] }), [{ id: 7 }]);
+  });
+
+  test(`${kind}: dispose leaves no folder and no database behind, with handles still open`, async () => {
+    const place = await createTestDatabase(kind);
+    await place.open();
+    await place[Symbol.asyncDispose]();
+
+    assert.equal(existsSync(place.dataDir), false);
+    // The embedded one would be made anew, empty; the server has to say that there is none.
+    if (kind === 'postgres') await assert.rejects(place.open(), /does not exist/);
+  });
+}

@@ -1,0 +1,149 @@
+/**
+ * A chain node that says what the test wants: JSON-RPC over real HTTP, from a table of methods that may change at any
+ * time.
+ */
+import { type Answer, startReceiver } from './receiver.ts';
+
+/** The result of a call; throws RpcError where the node answers with a JSON-RPC error. */
+export type Method = (params: readonly unknown[]) => unknown;
+export type Methods = Record<string, Method>;
+export type Json = Record<string, unknown>;
+
+/** A block as a node tells it: eth_getBlockBy…, eth_getBlockReceipts, and the answer to any trace method. */
+export type NodeBlock = { block: Json; receipts: Json[]; traces?: unknown };
+
+export class RpcError extends Error {
+  override readonly name = 'RpcError';
+  readonly code: number;
+
+  constructor(code: number, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+export type ScriptedNode = {
+  /** With a path that no log, error or metric may show. */
+  url: string;
+  /** What it can do; a method that is not here answers -32601. */
+  methods: Methods;
+  /** error: one error object with a null id, as nodes without batches answer. */
+  batches: 'answer' | 'error' | 'http 400';
+  /** Every call so far, also those in a batch. */
+  calls: { method: string; params: readonly unknown[] }[];
+  /** How many HTTP requests have arrived. */
+  exchangeCount(): number;
+  /** Answers every request with this instead of JSON-RPC; undefined ends it. */
+  setHttp(answer: Answer | undefined): void;
+  close(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+export const SECRET_PATH = '/v2/path-with-a-key';
+
+/** Starts a node with these methods; it is listening when the promise resolves. */
+export async function startScriptedNode(methods: Methods = {}): Promise<ScriptedNode> {
+  let http: Answer | undefined;
+  const receiver = await startReceiver({ answer: ({ body }) => http ?? answerBody(body) });
+  const node: ScriptedNode = {
+    url: `http://127.0.0.1:${receiver.port}${SECRET_PATH}`,
+    methods,
+    batches: 'answer',
+    calls: [],
+    exchangeCount: () => receiver.requests.length,
+    setHttp(answer) {
+      http = answer;
+    },
+    close: receiver.close,
+    [Symbol.asyncDispose]: receiver.close,
+  };
+  return node;
+
+  function answerBody(body: string): Answer {
+    const message: unknown = JSON.parse(body);
+    if (!Array.isArray(message)) return { body: JSON.stringify(answerOne(message as Json)) };
+    if (node.batches === 'http 400') return { status: 400, body: 'batches are not supported' };
+    const refusal = { jsonrpc: '2.0', id: null, error: { code: -32_600, message: 'batches are not supported' } };
+    return { body: JSON.stringify(node.batches === 'error' ? refusal : message.map(answerOne)) };
+  }
+
+  function answerOne({ id, method, params }: Json): Json {
+    const name = String(method);
+    const given = Array.isArray(params) ? params : [];
+    node.calls.push({ method: name, params: given });
+    const answer = node.methods[name];
+    if (answer === undefined) {
+      return { jsonrpc: '2.0', id, error: { code: -32_601, message: `the method ${name} does not exist` } };
+    }
+    try {
+      return { jsonrpc: '2.0', id, result: answer(given) };
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      return { jsonrpc: '2.0', id, error: { code: error.code, message: error.message } };
+    }
+  }
+}
+
+/** The methods of a node on this chain; `blocks` may change, the last one is the head. Traces and tags are extra. */
+export function chainMethods(chainId: number, blocks: readonly NodeBlock[]): Methods {
+  const find = (reference: unknown) =>
+    reference === 'latest'
+      ? blocks.at(-1)
+      : blocks.find(({ block }) => block.hash === reference || block.number === reference);
+  const findBlock: Method = ([reference]) => find(reference)?.block ?? null;
+  return {
+    eth_chainId: () => `0x${chainId.toString(16)}`,
+    eth_getBlockByNumber: findBlock,
+    eth_getBlockByHash: findBlock,
+    eth_getBlockReceipts: ([reference]) => find(reference)?.receipts ?? null,
+    eth_getTransactionReceipt: ([hash]) =>
+      blocks.flatMap(({ receipts }) => receipts).find((receipt) => receipt.transactionHash === hash) ?? null,
+  };
+}
+
+/** A method that gives the traces of a block of `blocks`, for any of the trace methods. */
+export function traceMethod(blocks: readonly NodeBlock[]): Method {
+  return ([reference]) => {
+    const found = blocks.find(({ block }) => block.hash === reference || block.number === reference);
+    if (found?.traces === undefined) throw new RpcError(-32_000, 'block not found');
+    return found.traces;
+  };
+}
+
+/**
+ * A block made up of transfers of native coin, each with a receipt and a call trace with one internal transfer of
+ * 1 wei. Another `fork` has other hashes.
+ */
+export function makeNodeBlock(number: number, options: { transactions?: number; fork?: number } = {}): NodeBlock {
+  const { transactions = 2, fork = 0 } = options;
+  const blockHash = makeHash(fork, number, 0);
+  const hashes = Array.from({ length: transactions }, (_, index) => makeHash(fork, number, index + 1));
+  return {
+    block: {
+      number: `0x${number.toString(16)}`,
+      hash: blockHash,
+      parentHash: makeHash(fork, number - 1, 0),
+      timestamp: `0x${(1_700_000_000 + number).toString(16)}`,
+      transactions: hashes.map((hash) => ({ hash, from: makeAddress(1), to: makeAddress(2), value: '0x10' })),
+    },
+    receipts: hashes.map((transactionHash) => ({ transactionHash, blockHash, status: '0x1', logs: [] })),
+    traces: hashes.map((txHash) => ({
+      txHash,
+      result: {
+        ...{ type: 'CALL', from: makeAddress(1), to: makeAddress(2), value: '0x10' },
+        calls: [{ type: 'CALL', from: makeAddress(2), to: makeAddress(3), value: '0x1' }],
+      },
+    })),
+  };
+}
+
+/** 32 bytes that say of what they are the hash; position 0 is the block itself. */
+export function makeHash(fork: number, number: number, position: number): `0x${string}` {
+  const text = [fork, Math.max(0, number), position].map((part) => part.toString(16).padStart(16, '0')).join('');
+  return `0x${text.padStart(64, 'f')}`;
+}
+
+/** The address of this number. */
+export function makeAddress(number: number): `0x${string}` {
+  return `0x${number.toString(16).padStart(40, '0')}`;
+}

@@ -1,0 +1,193 @@
+/**
+ * The whole program in this process, as its users meet it: a loaded configuration, free ports, the real HTTP API.
+ */
+import { randomBytes } from 'node:crypto';
+import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
+import type { Config } from '../../src/config/schema.ts';
+import type { Address, Hash } from '../../src/core/hex.ts';
+import { createLog } from '../../src/core/log.ts';
+import { type Service, type ServiceOptions, startService } from '../../src/service.ts';
+import { findTip } from '../../src/store/blocks.ts';
+import { sql } from '../../src/store/sql.ts';
+import type { Chain } from './anvil.ts';
+import type { TestDatabase } from './database.ts';
+import { waitUntil } from './wait.ts';
+
+export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
+  database: Pick<TestDatabase, 'url' | 'dataDir'>;
+  /** URLs of the node. */
+  rpc: readonly string[];
+  /** The services whose port a webhook may name. */
+  receivers?: readonly { port: number }[];
+  chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
+  retryMinutes?: readonly number[];
+};
+
+/** A watched address as the API gives it (spec 2.6). */
+export type WatchedAddressJson = {
+  id: string;
+  watcher_id: number;
+  address: string;
+  watch_coin: boolean;
+  watch_token: boolean;
+  webhook_url: string;
+};
+
+/** A stored notification, with what tests ask about. */
+export type NotificationRow = {
+  id: number;
+  watched_address_id: string;
+  tx_hash: string;
+  kind: string;
+  block_number: number;
+  state: string;
+  retry_count: number;
+  created_text: string;
+  next_retry_text: string | null;
+  is_processed: boolean;
+};
+
+export type TestService = Service & {
+  /** Resolves when the newest stored block is the node's newest. */
+  inSync(chain: Pick<Chain, 'head'>): Promise<void>;
+  /** Resolves when every notification that waits for an attempt has been processed. */
+  drained(): Promise<void>;
+  /** All notifications of a transaction, or of a watched address; oldest first. */
+  notifications(of: { hash?: Hash; record?: { id: string } }): Promise<NotificationRow[]>;
+  /** The value of a metric without labels. */
+  metric(name: string): Promise<number>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** What anvil calls itself. */
+export const CHAIN_ID = 31_337;
+/** One for all services of this process, so that a second one on the same database can read its keys. */
+export const SECRET = randomBytes(32).toString('base64');
+
+/** The configuration of a service on loopback, as `startTestService` uses it. */
+export function testConfig(options: TestServiceOptions): Config {
+  const { database, rpc, receivers = [], retryMinutes } = options;
+  return loadConfig({
+    env: {},
+    overrides: {
+      chain: { id: CHAIN_ID, rpc: [...rpc], ...options.chain },
+      database: { url: database.url },
+      dataDir: database.dataDir,
+      secret: SECRET,
+      http: { port: 0 },
+      metrics: { port: 0 },
+      webhooks: {
+        allowHttp: true,
+        allowCidrs: ['127.0.0.0/8'],
+        ports: [443, ...receivers.map(({ port }) => port)],
+        ...(retryMinutes !== undefined && { retryMinutes: [...retryMinutes] }),
+      },
+    },
+  });
+}
+
+/** Starts a service with a silent log. A part of it that dies of a bug ends the test run with that bug. */
+export async function startTestService(options: TestServiceOptions): Promise<TestService> {
+  const log = createLog({ level: 'error', format: 'json' });
+  const { roles } = options;
+  const service = await startService(testConfig(options), { log, ...(roles !== undefined && { roles }) });
+  const { database } = service;
+  void service.failed.then((bug) => {
+    throw bug;
+  });
+  return {
+    ...service,
+    async inSync(chain) {
+      const isInSync = async () => (await findTip(database))?.hash === (await chain.head()).hash;
+      await waitUntil(isInSync, { describe: 'the stored tip to be the head of the chain' });
+    },
+    async drained() {
+      const isDrained = async () => {
+        const waiting = await database.query(sql`select 1 from notification where state = 'waiting' limit 1`);
+        return waiting.length === 0;
+      };
+      await waitUntil(isDrained, { describe: 'no notification waiting' });
+    },
+    notifications: ({ hash, record }) =>
+      database.query<NotificationRow>(sql`
+        select id, watched_address_id, '0x' || encode(tx_hash, 'hex') as tx_hash, kind, block_number, state, retry_count,
+          to_char(created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text,
+          to_char(next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
+          processed_at is not null as is_processed
+        from notification
+        where (${hash?.slice(2) ?? null}::text is null or encode(tx_hash, 'hex') = ${hash?.slice(2) ?? null}::text)
+          and (${record?.id ?? null}::uuid is null or watched_address_id = ${record?.id ?? null}::uuid)
+        order by id limit 10000`),
+    async metric(name) {
+      const text = await (await fetch(service.metricsUrl)).text();
+      const value = text.match(new RegExp(`^${name} (\\S+)$`, 'm'))?.[1];
+      if (value === undefined) throw new Error(`there is no metric ${name}`);
+      return Number(value);
+    },
+    [Symbol.asyncDispose]: service.stop,
+  };
+}
+
+export type Watcher = {
+  id: number;
+  keyId: string;
+  key: string;
+  /** Registers an address through the API. */
+  watch(fields: {
+    address: Address;
+    webhookUrl: string;
+    watchCoin?: boolean;
+    watchToken?: boolean;
+  }): Promise<WatchedAddressJson>;
+  patch(record: { id: string }, fields: Record<string, unknown>): Promise<WatchedAddressJson>;
+  remove(record: { id: string }): Promise<void>;
+  /** One request with the watcher's key; the path begins behind that of the collection. */
+  request(method: string, path?: string, body?: unknown): Promise<Response>;
+};
+
+/** A new watcher with a key of its own, who speaks to the service over HTTP. */
+export async function createWatcher(
+  service: Pick<Service, 'apiUrl' | 'issueKey'>,
+  name: string,
+): Promise<Watcher> {
+  const { watcherId, keyId, key } = await service.issueKey(name);
+  const request = (method: string, path = '', body?: unknown) =>
+    fetch(`${service.apiUrl}/api/notifications/watched-addresses${path}`, {
+      method,
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+  const succeed = async (response: Response) => {
+    const text = await response.text();
+    if (response.status !== 200) throw new Error(`${response.url} answered ${response.status}: ${text}`);
+    const { data }: { data: WatchedAddressJson } = JSON.parse(text);
+    return data;
+  };
+  return {
+    id: watcherId,
+    keyId,
+    key,
+    request,
+    watch: async ({ address, webhookUrl, watchCoin, watchToken }) =>
+      succeed(
+        await request('POST', '', {
+          address,
+          webhook_url: webhookUrl,
+          watch_coin: watchCoin,
+          watch_token: watchToken,
+        }),
+      ),
+    patch: async (record, fields) => succeed(await request('PATCH', `/${record.id}`, fields)),
+    remove: async (record) => {
+      await succeed(await request('DELETE', `/${record.id}`));
+    },
+  };
+}
+
+/** An address that nobody has used yet. */
+export function freshAddress(): Address {
+  return `0x${randomBytes(20).toString('hex')}`;
+}

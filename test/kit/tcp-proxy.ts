@@ -1,0 +1,59 @@
+/**
+ * A TCP connection that can be cut: stands between a test and a server on loopback.
+ */
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+
+export type TcpProxy = {
+  port: number;
+  /** Breaks every connection and refuses new ones. */
+  cut(): Promise<void>;
+  /** Lets connections through again, on the same port. */
+  mend(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** Forwards a free loopback port to `target`. */
+export async function startTcpProxy(target: { host: string; port: number }): Promise<TcpProxy> {
+  const sockets = new Set<Socket>();
+  let server: Server;
+  let port = 0;
+  async function listen(): Promise<void> {
+    server = createServer((inner) => {
+      const outer = connect(target);
+      for (const [from, to] of [
+        [inner, outer],
+        [outer, inner],
+      ] as const) {
+        sockets.add(from);
+        from.on('error', () => to.destroy());
+        from.on('close', () => {
+          sockets.delete(from);
+          to.destroy();
+        });
+        from.pipe(to);
+      }
+    });
+    server.listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    const address = server.address();
+    if (typeof address !== 'object' || address === null) throw new Error('the proxy has no port');
+    port = address.port;
+  }
+  async function cut(): Promise<void> {
+    if (!server.listening) return;
+    const closed = once(server, 'close');
+    server.close();
+    for (const socket of sockets) socket.destroy();
+    await closed;
+  }
+  await listen();
+  return {
+    get port() {
+      return port;
+    },
+    cut,
+    mend: listen,
+    [Symbol.asyncDispose]: cut,
+  };
+}

@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { waitUntil } from './wait.ts';
+
+test('waiting ends with the first answer, and zero and the empty string are answers', async () => {
+  let asked = 0;
+  assert.equal(await waitUntil(() => (++asked < 3 ? undefined : asked)), 3);
+  assert.equal(await waitUntil(() => 0), 0);
+  assert.equal(await waitUntil(async () => ''), '');
+});
+
+test('a wait in vain says what it waited for', async () => {
+  await assert.rejects(
+    waitUntil(() => false, { timeoutMs: 10, describe: 'the head to be 7' }),
+    /waited 10 ms in vain for: the head to be 7/,
+  );
+});
+
+test('an error of the condition is not waited away', async () => {
+  await assert.rejects(
+    waitUntil(() => {
+      throw new TypeError('broken');
+    }),
+    TypeError,
+  );
+});

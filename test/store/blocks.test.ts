@@ -1,0 +1,256 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BlockId } from '../../src/core/block.ts';
+import { commitBlocks, findBlockHash, findChain, findTip, findTipTimes, insertChain, rollbackTo } from '../../src/store/blocks.ts';
+import { leaseLanes } from '../../src/store/lanes.ts';
+import { listDue, settle } from '../../src/store/outbox.ts';
+import { deleteWatchedAddress } from '../../src/store/watched.ts';
+import {
+  alice,
+  bob,
+  carol,
+  coin,
+  hashOf,
+  headerOf,
+  later,
+  listLanes,
+  listNotifications,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../kit/chain-story.ts';
+import type { Database } from '../../src/store/db.ts';
+import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+
+const idOf = (header: BlockId): BlockId => ({ number: header.number, hash: header.hash });
+
+/** One attempt of everything that is due; it fails unless told otherwise. */
+async function attemptAll(database: Database, nextRetryAt: Date | undefined = later(60_000)): Promise<void> {
+  const lanes = await leaseLanes(database, { owner: 1, now: later(1), leaseUntil: later(30_000), limit: 100 });
+  for (const lane of lanes) {
+    const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 100 });
+    const attempt = { lane, startedAt: noon, durationMs: 5, outcome: 'status', status: 500, response: undefined, nextRetryAt, settledAt: later(1) };
+    await settle(database, due.map(({ id }) => ({ ...attempt, notificationId: id })));
+  }
+}
+
+onEachDatabase(({ database }) => {
+  test('a transfer is matched from both sides, once for a record that is both', async () => {
+    const sends = await watchAddress(database(), { address: alice });
+    const receives = await watchAddress(database(), { address: bob });
+    await watchAddress(database(), { address: carol });
+    const self = transferOf({ sender: bob, receiver: bob, amount: 3n });
+    await mine(database(), headerOf(1), [transferOf(), self]);
+    const rows = await listNotifications(database());
+    assert.deepEqual(
+      rows.map(({ watched_address_id, amount, state }) => [watched_address_id, amount, state]),
+      [
+        [sends.id, '1', 'waiting'],
+        [receives.id, '1', 'waiting'],
+        [receives.id, '3', 'waiting'],
+      ],
+    );
+  });
+
+  test('two records of the same address get one notification each, whoever owns them (spec 6.1)', async () => {
+    const records = [
+      await watchAddress(database()),
+      await watchAddress(database(), { url: 'https://two.example/hook' }),
+      await watchAddress(database(), { watcherId: 2 }),
+    ];
+    const committed = await mine(database(), headerOf(1), [transferOf()]);
+    assert.deepEqual(committed, { outcome: 'committed', notificationCount: 3 });
+    const rows = await listNotifications(database());
+    assert.deepEqual(rows.map((row) => row.watched_address_id).sort(), records.map(({ id }) => id).sort());
+    assert.deepEqual(rows.map((row) => row.shard_id).sort(), [1, 1, 2]);
+    assert.equal(new Set(rows.map((row) => row.lane_id)).size, 3);
+  });
+
+  test('watch_coin and watch_token decide which kinds are matched', async () => {
+    await watchAddress(database(), { watchToken: false, url: 'https://coins.example/' });
+    await watchAddress(database(), { watchCoin: false, url: 'https://tokens.example/' });
+    await watchAddress(database(), { watchCoin: false, watchToken: false });
+    const txHash = hashOf(77);
+    await mine(database(), headerOf(1), [
+      transferOf({ txHash }),
+      transferOf({ txHash, kind: 'internal', ordinal: 0 }),
+      transferOf({ txHash, kind: 'token', ordinal: 0, token: coin }),
+      transferOf({ txHash, kind: 'token', ordinal: 1, token: coin, amount: 0n }),
+    ]);
+    const rows = await listNotifications(database());
+    assert.deepEqual(rows.map(({ lane_id, kind, amount }) => [lane_id, kind, amount]), [
+      [1, 'transaction', '1'],
+      [1, 'internal', '1'],
+      [2, 'token', '1'],
+      [2, 'token', '0'],
+    ]);
+  });
+
+  test('a contract creation matches its sender, and an amount of 256 bits is stored exactly', async () => {
+    await watchAddress(database(), { address: alice });
+    await mine(database(), headerOf(1), [transferOf({ receiver: undefined, amount: 2n ** 256n - 1n })]);
+    assert.deepEqual((await listNotifications(database())).map(({ amount }) => amount), [String(2n ** 256n - 1n)]);
+  });
+
+  test('several blocks are committed at once, and an address counts from its record on', async () => {
+    await mine(database(), headerOf(1), [transferOf()]);
+    await watchAddress(database());
+    const blocks = [2, 3].map((number) => ({ header: headerOf(number), proved: number === 2, transfers: [transferOf()] }));
+    await commitBlocks(database(), { expectedTip: idOf(headerOf(1)), blocks, releasedNumber: 3, finalizedNumber: 1, now: noon });
+    assert.deepEqual((await listNotifications(database())).map((row) => row.block_number), [2, 3]);
+    assert.deepEqual(await findTip(database()), idOf(headerOf(3)));
+    assert.equal(await findBlockHash(database(), 2), headerOf(2).hash);
+    assert.equal(await findBlockHash(database(), 4), undefined);
+    assert.deepEqual(await findTipTimes(database()), { number: 3, minedAt: headerOf(3).minedAt, storedAt: noon });
+  });
+
+  test('a commit on another tip than the stored one is lost and stores nothing', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), []);
+    for (const expectedTip of [undefined, idOf(headerOf(2)), { number: 1, hash: hashOf(99) }]) {
+      assert.deepEqual(await mine(database(), headerOf(2), [transferOf()], { expectedTip }), { outcome: 'lost' });
+    }
+    assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
+    assert.deepEqual(await listStates(database()), []);
+    assert.equal(await rollbackTo(database(), 0, { number: 1, hash: hashOf(99) }), 'lost');
+    assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
+  });
+
+  test('a commit that fails in the middle stores nothing', async () => {
+    await watchAddress(database());
+    const tooMuch = transferOf({ amount: 10n ** 78n });
+    await assert.rejects(mine(database(), headerOf(1), [transferOf(), tooMuch]), /numeric field overflow/);
+    assert.equal(await findTip(database()), undefined);
+    assert.deepEqual(await listStates(database()), []);
+  });
+
+  test('confirmations hold a notification back and release it with the block that completes them', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()], { releasedNumber: -1 });
+    assert.deepEqual(await listStates(database()), ['held']);
+    assert.deepEqual((await listLanes(database())).map(({ next_due }) => next_due === null), [false]);
+    await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 0 });
+    assert.deepEqual(await listStates(database()), ['held', 'held']);
+    await mine(database(), headerOf(3), [], { releasedNumber: 1, now: later(7) });
+    const rows = await listNotifications(database());
+    assert.deepEqual(rows.map(({ state }) => state), ['waiting', 'held']);
+    assert.deepEqual(rows[0]?.next_attempt_at, later(7));
+  });
+
+  test('undoing blocks withdraws what was never attempted, held or waiting, and only above the ancestor', async () => {
+    await watchAddress(database());
+    for (const number of [1, 2, 3]) await mine(database(), headerOf(number), [transferOf()], { releasedNumber: 2 });
+    assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'held']);
+    assert.equal(await rollbackTo(database(), 1, idOf(headerOf(3))), 2);
+    assert.deepEqual(await listStates(database()), ['waiting', 'withdrawn', 'withdrawn']);
+    assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
+  });
+
+  test('undoing a block keeps what was attempted or delivered', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [transferOf()]);
+    await attemptAll(database());
+    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    assert.deepEqual(await listStates(database()), ['waiting']);
+  });
+
+  test('a withdrawn notification is revived under its id when its transaction is mined again', async () => {
+    const record = await watchAddress(database());
+    const payment = transferOf({ amount: 5n });
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [payment]);
+    const [before] = await listNotifications(database());
+    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await mine(database(), headerOf(2, 1, 1), []);
+    const again = await mine(database(), headerOf(3, 1, 1), [payment], { now: later(9) });
+    assert.deepEqual(again, { outcome: 'committed', notificationCount: 1 });
+    const [after, ...more] = await listNotifications(database());
+    assert.deepEqual(more, []);
+    assert.deepEqual(
+      [after?.id, after?.state, after?.block_number, after?.next_attempt_at, after?.watched_address_id],
+      [before?.id, 'waiting', 3, later(9), record.id],
+    );
+  });
+
+  test('a revived notification waits for its confirmations again', async () => {
+    await watchAddress(database());
+    const payment = transferOf();
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [payment]);
+    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
+    assert.deepEqual(await listStates(database()), ['held']);
+  });
+
+  test('an attempted notification does not notify a second time when its transaction is mined again', async () => {
+    await watchAddress(database());
+    const payment = transferOf();
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [payment]);
+    await attemptAll(database());
+    const [before] = await listNotifications(database());
+    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    const again = await mine(database(), headerOf(2, 1, 1), [payment]);
+    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0 });
+    assert.deepEqual(await listNotifications(database()), [before]);
+  });
+
+  test('a delivered notification stays delivered when its transaction is mined again', async () => {
+    await watchAddress(database());
+    const payment = transferOf();
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [payment]);
+    await settleAll(database());
+    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await mine(database(), headerOf(2, 1, 1), [payment]);
+    assert.deepEqual(await listStates(database()), ['processed']);
+  });
+
+  test('a record that was deleted while its block was dead is not notified after the re-inclusion', async () => {
+    const record = await watchAddress(database());
+    const payment = transferOf();
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [payment]);
+    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await deleteWatchedAddress(database(), 1, record.id);
+    await mine(database(), headerOf(2, 1, 1), [payment]);
+    assert.deepEqual(await listStates(database()), ['withdrawn']);
+  });
+
+  test('the database is bound to the first chain it meets, and finality never moves back', async () => {
+    assert.equal(await findChain(database()), undefined);
+    await insertChain(database(), 31337, hashOf(1));
+    await insertChain(database(), 1, hashOf(2));
+    await mine(database(), headerOf(5), [], { finalizedNumber: 4 });
+    await mine(database(), headerOf(6), [], { finalizedNumber: 2 });
+    assert.deepEqual(await findChain(database()), {
+      chainId: 31337,
+      genesisHash: hashOf(1),
+      startNumber: 5,
+      finalizedNumber: 4,
+    });
+  });
+});
+
+async function settleAll(database: Database): Promise<void> {
+  const [lane] = await leaseLanes(database, { owner: 1, now: later(1), leaseUntil: later(30_000), limit: 1 });
+  assert.ok(lane !== undefined);
+  const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 10 });
+  const success = { startedAt: noon, durationMs: 5, outcome: 'success', status: 200, response: 'ok', nextRetryAt: undefined, settledAt: later(1) };
+  await settle(database, due.map(({ id }) => ({ lane, notificationId: id, ...success })));
+}
+
+onPostgres(({ database, place }) => {
+  test('of several followers that commit the same block at once exactly one succeeds', async () => {
+    await watchAddress(database());
+    const payment = transferOf();
+    const others = await Promise.all([place().open(), place().open(), place().open()]);
+    const outcomes = await Promise.all(others.map((one) => mine(one, headerOf(1), [payment], { expectedTip: undefined })));
+    assert.deepEqual(outcomes.map(({ outcome }) => outcome).sort(), ['committed', 'lost', 'lost']);
+    assert.deepEqual(await listStates(database()), ['waiting']);
+    for (const one of others) await one.close();
+  });
+});

@@ -1,0 +1,194 @@
+/**
+ * The whole service over twelve real mainnet blocks: what each of 45 watched addresses is told, and nothing else.
+ */
+import assert from 'node:assert/strict';
+import { loadConfig } from '../../src/config/load.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { findTip } from '../../src/store/blocks.ts';
+import { sql } from '../../src/store/sql.ts';
+import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
+import { type Receiver, startReceiver } from '../kit/receiver.ts';
+import { type ReplayNode, readRealchain, startReplay, testWithRealchain } from '../kit/replay.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const FIRST = 17_686_110;
+const LAST = 17_686_121;
+const NATIVE = 'ETH';
+const DELIVERY_MS_MAX = 30_000;
+
+/** One watched address and what it must be told, as the data's own reference extraction says. */
+type Scenario = {
+  label: string;
+  address: string;
+  expected_tx_level: {
+    block: number;
+    type: string;
+    hash: string;
+    sender: string;
+    receiver: string;
+    amount: string;
+    asset: string;
+  }[];
+  internal: { block: number; hash: string; from: string; to: string; amount: string }[];
+};
+
+/** The fields of a payload that the chain decides. */
+type Told = { hash: string; type: string; sender: string; receiver: string; amount: string; asset: string };
+
+type Registered = { scenario: Scenario; id: string; watcherId: number; webhookUrl: string };
+
+for (const databaseKind of databaseKinds) {
+  for (const internalTransfers of ['off', 'auto'] as const) {
+    const sorts = internalTransfers === 'off' ? 'transfer' : 'transfer, internal ones too,';
+    testWithRealchain(
+      `each watched address is told of every real ${sorts} and of nothing else (${databaseKind})`,
+      async (folder) => {
+        await using database = await createTestDatabase(databaseKind);
+        await using receiver = await startReceiver();
+        await using node = await startReplay(folder, { run: `${FIRST}-${LAST}`, startHead: FIRST });
+        const scenarios = readRealchain<Scenario[]>(folder, 'expected/watch-scenarios.json');
+        const place = { database, receiver, node, internalTransfers };
+
+        const { registered, key } = await register(place, scenarios);
+        const rowCount = await follow(place, registered);
+
+        assert.equal(receiver.requests.length, rowCount, 'one request for each row');
+        for (const record of registered) checkRecord(record, receiver, { key, internalTransfers });
+        const ids = receiver.requests.map((request) => fieldsOf(request.json).id);
+        assert.equal(new Set(ids).size, rowCount, 'each notification has an id of its own');
+        const methods = Object.keys(await node.calls()).filter((method) => method.startsWith('debug_'));
+        assert.equal(
+          methods.length > 0,
+          internalTransfers === 'auto',
+          'traces are asked for only where they are wanted',
+        );
+      },
+    );
+  }
+}
+
+type Stage = {
+  database: TestDatabase;
+  receiver: Receiver;
+  node: ReplayNode;
+  internalTransfers: 'off' | 'auto';
+};
+
+/** Registers every scenario's address over HTTP, at a service that does not follow the chain yet. */
+async function register(
+  stage: Stage,
+  scenarios: readonly Scenario[],
+): Promise<{ registered: Registered[]; key: string }> {
+  await using service = await start(stage, ['api']);
+  const { key, watcherId } = await service.issueKey('real chain');
+  const registered: Registered[] = [];
+  for (const scenario of scenarios) {
+    const webhookUrl = `${stage.receiver.url}/${scenario.address}`;
+    const response = await fetch(`${service.apiUrl}/api/notifications/watched-addresses`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ address: scenario.address, webhook_url: webhookUrl }),
+    });
+    assert.equal(response.status, 200, await response.clone().text());
+    const { data } = (await response.json()) as { data: { id: string } };
+    registered.push({ scenario, id: data.id, watcherId, webhookUrl });
+  }
+  return { registered, key };
+}
+
+/** Follows the chain block by block until everything has been delivered; how many notification rows there are. */
+async function follow(stage: Stage, registered: readonly Registered[]): Promise<number> {
+  await using service = await start(stage, ['follower', 'delivery']);
+  for (let number = FIRST; number <= LAST; number += 1) {
+    const isCommitted = async () => (await findTip(service.database))?.number === number;
+    await waitUntil(isCommitted, { describe: `block ${number} to be committed` });
+    if (number < LAST) await stage.node.advance();
+  }
+  const expectedCount = registered.flatMap(({ scenario }) =>
+    listExpected(scenario, stage.internalTransfers),
+  ).length;
+  await stage.receiver.waitFor(expectedCount, DELIVERY_MS_MAX);
+  const count = async (isProcessed: boolean) => {
+    const [row] = await service.database.query<{ count: number }>(
+      sql`select count(*) as count from notification where (processed_at is not null) = ${isProcessed}`,
+    );
+    return row?.count ?? 0;
+  };
+  await waitUntil(async () => (await count(false)) === 0, { describe: 'every notification to be processed' });
+  return count(true);
+}
+
+async function start(
+  stage: Stage,
+  roles: ('api' | 'follower' | 'delivery')[],
+): Promise<Service & AsyncDisposable> {
+  const { database, receiver, node, internalTransfers } = stage;
+  const config = loadConfig({
+    env: {},
+    overrides: {
+      chain: { id: 1, rpc: [node.url], native: { symbol: NATIVE }, startBlock: FIRST, internalTransfers },
+      database: { url: database.url },
+      dataDir: database.dataDir,
+      secret: SECRET,
+      http: { port: 0 },
+      metrics: { port: 0 },
+      webhooks: { allowHttp: true, allowCidrs: ['127.0.0.0/8'], ports: [receiver.port] },
+    },
+  });
+  const service = await startService(config, { log: silentLog(), roles });
+  return { ...service, [Symbol.asyncDispose]: () => service.stop() };
+}
+
+const SECRET = Buffer.alloc(32, 7).toString('base64');
+
+/** All that a record was told, field by field and as often as it was told it. */
+function checkRecord(
+  record: Registered,
+  receiver: Receiver,
+  told: { key: string; internalTransfers: 'off' | 'auto' },
+): void {
+  const { scenario, id, watcherId, webhookUrl } = record;
+  const bodies = receiver.requests
+    .filter((request) => request.path === new URL(webhookUrl).pathname)
+    .map((request) => fieldsOf(request.json));
+  const own = {
+    watched_addresses_id: id,
+    watcher_id: watcherId,
+    webhook_url: webhookUrl,
+    api_key: told.key,
+    next_retry_at: null,
+  };
+  const received = bodies.map(({ id: number, timestamp, amount, ...fields }) => {
+    assert.equal(typeof number, 'number');
+    assert.match(String(timestamp), /^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{6}$/);
+    assert.ok(typeof amount === 'number' || typeof amount === 'bigint', 'the amount is a JSON number');
+    return { ...fields, amount: String(amount) };
+  });
+  const expected = listExpected(scenario, told.internalTransfers).map((fields) => ({ ...own, ...fields }));
+  assert.deepEqual(sorted(received), sorted(expected), `${scenario.label} ${scenario.address}`);
+}
+
+function listExpected({ expected_tx_level, internal }: Scenario, internalTransfers: 'off' | 'auto'): Told[] {
+  const isInRun = ({ block }: { block: number }) => block >= FIRST && block <= LAST;
+  const level = expected_tx_level.filter(isInRun).map(({ type, hash, sender, receiver, amount, asset }) => ({
+    ...{ type, hash, sender, receiver, amount },
+    asset: asset === 'NATIVE' ? NATIVE : asset,
+  }));
+  if (internalTransfers === 'off') return level;
+  const type = 'COIN_TRANSFER';
+  const inner = internal
+    .filter(isInRun)
+    .map(({ hash, from, to, amount }) => ({ type, hash, sender: from, receiver: to, amount, asset: NATIVE }));
+  return [...level, ...inner];
+}
+
+function fieldsOf(json: unknown): Record<string, unknown> {
+  assert.ok(typeof json === 'object' && json !== null);
+  return { ...json };
+}
+
+/** As lines in order, so that a difference reads well; keys in order, too. */
+function sorted(entries: readonly Record<string, unknown>[]): string[] {
+  return entries.map((entry) => JSON.stringify(entry, Object.keys(entry).sort())).sort();
+}

@@ -1,0 +1,184 @@
+/**
+ * A chain that changes its mind: what was told stays told once, what was not yet told follows the new chain.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { findBlock } from '../../devnet/wallet.ts';
+import { type Address, fromBytes, type Hash } from '../../src/core/hex.ts';
+import { sql } from '../../src/store/sql.ts';
+import { type Chain, startChain } from '../kit/anvil.ts';
+import { createTestDatabase, databaseKinds } from '../kit/database.ts';
+import { type Receiver, startReceiver } from '../kit/receiver.ts';
+import {
+  createWatcher,
+  freshAddress,
+  startTestService,
+  type TestService,
+  type Watcher,
+} from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** More than the deepest reorg here, so that what waits for them was never attempted when its block dies. */
+const CONFIRMATIONS = 40;
+const DEPTHS = [1, 3, 30];
+
+/** Mines the transactions together, and `depth - 1` blocks upon them. */
+async function mineBelow(chain: Chain, depth: number, pay: readonly { from: Address; to: Address }[]) {
+  await chain.pauseMining();
+  const hashes: Hash[] = [];
+  for (const { from, to } of pay) hashes.push(await chain.send({ from, to, valueWei: 1n }));
+  await chain.mine(depth);
+  await chain.resumeMining();
+  return hashes;
+}
+
+/** Replaces the newest blocks; the very same transactions, hash and all, are mined again in the last new one. */
+async function reorgWith(chain: Chain, depth: number, hashes: readonly Hash[]): Promise<void> {
+  const places: [unknown, number][] = [];
+  for (const hash of hashes) places.push([await chain.rpc('eth_getRawTransactionByHash', [hash]), depth - 1]);
+  await chain.rpc('anvil_reorg', [depth, places]);
+}
+
+async function assertStoredAsChain(service: TestService, chain: Chain): Promise<void> {
+  await service.inSync(chain);
+  const rows = await service.database.query<{ number: number; hash: Uint8Array }>(
+    sql`select number, hash from block order by number limit 10000`,
+  );
+  const first = rows[0]?.number ?? 0;
+  const stored = rows.map(({ number, hash }) => ({ number, hash: fromBytes(hash) }));
+  const mined = await Promise.all(rows.map((_, index) => findBlock(chain, first + index)));
+  assert.deepEqual(stored, mined);
+  assert.equal((await chain.head()).number, stored.at(-1)?.number);
+}
+
+for (const kind of databaseKinds) {
+  describe(`with the ${kind} database`, () => {
+    const own = new AsyncDisposableStack();
+    let chain: Chain;
+    let receiver: Receiver;
+    /** Tells at once. */
+    let prompt: TestService;
+    /** Tells after the confirmations. */
+    let patient: TestService;
+    let promptWatcher: Watcher;
+    let patientWatcher: Watcher;
+
+    before(async () => {
+      chain = own.use(await startChain());
+      receiver = own.use(await startReceiver());
+      await chain.mine(2);
+      const start = async (confirmations: number) =>
+        own.use(
+          await startTestService({
+            database: own.use(await createTestDatabase(kind)),
+            // The one hears of new heads, the other asks.
+            rpc: confirmations === 0 ? [chain.url, chain.wsUrl] : [chain.url],
+            receivers: [receiver],
+            chain: { confirmations, startBlock: 0 },
+          }),
+        );
+      prompt = await start(0);
+      patient = await start(CONFIRMATIONS);
+      promptWatcher = await createWatcher(prompt, 'prompt');
+      patientWatcher = await createWatcher(patient, 'patient');
+      await Promise.all([prompt.inSync(chain), patient.inSync(chain)]);
+    });
+    after(() => own.disposeAsync());
+
+    const watch = (watcher: Watcher, address: Address) =>
+      watcher.watch({ address, webhookUrl: `${receiver.url}/${watcher.id}/${address}/${watcher.key}` });
+    const requestsFor = ({ webhook_url }: { webhook_url: string }) =>
+      receiver.requests.filter(({ path }) => webhook_url.endsWith(path));
+
+    for (const depth of DEPTHS) {
+      test(`a reorg ${depth} deep doubles nothing that was told, and takes back what was not and is not mined again`, async () => {
+        const [, first, second] = chain.accounts;
+        const [kept, dropped] = [freshAddress(), freshAddress()];
+        const told = { kept: await watch(promptWatcher, kept), dropped: await watch(promptWatcher, dropped) };
+        const held = {
+          kept: await watch(patientWatcher, kept),
+          dropped: await watch(patientWatcher, dropped),
+        };
+        const reorgsBefore = await prompt.metric('chainbell_chain_reorgs_total');
+        const [keptHash, droppedHash] = await mineBelow(chain, depth, [
+          { from: first, to: kept },
+          { from: second, to: dropped },
+        ]);
+        assert(keptHash !== undefined && droppedHash !== undefined);
+        await Promise.all([prompt.inSync(chain), patient.inSync(chain)]);
+        await prompt.drained();
+        assert.equal(requestsFor(told.kept).length, 1);
+        assert.equal(requestsFor(told.dropped).length, 1);
+        const bornIn = (await chain.receiptOf(keptHash)).blockHash;
+
+        await reorgWith(chain, depth, [keptHash]);
+        await assertStoredAsChain(prompt, chain);
+        await assertStoredAsChain(patient, chain);
+        const again = await chain.receiptOf(keptHash);
+        assert.notEqual(again.blockHash, bornIn);
+        assert.equal(await prompt.metric('chainbell_chain_reorgs_total'), reorgsBefore + 1);
+        const statesOf = async (service: TestService, record: { id: string }) =>
+          (await service.notifications({ record })).map(({ tx_hash, state }) => [tx_hash, state]);
+        assert.deepEqual(await statesOf(prompt, told.kept), [[keptHash, 'processed']]);
+        assert.deepEqual(await statesOf(prompt, told.dropped), [[droppedHash, 'processed']]);
+        assert.deepEqual(await statesOf(patient, held.kept), [[keptHash, 'held']]);
+        assert.deepEqual(await statesOf(patient, held.dropped), [[droppedHash, 'withdrawn']]);
+        const [revived] = await patient.notifications({ record: held.kept });
+        assert.equal(revived?.block_number, again.blockNumber);
+
+        await chain.mine(CONFIRMATIONS);
+        await Promise.all([prompt.inSync(chain), patient.inSync(chain)]);
+        await Promise.all([prompt.drained(), patient.drained()]);
+        assert.deepEqual(await statesOf(patient, held.kept), [[keptHash, 'processed']]);
+        assert.deepEqual(await statesOf(patient, held.dropped), [[droppedHash, 'withdrawn']]);
+        assert.deepEqual(
+          [told.kept, told.dropped, held.kept, held.dropped].map((record) => requestsFor(record).length),
+          [1, 1, 1, 0],
+        );
+      });
+    }
+
+    test('a transaction that was taken back and is mined later after all is told then', async () => {
+      const [, first] = chain.accounts;
+      const to = freshAddress();
+      const record = await watch(patientWatcher, to);
+      const [hash] = await mineBelow(chain, 2, [{ from: first, to }]);
+      assert(hash !== undefined);
+      const raw = await chain.rpc('eth_getRawTransactionByHash', [hash]);
+      await patient.inSync(chain);
+      await chain.reorg(2);
+      await assertStoredAsChain(patient, chain);
+      assert.equal((await patient.notifications({ record }))[0]?.state, 'withdrawn');
+
+      await chain.rpc('eth_sendRawTransaction', [raw]);
+      await chain.receiptOf(hash);
+      await chain.mine(CONFIRMATIONS);
+      await patient.inSync(chain);
+      await patient.drained();
+      const rows = await patient.notifications({ record });
+      assert.deepEqual(
+        rows.map(({ tx_hash, state }) => [tx_hash, state]),
+        [[hash, 'processed']],
+      );
+      assert.equal(requestsFor(record).length, 1);
+    });
+
+    test('a failed attempt is repeated although its block died: its receiver may have heard it', async () => {
+      const [, first] = chain.accounts;
+      const to = freshAddress();
+      const record = await watch(promptWatcher, to);
+      receiver.setAnswer({ status: 500 });
+      const [hash] = await mineBelow(chain, 2, [{ from: first, to }]);
+      await prompt.inSync(chain);
+      const count = async () => (await prompt.notifications({ record }))[0]?.retry_count;
+      await waitUntil(async () => (await count()) === 1);
+      receiver.setAnswer({});
+      await chain.reorg(2);
+      await assertStoredAsChain(prompt, chain);
+      const [row] = await prompt.notifications({ record });
+      assert.deepEqual([row?.tx_hash, row?.state, row?.retry_count], [hash, 'waiting', 1]);
+      // Its retry is a minute away; nothing else needs it.
+      await promptWatcher.remove(record);
+    });
+  });
+}
