@@ -75,7 +75,7 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
     try {
       return await startOnPort(binary, children, { ...options, port });
     } catch (error) {
-      const isPortTaken = error instanceof Fault && /address already in use/i.test(error.message);
+      const isPortTaken = error instanceof Fault && error.code === 'conflict';
       if (!isPortTaken || !isPortOurChoice || attempt === PORT_ATTEMPTS_MAX) throw error;
     }
   }
@@ -207,7 +207,10 @@ async function waitUntilReady(url: string, ended: Promise<string>): Promise<void
       () => false,
     );
     // Whoever answers on this port is not our anvil if ours has ended.
-    if (endedWith !== undefined) throw new Fault('unavailable', `anvil on ${url}: ${endedWith}`);
+    if (endedWith !== undefined) {
+      const code = /address already in use/i.test(endedWith) ? 'conflict' : 'unavailable';
+      throw new Fault(code, `anvil on ${url}: ${endedWith}`);
+    }
     if (isReady) return;
     await Promise.race([delay(LOOK_AGAIN_MS), ended]);
   }

@@ -6,7 +6,7 @@ import { findTip } from '../src/store/blocks.ts';
 import { openDatabase } from '../src/store/db.ts';
 import { type Anvil, startAnvil } from './anvil.ts';
 import { clearDemoFolder, type DemoFolder, type DemoNote, findDemoNote } from './demo-folder.ts';
-import { findPortNear } from './free-port.ts';
+import { retryOnConflict } from './free-port.ts';
 import { endOrphans } from './orphans.ts';
 import { createScene, findScene, type Scene } from './scene.ts';
 import { findBlock, quantity } from './wallet.ts';
@@ -95,12 +95,10 @@ async function continueChain(
   }
 }
 
-async function startDemoAnvil(
-  folder: DemoFolder,
-  { preferredPort, chainId }: DemoChainOptions,
-): Promise<Anvil> {
-  const port = await findPortNear(preferredPort);
-  return startAnvil({ port, chainId, stateFile: folder.chainStateFile });
+async function startDemoAnvil(folder: DemoFolder, options: DemoChainOptions): Promise<Anvil> {
+  const { preferredPort, chainId } = options;
+  const start = (port: number) => startAnvil({ port, chainId, stateFile: folder.chainStateFile });
+  return retryOnConflict(start, { preferred: preferredPort, otherwise: 0 });
 }
 
 /** What keeps the service from continuing on this chain, undefined when nothing does. */

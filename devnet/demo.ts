@@ -10,7 +10,7 @@ import { type Address, parseAddress } from '../src/core/hex.ts';
 import type { startService } from '../src/service.ts';
 import { openDemoChain } from './demo-chain.ts';
 import { openDemoFolder, writeDemoNote } from './demo-folder.ts';
-import { findFreePort, findPortNear } from './free-port.ts';
+import { findFreePort, findPortNear, retryOnConflict } from './free-port.ts';
 import { type AssetFormats, startSampleReceiver } from './sample-receiver.ts';
 import { type Scene, tokenFormats } from './scene.ts';
 import type { DemoFacts } from './screen.ts';
@@ -72,7 +72,6 @@ export async function startDemo(
 
   const apiPort =
     options.port === undefined ? await findPortNear(preferredPorts.api) : await findFreePort(options.port);
-  const metricsPort = await findPortNear(preferredPorts.metrics);
   const folder = openDemoFolder(options.dataFolder);
   const chain = await openDemoChain(folder, {
     preferredPort: preferredPorts.chain,
@@ -101,12 +100,19 @@ export async function startDemo(
   const config = demoConfig({
     rpc: [anvil.url, anvil.wsUrl],
     dataDir: folder.serviceFolder,
-    apiPort,
-    metricsPort,
     receiverPort: Number(portOf(receiver.url)),
     retryMinutes: options.retryMinutes,
   });
-  const service = await surroundings.startService(config);
+  const startOn = (ports: { api: number; metrics: number }) =>
+    surroundings.startService({
+      ...config,
+      http: { ...config.http, port: ports.api },
+      metrics: { ...config.metrics, port: ports.metrics },
+    });
+  const service = await retryOnConflict(startOn, {
+    preferred: { api: apiPort, metrics: await findPortNear(preferredPorts.metrics) },
+    otherwise: { api: options.port ?? 0, metrics: 0 },
+  });
   parts.defer(() => service.stop());
   failures.push(service.failed);
   onStep(`Chainbell on ${service.apiUrl}`);
@@ -161,8 +167,6 @@ export async function startDemo(
 function demoConfig(options: {
   rpc: string[];
   dataDir: string;
-  apiPort: number;
-  metricsPort: number;
   receiverPort: number;
   retryMinutes: readonly number[] | undefined;
 }): Config {
@@ -172,8 +176,6 @@ function demoConfig(options: {
     overrides: {
       chain: { id: CHAIN_ID, rpc: options.rpc, native: { symbol: NATIVE_SYMBOL } },
       dataDir: options.dataDir,
-      http: { port: options.apiPort },
-      metrics: { port: options.metricsPort },
       webhooks: {
         allowHttp: true,
         allowCidrs: ['127.0.0.0/8', '::1/128'],

@@ -26,8 +26,22 @@ export async function findFreePort(port: number): Promise<number> {
 
 /** The preferred port, or another free one when that is taken. */
 export async function findPortNear(preferred: number): Promise<number> {
-  return findFreePort(preferred).catch((error: unknown) => {
-    if (error instanceof Fault && error.code === 'conflict') return findFreePort(0);
+  return retryOnConflict(findFreePort, { preferred, otherwise: 0 });
+}
+
+/**
+ * Starts something on the preferred ports, and on other ones when that is a conflict: a port that was free when it was
+ * looked at may be taken by now.
+ * @throws what the second start throws; of the first one, everything but a Fault `conflict`.
+ */
+export async function retryOnConflict<Ports, Started>(
+  start: (ports: Ports) => Promise<Started>,
+  ports: { preferred: Ports; otherwise: Ports },
+): Promise<Started> {
+  try {
+    return await start(ports.preferred);
+  } catch (error) {
+    if (error instanceof Fault && error.code === 'conflict') return start(ports.otherwise);
     throw error;
-  });
+  }
 }

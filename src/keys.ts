@@ -3,7 +3,7 @@
  */
 import { encryptKey, generateApiKey, type KeyRing, lookupOf } from './core/api-key.ts';
 import { Fault } from './core/fault.ts';
-import type { Database } from './store/db.ts';
+import type { Database, Db } from './store/db.ts';
 import { ensureWatcher, findKey, insertKey, revokeKey } from './store/keys.ts';
 
 /** `key` is shown to its owner once and kept nowhere in this form. */
@@ -14,19 +14,7 @@ export type KeyIssuer = { database: Database; keyRing: KeyRing };
 /** A new key for the watcher of that name, who is made when new. */
 export async function issueKey({ database, keyRing }: KeyIssuer, watcherName: string, now: Date): Promise<IssuedKey> {
   if (watcherName.trim() === '') throw new Fault('invalid', 'a watcher needs a name');
-  return database.transaction(async (tx) => {
-    const watcherId = await ensureWatcher(tx, watcherName, now);
-    const { id, text } = generateApiKey();
-    await insertKey(tx, {
-      id,
-      watcherId,
-      lookup: lookupOf(text, keyRing),
-      ciphertext: encryptKey(text, { keyId: id, watcherId }, keyRing),
-      kekId: keyRing.kekId,
-      now,
-    });
-    return { watcherId, keyId: id, key: text };
-  });
+  return database.transaction((tx) => insertNewKey(tx, keyRing, { watcherName, now }));
 }
 
 /**
@@ -34,14 +22,34 @@ export async function issueKey({ database, keyRing }: KeyIssuer, watcherName: st
  * @throws Fault `not_found` for an unknown key, `conflict` for one that is revoked.
  */
 export async function rotateKey(
-  issuer: KeyIssuer,
+  { database, keyRing }: KeyIssuer,
   keyId: string,
   { now, overlapMs }: { now: Date; overlapMs: number },
 ): Promise<IssuedKey> {
-  const old = await findKey(issuer.database, keyId);
-  if (old === undefined) throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
-  if (old.revokedAt !== undefined) throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
-  const issued = await issueKey(issuer, old.watcherName, now);
-  await revokeKey(issuer.database, keyId, new Date(now.getTime() + overlapMs));
-  return issued;
+  return database.transaction(async (tx) => {
+    const old = await findKey(tx, keyId);
+    if (old === undefined) throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+    if (old.revokedAt !== undefined) throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
+    const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
+    await revokeKey(tx, keyId, new Date(now.getTime() + overlapMs));
+    return issued;
+  });
+}
+
+async function insertNewKey(
+  tx: Db,
+  keyRing: KeyRing,
+  { watcherName, now }: { watcherName: string; now: Date },
+): Promise<IssuedKey> {
+  const watcherId = await ensureWatcher(tx, watcherName, now);
+  const { id, text } = generateApiKey();
+  await insertKey(tx, {
+    id,
+    watcherId,
+    lookup: lookupOf(text, keyRing),
+    ciphertext: encryptKey(text, { keyId: id, watcherId }, keyRing),
+    kekId: keyRing.kekId,
+    now,
+  });
+  return { watcherId, keyId: id, key: text };
 }

@@ -38,6 +38,8 @@ export type ServiceOptions = {
   roles?: readonly Role[];
   /** How long the start waits for a database and a node that do not answer. */
   startMsMax?: number;
+  /** Breaks off a start that is still waiting. */
+  signal?: AbortSignal;
 };
 
 export type Service = {
@@ -53,7 +55,8 @@ export type Service = {
 
 /** After this long without a database or a node a start gives up (exit code 69); docs/operations.md states it. */
 export const START_MS_MAX = 60_000;
-const START_RETRY_MS = 500;
+const START_RETRY_MS_MIN = 500;
+const START_RETRY_MS_MAX = 5_000;
 /** Without pushed heads the nodes are asked this often, with them only as a watchdog. */
 const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
@@ -67,18 +70,18 @@ const FOLLOWER_ELECTION = 1;
  * Starts the service. It answers and delivers as soon as its database is there, and has met a node on the right chain
  * when this resolves.
  * @throws Fault `unavailable` when database or nodes do not answer in time; `conflict` for another chain, a newer
- * schema or a folder in use; `invalid` for a secret that does not fit.
+ * schema or a folder in use; `invalid` for a secret that does not fit; the signal's reason when it aborts.
  */
 export async function startService(config: Config, options: ServiceOptions = {}): Promise<Service> {
   const log = options.log ?? createLog(config.log);
   const active = new Set(options.roles ?? roles);
-  const startMsMax = options.startMsMax ?? START_MS_MAX;
+  const patience = { log, startMsMax: options.startMsMax ?? START_MS_MAX, signal: options.signal ?? new AbortController().signal };
   const policy: WebhookPolicy = { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) };
   refuseUnbuilt(config, log);
   warnOfOpenings(config, log);
   await using parts = new AsyncDisposableStack();
 
-  const database = await retryAtStart(() => openDatabase({ url: config.database.url, dataDir: config.dataDir }), { log, startMsMax, what: 'database' });
+  const database = await retryAtStart(() => openDatabase({ url: config.database.url, dataDir: config.dataDir }), { ...patience, what: 'database' });
   parts.defer(() => database.close());
   const applied = await migrate(database);
   if (applied.length > 0) log.info({ applied }, 'database.migrated');
@@ -166,7 +169,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
-    await retryAtStart(() => follower.pin(signal), { log, startMsMax, what: 'nodes' });
+    await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
       wake: headWake,
@@ -197,15 +200,17 @@ export async function startService(config: Config, options: ServiceOptions = {})
   }
 }
 
-/** Tries again while database or nodes do not answer, for at most startMsMax. */
+/** Tries again while database or nodes do not answer, for at most startMsMax or until the signal aborts. */
 async function retryAtStart<T>(
   attempt: () => Promise<T>,
-  { log, startMsMax, what }: { log: Log; startMsMax: number; what: string },
+  { log, startMsMax, signal, what }: { log: Log; startMsMax: number; signal: AbortSignal; what: string },
 ): Promise<T> {
   // The machine's clock: the database's is not known yet.
   const clock = systemClock();
   const giveUpAt = clock.now().getTime() + startMsMax;
+  let retryMs = START_RETRY_MS_MIN;
   for (;;) {
+    signal.throwIfAborted();
     try {
       return await attempt();
     } catch (error) {
@@ -213,7 +218,8 @@ async function retryAtStart<T>(
       const leftMs = giveUpAt - clock.now().getTime();
       if (!isWorthRetrying || leftMs <= 0) throw error;
       log.warn({ waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) }, 'service.waits');
-      await clock.wait(Math.min(START_RETRY_MS, leftMs), AbortSignal.timeout(startMsMax));
+      await clock.wait(Math.min(retryMs, leftMs), signal);
+      retryMs = Math.min(retryMs * 2, START_RETRY_MS_MAX);
     }
   }
 }

@@ -42,6 +42,7 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
     pattern: /\bset(Timeout|Interval)\b/,
     places: {
       'src/core/clock.ts': 'it is the Clock',
+      'src/core/abort.ts': 'the longest wait for something outside this process',
       'src/chain/': 'deadlines and silence of sockets',
       'src/delivery/send.ts': 'the deadline of an attempt, over real sockets',
       'src/delivery/resolver.ts': 'the deadline of a resolution',

@@ -66,7 +66,7 @@ export async function ready(node: Node, expected: ChainIdentity, wantTraces: boo
   if (node.capabilities !== undefined) return node.capabilities;
   node.identity = await readIdentity(node.rpc, signal);
   if (node.identity.chainId !== expected.chainId) {
-    throw new Fault('conflict', `${node.rpc.name} is on chain ${node.identity.chainId}, the configuration says ${expected.chainId}`);
+    throw new Fault('conflict', `${node.rpc.name} is on chain ${node.identity.chainId}, chain.id says ${expected.chainId}: correct one of the two`);
   }
   const { genesisHash } = node.identity;
   if (genesisHash !== undefined && expected.genesisHash !== undefined && genesisHash !== expected.genesisHash) {

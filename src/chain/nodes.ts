@@ -71,19 +71,23 @@ export function createNodes(options: NodesOptions): ChainNodes {
     return capabilities;
   }
 
-  /** The first node, by preference, that does it; resting ones come last. */
+  /** The first node, by preference, that does it; resting ones come last. One that answers undefined leaves it to the next. */
   async function first<T>(signal: AbortSignal, work: (node: Node) => Promise<T>): Promise<T> {
     const now = clock.now().getTime();
     const byReadiness = [...nodes].sort((one, other) => Number(one.retryAt > now) - Number(other.retryAt > now));
     const faults: Fault[] = [];
+    let unknown: { answer: T } | undefined;
     for (const node of byReadiness) {
       try {
-        return await attempt(node, clock, work);
+        const answer = await attempt(node, clock, work);
+        if (answer !== undefined) return answer;
+        unknown = { answer };
       } catch (error) {
         if (!(error instanceof Fault) || signal.aborted) throw error;
         faults.push(error);
       }
     }
+    if (unknown !== undefined) return unknown.answer;
     const wrongChain = faults.length === 1 && faults[0]?.code === 'conflict';
     throw new Fault(wrongChain ? 'conflict' : faults.some(isInconsistent) ? 'inconsistent' : 'unavailable', faults.map(messageOf).join('; '));
   }
@@ -93,7 +97,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
       first(signal, async (node) => {
         const identity = await readIdentity(node.rpc, signal);
         if (identity.chainId === options.chainId) return identity;
-        throw new Fault('conflict', `${node.rpc.name} is on chain ${identity.chainId}, the configuration says ${options.chainId}`);
+        throw new Fault('conflict', `${node.rpc.name} is on chain ${identity.chainId}, chain.id says ${options.chainId}: correct one of the two`);
       }),
     pin(identity) {
       pinned = identity;
@@ -126,6 +130,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
       first(signal, async (node) => fetchBundles(node.rpc, references, await prepare(node, signal), signal)),
     findHeader: (reference, signal) =>
       first(signal, async (node) => {
+        await prepare(node, signal);
         const json = await (typeof reference === 'number'
           ? node.rpc.call('eth_getBlockByNumber', [quantityOf(reference), false], signal)
           : node.rpc.call('eth_getBlockByHash', [reference, false], signal));

@@ -47,6 +47,9 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
       });
       const text = await answer.text();
       if (statusCode !== 200) {
+        // Some say by HTTP 400 what belongs into a JSON-RPC error: that they lack a method.
+        const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
+        if (refusal !== undefined) return refusal;
         const wait = headers['retry-after'] === undefined ? '' : `, retry-after ${headers['retry-after']}`;
         throw new Fault('unavailable', `${name} answered HTTP ${statusCode}${wait}`);
       }
@@ -116,6 +119,16 @@ function parseAnswer(answer: Record<string, unknown>): RpcAnswer {
   const { code, message } = answer.error;
   const text = typeof message === 'string' ? message.slice(0, MESSAGE_CHARACTERS_MAX) : 'an error without a message';
   return { ok: false, code: typeof code === 'number' ? code : 0, message: text };
+}
+
+/** The JSON-RPC error in the body of an HTTP error; undefined when it is anything else. */
+function parseRefusal(text: string): unknown {
+  try {
+    const answer: unknown = JSON.parse(text);
+    return isRecord(answer) && isRecord(answer.error) ? answer : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A JSON object, of which nothing more is known. */

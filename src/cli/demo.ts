@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type Command, InvalidArgumentError } from 'commander';
 import type { DemoFacts } from '../../devnet/screen.ts';
+import { abortOf } from '../core/abort.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import { exitCodes } from './exit.ts';
 
@@ -103,13 +104,6 @@ async function runDemo(
     say('stopping …');
     await running.stop();
   }
-}
-
-function abortOf(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 }
 
 /** Calls back for each line that a person enters; where nobody can, it leaves standard input alone. */

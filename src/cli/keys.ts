@@ -19,6 +19,8 @@ type Flags = { config?: string; json?: boolean };
 /** A list for people; an installation with more watchers asks for JSON in a script of its own, or the database. */
 const LISTED_MAX = 10_000;
 const HOUR_MS = 3_600_000;
+/** A year: whoever wants two keys for longer issues a second one. */
+const OVERLAP_HOURS_MAX = 8_760;
 
 export function addKeysCommands(program: Command): void {
   const keys = program.command('keys').description('issue, list, rotate and revoke API keys');
@@ -97,6 +99,8 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
 
 function parseHours(text: string): number {
   const hours = Number(text);
-  if (!Number.isFinite(hours) || hours < 0) throw new InvalidArgumentError('a number of hours, 0 or more');
+  if (text.trim() === '' || !(hours >= 0 && hours <= OVERLAP_HOURS_MAX)) {
+    throw new InvalidArgumentError(`a number of hours from 0 to ${OVERLAP_HOURS_MAX}`);
+  }
   return hours;
 }

@@ -2,6 +2,8 @@
  * `chainbell start`: the service, until it is told to stop.
  */
 import { type Command, InvalidArgumentError } from 'commander';
+import type { Config } from '../config/schema.ts';
+import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';
 import { type Role, roles, startService } from '../service.ts';
 import { withConfig } from './exit.ts';
@@ -19,21 +21,27 @@ export function addStartCommand(program: Command): void {
 }
 
 async function start(flags: Flags): Promise<void> {
-  const stopped = Promise.withResolvers<void>();
-  const onSignal = () => stopped.resolve();
+  const interrupt = new AbortController();
+  const { signal } = interrupt;
+  // Twice is as good as once: the stop has its own time limits.
+  const onSignal = () => interrupt.abort();
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   try {
-    await withConfig(flags, async (config) => {
-      const service = await startService(config, flags.role === undefined ? {} : { roles: flags.role });
-      const bug = await Promise.race([stopped.promise, service.failed]);
-      await service.stop();
-      if (bug === undefined) return;
-      process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
-      process.exitCode = 1;
-    });
+    await withConfig(flags, (config) => runUntil(signal, config, flags.role));
+  } catch (error) {
+    if (error !== signal.reason) throw error;
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
+}
+
+async function runUntil(signal: AbortSignal, config: Config, role: Role[] | undefined): Promise<void> {
+  const service = await startService(config, { signal, ...(role !== undefined && { roles: role }) });
+  const bug = await Promise.race([abortOf(signal), service.failed]);
+  await service.stop();
+  if (bug === undefined) return;
+  process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
+  process.exitCode = 1;
 }
 
 function parseRoles(text: string): Role[] {

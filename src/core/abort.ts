@@ -2,6 +2,7 @@
  * A signal for one piece of work below a long-lived one. By hand, because `AbortSignal.any` piles up on a long-lived
  * parent and `AbortSignal.timeout` lives on after its work: both were measured as memory that only grows.
  */
+import { once } from 'node:events';
 
 export type WorkAbort = {
   readonly signal: AbortSignal;
@@ -26,4 +27,10 @@ export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
       parent.removeEventListener('abort', onParent);
     },
   };
+}
+
+/** Resolves when the signal aborts. */
+export async function abortOf(signal: AbortSignal): Promise<undefined> {
+  if (!signal.aborted) await once(signal, 'abort');
+  return undefined;
 }

@@ -2,6 +2,7 @@
  * API keys (DESIGN §8): `cb_live_<id>_<32 random bytes, base62>_<crc>`. Looked up by HMAC, recovered for delivery from
  * AES-256-GCM that is bound to its row.
  */
+import assert from 'node:assert/strict';
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 
@@ -20,7 +21,12 @@ export type KeyOwner = { keyId: string; watcherId: number };
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const SECRET_BYTES = 32;
-const ID_BYTES = 9;
+const ID_BYTES = 8;
+/** Digits that hold every value of so many bytes: 2^64, 2^256 and 2^32 in base 62. */
+const ID_DIGITS = 11;
+const SECRET_DIGITS = 43;
+const CHECKSUM_DIGITS = 6;
+const FORM = new RegExp(`^(cb_live_\\w{${ID_DIGITS}}_\\w{${SECRET_DIGITS}})_(\\w{${CHECKSUM_DIGITS}})$`);
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
@@ -33,14 +39,14 @@ export function deriveKeyRing(secret: Buffer): KeyRing {
 
 /** A new random key. */
 export function generateApiKey(): ApiKey {
-  const id = base62(randomBytes(ID_BYTES), 12);
-  const body = `cb_live_${id}_${base62(randomBytes(SECRET_BYTES), 43)}`;
+  const id = base62(randomBytes(ID_BYTES), ID_DIGITS);
+  const body = `cb_live_${id}_${base62(randomBytes(SECRET_BYTES), SECRET_DIGITS)}`;
   return { id, text: `${body}_${checksum(body)}` };
 }
 
 /** Whether a text has the form and the checksum of a key; a typing error is told without asking the database. */
 export function isWellFormedKey(text: string): boolean {
-  const match = /^(cb_live_[0-9A-Za-z]{12}_[0-9A-Za-z]{43})_([0-9A-Za-z]{6})$/.exec(text);
+  const match = FORM.exec(text);
   return match?.[1] !== undefined && checksum(match[1]) === match[2];
 }
 
@@ -71,10 +77,10 @@ function boundTo({ keyId, watcherId }: KeyOwner, { kekId }: KeyRing): Buffer {
 function checksum(body: string): string {
   const bytes = Buffer.alloc(4);
   bytes.writeUInt32BE(crc32(body));
-  return base62(bytes, 6);
+  return base62(bytes, CHECKSUM_DIGITS);
 }
 
-/** Bytes as a base-62 number, padded to `length` digits. */
+/** Bytes as a base-62 number, padded to `length` digits, which must be enough for the largest. */
 function base62(bytes: Uint8Array, length: number): string {
   let rest = BigInt(`0x${Buffer.from(bytes).toString('hex')}`);
   let digits = '';
@@ -82,5 +88,6 @@ function base62(bytes: Uint8Array, length: number): string {
     digits = `${ALPHABET[Number(rest % 62n)]}${digits}`;
     rest /= 62n;
   }
+  assert(digits.length <= length);
   return digits.padStart(length, '0');
 }

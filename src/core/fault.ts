@@ -33,5 +33,6 @@ export function messageOf(error: unknown): string {
   // An AggregateError (all addresses of a host refused) has an empty message of its own.
   const own =
     error.message !== '' ? error.message : error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : error.name;
-  return error.cause === undefined ? own : `${own}: ${messageOf(error.cause)}`;
+  const cause = error.cause === undefined ? '' : messageOf(error.cause);
+  return cause === '' || own.includes(cause) ? own : `${own}: ${cause}`;
 }

@@ -54,9 +54,11 @@ export function createFollower(options: FollowerOptions): Follower {
   let finalizedNumber = 0;
 
   async function step(signal: AbortSignal): Promise<StepOutcome> {
-    if (!(await options.isLeader())) return 'idle';
+    const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
+    // Who stands by asks too: its readiness tells whether its nodes would do.
     const head = await nodes.head(signal);
+    if (!isLeader) return 'idle';
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
     if (tip !== undefined && head.number <= tip.number) return atOrBehindTip(tip, head, signal);

@@ -134,21 +134,21 @@ export type Settlement = {
  */
 export async function settle(database: Database, settlements: readonly Settlement[]): Promise<Set<number>> {
   return database.transaction(async (tx) => {
-    const epochs = new Map(settlements.map(({ lane }) => [lane.id, lane.epoch]));
+    const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
     // Shared: a takeover waits for these results, so that it never sends what is being settled.
-    const held = await tx.query<{ id: number }>(sql`
-      select l.id from lane l
-      join unnest(${[...epochs.keys()]}::bigint[], ${[...epochs.values()]}::bigint[]) as e (id, epoch)
-        on l.id = e.id and l.epoch = e.epoch
-      order by l.id
-      for share of l`);
-    const heldIds = new Set(held.map(({ id }) => id));
-    const valid = settlements.filter(({ lane }) => heldIds.has(lane.id));
+    const rows = await tx.query<{ id: number; epoch: number }>(sql`
+      select id, epoch from lane where id = any(${laneIds}::bigint[])
+      order by id
+      for share`);
+    const epochs = new Map(rows.map(({ id, epoch }) => [id, epoch]));
+    // One group may hold outcomes of a lane's former lease beside those of the present one.
+    const isHeld = ({ lane }: Settlement) => epochs.get(lane.id) === lane.epoch;
+    const valid = settlements.filter(isHeld);
     if (valid.length > 0) {
       await updateNotifications(tx, valid);
       await insertAttempts(tx, valid);
     }
-    return new Set([...epochs.keys()].filter((id) => !heldIds.has(id)));
+    return new Set(settlements.filter((one) => !isHeld(one)).map(({ lane }) => lane.id));
   });
 }
 

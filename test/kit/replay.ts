@@ -18,7 +18,8 @@ export function testWithRealchain(
   work: (folder: string, context: TestContext) => Promise<void> | void,
 ): void {
   const folder = realchainFolder();
-  if (folder === undefined) test(name, { skip: 'the real chain data is not there: ../shared/realchain' }, () => {});
+  if (folder === undefined)
+    test(name, { skip: 'the real chain data is not there: ../shared/realchain' }, () => {});
   else test(name, (context) => work(folder, context));
 }
 
@@ -38,15 +39,25 @@ export type ReplayNode = {
 };
 
 /** Serves the consecutive blocks of `run` as chain 1, the first `startHead` being the head. */
-export async function startReplay(folder: string, options: { run: string; startHead: number }): Promise<ReplayNode> {
+export async function startReplay(
+  folder: string,
+  options: { run: string; startHead: number },
+): Promise<ReplayNode> {
   const port = await findFreePort();
   const words = ['--dir', folder, '--run', options.run, '--start-head', String(options.startHead)];
-  const child = spawn(process.execPath, [path.join(folder, 'replay.mjs'), ...words, '--port', String(port), '--chain-id', '1'], {
-    stdio: ['ignore', 'pipe', 'inherit'],
-  });
+  const child = spawn(
+    process.execPath,
+    [path.join(folder, 'replay.mjs'), ...words, '--port', String(port), '--chain-id', '1'],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    },
+  );
   const exited = once(child, 'exit');
   const started = once(child.stdout, 'data', { signal: AbortSignal.timeout(START_MS_MAX) });
-  await Promise.race([started, exited.then(([code]) => Promise.reject(new Error(`replay.mjs ended with code ${code}`)))]);
+  await Promise.race([
+    started,
+    exited.then(([code]) => Promise.reject(new Error(`replay.mjs ended with code ${code}`))),
+  ]);
   const url = `http://127.0.0.1:${port}`;
   const control = async (method: 'GET' | 'POST', body?: string) => {
     const response = await fetch(`${url}/_ctl`, { method, ...(body !== undefined && { body }) });

@@ -2,7 +2,7 @@
  * A chain node that says what the test wants: JSON-RPC over real HTTP, from a table of methods that may change at any
  * time.
  */
-import { type Answer, startReceiver } from './receiver.ts';
+import { type Answer, type AnswerTo, startReceiver } from './receiver.ts';
 
 /** The result of a call; throws RpcError where the node answers with a JSON-RPC error. */
 export type Method = (params: readonly unknown[]) => unknown;
@@ -33,8 +33,8 @@ export type ScriptedNode = {
   calls: { method: string; params: readonly unknown[] }[];
   /** How many HTTP requests have arrived. */
   exchangeCount(): number;
-  /** Answers every request with this instead of JSON-RPC; undefined ends it. */
-  setHttp(answer: Answer | undefined): void;
+  /** Answers every request with this instead of the methods; undefined ends it. */
+  setHttp(answer: Answer | AnswerTo | undefined): void;
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -43,8 +43,7 @@ export const SECRET_PATH = '/v2/path-with-a-key';
 
 /** Starts a node with these methods; it is listening when the promise resolves. */
 export async function startScriptedNode(methods: Methods = {}): Promise<ScriptedNode> {
-  let http: Answer | undefined;
-  const receiver = await startReceiver({ answer: ({ body }) => http ?? answerBody(body) });
+  const receiver = await startReceiver({ answer: ({ body }) => answerBody(body) });
   const node: ScriptedNode = {
     url: `http://127.0.0.1:${receiver.port}${SECRET_PATH}`,
     methods,
@@ -52,7 +51,7 @@ export async function startScriptedNode(methods: Methods = {}): Promise<Scripted
     calls: [],
     exchangeCount: () => receiver.requests.length,
     setHttp(answer) {
-      http = answer;
+      receiver.setAnswer(answer ?? (({ body }) => answerBody(body)));
     },
     close: receiver.close,
     [Symbol.asyncDispose]: receiver.close,
@@ -63,7 +62,11 @@ export async function startScriptedNode(methods: Methods = {}): Promise<Scripted
     const message: unknown = JSON.parse(body);
     if (!Array.isArray(message)) return { body: JSON.stringify(answerOne(message as Json)) };
     if (node.batches === 'http 400') return { status: 400, body: 'batches are not supported' };
-    const refusal = { jsonrpc: '2.0', id: null, error: { code: -32_600, message: 'batches are not supported' } };
+    const refusal = {
+      jsonrpc: '2.0',
+      id: null,
+      error: { code: -32_600, message: 'batches are not supported' },
+    };
     return { body: JSON.stringify(node.batches === 'error' ? refusal : message.map(answerOne)) };
   }
 
@@ -114,7 +117,10 @@ export function traceMethod(blocks: readonly NodeBlock[]): Method {
  * A block made up of transfers of native coin, each with a receipt and a call trace with one internal transfer of
  * 1 wei. Another `fork` has other hashes.
  */
-export function makeNodeBlock(number: number, options: { transactions?: number; fork?: number } = {}): NodeBlock {
+export function makeNodeBlock(
+  number: number,
+  options: { transactions?: number; fork?: number } = {},
+): NodeBlock {
   const { transactions = 2, fork = 0 } = options;
   const blockHash = makeHash(fork, number, 0);
   const hashes = Array.from({ length: transactions }, (_, index) => makeHash(fork, number, index + 1));
@@ -139,7 +145,9 @@ export function makeNodeBlock(number: number, options: { transactions?: number; 
 
 /** 32 bytes that say of what they are the hash; position 0 is the block itself. */
 export function makeHash(fork: number, number: number, position: number): `0x${string}` {
-  const text = [fork, Math.max(0, number), position].map((part) => part.toString(16).padStart(16, '0')).join('');
+  const text = [fork, Math.max(0, number), position]
+    .map((part) => part.toString(16).padStart(16, '0'))
+    .join('');
   return `0x${text.padStart(64, 'f')}`;
 }
 

@@ -3,17 +3,27 @@
  * as two things.
  */
 import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { quantity } from '../../devnet/wallet.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
-import { startNodeProxy } from '../kit/flaky-node.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
+import {
+  CHAIN_ID,
+  createWatcher,
+  freshAddress,
+  SECRET,
+  startTestService,
+  type TestService,
+} from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const parts = new AsyncDisposableStack();
@@ -34,17 +44,41 @@ async function pay(to: Address, count: number, on = chain): Promise<Hash[]> {
   return hashes;
 }
 
-/** Registers an address before any follower runs, and leaves the database to the test. */
-async function watchAhead(database: TestDatabase): Promise<{ address: Address; record: { id: string } }> {
-  await using service = await startTestService({
-    database,
-    rpc: [chain.url],
-    receivers: [receiver],
-    roles: ['api'],
-  });
+type Watched = { address: Address; record: { id: string } };
+
+async function watch(service: TestService): Promise<Watched> {
   const watcher = await createWatcher(service, 'acme');
   const address = freshAddress();
   return { address, record: await watcher.watch({ address, webhookUrl: `${receiver.url}/${address}` }) };
+}
+
+/** Registers an address before any follower runs, and leaves the database to the test. */
+async function watchAhead(database: TestDatabase): Promise<Watched> {
+  const options = { database, rpc: [chain.url], receivers: [receiver] };
+  await using service = await startTestService({ ...options, roles: ['api'] });
+  return await watch(service);
+}
+
+/**
+ * The node behind a load balancer: every second question for the newest block is answered by one that is behind, of
+ * which `staleCount` tells. The first few are not, so that the service can start.
+ */
+async function startStaleProxy(oldNumber: number) {
+  let asked = 0;
+  let staleCount = 0;
+  const headers = { 'content-type': 'application/json' };
+  const latest = /"eth_getBlockByNumber","params":\["latest"/;
+  const proxy = await startReceiver({
+    async answer({ body }) {
+      asked += Number(latest.test(body));
+      const isStale = latest.test(body) && asked > 4 && asked % 2 === 0;
+      staleCount += Number(isStale);
+      const question = isStale ? body.replace('"latest"', `"${quantity(oldNumber)}"`) : body;
+      const answer = await fetch(chain.url, { method: 'POST', headers, body: question });
+      return { headers, body: await answer.text() };
+    },
+  });
+  return { ...proxy, staleCount: () => staleCount };
 }
 
 const idsHeard = (address: Address) =>
@@ -55,7 +89,7 @@ const idsHeard = (address: Address) =>
 /** One row and one webhook for each of the transactions, in their order, and no other for the record. */
 async function assertToldOnce(
   service: TestService,
-  { address, record }: { address: Address; record: { id: string } },
+  { address, record }: Watched,
   hashes: readonly Hash[],
 ): Promise<void> {
   await service.drained();
@@ -74,20 +108,18 @@ for (const kind of databaseKinds) {
   describe(`with the ${kind} database`, () => {
     test('a stopped service goes on where it ended: blocks mined meanwhile are told once, told ones not again', async () => {
       await using database = await createTestDatabase(kind);
-      const watched = await watchAhead(database);
       const options = { database, rpc: [chain.url, chain.wsUrl], receivers: [receiver] };
-      const hashes: Hash[] = [];
-      await using stack = new AsyncDisposableStack();
-      let service = stack.use(await startTestService(options));
+      await using before = await startTestService(options);
+      const watched = await watch(before);
+      await before.inSync(chain);
+      const hashes = await pay(watched.address, 3);
+      await before.inSync(chain);
+      await before.stop();
+      hashes.push(...(await pay(watched.address, 3)));
+      await using service = await startTestService(options);
       await service.inSync(chain);
-      for (let round = 0; round < 2; round++) {
-        hashes.push(...(await pay(watched.address, 3)));
-        await service.inSync(chain);
-        await service.stop();
-        hashes.push(...(await pay(watched.address, 3)));
-        service = stack.use(await startTestService(options));
-        await service.inSync(chain);
-      }
+      hashes.push(...(await pay(watched.address, 3)));
+      await service.inSync(chain);
       await assertToldOnce(service, watched, hashes);
       const gaps = await service.database.query(sql`
         select number from (select number, lead(number) over (order by number) as following from block) as pairs
@@ -95,29 +127,23 @@ for (const kind of databaseKinds) {
       assert.deepEqual(gaps, []);
     });
 
-    test('a new database begins at startBlock, with every block from there and none before', async () => {
-      await using early = await createTestDatabase(kind);
-      await using late = await createTestDatabase(kind);
-      const watchedEarly = await watchAhead(early);
-      const watchedLate = await watchAhead(late);
-      const before = await pay(watchedEarly.address, 2);
-      await pay(watchedLate.address, 2);
+    test('a new database begins at startBlock: with all that happened from there, and nothing from before', async () => {
+      await using database = await createTestDatabase(kind);
+      const watched = await watchAhead(database);
+      await pay(watched.address, 2);
+      const startBlock = (await chain.head()).number + 1;
+      const hashes = await pay(watched.address, 2);
       // More than one batch of the back-fill.
       await chain.mine(150);
-      const startBlock = (await chain.head()).number + 1;
-      const since = await pay(watchedEarly.address, 2);
-      const sinceLate = await pay(watchedLate.address, 2);
-
-      const options = { rpc: [chain.url], receivers: [receiver] };
-      await using whole = await startTestService({ ...options, database: early, chain: { startBlock: 0 } });
-      await using part = await startTestService({ ...options, database: late, chain: { startBlock } });
-      await whole.inSync(chain);
-      await part.inSync(chain);
-      await assertToldOnce(whole, watchedEarly, [...before, ...since]);
-      await assertToldOnce(part, watchedLate, sinceLate);
-      const firstOf = async ({ database }: TestService) =>
-        (await database.query(sql`select number from block order by number limit 1`))[0]?.number;
-      assert.deepEqual([await firstOf(whole), await firstOf(part)], [0, startBlock]);
+      hashes.push(...(await pay(watched.address, 2)));
+      await using service = await startTestService({
+        ...{ database, rpc: [chain.url], receivers: [receiver] },
+        chain: { startBlock },
+      });
+      await service.inSync(chain);
+      await assertToldOnce(service, watched, hashes);
+      const [first] = await service.database.query(sql`select number from block order by number limit 1`);
+      assert.equal(first?.number, startBlock);
     });
 
     test('a node that goes away makes the service unready until it is back, and loses nothing', async () => {
@@ -127,10 +153,10 @@ for (const kind of databaseKinds) {
       stack.defer(() => rm(folder, { recursive: true, force: true }));
       const node = stack.use(await startChain({ stateFile }));
       const database = stack.use(await createTestDatabase(kind));
-      const watched = await watchAhead(database);
       const service = stack.use(
         await startTestService({ database, rpc: [node.url, node.wsUrl], receivers: [receiver] }),
       );
+      const watched = await watch(service);
       await service.inSync(node);
       const statusOf = async () => (await fetch(`${service.apiUrl}/readyz`)).status;
       assert.equal(await statusOf(), 200);
@@ -148,22 +174,17 @@ for (const kind of databaseKinds) {
 
     test('a node that now and then tells of an old head undoes nothing', async () => {
       await using database = await createTestDatabase(kind);
-      const watched = await watchAhead(database);
-      let asked = 0;
-      let stale = 0;
-      await using proxy = await startNodeProxy(chain.url, (call) => {
-        const isHead =
-          call.method === 'eth_getBlockByNumber' && JSON.stringify(call.params) === '["latest",false]';
-        asked += Number(isHead);
-        if (!isHead || asked % 2 === 0 || asked < 5) return call;
-        stale += 1;
-        return { ...call, params: [`0x${(oldNumber).toString(16)}`, false] };
+      await chain.mine(10);
+      await using proxy = await startStaleProxy((await chain.head()).number - 5);
+      await using service = await startTestService({
+        ...{ database, rpc: [proxy.url], receivers: [receiver] },
+        chain: { startBlock: 0 },
       });
-      const oldNumber = (await chain.head()).number - 1;
-      await using service = await startTestService({ database, rpc: [proxy.url], receivers: [receiver] });
       await service.inSync(chain);
+      const watched = await watch(service);
       const hashes = await pay(watched.address, 3);
-      await waitUntil(() => stale >= 3);
+      const told = proxy.staleCount();
+      await waitUntil(() => proxy.staleCount() >= told + 3);
       hashes.push(...(await pay(watched.address, 3)));
       await service.inSync(chain);
       await assertToldOnce(service, watched, hashes);
@@ -172,13 +193,17 @@ for (const kind of databaseKinds) {
   });
 }
 
-test('two services on one database tell of each transfer once, also when one of them ends', async () => {
+test('two services on one database tell of each transfer once, both are ready, and one goes on without the other', async () => {
   await using database = await createTestDatabase('postgres');
-  const watched = await watchAhead(database);
   const options = { database, rpc: [chain.url, chain.wsUrl], receivers: [receiver] };
   await using first = await startTestService(options);
   await using second = await startTestService(options);
+  const watched = await watch(second);
   await first.inSync(chain);
+  for (const { apiUrl } of [first, second]) {
+    const isReady = async () => (await fetch(`${apiUrl}/readyz`)).status === 200;
+    await waitUntil(isReady, { describe: `${apiUrl}/readyz to answer 200` });
+  }
   const hashes = await pay(watched.address, 15);
   await second.inSync(chain);
   await assertToldOnce(second, watched, hashes);
@@ -188,3 +213,102 @@ test('two services on one database tell of each transfer once, also when one of 
   await second.inSync(chain);
   await assertToldOnce(second, watched, hashes);
 });
+
+type Program = { child: ChildProcess; log: string; ended: Promise<void> };
+
+/** The real program as a process of its own. */
+function startProgram(database: TestDatabase, startBlock: number): Program {
+  const child = spawn(
+    process.execPath,
+    [fileURLToPath(new URL('../../src/main.ts', import.meta.url)), 'start'],
+    {
+      cwd: database.dataDir,
+      env: {
+        PATH: process.env.PATH,
+        CHAINBELL_CHAIN_ID: String(CHAIN_ID),
+        CHAINBELL_CHAIN_RPC: `${chain.url},${chain.wsUrl}`,
+        CHAINBELL_CHAIN_START_BLOCK: String(startBlock),
+        CHAINBELL_DATABASE_URL: database.url,
+        CHAINBELL_DATA_DIR: database.dataDir,
+        CHAINBELL_SECRET: SECRET,
+        CHAINBELL_HTTP_PORT: '0',
+        CHAINBELL_METRICS_PORT: '0',
+        CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
+        CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
+        CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
+        CHAINBELL_LOG_FORMAT: 'json',
+      },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    },
+  );
+  const program: Program = { child, log: '', ended: once(child, 'close').then(() => {}) };
+  for (const output of [child.stdout, child.stderr]) {
+    output.setEncoding('utf8').on('data', (text: string) => {
+      program.log += text;
+    });
+  }
+  return program;
+}
+
+/** The moments of a life at which it is ended, told by its log and by what its receiver hears. */
+const MOMENTS: readonly [name: string, isNow: (program: Program, heardCount: number) => boolean][] = [
+  ['it starts', () => true],
+  ['it has started', ({ log }) => log.includes('service.started')],
+  ['it has committed', ({ log }) => log.includes('blocks.committed')],
+  ['its first webhook is heard', (_, heardCount) => heardCount >= 1],
+  ['its second webhook is heard', (_, heardCount) => heardCount >= 2],
+  ['its fifth webhook is heard', (_, heardCount) => heardCount >= 5],
+  ['it has settled', ({ log }) => log.includes('delivery.attempted')],
+  ['it has settled much', ({ log }) => log.split('delivery.attempted').length > 8],
+];
+const TRANSFERS_BEFORE = 5;
+const TRANSFERS_DURING = 6;
+
+for (const kind of databaseKinds) {
+  test(`killed at ${MOMENTS.length} moments on the ${kind} database, the program loses nothing and stores nothing twice`, async () => {
+    await using database = await createTestDatabase(kind);
+    const watched = await watchAhead(database);
+    const startBlock = (await chain.head()).number + 1;
+    const hashes: Hash[] = [];
+
+    for (const [name, isNow] of MOMENTS) {
+      let heardCount = 0;
+      hashes.push(...(await pay(watched.address, TRANSFERS_BEFORE)));
+      const program = startProgram(database, startBlock);
+      const { child } = program;
+      const isOver = () => child.killed || (isNow(program, heardCount) && child.kill('SIGKILL'));
+      // Ended inside an attempt, it cannot settle what it sent.
+      receiver.setAnswer(({ path }) => {
+        heardCount += Number(path.endsWith(watched.address));
+        return isOver() ? 'reset' : {};
+      });
+      await waitUntil(() => isOver() || program.log.includes('service.started'), {
+        describe: `a start; the log: ${program.log}`,
+      });
+      for (let paid = 0; paid < TRANSFERS_DURING; paid++) {
+        hashes.push(...(await pay(watched.address, 1)));
+        isOver();
+      }
+      await waitUntil(isOver, { describe: `the moment when ${name}` });
+      await program.ended;
+      assert.equal(child.signalCode, 'SIGKILL', program.log);
+    }
+
+    receiver.setAnswer({});
+    await using service = await startTestService({ database, rpc: [chain.url], receivers: [receiver] });
+    await service.inSync(chain);
+    await service.drained();
+    const rows = await service.notifications({ record: watched.record });
+    assert.deepEqual(
+      rows.map(({ tx_hash, state }) => [tx_hash, state]),
+      hashes.map((hash) => [hash, 'processed']),
+    );
+    const heard = idsHeard(watched.address);
+    assert.deepEqual(
+      [...new Set(heard)].sort((one, other) => one - other),
+      rows.map(({ id }) => id),
+    );
+    // What is heard again was under way at an end, and has the same id.
+    assert(heard.length > rows.length, 'no end came inside an attempt');
+  });
+}

@@ -314,7 +314,7 @@ for (const kind of databaseKinds) {
 
     test('an address is live from the first block after its registration was answered', async () => {
       const from = nextAccount();
-      for (let round = 0; round < 10; round++) {
+      for (let round = 0; round < 5; round++) {
         const to = freshAddress();
         const record = await watch(to);
         const { hash } = await chain.transferNative({ from, to, valueWei: 1n });

@@ -1,0 +1,59 @@
+/**
+ * The API on a database, asked as a client would ask it.
+ */
+import { createApi, type Api } from '../../src/api/server.ts';
+import type { OpsSources } from '../../src/api/ops.ts';
+import { deriveKeyRing } from '../../src/core/api-key.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
+import { issueKey } from '../../src/keys.ts';
+import type { Database } from '../../src/store/db.ts';
+import { createTestClock, type TestClock } from '../kit/clock.ts';
+
+export const PATH = '/api/notifications/watched-addresses';
+export const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
+
+/** A request; `body` goes as JSON, unless it is a text, which goes as it is. */
+export type Ask = { key?: string; body?: unknown; headers?: Record<string, string> };
+export type Answer = { status: number; headers: Record<string, string | undefined>; text: string; json: unknown };
+
+export type ApiStory = {
+  api: Api;
+  clock: TestClock;
+  metrics: ReturnType<typeof createMetrics>;
+  ask(method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE', url: string, ask?: Ask): Promise<Answer>;
+  /** A new key of the watcher of this name. */
+  issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
+};
+
+const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
+const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
+
+export function createApiStory(database: Database, ops: OpsSources = allIsWell): ApiStory {
+  const clock = createTestClock();
+  const metrics = createMetrics('1.2.3');
+  const api = createApi({ database, clock, log: silentLog(), metrics, keyRing, webhookPolicy: strict, ops });
+  return {
+    api,
+    clock,
+    metrics,
+    async ask(method, url, { key, body, headers } = {}) {
+      const response = await api.inject({
+        method,
+        url,
+        headers: {
+          ...(key !== undefined && { authorization: `Bearer ${key}` }),
+          ...(body !== undefined && { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+      });
+      const { statusCode: status, body: text } = response;
+      const isJson = String(response.headers['content-type']).startsWith('application/json') && text !== '';
+      const flat = Object.fromEntries(Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]));
+      return { status, headers: flat, text, json: isJson ? JSON.parse(text) : undefined };
+    },
+    issue: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),
+  };
+}

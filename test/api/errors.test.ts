@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import { Fault } from '../../src/core/fault.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { createApiStory, PATH } from './api-story.ts';
+
+const valid = { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/a' };
+
+onEachDatabase(({ database }) => {
+  test('an unknown path is 404, in the form of its part of the API (spec 7)', async () => {
+    const { ask } = createApiStory(database());
+    assert.deepEqual((await ask('GET', '/api/nothing?a=b')).json, { statusCode: 404, statusMessage: 'No such path: /api/nothing' });
+    const wrapped = await ask('POST', '/api/notifications/nothing');
+    assert.equal(wrapped.status, 404);
+    assert.deepEqual(wrapped.json, { success: false, statusCode: 404, statusMessage: 'No such path: /api/notifications/nothing' });
+    assert.equal((await ask('GET', `${PATH}/`)).status, 404);
+    assert.equal((await ask('GET', '/api/%')).status >= 400, true);
+  });
+
+  test('a known path refuses other methods and says which it has', async () => {
+    const { ask } = createApiStory(database());
+    const cases = [
+      ['PUT', PATH, 'GET, HEAD, POST'],
+      ['DELETE', PATH, 'GET, HEAD, POST'],
+      ['PATCH', PATH, 'GET, HEAD, POST'],
+      ['POST', `${PATH}/${randomUUID()}`, 'DELETE, GET, HEAD, PATCH'],
+      ['PUT', `${PATH}/${randomUUID()}`, 'DELETE, GET, HEAD, PATCH'],
+      ['POST', '/livez', 'GET, HEAD'],
+    ] as const;
+    for (const [method, url, allow] of cases) {
+      const { status, headers, json } = await ask(method, url, { body: 'no json' });
+      assert.equal(status, 405, `${method} ${url}`);
+      assert.equal(headers.allow?.split(', ').sort().join(', '), allow);
+      const answer = { statusCode: 405, statusMessage: `${method} is not allowed here` };
+      assert.deepEqual(json, url.startsWith('/api/') ? { success: false, ...answer } : answer);
+    }
+  });
+
+  test('a body that is too large, no JSON, or of another type says so', async () => {
+    const { ask, issue } = createApiStory(database());
+    const { key } = await issue('acme');
+    const large = await ask('POST', PATH, { key, body: { ...valid, padding: 'x'.repeat(64 * 1024) } });
+    assert.deepEqual(large.json, { success: false, statusCode: 413, statusMessage: 'Payload Too Large' });
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml']) {
+      const other = await ask('POST', PATH, { key, body: JSON.stringify(valid), headers: { 'content-type': type } });
+      assert.equal(other.status, 415, type);
+      assert.deepEqual(other.json, {
+        success: false,
+        statusCode: 415,
+        statusMessage: 'Unsupported Media Type: send Content-Type: application/json',
+      });
+    }
+    for (const body of ['{', '{"a":}', 'nothing', "{'a': 1}"]) {
+      const { status, json } = await ask('POST', PATH, { key, body });
+      assert.equal(status, 400, body);
+      const { errors, ...answer } = json as { errors: { path: string; message: string }[] };
+      assert.deepEqual(answer, { success: false, statusCode: 400, statusMessage: 'Invalid request' });
+      assert.equal(errors.length, 1);
+      assert.match(errors[0]?.message ?? '', /^is not JSON/);
+    }
+    const withCharset = { 'content-type': 'application/json; charset=utf-8' };
+    assert.equal((await ask('POST', PATH, { key, body: valid, headers: withCharset })).status, 200);
+  });
+
+  test('a caller’s request id comes back when it can be logged, else one is made', async () => {
+    const { ask } = createApiStory(database());
+    const idOf = async (id?: string) =>
+      (await ask('GET', '/livez', { headers: id === undefined ? {} : { 'x-request-id': id } })).headers['x-request-id'];
+    assert.equal(await idOf('trace-1:a.b_C'), 'trace-1:a.b_C');
+    for (const id of [undefined, '', 'a b', 'x'.repeat(129), '"quoted"']) assert.match((await idOf(id)) ?? '', /^[0-9a-f-]{36}$/);
+    assert.notEqual(await idOf(), await idOf());
+    assert.equal((await ask('GET', '/no/such/path', { headers: { 'x-request-id': 'abc' } })).headers['x-request-id'], 'abc');
+  });
+
+  test('what went wrong inside is told to nobody outside', async () => {
+    const failWith = (error: Error) => ({ checks: async () => ({}), status: () => Promise.reject(error) });
+    const bug = await createApiStory(database(), failWith(new Error('password=hunter2'))).ask('GET', '/status');
+    assert.deepEqual(bug.json, { statusCode: 500, statusMessage: 'Internal Server Error' });
+    const away = new Fault('unavailable', 'database: connect ECONNREFUSED 10.0.0.5:5432');
+    const unavailable = await createApiStory(database(), failWith(away)).ask('GET', '/status');
+    assert.deepEqual(unavailable.json, { statusCode: 503, statusMessage: 'Service Unavailable' });
+    assert.equal(unavailable.headers['retry-after'], '5');
+  });
+});

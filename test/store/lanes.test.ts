@@ -1,0 +1,215 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Database, openDatabase } from '../../src/store/db.ts';
+import {
+  ensureLane,
+  findNextDue,
+  freeDeadLanes,
+  LANE_CHANNEL,
+  type Lane,
+  leaseLanes,
+  releaseLane,
+  renewLeases,
+  wakeLanes,
+  WORKER_LOCK_SPACE,
+} from '../../src/store/lanes.ts';
+import { listDue } from '../../src/store/outbox.ts';
+import { sql } from '../../src/store/sql.ts';
+import { headerOf, later, listLanes, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const lease = (database: Database, owner: number, now = noon, limit = 10) =>
+  leaseLanes(database, { owner, now, leaseUntil: new Date(now.getTime() + 30_000), limit });
+
+/** A lane with one waiting notification, leased by worker 1. */
+async function leaseOne(database: Database): Promise<Lane> {
+  await watchAddress(database);
+  await mine(database, headerOf(1), [transferOf()]);
+  const [lane] = await lease(database, 1);
+  assert.ok(lane !== undefined);
+  return lane;
+}
+
+onEachDatabase(({ database }) => {
+  test('a lane is one per shard and origin, however often it is asked for', async () => {
+    const ids = [];
+    for (const [shard, origin] of [[1, 'a'], [1, 'b'], [2, 'a'], [1, 'a']] as const) ids.push(await ensureLane(database(), shard, origin));
+    assert.deepEqual(ids.slice(0, 3).length, new Set(ids).size);
+    assert.equal(ids[3], ids[0]);
+  });
+
+  test('a lease goes to one worker, under a new epoch, until it ends', async () => {
+    const lane = await leaseOne(database());
+    assert.deepEqual(lane, { id: lane.id, shardId: 1, epoch: 1 });
+    assert.deepEqual(await lease(database(), 2), []);
+    assert.deepEqual(await lease(database(), 2, later(29_999)), []);
+    assert.deepEqual(await lease(database(), 2, later(30_000)), [{ ...lane, epoch: 2 }]);
+  });
+
+  test('only lanes with something due are leased, the longest due first, up to the limit', async () => {
+    const ids = await Promise.all(['a', 'b', 'c', 'd'].map((origin) => ensureLane(database(), 1, origin)));
+    const [a = 0, b = 0, c = 0] = ids;
+    await wakeLanes(database(), [a], later(3));
+    await wakeLanes(database(), [b], later(1));
+    await wakeLanes(database(), [c], later(2));
+    assert.deepEqual(await findNextDue(database()), later(1));
+    assert.deepEqual(await lease(database(), 1, noon), []);
+    assert.deepEqual((await lease(database(), 1, later(3), 2)).map(({ id }) => id).sort(), [b, c].sort());
+    assert.deepEqual(await findNextDue(database()), later(3));
+    assert.deepEqual((await lease(database(), 1, later(3))).map(({ id }) => id), [a]);
+    assert.equal(await findNextDue(database()), undefined);
+  });
+
+  test('waking never makes a lane due later than it was', async () => {
+    const id = await ensureLane(database(), 1, 'a');
+    await wakeLanes(database(), [id], later(5));
+    await wakeLanes(database(), [id], later(9));
+    assert.deepEqual((await listLanes(database()))[0]?.next_due, later(5));
+    await wakeLanes(database(), [id], later(2));
+    assert.deepEqual((await listLanes(database()))[0]?.next_due, later(2));
+  });
+
+  test('a released lane is due when its next notification is, and at no time when it has none', async () => {
+    const lane = await leaseOne(database());
+    await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
+    await releaseLane(database(), lane);
+    const free = { id: lane.id, owner: null, epoch: 1, next_due: later(60_000), lease_until: null };
+    assert.deepEqual(await listLanes(database()), [free]);
+    await database().query(sql`update notification set state = 'processed'`);
+    const [again] = await lease(database(), 1, later(60_000));
+    assert.ok(again !== undefined);
+    await releaseLane(database(), again);
+    assert.deepEqual(await listLanes(database()), [{ ...free, epoch: 2, next_due: null }]);
+  });
+
+  test('a worker that lost its lane cannot release, renew or end the lease of the next one', async () => {
+    const lost = await leaseOne(database());
+    const [taken] = await lease(database(), 2, later(30_000));
+    assert.equal(taken?.epoch, 2);
+    const before = await listLanes(database());
+    await releaseLane(database(), lost);
+    assert.deepEqual(await renewLeases(database(), { owner: 1, laneIds: [lost.id], leaseUntil: later(99_000) }), new Set());
+    assert.deepEqual(await listLanes(database()), before);
+  });
+
+  test('a renewed lease lasts longer', async () => {
+    const lane = await leaseOne(database());
+    assert.deepEqual(await renewLeases(database(), { owner: 1, laneIds: [lane.id, 999], leaseUntil: later(60_000) }), new Set([lane.id]));
+    assert.deepEqual(await lease(database(), 2, later(59_999)), []);
+    assert.equal((await lease(database(), 2, later(60_000))).length, 1);
+  });
+
+  test('workers hear which lanes have something, and are told to look themselves when these are too many', async () => {
+    const session = await database().session();
+    const heard: string[] = [];
+    await session.listen(LANE_CHANNEL, (payload) => heard.push(payload));
+    await wakeLanes(database(), [], noon);
+    await wakeLanes(database(), [3, 4], noon);
+    const many = Array.from({ length: 501 }, (_, index) => 10 ** 12 + index);
+    await wakeLanes(database(), many.slice(1), noon);
+    await wakeLanes(database(), many, noon);
+    await waitUntil(() => heard.length === 3);
+    assert.deepEqual(heard, ['3,4', many.slice(1).join(','), '*']);
+    await session.close();
+  });
+
+  test('the lane of a worker without a living session is freed, and is due as before', async () => {
+    const lane = await leaseOne(database());
+    assert.equal(await freeDeadLanes(database()), 1);
+    assert.deepEqual(await lease(database(), 2), [{ ...lane, epoch: 2 }]);
+  });
+
+  test('the lane of a worker whose session lives is not freed', async () => {
+    await leaseOne(database());
+    const session = await database().session();
+    assert.ok(await session.tryLock(WORKER_LOCK_SPACE, 1));
+    assert.equal(await freeDeadLanes(database()), 0);
+    assert.deepEqual(await lease(database(), 2), []);
+    await session.close();
+    // The embedded database has one connection, whose locks end with the process: here by hand.
+    await database().query(sql`select pg_advisory_unlock_all()`);
+  });
+});
+
+onPostgres(({ database, place }) => {
+  /** How many statements wait for a lock in this database. */
+  const countWaiting = async (): Promise<number> => {
+    const rows = await database().query(sql`
+      select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
+    return rows.length;
+  };
+
+  test('a lane is freed within moments of its worker’s death, and nobody else’s with it', async () => {
+    await watchAddress(database(), { url: 'https://one.example/' });
+    await watchAddress(database(), { url: 'https://two.example/' });
+    await mine(database(), headerOf(1), [transferOf()]);
+    const [dying, living] = [await database().session(), await database().session()];
+    assert.ok((await dying.tryLock(WORKER_LOCK_SPACE, 11)) && (await living.tryLock(WORKER_LOCK_SPACE, 22)));
+    const [first] = await lease(database(), 11, noon, 1);
+    const [second] = await lease(database(), 22, noon, 1);
+    assert.ok(first !== undefined && second !== undefined);
+    assert.equal(await freeDeadLanes(database()), 0);
+    await dying.close();
+    await waitUntil(async () => (await freeDeadLanes(database())) === 1, { describe: 'one lane is freed' });
+    const owners = new Map((await listLanes(database())).map(({ id, owner }) => [id, owner]));
+    assert.deepEqual([owners.get(first.id), owners.get(second.id)], [null, 22]);
+    await living.close();
+  });
+
+  test('a lock of another database on the same server keeps no lane', async () => {
+    await leaseOne(database());
+    const url = new URL(place().url);
+    url.pathname = '/postgres';
+    const other = await openDatabase({ url: url.href, dataDir: '' });
+    const session = await other.session();
+    assert.ok(await session.tryLock(WORKER_LOCK_SPACE, 1));
+    assert.equal(await freeDeadLanes(database()), 1);
+    await session.close();
+    await other.close();
+  });
+
+  test('workers that lease at once never get the same lane', async () => {
+    for (let number = 0; number < 20; number += 1) await watchAddress(database(), { url: `https://host${number}.example/` });
+    await mine(database(), headerOf(1), [transferOf()]);
+    const leased = await Promise.all([1, 2, 3, 4].map((owner) => lease(database(), owner, noon, 5)));
+    const ids = leased.flat().map(({ id }) => id);
+    assert.equal(new Set(ids).size, ids.length);
+    // What was locked by another worker at that moment was passed over, not waited for.
+    const rest = await lease(database(), 5, noon, 20);
+    assert.equal(ids.length + rest.length, 20);
+  });
+
+  for (const firstInLine of ['the commit', 'the release'] as const) {
+    test(`no wake-up is lost when a block is committed after the worker's last look: ${firstInLine} comes first`, async () => {
+      const lane = await leaseOne(database());
+      await database().query(sql`update notification set state = 'processed'`);
+      const [follower, worker, gate] = await Promise.all([place().open(), place().open(), place().open()]);
+      // The worker has looked and found nothing; now both want the lane's row, which the gate still keeps.
+      assert.deepEqual(await listDue(worker, lane, { now: noon, exclude: [], limit: 10 }), []);
+      const shut = Promise.withResolvers<void>();
+      const opening = Promise.withResolvers<void>();
+      const open = gate.transaction(async (tx) => {
+        await tx.query(sql`select from lane where id = ${lane.id} for update`);
+        shut.resolve();
+        await opening.promise;
+      });
+      await shut.promise;
+      const commit = () => mine(follower, headerOf(2), [transferOf()], { now: later(5) });
+      const release = () => releaseLane(worker, lane);
+      const inLine: Promise<unknown>[] = [];
+      try {
+        for (const enter of firstInLine === 'the commit' ? [commit, release] : [release, commit]) {
+          inLine.push(enter());
+          await waitUntil(async () => (await countWaiting()) === inLine.length, { describe: 'they stand in line' });
+        }
+      } finally {
+        opening.resolve();
+      }
+      await Promise.all([open, ...inLine]);
+      assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
+      assert.deepEqual(await listLanes(database()), [{ id: lane.id, owner: null, epoch: 1, next_due: later(5), lease_until: null }]);
+      for (const one of [follower, worker, gate]) await one.close();
+    });
+  }
+});
