@@ -18,6 +18,7 @@ export type Stage = {
   database: TestDatabase;
   receiver: Receiver;
   apiUrl: string;
+  metricsUrl: string;
   /** Registers an address with the receiver's URL. */
   watch(address: string): Promise<void>;
   /** Resident memory of the service now, and at its highest, in MiB. */
@@ -35,6 +36,7 @@ export async function setStage(answer: AnswerTo): Promise<Stage> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
   const port = await findFreePort(0);
+  const metricsPort = await findFreePort(0);
   const environment = {
     ...process.env,
     CHAINBELL_CHAIN_ID: '31337',
@@ -43,7 +45,7 @@ export async function setStage(answer: AnswerTo): Promise<Stage> {
     CHAINBELL_DATA_DIR: folder,
     CHAINBELL_SECRET: Buffer.alloc(32, 7).toString('base64'),
     CHAINBELL_HTTP_PORT: String(port),
-    CHAINBELL_METRICS_PORT: String(await findFreePort(0)),
+    CHAINBELL_METRICS_PORT: String(metricsPort),
     CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
     CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
     CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
@@ -52,7 +54,8 @@ export async function setStage(answer: AnswerTo): Promise<Stage> {
   const options = { env: environment, cwd: folder };
   const issued = execFileSync(process.execPath, [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'], options);
   const { key }: { key: string } = JSON.parse(issued.toString());
-  const child = spawn(process.execPath, [MAIN, 'start'], { ...options, stdio: 'ignore' });
+  // With the flags of this process: bootstrap.mjs gives the same ones to every program.
+  const child = spawn(process.execPath, [...process.execArgv, MAIN, 'start'], { ...options, stdio: 'ignore' });
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   parts.defer(async () => {
     child.kill('SIGTERM');
@@ -69,6 +72,7 @@ export async function setStage(answer: AnswerTo): Promise<Stage> {
     database,
     receiver,
     apiUrl,
+    metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
     async watch(address) {
       const answer = await fetch(`${apiUrl}/api/notifications/watched-addresses`, {
         method: 'POST',

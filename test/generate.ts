@@ -11,7 +11,8 @@ import { sql } from '../src/store/sql.ts';
 
 export const schemaFile = new URL('../src/store/schema.sql', import.meta.url);
 
-const HEADER = '-- Made by `npm run generate` from the migrations: the schema as it is today. Not to be edited.\n';
+const HEADER =
+  '-- Made by `npm run generate` from the migrations: the schema as it is today. Not to be edited.\n';
 
 if (import.meta.main) await main();
 
@@ -62,7 +63,8 @@ export async function renderSchema(database: Database): Promise<string> {
     where c.relnamespace = 'public'::regnamespace
       and not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.conrelid = i.indrelid)
     order by c.relname, x.relname`);
-  const linesOf = (rows: typeof columns, table: string) => rows.filter((row) => row.table === table).map(({ line }) => line);
+  const linesOf = (rows: typeof columns, table: string) =>
+    rows.filter((row) => row.table === table).map(({ line }) => line);
   const tables = [...new Set(columns.map(({ table }) => table))].map((table) => {
     const inside = [...linesOf(columns, table), ...linesOf(constraints, table)].map((line) => `  ${line}`);
     return [`create table ${table} (`, `${inside.join(',\n')}`, ');', ...linesOf(indexes, table)].join('\n');

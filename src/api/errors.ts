@@ -45,7 +45,7 @@ function toAnswer(error: unknown): Answer {
   }
   if (!(error instanceof Error)) return { statusCode: 500, statusMessage: 'Internal Server Error' };
   if ('validation' in error && Array.isArray(error.validation)) {
-    return { statusCode: 400, statusMessage: INVALID_REQUEST, errors: error.validation.map(toProblem) };
+    return { statusCode: 400, statusMessage: INVALID_REQUEST, errors: error.validation.flatMap(toProblems) };
   }
   const statusCode = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
   switch (statusCode) {
@@ -62,13 +62,13 @@ function toAnswer(error: unknown): Answer {
   }
 }
 
-/** One finding of the schema validator. */
-function toProblem(finding: unknown): Problem {
+/** One finding of the schema validator; it names all missing fields in one. */
+function toProblems(finding: unknown): Problem[] {
   const { instancePath = '', message = 'is invalid', params = {} } = finding as Partial<{
     instancePath: string;
     message: string;
     params: { requiredProperties?: string[] };
   }>;
-  const missing = params.requiredProperties?.map((name) => `${instancePath}/${name}`).join(', ');
-  return missing === undefined ? { path: instancePath, message } : { path: missing, message: 'is required' };
+  const missing = params.requiredProperties?.map((name) => ({ path: `${instancePath}/${name}`, message: 'is required' }));
+  return missing ?? [{ path: instancePath, message }];
 }

@@ -15,6 +15,10 @@ export function checkBlock(asked: BlockReference, block: ChainBlock, receipts: r
   const name = `block ${header.number} (${header.hash})`;
   const isAsked = typeof asked === 'number' ? header.number === asked : header.hash === asked;
   if (!isAsked) throw new Fault('inconsistent', `${name} came for ${asked}`);
+  // A transfer is known by its transaction: told twice it would have one place for two.
+  if (new Set(transactions.map(({ hash }) => hash)).size !== transactions.length) {
+    throw new Fault('inconsistent', `${name} has a transaction twice`);
+  }
   if (receipts.length !== transactions.length) {
     throw new Fault('inconsistent', `${name} has ${transactions.length} transactions and ${receipts.length} receipts`);
   }

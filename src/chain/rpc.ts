@@ -50,7 +50,7 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
         // Some say by HTTP 400 what belongs into a JSON-RPC error: that they lack a method.
         const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
         if (refusal !== undefined) return refusal;
-        const wait = headers['retry-after'] === undefined ? '' : `, retry-after ${headers['retry-after']}`;
+        const wait = headers['retry-after'] === undefined ? '' : `, retry-after ${String(headers['retry-after'])}`;
         throw new Fault('unavailable', `${name} answered HTTP ${statusCode}${wait}`);
       }
       return JSON.parse(text);

@@ -1,8 +1,9 @@
 /**
  * The API on a database, asked as a client would ask it.
  */
-import { createApi, type Api } from '../../src/api/server.ts';
+
 import type { OpsSources } from '../../src/api/ops.ts';
+import { type Api, createApi } from '../../src/api/server.ts';
 import { deriveKeyRing } from '../../src/core/api-key.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
@@ -16,7 +17,12 @@ export const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
 /** A request; `body` goes as JSON, unless it is a text, which goes as it is. */
 export type Ask = { key?: string; body?: unknown; headers?: Record<string, string> };
-export type Answer = { status: number; headers: Record<string, string | undefined>; text: string; json: unknown };
+export type Answer = {
+  status: number;
+  headers: Record<string, string | undefined>;
+  text: string;
+  json: unknown;
+};
 
 export type ApiStory = {
   api: Api;
@@ -51,7 +57,9 @@ export function createApiStory(database: Database, ops: OpsSources = allIsWell):
       });
       const { statusCode: status, body: text } = response;
       const isJson = String(response.headers['content-type']).startsWith('application/json') && text !== '';
-      const flat = Object.fromEntries(Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]));
+      const flat = Object.fromEntries(
+        Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]),
+      );
       return { status, headers: flat, text, json: isJson ? JSON.parse(text) : undefined };
     },
     issue: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),

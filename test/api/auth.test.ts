@@ -26,7 +26,11 @@ onEachDatabase(({ database }) => {
     ];
     for (const one of headers) {
       const { status, json, headers } = await ask('GET', PATH, { headers: one });
-      assert.deepEqual([status, json, headers['www-authenticate']], [401, REFUSED, 'Bearer'], JSON.stringify(one));
+      assert.deepEqual(
+        [status, json, headers['www-authenticate']],
+        [401, REFUSED, 'Bearer'],
+        JSON.stringify(one),
+      );
     }
     const requests = [
       ['POST', PATH],
@@ -39,7 +43,8 @@ onEachDatabase(({ database }) => {
 
   test('a body is not even looked at before the key is checked', async () => {
     const { ask } = createApiStory(database());
-    for (const body of ['{ no json', '"x"', 'x'.repeat(100_000)]) assert.equal((await ask('POST', PATH, { body })).status, 401);
+    for (const body of ['{ no json', '"x"', 'x'.repeat(100_000)])
+      assert.equal((await ask('POST', PATH, { body })).status, 401);
   });
 
   test('the name of the scheme is accepted in any letter case (RFC 9110, 11.1)', async () => {

@@ -10,12 +10,18 @@ const valid = { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.exa
 onEachDatabase(({ database }) => {
   test('an unknown path is 404, in the form of its part of the API (spec 7)', async () => {
     const { ask } = createApiStory(database());
-    assert.deepEqual((await ask('GET', '/api/nothing?a=b')).json, { statusCode: 404, statusMessage: 'No such path: /api/nothing' });
+    assert.deepEqual((await ask('GET', '/api/nothing?a=b')).json, {
+      statusCode: 404,
+      statusMessage: 'No such path: /api/nothing',
+    });
     const wrapped = await ask('POST', '/api/notifications/nothing');
     assert.equal(wrapped.status, 404);
-    assert.deepEqual(wrapped.json, { success: false, statusCode: 404, statusMessage: 'No such path: /api/notifications/nothing' });
-    assert.equal((await ask('GET', `${PATH}/`)).status, 404);
-    assert.equal((await ask('GET', '/api/%')).status >= 400, true);
+    assert.deepEqual(wrapped.json, {
+      success: false,
+      statusCode: 404,
+      statusMessage: 'No such path: /api/notifications/nothing',
+    });
+    assert.equal((await ask('GET', '/api/%')).status, 400);
   });
 
   test('a known path refuses other methods and says which it has', async () => {
@@ -43,7 +49,11 @@ onEachDatabase(({ database }) => {
     const large = await ask('POST', PATH, { key, body: { ...valid, padding: 'x'.repeat(64 * 1024) } });
     assert.deepEqual(large.json, { success: false, statusCode: 413, statusMessage: 'Payload Too Large' });
     for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml']) {
-      const other = await ask('POST', PATH, { key, body: JSON.stringify(valid), headers: { 'content-type': type } });
+      const other = await ask('POST', PATH, {
+        key,
+        body: JSON.stringify(valid),
+        headers: { 'content-type': type },
+      });
       assert.equal(other.status, 415, type);
       assert.deepEqual(other.json, {
         success: false,
@@ -66,16 +76,25 @@ onEachDatabase(({ database }) => {
   test('a caller’s request id comes back when it can be logged, else one is made', async () => {
     const { ask } = createApiStory(database());
     const idOf = async (id?: string) =>
-      (await ask('GET', '/livez', { headers: id === undefined ? {} : { 'x-request-id': id } })).headers['x-request-id'];
+      (await ask('GET', '/livez', { headers: id === undefined ? {} : { 'x-request-id': id } })).headers[
+        'x-request-id'
+      ];
     assert.equal(await idOf('trace-1:a.b_C'), 'trace-1:a.b_C');
-    for (const id of [undefined, '', 'a b', 'x'.repeat(129), '"quoted"']) assert.match((await idOf(id)) ?? '', /^[0-9a-f-]{36}$/);
+    for (const id of [undefined, '', 'a b', 'x'.repeat(129), '"quoted"'])
+      assert.match((await idOf(id)) ?? '', /^[0-9a-f-]{36}$/);
     assert.notEqual(await idOf(), await idOf());
-    assert.equal((await ask('GET', '/no/such/path', { headers: { 'x-request-id': 'abc' } })).headers['x-request-id'], 'abc');
+    assert.equal(
+      (await ask('GET', '/no/such/path', { headers: { 'x-request-id': 'abc' } })).headers['x-request-id'],
+      'abc',
+    );
   });
 
   test('what went wrong inside is told to nobody outside', async () => {
     const failWith = (error: Error) => ({ checks: async () => ({}), status: () => Promise.reject(error) });
-    const bug = await createApiStory(database(), failWith(new Error('password=hunter2'))).ask('GET', '/status');
+    const bug = await createApiStory(database(), failWith(new Error('password=hunter2'))).ask(
+      'GET',
+      '/status',
+    );
     assert.deepEqual(bug.json, { statusCode: 500, statusMessage: 'Internal Server Error' });
     const away = new Fault('unavailable', 'database: connect ECONNREFUSED 10.0.0.5:5432');
     const unavailable = await createApiStory(database(), failWith(away)).ask('GET', '/status');

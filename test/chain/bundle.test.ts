@@ -142,7 +142,13 @@ const refusals: [name: string, code: FaultCode, spoil: (draft: Draft, methods: M
   [
     'another block than the one asked for',
     'inconsistent',
-    (_, methods) => (methods.eth_getBlockByHash = () => makeNodeBlock(7, { fork: 1 }).block),
+    (_, methods) => {
+      const other = makeNodeBlock(7, { fork: 1 });
+      Object.assign(methods, {
+        eth_getBlockByHash: () => other.block,
+        eth_getBlockReceipts: () => other.receipts,
+      });
+    },
   ],
   [
     'a receipt of another block',
@@ -153,6 +159,14 @@ const refusals: [name: string, code: FaultCode, spoil: (draft: Draft, methods: M
     'a receipt of another transaction',
     'inconsistent',
     ({ receipts: [receipt] }) => ((receipt ?? {}).transactionHash = makeHash(1, 7, 1)),
+  ],
+  [
+    'the same transaction twice',
+    'inconsistent',
+    ({ block: { transactions }, receipts }) => {
+      transactions[1] = transactions[0] ?? {};
+      receipts[1] = receipts[0] ?? {};
+    },
   ],
   ['the same receipt twice', 'inconsistent', ({ receipts }) => receipts.splice(1, 1, receipts[0] ?? {})],
   [
@@ -194,8 +208,10 @@ test('a value nested too deeply to be shown is refused like any other', async ()
 
 test('traces of another fork of the same height are refused', async () => {
   const plan: FetchPlan = { ...plain, traces: 'trace_block' };
-  const other = makeNodeBlock(7, { fork: 1 });
-  const refusal = await refusalOf((_, methods) => (methods.trace_block = () => flatTracesOf(other)), plan);
+  // The same transactions, mined again in another block.
+  const otherFork = (draft: Draft) =>
+    flatTracesOf(draft).map((trace) => ({ ...trace, blockHash: makeHash(1, 7, 0) }));
+  const refusal = await refusalOf((draft, methods) => (methods.trace_block = () => otherFork(draft)), plan);
   assert.equal(refusal.code, 'inconsistent');
 });
 

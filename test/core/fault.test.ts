@@ -17,8 +17,14 @@ test('a Fault carries its code, its problems and its cause', () => {
 test('a message tells the whole chain of causes, and is never empty', () => {
   const inner = new Error('connection refused');
   const middle = new Error('database', { cause: inner });
-  assert.equal(messageOf(new Fault('unavailable', 'start', { cause: middle })), 'start: database: connection refused');
-  assert.equal(messageOf(new AggregateError([new Error('::1 refused'), new Error('127.0.0.1 refused')])), '::1 refused; 127.0.0.1 refused');
+  assert.equal(
+    messageOf(new Fault('unavailable', 'start', { cause: middle })),
+    'start: database: connection refused',
+  );
+  assert.equal(
+    messageOf(new AggregateError([new Error('::1 refused'), new Error('127.0.0.1 refused')])),
+    '::1 refused; 127.0.0.1 refused',
+  );
   assert.equal(messageOf(new TypeError('')), 'TypeError');
   assert.equal(messageOf('a text'), 'a text');
   assert.equal(messageOf(undefined), 'undefined');

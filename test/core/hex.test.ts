@@ -9,16 +9,36 @@ const HEX_DIGITS = [...'0123456789abcdefABCDEF'];
 
 test('an address is the same with and without 0x and in any letter case (spec 2.6)', () => {
   const digits = ADDRESS.slice(2);
-  const forms = [ADDRESS, digits, digits.toUpperCase(), `0X${digits.toUpperCase()}`, '0xAbCdEf0123456789aBcDeF0123456789AbCdEf01'];
+  const forms = [
+    ADDRESS,
+    digits,
+    digits.toUpperCase(),
+    `0X${digits.toUpperCase()}`,
+    '0xAbCdEf0123456789aBcDeF0123456789AbCdEf01',
+  ];
   for (const text of forms) assert.equal(parseAddress(text), ADDRESS);
   assert.equal(zeroAddress, `0x${'0'.repeat(40)}`);
 });
 
 test('anything but 40 hexadecimal characters is refused as invalid', () => {
   const digits = ADDRESS.slice(2);
-  const refused = ['', '0x', `${ADDRESS}0`, digits.slice(1), `0x0x${digits.slice(2)}`, ` ${ADDRESS}`, `${ADDRESS}\n`, `${digits.slice(1)}g`, `${digits.slice(1)}é`];
+  const refused = [
+    '',
+    '0x',
+    `${ADDRESS}0`,
+    digits.slice(1),
+    `0x0x${digits.slice(2)}`,
+    ` ${ADDRESS}`,
+    `${ADDRESS}\n`,
+    `${digits.slice(1)}g`,
+    `${digits.slice(1)}é`,
+  ];
   for (const text of refused) {
-    assert.throws(() => parseAddress(text), (error) => error instanceof Fault && error.code === 'invalid', JSON.stringify(text));
+    assert.throws(
+      () => parseAddress(text),
+      (error) => error instanceof Fault && error.code === 'invalid',
+      JSON.stringify(text),
+    );
   }
 });
 

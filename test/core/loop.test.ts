@@ -58,7 +58,11 @@ test('after Faults the wait doubles up to its bound, and starts anew after a suc
 test('an error that is no Fault is a bug: the loop ends and says whose it is', async () => {
   const bug = new TypeError('x is not a function');
   const loop = startLoop([bug]);
-  await assert.rejects(loop.done, (error) => error instanceof Error && error.message === 'story failed: x is not a function' && error.cause === bug);
+  await assert.rejects(
+    loop.done,
+    (error) =>
+      error instanceof Error && error.message === 'story failed: x is not a function' && error.cause === bug,
+  );
   assert.equal(loop.steps(), 1);
 });
 
@@ -78,7 +82,14 @@ test('an aborted loop ends without another step, in the middle of a wait and of 
     return 'worked';
   };
   const onFault = () => assert.fail('what an abort throws is no Fault to report');
-  await runLoop(step, { name: 'story', clock: createTestClock(), signal: stopping.signal, idleMs: () => 1, retryMsMax: 1, onFault });
+  await runLoop(step, {
+    name: 'story',
+    clock: createTestClock(),
+    signal: stopping.signal,
+    idleMs: () => 1,
+    retryMsMax: 1,
+    onFault,
+  });
   assert.equal(steps, 1);
 });
 
@@ -129,7 +140,15 @@ test('a bell never ends the wait after a Fault early', async () => {
       steps += 1;
       throw busy();
     },
-    { name: 'story', clock, signal: stopping.signal, idleMs: () => 1, wake, retryMsMax: 300, onFault: () => {} },
+    {
+      name: 'story',
+      clock,
+      signal: stopping.signal,
+      idleMs: () => 1,
+      wake,
+      retryMsMax: 300,
+      onFault: () => {},
+    },
   );
   await waitUntil(() => clock.waits().length === 1);
   wake.ring();

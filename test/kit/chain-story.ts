@@ -38,15 +38,34 @@ let transferCount = 0;
 /** A payment of one wei from alice to bob in a transaction of its own, but for what `parts` says. */
 export function transferOf(parts: Partial<Transfer> = {}): Transfer {
   transferCount += 1;
-  const none = { kind: 'transaction', ordinal: 0, sender: alice, receiver: bob, amount: 1n, token: undefined } as const;
+  const none = {
+    kind: 'transaction',
+    ordinal: 0,
+    sender: alice,
+    receiver: bob,
+    amount: 1n,
+    token: undefined,
+  } as const;
   return { ...none, txHash: hashOf(0x7000_0000 + transferCount), ...parts };
 }
 
-export type Watch = { watcherId?: number; address?: Address; url?: string; watchCoin?: boolean; watchToken?: boolean };
+export type Watch = {
+  watcherId?: number;
+  address?: Address;
+  url?: string;
+  watchCoin?: boolean;
+  watchToken?: boolean;
+};
 
 /** Watches bob for watcher 1, but for what `watch` says. */
 export async function watchAddress(database: Database, watch: Watch = {}): Promise<WatchedAddress> {
-  const { watcherId = 1, address = bob, url = 'https://one.example/hook', watchCoin = true, watchToken = true } = watch;
+  const {
+    watcherId = 1,
+    address = bob,
+    url = 'https://one.example/hook',
+    watchCoin = true,
+    watchToken = true,
+  } = watch;
   const record = { id: randomUUID(), address, watchCoin, watchToken, webhookUrl: url };
   return insertWatchedAddress(database, watcherId, record, { origin: webhookOrigin(url), now: noon });
 }
@@ -96,7 +115,13 @@ export async function listStates(database: Database): Promise<string[]> {
   return (await listNotifications(database)).map(({ state }) => state);
 }
 
-export type LaneRow = { id: number; owner: number | null; epoch: number; next_due: Date | null; lease_until: Date | null };
+export type LaneRow = {
+  id: number;
+  owner: number | null;
+  epoch: number;
+  next_due: Date | null;
+  lease_until: Date | null;
+};
 
 export function listLanes(database: Database): Promise<LaneRow[]> {
   return database.query<LaneRow>(sql`select id, owner, epoch, next_due, lease_until from lane order by id`);

@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockId } from '../../src/core/block.ts';
-import { commitBlocks, findBlockHash, findChain, findTip, findTipTimes, insertChain, rollbackTo } from '../../src/store/blocks.ts';
+import {
+  commitBlocks,
+  findBlockHash,
+  findChain,
+  findTip,
+  findTipTimes,
+  insertChain,
+  rollbackTo,
+} from '../../src/store/blocks.ts';
+import type { Database } from '../../src/store/db.ts';
 import { leaseLanes } from '../../src/store/lanes.ts';
 import { listDue, settle } from '../../src/store/outbox.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
@@ -21,18 +30,34 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import type { Database } from '../../src/store/db.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 
 const idOf = (header: BlockId): BlockId => ({ number: header.number, hash: header.hash });
 
 /** One attempt of everything that is due; it fails unless told otherwise. */
 async function attemptAll(database: Database, nextRetryAt: Date | undefined = later(60_000)): Promise<void> {
-  const lanes = await leaseLanes(database, { owner: 1, now: later(1), leaseUntil: later(30_000), limit: 100 });
+  const lanes = await leaseLanes(database, {
+    owner: 1,
+    now: later(1),
+    leaseUntil: later(30_000),
+    limit: 100,
+  });
   for (const lane of lanes) {
     const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 100 });
-    const attempt = { lane, startedAt: noon, durationMs: 5, outcome: 'status', status: 500, response: undefined, nextRetryAt, settledAt: later(1) };
-    await settle(database, due.map(({ id }) => ({ ...attempt, notificationId: id })));
+    const attempt = {
+      lane,
+      startedAt: noon,
+      durationMs: 5,
+      outcome: 'status',
+      status: 500,
+      response: undefined,
+      nextRetryAt,
+      settledAt: later(1),
+    };
+    await settle(
+      database,
+      due.map(({ id }) => ({ ...attempt, notificationId: id })),
+    );
   }
 }
 
@@ -64,7 +89,10 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(committed, { outcome: 'committed', notificationCount: 3 });
     const rows = await listNotifications(database());
     assert.deepEqual(rows.map((row) => row.watched_address_id).sort(), records.map(({ id }) => id).sort());
-    assert.deepEqual(rows.map((row) => row.shard_id).sort(), [1, 1, 2]);
+    assert.deepEqual(
+      rows.map((row) => row.shard_id).sort((a, b) => a - b),
+      [1, 1, 2],
+    );
     assert.equal(new Set(rows.map((row) => row.lane_id)).size, 3);
   });
 
@@ -80,37 +108,62 @@ onEachDatabase(({ database }) => {
       transferOf({ txHash, kind: 'token', ordinal: 1, token: coin, amount: 0n }),
     ]);
     const rows = await listNotifications(database());
-    assert.deepEqual(rows.map(({ lane_id, kind, amount }) => [lane_id, kind, amount]), [
-      [1, 'transaction', '1'],
-      [1, 'internal', '1'],
-      [2, 'token', '1'],
-      [2, 'token', '0'],
-    ]);
+    assert.deepEqual(
+      rows.map(({ lane_id, kind, amount }) => [lane_id, kind, amount]),
+      [
+        [1, 'transaction', '1'],
+        [1, 'internal', '1'],
+        [2, 'token', '1'],
+        [2, 'token', '0'],
+      ],
+    );
   });
 
   test('a contract creation matches its sender, and an amount of 256 bits is stored exactly', async () => {
     await watchAddress(database(), { address: alice });
     await mine(database(), headerOf(1), [transferOf({ receiver: undefined, amount: 2n ** 256n - 1n })]);
-    assert.deepEqual((await listNotifications(database())).map(({ amount }) => amount), [String(2n ** 256n - 1n)]);
+    assert.deepEqual(
+      (await listNotifications(database())).map(({ amount }) => amount),
+      [String(2n ** 256n - 1n)],
+    );
   });
 
   test('several blocks are committed at once, and an address counts from its record on', async () => {
     await mine(database(), headerOf(1), [transferOf()]);
     await watchAddress(database());
-    const blocks = [2, 3].map((number) => ({ header: headerOf(number), proved: number === 2, transfers: [transferOf()] }));
-    await commitBlocks(database(), { expectedTip: idOf(headerOf(1)), blocks, releasedNumber: 3, finalizedNumber: 1, now: noon });
-    assert.deepEqual((await listNotifications(database())).map((row) => row.block_number), [2, 3]);
+    const blocks = [2, 3].map((number) => ({
+      header: headerOf(number),
+      proved: number === 2,
+      transfers: [transferOf()],
+    }));
+    await commitBlocks(database(), {
+      expectedTip: idOf(headerOf(1)),
+      blocks,
+      releasedNumber: 3,
+      finalizedNumber: 1,
+      now: noon,
+    });
+    assert.deepEqual(
+      (await listNotifications(database())).map((row) => row.block_number),
+      [2, 3],
+    );
     assert.deepEqual(await findTip(database()), idOf(headerOf(3)));
     assert.equal(await findBlockHash(database(), 2), headerOf(2).hash);
     assert.equal(await findBlockHash(database(), 4), undefined);
-    assert.deepEqual(await findTipTimes(database()), { number: 3, minedAt: headerOf(3).minedAt, storedAt: noon });
+    assert.deepEqual(await findTipTimes(database()), {
+      number: 3,
+      minedAt: headerOf(3).minedAt,
+      storedAt: noon,
+    });
   });
 
   test('a commit on another tip than the stored one is lost and stores nothing', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), []);
     for (const expectedTip of [undefined, idOf(headerOf(2)), { number: 1, hash: hashOf(99) }]) {
-      assert.deepEqual(await mine(database(), headerOf(2), [transferOf()], { expectedTip }), { outcome: 'lost' });
+      assert.deepEqual(await mine(database(), headerOf(2), [transferOf()], { expectedTip }), {
+        outcome: 'lost',
+      });
     }
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
     assert.deepEqual(await listStates(database()), []);
@@ -130,18 +183,25 @@ onEachDatabase(({ database }) => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()], { releasedNumber: -1 });
     assert.deepEqual(await listStates(database()), ['held']);
-    assert.deepEqual((await listLanes(database())).map(({ next_due }) => next_due === null), [false]);
+    assert.deepEqual(
+      (await listLanes(database())).map(({ next_due }) => next_due === null),
+      [false],
+    );
     await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 0 });
     assert.deepEqual(await listStates(database()), ['held', 'held']);
     await mine(database(), headerOf(3), [], { releasedNumber: 1, now: later(7) });
     const rows = await listNotifications(database());
-    assert.deepEqual(rows.map(({ state }) => state), ['waiting', 'held']);
+    assert.deepEqual(
+      rows.map(({ state }) => state),
+      ['waiting', 'held'],
+    );
     assert.deepEqual(rows[0]?.next_attempt_at, later(7));
   });
 
   test('undoing blocks withdraws what was never attempted, held or waiting, and only above the ancestor', async () => {
     await watchAddress(database());
-    for (const number of [1, 2, 3]) await mine(database(), headerOf(number), [transferOf()], { releasedNumber: 2 });
+    for (const number of [1, 2, 3])
+      await mine(database(), headerOf(number), [transferOf()], { releasedNumber: 2 });
     assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'held']);
     assert.equal(await rollbackTo(database(), 1, idOf(headerOf(3))), 2);
     assert.deepEqual(await listStates(database()), ['waiting', 'withdrawn', 'withdrawn']);
@@ -239,8 +299,19 @@ async function settleAll(database: Database): Promise<void> {
   const [lane] = await leaseLanes(database, { owner: 1, now: later(1), leaseUntil: later(30_000), limit: 1 });
   assert.ok(lane !== undefined);
   const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 10 });
-  const success = { startedAt: noon, durationMs: 5, outcome: 'success', status: 200, response: 'ok', nextRetryAt: undefined, settledAt: later(1) };
-  await settle(database, due.map(({ id }) => ({ lane, notificationId: id, ...success })));
+  const success = {
+    startedAt: noon,
+    durationMs: 5,
+    outcome: 'success',
+    status: 200,
+    response: 'ok',
+    nextRetryAt: undefined,
+    settledAt: later(1),
+  };
+  await settle(
+    database,
+    due.map(({ id }) => ({ lane, notificationId: id, ...success })),
+  );
 }
 
 onPostgres(({ database, place }) => {
@@ -248,7 +319,9 @@ onPostgres(({ database, place }) => {
     await watchAddress(database());
     const payment = transferOf();
     const others = await Promise.all([place().open(), place().open(), place().open()]);
-    const outcomes = await Promise.all(others.map((one) => mine(one, headerOf(1), [payment], { expectedTip: undefined })));
+    const outcomes = await Promise.all(
+      others.map((one) => mine(one, headerOf(1), [payment], { expectedTip: undefined })),
+    );
     assert.deepEqual(outcomes.map(({ outcome }) => outcome).sort(), ['committed', 'lost', 'lost']);
     assert.deepEqual(await listStates(database()), ['waiting']);
     for (const one of others) await one.close();

@@ -70,7 +70,9 @@ onEachDatabase(({ kind, database }) => {
   test('no uint256 is rounded by the database', async () => {
     await fc.assert(
       fc.asyncProperty(fc.bigInt({ min: 0n, max: 2n ** 256n - 1n }), async (amount) => {
-        const [row] = await database().query<{ amount: string }>(sql`select ${amount.toString()}::numeric(78, 0) as amount`);
+        const [row] = await database().query<{ amount: string }>(
+          sql`select ${amount.toString()}::numeric(78, 0) as amount`,
+        );
         assert.equal(row?.amount, amount.toString());
       }),
       { numRuns: 30 },
@@ -87,7 +89,10 @@ onEachDatabase(({ kind, database }) => {
     });
     await assert.rejects(failing, (error) => error === bug);
     assert.equal(await count(), 0);
-    await assert.rejects(database().transaction(async (tx) => tx.query(sql`select * from no_such_table`)), /no_such_table/);
+    await assert.rejects(
+      database().transaction(async (tx) => tx.query(sql`select * from no_such_table`)),
+      /no_such_table/,
+    );
     assert.equal(await database().transaction(async (tx) => (await tx.query(insert)).length), 0);
     assert.equal(await count(), 1);
   });
@@ -103,7 +108,10 @@ onEachDatabase(({ kind, database }) => {
         }),
       ),
     );
-    assert.deepEqual(outcomes.map(({ status }) => status), ['fulfilled', 'rejected', 'fulfilled', 'rejected']);
+    assert.deepEqual(
+      outcomes.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled', 'rejected'],
+    );
     const names = await database().query(sql`select name from watcher order by name`);
     assert.deepEqual(names, [{ name: name(1) }, { name: name(3) }]);
   });
@@ -199,7 +207,10 @@ onPostgres(({ database, place }) => {
     await assert.rejects(interrupted, isUnavailable);
     await waitUntil(() => session.lost.aborted);
     await assert.rejects(behind.query(sql`select 1`), isUnavailable);
-    await assert.rejects(behind.transaction(async () => 1), isUnavailable);
+    await assert.rejects(
+      behind.transaction(async () => 1),
+      isUnavailable,
+    );
     await assert.rejects(behind.script('select 1'), isUnavailable);
     await assert.rejects(behind.session(), isUnavailable);
     await assert.rejects(openDatabase({ url: url.href, dataDir: '' }), isUnavailable);
@@ -214,7 +225,10 @@ onPostgres(({ database, place }) => {
   test('a session that breaks while it begins to listen is a Fault', async () => {
     const session = await database().session();
     await database().query(endOthers);
-    await assert.rejects(session.listen('story', () => {}), isUnavailable);
+    await assert.rejects(
+      session.listen('story', () => {}),
+      isUnavailable,
+    );
     await session.close();
   });
 
@@ -224,7 +238,10 @@ onPostgres(({ database, place }) => {
     const unknownDatabase = new URL(place().url);
     unknownDatabase.pathname = '/no_such_database';
     for (const url of [wrongPassword.href, unknownDatabase.href]) {
-      await assert.rejects(openDatabase({ url, dataDir: '' }), (error) => error instanceof Fault && error.code === 'invalid');
+      await assert.rejects(
+        openDatabase({ url, dataDir: '' }),
+        (error) => error instanceof Fault && error.code === 'invalid',
+      );
     }
   });
 });

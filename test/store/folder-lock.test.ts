@@ -27,7 +27,9 @@ async function startLocker(): Promise<{ answer: string; pid: number; kill(): Pro
     const { lockFolder } = await import(${JSON.stringify(MODULE)});
     setInterval(() => {}, 1000);
     await lockFolder(${JSON.stringify(folder)}).then(() => console.log('locked'), (error) => console.log(error.code === 'conflict' ? 'refused' : error));`;
-  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
   const [answer] = await once(child.stdout.setEncoding('utf8'), 'data');
   return {
     answer: String(answer).trim(),
@@ -42,7 +44,10 @@ async function startLocker(): Promise<{ answer: string; pid: number; kill(): Pro
 
 test('a locked folder refuses a second lock and names the process that has it, until it is given back', async () => {
   const unlock = await lockFolder(folder);
-  await assert.rejects(lockFolder(folder), (error) => isConflict(error) && error.message.includes(`process ${process.pid}`));
+  await assert.rejects(
+    lockFolder(folder),
+    (error) => isConflict(error) && error.message.includes(`process ${process.pid}`),
+  );
   assert.deepEqual(await readdir(folder), ['lock']);
   await unlock();
   assert.deepEqual(await readdir(folder), []);
@@ -52,7 +57,10 @@ test('a locked folder refuses a second lock and names the process that has it, u
 test('a living process keeps its folder, and a killed one loses it at once', async () => {
   const locker = await startLocker();
   assert.equal(locker.answer, 'locked');
-  await assert.rejects(lockFolder(folder), (error) => isConflict(error) && error.message.includes(`process ${locker.pid}`));
+  await assert.rejects(
+    lockFolder(folder),
+    (error) => isConflict(error) && error.message.includes(`process ${locker.pid}`),
+  );
   await locker.kill();
   const unlock = await lockFolder(folder);
   assert.match(await readFile(lockFile(), 'utf8'), new RegExp(`^${process.pid} `));

@@ -4,14 +4,22 @@ import { decryptKey, deriveKeyRing, lookupOf } from '../../src/core/api-key.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { issueKey, rotateKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
-import { findDeliveryKey, findKey, findWatcherByLookup, listKekIds, listKeys, revokeKey } from '../../src/store/keys.ts';
+import {
+  findDeliveryKey,
+  findKey,
+  findWatcherByLookup,
+  listKekIds,
+  listKeys,
+  revokeKey,
+} from '../../src/store/keys.ts';
 import { sql } from '../../src/store/sql.ts';
 import { later, noon } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
-const findBy = (database: Database, key: string, now: Date) => findWatcherByLookup(database, lookupOf(key, keyRing), now);
+const findBy = (database: Database, key: string, now: Date) =>
+  findWatcherByLookup(database, lookupOf(key, keyRing), now);
 
 /** The text of the key that a webhook of this watcher would carry. */
 async function deliveryKeyOf(database: Database, watcherId: number, now: Date): Promise<string | undefined> {
@@ -21,10 +29,15 @@ async function deliveryKeyOf(database: Database, watcherId: number, now: Date): 
 
 onEachDatabase(({ database }) => {
   const issue = (name: string, now = noon) => issueKey({ database: database(), keyRing }, name, now);
-  const rotate = (keyId: string, now: Date, overlapMs: number) => rotateKey({ database: database(), keyRing }, keyId, { now, overlapMs });
+  const rotate = (keyId: string, now: Date, overlapMs: number) =>
+    rotateKey({ database: database(), keyRing }, keyId, { now, overlapMs });
 
   test('a key names its watcher, and two keys of one name are one watcher’s', async () => {
-    const [first, second, other] = [await issue('acme'), await issue('acme', later(1)), await issue('other', later(2))];
+    const [first, second, other] = [
+      await issue('acme'),
+      await issue('acme', later(1)),
+      await issue('other', later(2)),
+    ];
     assert.equal(second.watcherId, first.watcherId);
     assert.notEqual(other.watcherId, first.watcherId);
     assert.equal(await findBy(database(), first.key, noon), first.watcherId);
@@ -32,7 +45,11 @@ onEachDatabase(({ database }) => {
     assert.equal(await findBy(database(), `${first.key}x`, noon), undefined);
     assert.deepEqual(
       (await listKeys(database(), 10)).map(({ id, watcherName }) => [id, watcherName]),
-      [[first.keyId, 'acme'], [second.keyId, 'acme'], [other.keyId, 'other']],
+      [
+        [first.keyId, 'acme'],
+        [second.keyId, 'acme'],
+        [other.keyId, 'other'],
+      ],
     );
     assert.deepEqual(await listKekIds(database()), [keyRing.kekId]);
   });
@@ -44,9 +61,13 @@ onEachDatabase(({ database }) => {
 
   test('nothing that is stored holds the text of a key', async () => {
     const { key } = await issue('acme');
-    const [row] = await database().query<{ text: string; ciphertext: Uint8Array }>(sql`select api_key::text as text, ciphertext from api_key`);
+    const [row] = await database().query<{ text: string; ciphertext: Uint8Array }>(
+      sql`select api_key::text as text, ciphertext from api_key`,
+    );
     assert.ok(row !== undefined);
-    assert.ok(!row.text.includes(key.slice(22, 60)) && !Buffer.from(row.ciphertext).includes(key.slice(22, 60)));
+    assert.ok(
+      !row.text.includes(key.slice(22, 60)) && !Buffer.from(row.ciphertext).includes(key.slice(22, 60)),
+    );
   });
 
   test('a ciphertext that was moved to another row does not decrypt', async () => {
@@ -101,6 +122,9 @@ onEachDatabase(({ database }) => {
   test('a rotation that fails leaves no key behind', async () => {
     const { keyId } = await issue('acme');
     await assert.rejects(rotate(keyId, noon, Number.MAX_VALUE));
-    assert.deepEqual((await listKeys(database(), 10)).map(({ id, revokedAt }) => [id, revokedAt]), [[keyId, undefined]]);
+    assert.deepEqual(
+      (await listKeys(database(), 10)).map(({ id, revokedAt }) => [id, revokedAt]),
+      [[keyId, undefined]],
+    );
   });
 });

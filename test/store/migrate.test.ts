@@ -23,14 +23,19 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual({ applied, pending }, { applied: known, pending: [] });
     assert.deepEqual(await migrate(database()), []);
     const rows = await database().query<{ id: number }>(sql`select id from migration order by id`);
-    assert.deepEqual(rows.map(({ id }) => id), Array.from({ length: known }, (_, index) => index + 1));
+    assert.deepEqual(
+      rows.map(({ id }) => id),
+      Array.from({ length: known }, (_, index) => index + 1),
+    );
   });
 
   test('a database that is newer than the program is refused and not touched', async () => {
     const { known } = await migrationState(database());
     await database().query(sql`insert into migration values (${known + 1}, 'from the future', now())`);
     const isRefusal = (error: unknown) =>
-      error instanceof Fault && error.code === 'conflict' && error.message.includes('start the newer version');
+      error instanceof Fault &&
+      error.code === 'conflict' &&
+      error.message.includes('start the newer version');
     await assert.rejects(migrationState(database()), isRefusal);
     await assert.rejects(migrate(database()), isRefusal);
   });
@@ -50,7 +55,9 @@ onPostgres(({ database, place }) => {
     await database().query({ text: `create database ${name}`, values: [] });
     const url = new URL(place().url);
     url.pathname = `/${name}`;
-    return Promise.all(Array.from({ length: connections }, () => openDatabase({ url: url.href, dataDir: '' })));
+    return Promise.all(
+      Array.from({ length: connections }, () => openDatabase({ url: url.href, dataDir: '' })),
+    );
   }
 
   async function drop(name: string, opened: Database[]): Promise<void> {
@@ -84,7 +91,9 @@ onPostgres(({ database, place }) => {
       // The first migration makes a table of this name too.
       await one.script('create table watched_address (id bigint)');
       await assert.rejects(migrate(one), /watched_address/);
-      const tables = await one.query(sql`select tablename as name from pg_tables where schemaname = 'public'`);
+      const tables = await one.query(
+        sql`select tablename as name from pg_tables where schemaname = 'public'`,
+      );
       assert.deepEqual(tables, [{ name: 'watched_address' }]);
       assert.equal((await migrationState(one)).applied, 0);
     } finally {

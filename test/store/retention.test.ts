@@ -12,7 +12,10 @@ const { signal } = new AbortController();
 
 function createStory(database: Database) {
   const clock = createTestClock(noon);
-  return { clock, prune: createPruner({ database, clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS }) };
+  return {
+    clock,
+    prune: createPruner({ database, clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS }),
+  };
 }
 
 const insertAttempts = (database: Database, startedAt: Date, count: number) =>
@@ -20,12 +23,19 @@ const insertAttempts = (database: Database, startedAt: Date, count: number) =>
     insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
     select 1, number, ${startedAt}::timestamptz, 1, 'success' from generate_series(1, ${count}::int) as number`);
 
-const countAttempts = async (database: Database) => (await database.query(sql`select from delivery_attempt`)).length;
+const countAttempts = async (database: Database) =>
+  (await database.query(sql`select from delivery_attempt`)).length;
 
 onEachDatabase(({ database }) => {
   test('only notifications that were delivered go, and only after their retention', async () => {
     await watchAddress(database());
-    await mine(database(), headerOf(1), [transferOf(), transferOf(), transferOf(), transferOf(), transferOf()]);
+    await mine(database(), headerOf(1), [
+      transferOf(),
+      transferOf(),
+      transferOf(),
+      transferOf(),
+      transferOf(),
+    ]);
     const states = ['held', 'waiting', 'withdrawn', 'cancelled', 'processed'];
     for (const [index, state] of states.entries()) {
       await database().query(sql`

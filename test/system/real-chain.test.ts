@@ -126,7 +126,10 @@ async function follow(
     if (row === undefined) throw new Error('count(*) always has a row');
     return row.waiting === 0 && { rowCount: row.all, failureCount: row.failures };
   };
-  return waitUntil(countRows, { describe: 'every notification to be processed', timeoutMs: DELIVERY_MS_MAX });
+  return await waitUntil(countRows, {
+    describe: 'every notification to be processed',
+    timeoutMs: DELIVERY_MS_MAX,
+  });
 }
 
 async function start(
@@ -152,6 +155,10 @@ async function start(
     },
   });
   const service = await startService(config, { log: silentLog(), roles });
+  // A part that dies of a bug ends the test with that bug.
+  void service.failed.then((bug) => {
+    throw bug;
+  });
   return { ...service, [Symbol.asyncDispose]: () => service.stop() };
 }
 

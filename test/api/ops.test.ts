@@ -1,0 +1,321 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { existsSync, readFileSync } from 'node:fs';
+import { describe, test } from 'node:test';
+import { createMetricsServer } from '../../src/api/ops.ts';
+import type { ChainNodes, NodeStatus } from '../../src/chain/nodes.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createStatus } from '../../src/status.ts';
+import { insertChain } from '../../src/store/blocks.ts';
+import { type Database, openDatabase } from '../../src/store/db.ts';
+import { hashOf, headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { startTcpProxy } from '../kit/tcp-proxy.ts';
+import { createApiStory } from './api-story.ts';
+
+const OPERATIONS = new URL('../../docs/operations.md', import.meta.url);
+
+/** Every metric of Chainbell itself. These names are public: dashboards and alerts are built on them. */
+const METRIC_NAMES = [
+  'chainbell_build_info',
+  'chainbell_chain_block_number',
+  'chainbell_chain_held',
+  'chainbell_chain_lag_seconds',
+  'chainbell_chain_reorg_depth_blocks',
+  'chainbell_chain_reorgs_total',
+  'chainbell_http_request_duration_seconds',
+  'chainbell_ingest_blocks_total',
+  'chainbell_ingest_notifications_total',
+  'chainbell_ingest_transfers_total',
+  'chainbell_rpc_request_duration_seconds',
+  'chainbell_rpc_requests_total',
+  'chainbell_webhook_attempt_duration_seconds',
+  'chainbell_webhook_attempts_total',
+  'chainbell_webhook_delivery_latency_seconds',
+  'chainbell_webhook_due',
+  'chainbell_webhook_lanes',
+  'chainbell_webhook_oldest_due_age_seconds',
+  'chainbell_webhook_waiting',
+];
+
+const config = loadConfig({
+  env: { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' },
+});
+
+/** Nodes of which only the status is asked. */
+function nodesWith(statuses: NodeStatus[]): ChainNodes {
+  const unused = () => Promise.reject(new Error('not asked here'));
+  return {
+    identify: unused,
+    pin: () => {},
+    head: unused,
+    bundles: unused,
+    findHeader: unused,
+    finalized: unused,
+    isPushed: () => true,
+    status: () => statuses,
+    close: async () => {},
+  };
+}
+
+const healthy: NodeStatus = {
+  name: 'http://node.example',
+  state: 'ok',
+  head: 9,
+  error: undefined,
+  capabilities: { batch: true, blockReceipts: true, finalizedTag: true, traces: 'none' },
+};
+const failing: NodeStatus = {
+  name: 'http://other.example',
+  state: 'failing',
+  head: undefined,
+  error: 'refused',
+  capabilities: undefined,
+};
+
+function createStory(database: Database, nodes: ChainNodes | undefined = nodesWith([healthy])) {
+  const clock = createTestClock();
+  const metrics = createMetrics('1.2.3');
+  const status = createStatus({ version: '1.2.3', config, database, nodes, clock, metrics });
+  return { clock, metrics, status, ask: createApiStory(database, status).ask };
+}
+
+onEachDatabase(({ kind, database }) => {
+  test('/livez answers as long as the process turns, whatever else is wrong', async () => {
+    const { ask } = createStory(database(), nodesWith([failing]));
+    assert.deepEqual((await ask('GET', '/livez')).json, { status: 'ok' });
+  });
+
+  test('/readyz is 200 when the database answers, a node works and a block is stored', async () => {
+    const { ask } = createStory(database(), nodesWith([healthy, failing]));
+    const before = await ask('GET', '/readyz');
+    assert.equal(before.status, 503);
+    assert.deepEqual(before.json, {
+      status: 'unavailable',
+      checks: {
+        database: { ok: true, message: kind },
+        nodes: { ok: true, message: '1 of 2 work: refused' },
+        blocks: { ok: false, message: 'no block stored yet' },
+      },
+    });
+    await mine(database(), headerOf(7), []);
+    const { status, json } = await ask('GET', '/readyz');
+    assert.equal(status, 200);
+    assert.deepEqual(json, {
+      status: 'ok',
+      checks: {
+        database: { ok: true, message: kind },
+        nodes: { ok: true, message: '1 of 2 work: refused' },
+        blocks: { ok: true, message: 'block 7' },
+      },
+    });
+  });
+
+  test('/readyz is 503 while no node works', async () => {
+    await mine(database(), headerOf(7), []);
+    const { ask } = createStory(database(), nodesWith([failing]));
+    const { status, json } = await ask('GET', '/readyz');
+    assert.equal(status, 503);
+    assert.deepEqual((json as { checks: { nodes: unknown } }).checks.nodes, {
+      ok: false,
+      message: '0 of 1 work: refused',
+    });
+  });
+
+  test('/status tells how far the chain is followed, what waits, and what each node can', async () => {
+    await insertChain(database(), 31337, hashOf(1));
+    await watchAddress(database());
+    await mine(database(), headerOf(7), [transferOf()], { finalizedNumber: 3 });
+    await mine(database(), headerOf(8), [transferOf()], { releasedNumber: 7 });
+    const { ask, clock } = createStory(database(), nodesWith([healthy, failing]));
+    clock.advance(20_000);
+    assert.deepEqual((await ask('GET', '/status')).json, {
+      version: '1.2.3',
+      time: '2025-11-20T12:00:20.000Z',
+      state: 'ok',
+      chain: { id: 31337, head: 9, finalized: 3 },
+      cursor: { number: 8, mined_at: '2025-11-20T12:00:08.000Z', stored_at: '2025-11-20T12:00:00.000Z' },
+      lag_blocks: 1,
+      lag_seconds: 12,
+      problem: null,
+      queue: { held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20 },
+      nodes: [
+        {
+          name: 'http://node.example',
+          state: 'ok',
+          head: 9,
+          error: null,
+          capabilities: { batch: true, block_receipts: true, finalized_tag: true, traces: 'none' },
+        },
+        { name: 'http://other.example', state: 'failing', head: null, error: 'refused', capabilities: null },
+      ],
+      pushed_heads: true,
+      database: kind,
+    });
+  });
+
+  test('/status of a new installation has no numbers yet', async () => {
+    const { ask } = createStory(database(), nodesWith([failing]));
+    const { chain, cursor, lag_blocks, lag_seconds, queue } = (await ask('GET', '/status')).json as {
+      [key: string]: unknown;
+    };
+    assert.deepEqual(
+      { chain, cursor, lag_blocks, lag_seconds, queue },
+      {
+        chain: { id: 31337, head: null, finalized: null },
+        cursor: null,
+        lag_blocks: null,
+        lag_seconds: 0,
+        queue: { held: 0, waiting: 0, due: 0, oldest_due_age_seconds: 0 },
+      },
+    );
+  });
+
+  test('/status shows what the follower fails with, since when, and no longer when it works again', async () => {
+    const { ask, status, clock, metrics } = createStory(database());
+    const { signal } = new AbortController();
+    const problemOf = async () => {
+      const { state, problem } = (await ask('GET', '/status')).json as { state: string; problem: unknown };
+      return { state, problem, held: (await metrics.chainHeld.get()).values[0]?.value };
+    };
+    const fail = (fault: Fault) => assert.rejects(status.watch(() => Promise.reject(fault))(signal));
+    await fail(new Fault('unavailable', 'no node answers'));
+    const since = clock.now().toISOString();
+    assert.deepEqual(await problemOf(), {
+      state: 'degraded',
+      problem: { message: 'no node answers', since },
+      held: 0,
+    });
+    clock.advance(5_000);
+    await fail(new Fault('inconsistent', 'block 9 has another receipts root'));
+    assert.deepEqual(await problemOf(), {
+      state: 'holding',
+      problem: { message: 'block 9 has another receipts root', since },
+      held: 1,
+    });
+    await status.watch(async () => 'idle')(signal);
+    assert.deepEqual(await problemOf(), { state: 'ok', problem: null, held: 0 });
+  });
+
+  test('/metrics has the queue as it is at that moment', async () => {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf(), transferOf()], { now: later(-5_000) });
+    await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 1 });
+    const { metrics, status } = createStory(database());
+    const text = await readMetrics(metrics, status.refreshMetrics);
+    assert.match(text, /^chainbell_webhook_waiting 3$/m);
+    assert.match(text, /^chainbell_webhook_due 2$/m);
+    assert.match(text, /^chainbell_webhook_oldest_due_age_seconds 5$/m);
+    assert.match(text, /^chainbell_build_info\{version="1\.2\.3"\} 1$/m);
+  });
+
+  test('requests are measured by route and never by path, so that labels stay few', async () => {
+    const story = createApiStory(database());
+    for (const url of [
+      '/livez',
+      '/api/notifications/watched-addresses/1',
+      '/api/notifications/watched-addresses/2',
+      '/nothing/1',
+      '/nothing/2',
+    ]) {
+      await story.ask('GET', url);
+    }
+    const text = await story.metrics.registry.metrics();
+    const counts = text.matchAll(
+      /^chainbell_http_request_duration_seconds_count\{.*route="([^"]+)",code="(\d+)"\}/gm,
+    );
+    const routes = Array.from(counts, ([, route, code]) => `${route} ${code}`);
+    assert.deepEqual(routes.sort(), [
+      '/api/notifications/watched-addresses/:id 401',
+      '/livez 200',
+      'unknown 404',
+    ]);
+  });
+});
+
+onPostgres(({ place }) => {
+  test('/readyz is 503 while the database is away, and 200 when it is back', async () => {
+    const url = new URL(place().url);
+    await using proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) });
+    url.port = String(proxy.port);
+    const database = await openDatabase({ url: url.href, dataDir: '' });
+    await mine(database, headerOf(1), []);
+    const { ask, metrics, status } = createStory(database);
+    assert.equal((await ask('GET', '/readyz')).status, 200);
+    await proxy.cut();
+    const away = await ask('GET', '/readyz');
+    assert.equal(away.status, 503);
+    assert.deepEqual((away.json as { checks: { database: unknown } }).checks.database, {
+      ok: false,
+      message: 'cannot be reached',
+    });
+    assert.equal((await ask('GET', '/livez')).status, 200);
+    assert.deepEqual((await ask('GET', '/status')).json, {
+      statusCode: 503,
+      statusMessage: 'Service Unavailable',
+    });
+    assert.match(await readMetrics(metrics, status.refreshMetrics), /^chainbell_build_info/m);
+    await proxy.mend();
+    assert.equal((await ask('GET', '/readyz')).status, 200);
+    await database.close();
+  });
+});
+
+describe('metrics', () => {
+  test('the names are the public ones', async () => {
+    const names = (await createMetrics('1.2.3').registry.getMetricsAsJSON()).map(({ name }) => name);
+    assert.deepEqual(names.filter((name) => name.startsWith('chainbell_')).sort(), METRIC_NAMES);
+  });
+
+  test('docs/operations.md names every metric and none that is not there', {
+    skip: !existsSync(OPERATIONS),
+  }, () => {
+    const documented = readFileSync(OPERATIONS, 'utf8').matchAll(/`(chainbell_[a-z_]+)/g);
+    assert.deepEqual([...new Set(Array.from(documented, ([, name]) => name))].sort(), METRIC_NAMES);
+  });
+
+  test('the metrics server answers GET /metrics and nothing else', async () => {
+    const metrics = createMetrics('1.2.3');
+    await readMetrics(
+      metrics,
+      async () => {},
+      async (origin) => {
+        for (const [method, path] of [
+          ['GET', '/'],
+          ['POST', '/metrics'],
+          ['GET', '/metrics/x'],
+        ] as const) {
+          const response = await fetch(origin + path, { method });
+          assert.equal(response.status, 404);
+          await response.body?.cancel();
+        }
+        const { status, headers } = await fetch(`${origin}/metrics?a=b`);
+        assert.equal(status, 200);
+        assert.match(headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
+      },
+    );
+  });
+});
+
+/** The text of /metrics, over a real connection; `alsoAsk` may ask for more meanwhile. */
+async function readMetrics(
+  metrics: ReturnType<typeof createMetrics>,
+  refresh: () => Promise<void>,
+  alsoAsk: (origin: string) => Promise<void> = async () => {},
+): Promise<string> {
+  const server = createMetricsServer(metrics, refresh).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  assert.ok(typeof address === 'object' && address !== null);
+  const origin = `http://127.0.0.1:${address.port}`;
+  try {
+    await alsoAsk(origin);
+    return await (await fetch(`${origin}/metrics`)).text();
+  } finally {
+    server.closeAllConnections();
+    server.close();
+  }
+}

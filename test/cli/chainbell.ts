@@ -1,0 +1,35 @@
+/**
+ * The command line as its users have it: a process of its own, in a folder of its own.
+ */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+export type Run = { code: number; out: string; err: string };
+
+/** What every command needs besides its own part: a chain, whose node nobody asks here. */
+export const chain = { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' };
+
+/** Runs `chainbell <words>` to its end in `folder`, with these variables on top of the ones that a process needs. */
+export async function chainbell(
+  folder: string,
+  env: Record<string, string>,
+  ...words: string[]
+): Promise<Run> {
+  const { PATH = '', TMPDIR = '', NODE_COMPILE_CACHE = '' } = process.env;
+  const child = spawn(process.execPath, [MAIN, ...words], {
+    cwd: folder,
+    env: {
+      PATH,
+      ...(TMPDIR !== '' && { TMPDIR }),
+      ...(NODE_COMPILE_CACHE !== '' && { NODE_COMPILE_CACHE }),
+      ...env,
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const [[code], out, err] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)]);
+  return { code: Number(code), out, err };
+}

@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { readFile, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { deriveKeyRing, lookupOf } from '../../src/core/api-key.ts';
+import { findWatcherByLookup } from '../../src/store/keys.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { chain, chainbell, type Run } from './chainbell.ts';
+
+type Issued = { watcher_id: number; key_id: string; key: string };
+type Listed = {
+  key_id: string;
+  watcher_id: number;
+  watcher: string;
+  created_at: string;
+  revoked_at: string | null;
+};
+
+const SECRET = Buffer.alloc(32, 7).toString('base64');
+const KEY = /^cb_live_[0-9A-Za-z]{11}_[0-9A-Za-z]{43}_[0-9A-Za-z]{6}$/;
+
+describe('keys on the embedded database', () => {
+  let place: TestDatabase;
+  const keys = (...words: string[]): Promise<Run> =>
+    chainbell(place.dataDir, { ...chain, CHAINBELL_DATA_DIR: place.dataDir }, 'keys', ...words);
+  before(async () => {
+    place = await createTestDatabase('embedded');
+  });
+  after(() => place[Symbol.asyncDispose]());
+
+  test('a key is created, shown once, listed without its text and revoked (DESIGN 9)', async () => {
+    const created = await keys('create', '--watcher', 'acme', '--json');
+    assert.equal(created.code, 0, created.err);
+    assert.equal(created.err, '');
+    const issued: Issued = JSON.parse(created.out);
+    assert.deepEqual(Object.keys(issued), ['watcher_id', 'key_id', 'key']);
+    assert.equal(issued.watcher_id, 1);
+    assert.match(issued.key, KEY);
+    assert.equal(issued.key.split('_')[2], issued.key_id);
+
+    const forPeople = await keys('create', '--watcher', 'acme');
+    assert.match(forPeople.out.trimEnd(), KEY);
+    assert.match(forPeople.err, /^watcher 1, key \w+; keep it now/);
+
+    const revoked = await keys('revoke', issued.key_id, '--json');
+    assert.deepEqual([revoked.code, JSON.parse(revoked.out).key_id], [0, issued.key_id]);
+    const listed = await keys('list', '--json');
+    const rows: Listed[] = JSON.parse(listed.out);
+    assert.deepEqual(
+      rows.map(({ watcher_id, watcher, revoked_at }) => [watcher_id, watcher, revoked_at === null]),
+      [
+        [1, 'acme', false],
+        [1, 'acme', true],
+      ],
+    );
+    assert.ok(!listed.out.includes(issued.key.slice(22, 60)));
+  });
+
+  test('the secret is made once, readable by its owner alone', async () => {
+    const file = path.join(place.dataDir, 'secret');
+    assert.equal((await stat(file)).mode & 0o777, 0o600);
+    assert.equal(Buffer.from(await readFile(file, 'utf8'), 'base64').length, 32);
+  });
+});
+
+describe('keys on a server', () => {
+  let place: TestDatabase;
+  const keysWith = (env: Record<string, string>, ...words: string[]): Promise<Run> =>
+    chainbell(
+      place.dataDir,
+      { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET, ...env },
+      'keys',
+      ...words,
+    );
+  const keys = (...words: string[]) => keysWith({}, ...words);
+  before(async () => {
+    place = await createTestDatabase('postgres');
+  });
+  after(() => place[Symbol.asyncDispose]());
+
+  test('a rotated key stays valid for the overlap beside its successor', async () => {
+    const old: Issued = JSON.parse((await keys('create', '--watcher', 'acme', '--json')).out);
+    const rotated = await keys('rotate', old.key_id, '--overlap-hours', '2', '--json');
+    assert.equal(rotated.code, 0, rotated.err);
+    const next: Issued = JSON.parse(rotated.out);
+    assert.equal(next.watcher_id, old.watcher_id);
+    const rows: Listed[] = JSON.parse((await keys('list', '--json')).out);
+    const [first, second] = rows;
+    assert.ok(first !== undefined && second !== undefined);
+    assert.deepEqual([first.key_id, second.key_id, second.revoked_at], [old.key_id, next.key_id, null]);
+    const database = await place.open();
+    const ring = deriveKeyRing(Buffer.from(SECRET, 'base64'));
+    const watcherAt = (key: string, ms: number) =>
+      findWatcherByLookup(database, lookupOf(key, ring), new Date(Date.parse(second.created_at) + ms));
+    assert.equal(Date.parse(first.revoked_at ?? '') - Date.parse(second.created_at), 2 * 3_600_000);
+    assert.equal(await watcherAt(old.key, 2 * 3_600_000 - 1), old.watcher_id);
+    assert.equal(await watcherAt(old.key, 2 * 3_600_000), undefined);
+    assert.equal(await watcherAt(next.key, 9 * 3_600_000), old.watcher_id);
+    const again = await keys('rotate', old.key_id);
+    assert.deepEqual([again.code, again.out], [78, '']);
+    assert.match(again.err, /already revoked: issue a new one with keys create/);
+  });
+
+  test('wrong words and unknown ids end with 64 and say what to do', async () => {
+    const cases: [words: string[], message: RegExp][] = [
+      [['revoke', 'nothing'], /no key has the id nothing: see chainbell keys list/],
+      [['rotate', 'nothing'], /no key has the id nothing: see chainbell keys list/],
+      [['rotate', 'x', '--overlap-hours', '-1'], /a number of hours from 0 to 8760/],
+      [['rotate', 'x', '--overlap-hours', '1e300'], /a number of hours from 0 to 8760/],
+      [['create'], /required option '--watcher <name>'/],
+      [['create', '--watcher', 'a', '--unknown'], /unknown option '--unknown'/],
+      [['nothing'], /unknown command|too many arguments/],
+    ];
+    for (const [words, message] of cases) {
+      const { code, out, err } = await keys(...words);
+      assert.deepEqual([code, out], [64, ''], `${words.join(' ')}: ${err}`);
+      assert.match(err, message);
+    }
+  });
+
+  test('another secret than the one of the stored keys ends with 78', async () => {
+    await keys('create', '--watcher', 'acme');
+    const { code, out, err } = await keysWith(
+      { CHAINBELL_SECRET: Buffer.alloc(32, 8).toString('base64') },
+      'list',
+    );
+    assert.deepEqual([code, out], [78, '']);
+    assert.match(err, /secret is not the one with which the stored API keys were made/);
+  });
+
+  test('a server that refuses the password ends with 78, and one that is away with 69', async () => {
+    const wrong = new URL(place.url);
+    wrong.password = 'not-the-password';
+    const refused = await keysWith({ CHAINBELL_DATABASE_URL: wrong.href }, 'list');
+    assert.equal(refused.code, 78, refused.err);
+    const away = await keysWith(
+      { CHAINBELL_DATABASE_URL: 'postgres://chainbell:not-the-password@127.0.0.1:1/chainbell' },
+      'list',
+    );
+    assert.equal(away.code, 69, away.err);
+    assert.match(away.err, /ECONNREFUSED/);
+    for (const { err } of [refused, away])
+      assert.ok(!err.includes('not-the-password') && !/^ +at /m.test(err), err);
+  });
+});

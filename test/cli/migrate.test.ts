@@ -1,0 +1,90 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+import { openDatabase } from '../../src/store/db.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { chain, chainbell } from './chainbell.ts';
+
+const SECRET = Buffer.alloc(32, 7).toString('base64');
+
+test('migrate --check changes nothing and ends with 75 while something is pending; migrate applies it', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-cli-'));
+  try {
+    const run = (...words: string[]) =>
+      chainbell(folder, { ...chain, CHAINBELL_DATA_DIR: folder }, 'migrate', ...words);
+    for (let time = 0; time < 2; time += 1) {
+      const check = await run('--check', '--json');
+      assert.equal(check.code, 75, check.err);
+      const { applied, pending, applied_now } = JSON.parse(check.out);
+      assert.deepEqual([applied, pending[0], applied_now], [0, '0001_init.sql', []]);
+    }
+    const done = await run();
+    assert.deepEqual([done.code, done.out], [0, '']);
+    assert.match(
+      done.err,
+      /^applied 0001_init\.sql\n(applied .*\n)*the schema is up to date at migration \d+\n$/,
+    );
+    const after = await run('--check', '--json');
+    assert.equal(after.code, 0);
+    assert.deepEqual(JSON.parse(after.out).pending, []);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('a folder that another process has open ends with 78 and names that process', async () => {
+  await using place = await createTestDatabase('embedded');
+  await place.open();
+  const { code, err } = await chainbell(
+    place.dataDir,
+    { ...chain, CHAINBELL_DATA_DIR: place.dataDir },
+    'migrate',
+    '--check',
+  );
+  assert.equal(code, 78, err);
+  assert.match(err, new RegExp(`in use by process ${process.pid}: stop it first`));
+});
+
+test('a database that is newer than the program ends with 78', async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await openDatabase({ url: place.url, dataDir: '' });
+  await database.script("insert into migration values (9999, 'from the future', now())");
+  await database.close();
+  const env = { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET };
+  const { code, err } = await chainbell(place.dataDir, env, 'migrate', '--check');
+  assert.deepEqual([code, /start the newer version/.test(err)], [78, true], err);
+});
+
+test('a configuration with problems ends with 78, whatever the command', async () => {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-cli-'));
+  try {
+    await writeFile(
+      path.join(folder, 'chainbell.yaml'),
+      'chain: { id: 1, rpc: [http://127.0.0.1:1] }\nhtpp: {}\n',
+    );
+    for (const words of [['migrate', '--check'], ['keys', 'list'], ['start'], ['config', 'check']]) {
+      const { code, out, err } = await chainbell(folder, {}, ...words);
+      assert.deepEqual([code, out], [78, ''], words.join(' '));
+      assert.match(err, /^chainbell\.yaml:2:1 {2}htpp: unknown key/);
+    }
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test('asking for help or the version ends with 0, and a word that is no command with 64', async () => {
+  const version = await chainbell(tmpdir(), {}, '--version');
+  assert.equal(version.code, 0);
+  assert.match(version.out, /^\d+\.\d+\.\d+\n$/);
+  const help = await chainbell(tmpdir(), {}, '--help');
+  assert.equal(help.code, 0);
+  for (const word of ['start', 'demo', 'migrate', 'keys', 'config', 'Exit codes'])
+    assert.ok(help.out.includes(word), word);
+  for (const words of [['strat'], ['start', '--role', 'cook'], ['migrate', '--unknown']]) {
+    const { code, out, err } = await chainbell(tmpdir(), chain, ...words);
+    assert.deepEqual([code, out], [64, ''], words.join(' '));
+    assert.notEqual(err, '');
+  }
+});
