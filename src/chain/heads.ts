@@ -6,11 +6,13 @@ import { WebSocket } from 'undici';
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { parseHeader } from './parse.ts';
+import { parseHeader, quantity } from './parse.ts';
 import { isRecord } from './rpc.ts';
 
 export type HeadSocketOptions = {
   url: string;
+  /** A socket to another chain is closed before it says anything. */
+  chainId: number;
   clock: Clock;
   signal: AbortSignal;
   /** Quiet for this long means dead: max(3 × median block time, 5 s), asked anew for each wait. */
@@ -19,6 +21,8 @@ export type HeadSocketOptions = {
   onState(state: 'connected' | 'closed', reason: string): void;
 };
 
+const CHAIN_ID_CALL = 1;
+const SUBSCRIBE_CALL = 2;
 const RECONNECT_MS_MIN = 250;
 const RECONNECT_MS_MAX = 10_000;
 
@@ -48,16 +52,21 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
     ended.abort();
   };
   socket.addEventListener('open', () => {
-    options.onState('connected', '');
-    socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_subscribe', params: ['newHeads'] }));
+    socket.send(JSON.stringify({ jsonrpc: '2.0', id: CHAIN_ID_CALL, method: 'eth_chainId', params: [] }));
   });
   socket.addEventListener('message', ({ data }) => {
     lastWord = clock.now().getTime();
     try {
-      const head = parseMessage(String(data));
-      if (head === undefined) return;
-      heads += 1;
-      options.onHead(head);
+      const message = parseMessage(String(data));
+      if (message.kind === 'chain') {
+        if (message.chainId !== options.chainId) return end(`it is on chain ${message.chainId}, not ${options.chainId}`);
+        options.onState('connected', '');
+        socket.send(JSON.stringify({ jsonrpc: '2.0', id: SUBSCRIBE_CALL, method: 'eth_subscribe', params: ['newHeads'] }));
+      }
+      if (message.kind === 'head') {
+        heads += 1;
+        options.onHead(message.head);
+      }
     } catch (error) {
       end(messageOf(error));
     }
@@ -75,10 +84,12 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   return { heads, reason };
 }
 
-/** The head in a subscription message; undefined for the answer to the subscription itself. */
-function parseMessage(text: string): BlockHeader | undefined {
+type Message = { kind: 'head'; head: BlockHeader } | { kind: 'chain'; chainId: number } | { kind: 'other' };
+
+function parseMessage(text: string): Message {
   const message: unknown = JSON.parse(text);
-  if (!isRecord(message)) return undefined;
-  if (isRecord(message.error)) throw new Fault('unavailable', `eth_subscribe: ${String(message.error.message)}`);
-  return isRecord(message.params) ? parseHeader(message.params.result) : undefined;
+  if (!isRecord(message)) return { kind: 'other' };
+  if (isRecord(message.error)) throw new Fault('unavailable', `the node answered ${JSON.stringify(message.error).slice(0, 200)}`);
+  if (message.id === CHAIN_ID_CALL) return { kind: 'chain', chainId: quantity(message.result, 'eth_chainId') };
+  return isRecord(message.params) ? { kind: 'head', head: parseHeader(message.params.result) } : { kind: 'other' };
 }

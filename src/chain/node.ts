@@ -72,8 +72,9 @@ export async function ready(node: Node, expected: ChainIdentity, wantTraces: boo
   if (genesisHash !== undefined && expected.genesisHash !== undefined && genesisHash !== expected.genesisHash) {
     throw new Fault('conflict', `${node.rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}`);
   }
-  node.capabilities = await probe(node.rpc, wantTraces, signal);
-  return node.capabilities;
+  const { capabilities, isCertain } = await probe(node.rpc, wantTraces, signal);
+  if (isCertain) node.capabilities = capabilities;
+  return capabilities;
 }
 
 /** Chain id and genesis hash (undefined where the node no longer has block 0). */
@@ -84,16 +85,22 @@ export async function readIdentity(rpc: Rpc, signal: AbortSignal): Promise<Chain
   return { chainId, genesisHash: hasGenesis ? parseHeader(genesis.result).hash : undefined };
 }
 
-async function probe(rpc: Rpc, wantTraces: boolean, signal: AbortSignal): Promise<Capabilities> {
+/** Not certain while there is only the genesis block, which no node can trace. */
+async function probe(
+  rpc: Rpc,
+  wantTraces: boolean,
+  signal: AbortSignal,
+): Promise<{ capabilities: Capabilities; isCertain: boolean }> {
   const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
   const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
   const [finalized] = await rpc.batch([{ method: 'eth_getBlockByNumber', params: ['finalized', false] }], signal);
-  return {
+  const capabilities: Capabilities = {
     batch: await canBatch(rpc, signal),
     blockReceipts: receipts?.ok === true || !lacksMethod(receipts),
     finalizedTag: finalized?.ok === true && finalized.result !== null,
     traces: wantTraces ? await findTraceMethod(rpc, head, signal) : 'none',
   };
+  return { capabilities, isCertain: head.number > 0 || !wantTraces || capabilities.traces !== 'none' };
 }
 
 async function canBatch(rpc: Rpc, signal: AbortSignal): Promise<boolean> {

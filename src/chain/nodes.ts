@@ -178,6 +178,7 @@ function openSockets(options: NodesOptions) {
       const name = new URL(url).origin;
       return followHeads({
         url,
+        chainId: options.chainId,
         clock,
         signal: closing.signal,
         silenceMsMax,

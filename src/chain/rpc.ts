@@ -106,13 +106,14 @@ export function resultOf(rpc: Rpc, method: string, answer: RpcAnswer | undefined
   throw new Fault('unavailable', `${rpc.name} ${method}: ${answer?.message ?? 'no answer'} (${answer?.code})`);
 }
 
-/** Whether the answer says that the node does not have the method at all. */
+/** Whether the answer says that the node does not have the method at all ("header not found" does not). */
 export function lacksMethod(answer: RpcAnswer | undefined): boolean {
   if (answer === undefined || answer.ok) return false;
-  return (
-    answer.code === METHOD_NOT_FOUND || /not (found|available|supported|exist)|unsupported|unknown method/i.test(answer.message)
-  );
+  return answer.code === METHOD_NOT_FOUND || LACKS_METHOD.test(answer.message);
 }
+
+/** How nodes say it that use another error code. */
+const LACKS_METHOD = /method.*(not (be )?(found|available|supported|exist|allowed)|unavailable)|(unsupported|unknown|invalid) method/i;
 
 function parseAnswer(answer: Record<string, unknown>): RpcAnswer {
   if (!isRecord(answer.error)) return { ok: true, result: answer.result };

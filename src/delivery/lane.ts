@@ -143,6 +143,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       .submit({
         lane,
         notificationId: notification.id,
+        retryCount: notification.retryCount,
         startedAt,
         durationMs: Math.round(result.durationMs),
         outcome: result.outcome,

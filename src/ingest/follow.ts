@@ -113,6 +113,7 @@ export function createFollower(options: FollowerOptions): Follower {
     if (branch.number > tip.number + 1) {
       throw new Fault('inconsistent', `block ${branch.number} came as the one after ${tip.number}`);
     }
+    await refreshFinalized(branch, signal);
     let child = branch;
     for (;;) {
       const stored = await findBlockHash(database, child.number - 1);
@@ -160,7 +161,9 @@ export function createFollower(options: FollowerOptions): Follower {
     const now = clock.now().getTime();
     if (now - finalizedAt < FINALIZED_MS) return;
     const tagged = await nodes.finalized(signal);
-    finalizedNumber = Math.max(finalizedNumber, tagged ?? head.number - options.finalityDepth);
+    // What another follower found while this one stood by counts too.
+    const stored = (await findChain(database))?.finalizedNumber ?? 0;
+    finalizedNumber = Math.max(finalizedNumber, stored, tagged ?? head.number - options.finalityDepth);
     finalizedAt = now;
     metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
   }

@@ -142,7 +142,9 @@ async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void
  * Returns the lane of each row made or revived.
  */
 async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<number[]> {
-  const transfers = blocks.flatMap(({ header, transfers }) => transfers.map((one) => ({ ...one, block: header.number })));
+  const all = blocks.flatMap(({ header, transfers }) => transfers.map((one) => ({ ...one, block: header.number })));
+  // One statement must not meet a row twice, and some chains have had one transaction hash in two blocks.
+  const transfers = [...new Map(all.map((one) => [`${one.txHash} ${one.kind} ${one.ordinal}`, one])).values()];
   if (transfers.length === 0) return [];
   const probes = transfers.flatMap(({ sender, receiver }, index) => addressesOf(sender, receiver, index));
   const rows = await tx.query<{ lane_id: number }>(sql`

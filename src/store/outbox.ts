@@ -117,6 +117,8 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
 export type Settlement = {
   lane: Lane;
   notificationId: number;
+  /** The failures before this attempt: another attempt's failure is not counted over it. */
+  retryCount: number;
   startedAt: Date;
   durationMs: number;
   outcome: string;
@@ -167,10 +169,12 @@ async function updateNotifications(tx: Db, settlements: readonly Settlement[]): 
     from unnest(
       ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
       ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
+      ${settlements.map(({ retryCount }) => retryCount)}::integer[],
       ${settlements.map(({ nextRetryAt }) => nextRetryAt ?? null)}::timestamptz[],
       ${settlements.map(({ settledAt }) => settledAt)}::timestamptz[]
-    ) as s (shard_id, id, next_retry_at, settled_at)
-    where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'withdrawn', 'cancelled')`);
+    ) as s (shard_id, id, retry_count, next_retry_at, settled_at)
+    where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'withdrawn', 'cancelled')
+      and (s.next_retry_at is null or n.retry_count = s.retry_count)`);
 }
 
 async function insertAttempts(tx: Db, settlements: readonly Settlement[]): Promise<void> {

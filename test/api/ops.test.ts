@@ -274,7 +274,7 @@ describe('metrics', () => {
     skip: !existsSync(OPERATIONS),
   }, () => {
     const documented = readFileSync(OPERATIONS, 'utf8').matchAll(/`(chainbell_[a-z_]+)/g);
-    assert.deepEqual([...new Set(Array.from(documented, ([, name]) => name))].sort(), METRIC_NAMES);
+    assert.deepEqual(new Set(Array.from(documented, ([, name]) => name)), new Set(METRIC_NAMES));
   });
 
   test('the metrics server answers GET /metrics and nothing else', async () => {

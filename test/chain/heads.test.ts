@@ -31,6 +31,7 @@ async function follow(work: (stage: Stage) => Promise<void>): Promise<void> {
   const ends: string[] = [];
   const running = followHeads({
     url: node.url,
+    chainId: 1,
     clock,
     signal: closing.signal,
     silenceMsMax: () => SILENCE_MS,
@@ -61,10 +62,10 @@ async function passPause({ clock, ends }: Stage, end: number, pauseMs: number): 
 test('each new head is told, with its number and hash', () =>
   follow(async ({ node, heads }) => {
     assert.deepEqual(JSON.parse(node.received()[0] ?? ''), {
-      ...{ jsonrpc: '2.0', id: 1, method: 'eth_subscribe' },
+      ...{ jsonrpc: '2.0', id: 2, method: 'eth_subscribe' },
       params: ['newHeads'],
     });
-    node.send('{"jsonrpc":"2.0","id":1,"result":"0x9"}');
+    node.send('{"jsonrpc":"2.0","id":2,"result":"0x9"}');
     node.send(headMessage(7));
     node.send(headMessage(8));
     await waitUntil(() => heads.length === 2);
@@ -146,7 +147,7 @@ test('a node that takes the connection and never opens the socket is given up as
   const closing = new AbortController();
   const ends: string[] = [];
   const running = followHeads({
-    ...{ url: node.url, clock, signal: closing.signal },
+    ...{ url: node.url, chainId: 1, clock, signal: closing.signal },
     silenceMsMax: () => SILENCE_MS,
     onHead: () => assert.fail('there is no head'),
     onState: (_state, reason) => ends.push(reason),
@@ -155,6 +156,23 @@ test('a node that takes the connection and never opens the socket is given up as
   clock.advance(SILENCE_MS);
   await waitUntil(() => ends.length === 1);
   assert.deepEqual(ends, ['silent for 5 s']);
+  closing.abort();
+  await running;
+});
+
+test('a socket to another chain is closed before it tells a head', async () => {
+  await using node = await startSocketNode({ chainId: 5 });
+  const closing = new AbortController();
+  const ends: string[] = [];
+  const running = followHeads({
+    ...{ url: node.url, chainId: 1, clock: createTestClock(), signal: closing.signal },
+    silenceMsMax: () => SILENCE_MS,
+    onHead: () => assert.fail('a head of another chain'),
+    onState: (_state, reason) => ends.push(reason),
+  });
+  await waitUntil(() => ends.length === 1);
+  assert.deepEqual(ends, ['it is on chain 5, not 1']);
+  assert.deepEqual(node.received(), []);
   closing.abort();
   await running;
 });
@@ -209,10 +227,22 @@ type SocketNode = {
 };
 
 /** A WebSocket server (RFC 6455) of just what a subscription needs: short text messages. `isMute`: no handshake. */
-async function startSocketNode(options: { isMute?: boolean } = {}): Promise<SocketNode> {
+async function startSocketNode(options: { isMute?: boolean; chainId?: number } = {}): Promise<SocketNode> {
   const sockets: Socket[] = [];
   const received: string[] = [];
   const server = createServer();
+  const send = (text: string) => {
+    const payload = Buffer.from(text);
+    const { length } = payload;
+    const size = length < 126 ? [length] : [126, length >> 8, length & 0xff];
+    sockets.at(-1)?.write(Buffer.concat([Buffer.from([0x81, ...size]), payload]));
+  };
+  /** The question for the chain is answered at once; everything else is for the test. */
+  const answer = (text: string) => {
+    const { id, method }: { id: number; method: string } = JSON.parse(text);
+    if (method === 'eth_chainId') send(JSON.stringify({ id, result: `0x${(options.chainId ?? 1).toString(16)}` }));
+    else received.push(text);
+  };
   server.on('upgrade', (request, stream) => {
     const socket = stream as Socket;
     sockets.push(socket);
@@ -226,7 +256,7 @@ async function startSocketNode(options: { isMute?: boolean } = {}): Promise<Sock
     socket.on('data', (frame) => {
       const opcode = (frame[0] ?? 0) & 0x0f;
       if (opcode === 8) socket.end(Buffer.from([0x88, 0]));
-      else if (opcode === 1) received.push(unmask(frame));
+      else if (opcode === 1) answer(unmask(frame));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -236,12 +266,7 @@ async function startSocketNode(options: { isMute?: boolean } = {}): Promise<Sock
     received: () => received,
     connectionCount: () => sockets.length,
     openCount: () => sockets.filter((socket) => !socket.closed).length,
-    send(text) {
-      const payload = Buffer.from(text);
-      const { length } = payload;
-      const size = length < 126 ? [length] : [126, length >> 8, length & 0xff];
-      sockets.at(-1)?.write(Buffer.concat([Buffer.from([0x81, ...size]), payload]));
-    },
+    send,
     cut() {
       sockets.at(-1)?.destroy();
     },

@@ -30,9 +30,13 @@ test('one changed character anywhere makes a key malformed', () => {
   const replaceAt = (index: number, character: string) =>
     text.slice(0, index) + character + text.slice(index + 1);
   fc.assert(
-    fc.property(fc.nat(text.length - 1), fc.constantFrom(...'0aZ_- é'), (index, character) => {
-      assert.equal(isWellFormedKey(replaceAt(index, character)), text[index] === character);
-    }),
+    fc.property(
+      fc.nat(text.length - 1),
+      fc.constantFrom('0', 'a', 'Z', '_', '-', ' ', 'é'),
+      (index, character) => {
+        assert.equal(isWellFormedKey(replaceAt(index, character)), text[index] === character);
+      },
+    ),
   );
   for (const wrong of [
     '',

@@ -5,7 +5,7 @@ import { Fault } from '../../src/core/fault.ts';
 import { fromBytes, parseAddress, toBytes, zeroAddress } from '../../src/core/hex.ts';
 
 const ADDRESS = '0xabcdef0123456789abcdef0123456789abcdef01';
-const HEX_DIGITS = [...'0123456789abcdefABCDEF'];
+const HEX_DIGITS = '0123456789abcdefABCDEF'.split('');
 
 test('an address is the same with and without 0x and in any letter case (spec 2.6)', () => {
   const digits = ADDRESS.slice(2);

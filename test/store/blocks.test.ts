@@ -56,7 +56,7 @@ async function attemptAll(database: Database, nextRetryAt: Date | undefined = la
     };
     await settle(
       database,
-      due.map(({ id }) => ({ ...attempt, notificationId: id })),
+      due.map(({ id, retryCount }) => ({ ...attempt, notificationId: id, retryCount })),
     );
   }
 }
@@ -69,14 +69,10 @@ onEachDatabase(({ database }) => {
     const self = transferOf({ sender: bob, receiver: bob, amount: 3n });
     await mine(database(), headerOf(1), [transferOf(), self]);
     const rows = await listNotifications(database());
-    assert.deepEqual(
-      rows.map(({ watched_address_id, amount, state }) => [watched_address_id, amount, state]),
-      [
-        [sends.id, '1', 'waiting'],
-        [receives.id, '1', 'waiting'],
-        [receives.id, '3', 'waiting'],
-      ],
-    );
+    const amountsOf = ({ id }: { id: string }) =>
+      rows.filter((row) => row.watched_address_id === id).map((row) => row.amount);
+    assert.deepEqual([amountsOf(sends), amountsOf(receives)], [['1'], ['1', '3']]);
+    assert.equal(rows.length, 3);
   });
 
   test('two records of the same address get one notification each, whoever owns them (spec 6.1)', async () => {
@@ -310,7 +306,7 @@ async function settleAll(database: Database): Promise<void> {
   };
   await settle(
     database,
-    due.map(({ id }) => ({ lane, notificationId: id, ...success })),
+    due.map(({ id, retryCount }) => ({ lane, notificationId: id, retryCount, ...success })),
   );
 }
 

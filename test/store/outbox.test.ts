@@ -67,6 +67,7 @@ function settlementOf(
   return {
     lane,
     notificationId: notification.id,
+    retryCount: notification.retryCount,
     startedAt: noon,
     durationMs: 12,
     settledAt: later(12),
