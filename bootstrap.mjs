@@ -57,8 +57,11 @@ async function main() {
   const cache = join(root, 'node_modules', '.cache', 'compile');
   const env = Object.assign({ NODE_COMPILE_CACHE: cache }, process.env);
   const node = findNode();
-  return await run(node, NODE_FLAGS.concat(process.argv.slice(2)), { cwd: root, env: env, stdio: 'inherit' }, (child, signal) =>
-    child.kill(signal),
+  return await run(
+    node,
+    NODE_FLAGS.concat(process.argv.slice(2)),
+    { cwd: root, env: env, stdio: 'inherit' },
+    (child, signal) => child.kill(signal),
   ).catch((error) => giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`));
 }
 

@@ -4,7 +4,14 @@
 import { execFileSync } from 'node:child_process';
 import { cpus, loadavg, totalmem } from 'node:os';
 
-export type Machine = { processor: string; cores: number; memoryGiB: number; load: number; node: string; commit: string };
+export type Machine = {
+  processor: string;
+  cores: number;
+  memoryGiB: number;
+  load: number;
+  node: string;
+  commit: string;
+};
 
 /** `commit` ends in `+` when the work tree differs from it. */
 export function describeMachine(): Machine {

@@ -1,9 +1,10 @@
 /**
  * The memory of the service on PostgreSQL while it follows 10,000 blocks live, each with one transfer that rings.
  */
+
+import { waitUntil } from '../test/kit/wait.ts';
 import type { Figures } from './run.ts';
 import { setStage } from './stage.ts';
-import { waitUntil } from '../test/kit/wait.ts';
 
 const BLOCKS = 10_000;
 const ROWS = 5;
@@ -23,7 +24,10 @@ export async function memory(): Promise<Figures> {
     await chain.send({ from: sender, to: receiver, valueWei: 1n });
     await chain.mine();
     if (block % (BLOCKS / ROWS) !== 0) continue;
-    await waitUntil(() => receivedCount >= block, { timeoutMs: DELIVERED_MS_MAX, describe: `${block} webhooks` });
+    await waitUntil(() => receivedCount >= block, {
+      timeoutMs: DELIVERED_MS_MAX,
+      describe: `${block} webhooks`,
+    });
     const { resident, peak } = stage.memoryMiB();
     rows.push({ blocks: block, webhooks: receivedCount, residentMiB: resident, peakMiB: peak });
     // The receiver of the test kit keeps every request; only the service's memory is of interest here.

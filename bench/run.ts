@@ -8,7 +8,10 @@ import { describeMachine } from './machine.ts';
 import { memory } from './memory.ts';
 
 /** Rows of a table, one object each; units are in the names. */
-export type Figures = { conditions: Record<string, string | number>; rows: Record<string, string | number>[] };
+export type Figures = {
+  conditions: Record<string, string | number>;
+  rows: Record<string, string | number>[];
+};
 
 const scenarios: Record<string, () => Promise<Figures>> = { live, memory };
 const RESULTS = new URL('./results/', import.meta.url);
@@ -26,7 +29,11 @@ for (const [name, run] of Object.entries(scenarios)) {
   if (asked.length > 0 && !asked.includes(name)) continue;
   process.stderr.write(`${name} …\n`);
   const figures = await run();
-  process.stdout.write(`\n${name}: ${Object.entries({ ...machine, ...figures.conditions }).map(([key, value]) => `${key} ${value}`).join(', ')}\n`);
+  process.stdout.write(
+    `\n${name}: ${Object.entries({ ...machine, ...figures.conditions })
+      .map(([key, value]) => `${key} ${value}`)
+      .join(', ')}\n`,
+  );
   console.table(figures.rows);
   const result = { scenario: name, machine, ...figures };
   await writeFile(new URL(`${name}.json`, RESULTS), `${JSON.stringify(result, null, 2)}\n`);

@@ -1,7 +1,7 @@
 /**
  * The stage of a scenario: anvil, PostgreSQL, a receiver, and Chainbell as the process that operators run.
  */
-import { spawn, execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -52,20 +52,34 @@ export async function setStage(answer: AnswerTo): Promise<Stage> {
     CHAINBELL_LOG_FORMAT: 'json',
   };
   const options = { env: environment, cwd: folder };
-  const issued = execFileSync(process.execPath, [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'], options);
+  const issued = execFileSync(
+    process.execPath,
+    [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'],
+    options,
+  );
   const { key }: { key: string } = JSON.parse(issued.toString());
   // With the flags of this process: bootstrap.mjs gives the same ones to every program.
-  const child = spawn(process.execPath, [...process.execArgv, MAIN, 'start'], { ...options, stdio: 'ignore' });
+  const child = spawn(process.execPath, [...process.execArgv, MAIN, 'start'], {
+    ...options,
+    stdio: 'ignore',
+  });
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   parts.defer(async () => {
     child.kill('SIGTERM');
     await ended;
   });
   const apiUrl = `http://127.0.0.1:${port}`;
-  await waitUntil(() => fetch(`${apiUrl}/readyz`).then((answer) => answer.ok, () => false), {
-    timeoutMs: 30_000,
-    describe: 'the service to be ready',
-  });
+  await waitUntil(
+    () =>
+      fetch(`${apiUrl}/readyz`).then(
+        (answer) => answer.ok,
+        () => false,
+      ),
+    {
+      timeoutMs: 30_000,
+      describe: 'the service to be ready',
+    },
+  );
   const running = parts.move();
   return {
     chain,
@@ -89,7 +103,8 @@ export async function setStage(answer: AnswerTo): Promise<Stage> {
 /** proc(5): VmRSS and VmHWM, in KiB there. */
 function readMemory(pid: number | undefined): { resident: number; peak: number } {
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  const mebibytes = (name: string) => Math.round(Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1]) / 1024);
+  const mebibytes = (name: string) =>
+    Math.round(Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1]) / 1024);
   return { resident: mebibytes('VmRSS'), peak: mebibytes('VmHWM') };
 }
 

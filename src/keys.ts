@@ -12,7 +12,11 @@ export type IssuedKey = { watcherId: number; keyId: string; key: string };
 export type KeyIssuer = { database: Database; keyRing: KeyRing };
 
 /** A new key for the watcher of that name, who is made when new. */
-export async function issueKey({ database, keyRing }: KeyIssuer, watcherName: string, now: Date): Promise<IssuedKey> {
+export async function issueKey(
+  { database, keyRing }: KeyIssuer,
+  watcherName: string,
+  now: Date,
+): Promise<IssuedKey> {
   if (watcherName.trim() === '') throw new Fault('invalid', 'a watcher needs a name');
   return database.transaction((tx) => insertNewKey(tx, keyRing, { watcherName, now }));
 }
@@ -28,8 +32,10 @@ export async function rotateKey(
 ): Promise<IssuedKey> {
   return database.transaction(async (tx) => {
     const old = await findKey(tx, keyId);
-    if (old === undefined) throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
-    if (old.revokedAt !== undefined) throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
+    if (old === undefined)
+      throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+    if (old.revokedAt !== undefined)
+      throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
     const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
     await revokeKey(tx, keyId, new Date(now.getTime() + overlapMs));
     return issued;

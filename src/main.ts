@@ -12,7 +12,9 @@ import { addStartCommand } from './cli/start.ts';
 import { messageOf } from './core/fault.ts';
 
 const program = new Command('chainbell')
-  .description('Follows one EVM chain: rings webhooks for watched addresses, answers questions about the chain.')
+  .description(
+    'Follows one EVM chain: rings webhooks for watched addresses, answers questions about the chain.',
+  )
   .version(packageJson.version)
   .showHelpAfterError('(chainbell --help lists the commands)')
   .exitOverride()
@@ -34,7 +36,9 @@ try {
     // Commander has said what is wrong; asking for help or the version is not wrong.
     process.exitCode = error.exitCode === 0 ? 0 : exitCodes.usage;
   } else {
-    process.stderr.write(`chainbell: ${error instanceof Error ? (error.stack ?? messageOf(error)) : messageOf(error)}\n`);
+    process.stderr.write(
+      `chainbell: ${error instanceof Error ? (error.stack ?? messageOf(error)) : messageOf(error)}\n`,
+    );
     process.exitCode = 1;
   }
 }

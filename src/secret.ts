@@ -22,17 +22,21 @@ export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
   const ring = deriveKeyRing(Buffer.from(text, 'base64'));
   const foreign = (await listKekIds(db)).find((kekId) => kekId !== ring.kekId);
   if (foreign === undefined) return ring;
-  throw new Fault('invalid', 'secret is not the one with which the stored API keys were made: give the former one (CHAINBELL_SECRET)');
+  throw new Fault(
+    'invalid',
+    'secret is not the one with which the stored API keys were made: give the former one (CHAINBELL_SECRET)',
+  );
 }
 
 async function ensureSecretFile(dataDir: string): Promise<string> {
   const file = path.join(dataDir, 'secret');
   await mkdir(dataDir, { recursive: true });
   // Only the first start writes; `wx` keeps a secret that is there.
-  await writeFile(file, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600, flag: 'wx' }).catch(
-    (error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EEXIST') throw error;
-    },
-  );
+  await writeFile(file, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, {
+    mode: 0o600,
+    flag: 'wx',
+  }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== 'EEXIST') throw error;
+  });
   return (await readFile(file, 'utf8')).trim();
 }

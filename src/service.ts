@@ -75,13 +75,20 @@ const FOLLOWER_ELECTION = 1;
 export async function startService(config: Config, options: ServiceOptions = {}): Promise<Service> {
   const log = options.log ?? createLog(config.log);
   const active = new Set(options.roles ?? roles);
-  const patience = { log, startMsMax: options.startMsMax ?? START_MS_MAX, signal: options.signal ?? new AbortController().signal };
+  const patience = {
+    log,
+    startMsMax: options.startMsMax ?? START_MS_MAX,
+    signal: options.signal ?? new AbortController().signal,
+  };
   const policy: WebhookPolicy = { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) };
   refuseUnbuilt(config, log);
   warnOfOpenings(config, log);
   await using parts = new AsyncDisposableStack();
 
-  const database = await retryAtStart(() => openDatabase({ url: config.database.url, dataDir: config.dataDir }), { ...patience, what: 'database' });
+  const database = await retryAtStart(
+    () => openDatabase({ url: config.database.url, dataDir: config.dataDir }),
+    { ...patience, what: 'database' },
+  );
   parts.defer(() => database.close());
   const applied = await migrate(database);
   if (applied.length > 0) log.info({ applied }, 'database.migrated');
@@ -93,13 +100,19 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const died = Promise.withResolvers<Error>();
   const loops: Promise<void>[] = [];
   // Loops first, then what they use: the stack unwinds from its end.
-  const run = (name: string, step: Step, timing: { idleMs(): number | Promise<number>; wake?: ReturnType<typeof createWake> }) => {
-    const onFault = (fault: Fault, retryMs: number) => log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
+  const run = (
+    name: string,
+    step: Step,
+    timing: { idleMs(): number | Promise<number>; wake?: ReturnType<typeof createWake> },
+  ) => {
+    const onFault = (fault: Fault, retryMs: number) =>
+      log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
     const loop = runLoop(step, { name, clock, signal, retryMsMax: LOOP_RETRY_MS_MAX, onFault, ...timing });
     loops.push(loop.catch((error: Error) => died.resolve(error)));
   };
 
-  const caCertificates = config.webhooks.caFile === null ? undefined : await readFile(config.webhooks.caFile, 'utf8');
+  const caCertificates =
+    config.webhooks.caFile === null ? undefined : await readFile(config.webhooks.caFile, 'utf8');
   const sender = createSender({ policy, ...(caCertificates !== undefined && { caCertificates }) });
   parts.defer(() => sender.close());
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
@@ -175,7 +188,10 @@ export async function startService(config: Config, options: ServiceOptions = {})
       wake: headWake,
     });
   }
-  log.info({ api: apiUrl, metrics: metricsUrl, chain: config.chain.id, database: database.kind, roles: [...active] }, 'service.started');
+  log.info(
+    { api: apiUrl, metrics: metricsUrl, chain: config.chain.id, database: database.kind, roles: [...active] },
+    'service.started',
+  );
 
   const running = parts.move();
   let stopping: Promise<void> | undefined;
@@ -214,10 +230,14 @@ async function retryAtStart<T>(
     try {
       return await attempt();
     } catch (error) {
-      const isWorthRetrying = error instanceof Fault && (error.code === 'unavailable' || error.code === 'inconsistent');
+      const isWorthRetrying =
+        error instanceof Fault && (error.code === 'unavailable' || error.code === 'inconsistent');
       const leftMs = giveUpAt - clock.now().getTime();
       if (!isWorthRetrying || leftMs <= 0) throw error;
-      log.warn({ waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) }, 'service.waits');
+      log.warn(
+        { waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) },
+        'service.waits',
+      );
       await clock.wait(Math.min(retryMs, leftMs), signal);
       retryMs = Math.min(retryMs * 2, START_RETRY_MS_MAX);
     }
@@ -237,9 +257,17 @@ async function measureOffset(database: Database): Promise<number> {
 /** What the configuration can already say and this version does not do yet is told, never passed over. */
 function refuseUnbuilt({ chain, pairs, prices, supply, points }: Config, log: Log): void {
   if (chain.verify === 'strict') {
-    throw new Fault('invalid', 'chain.verify: strict needs Merkle proofs, which this version does not have yet; use auto or off');
+    throw new Fault(
+      'invalid',
+      'chain.verify: strict needs Merkle proofs, which this version does not have yet; use auto or off',
+    );
   }
-  const unused = Object.entries({ pairs: pairs.length > 0, prices: prices.native !== undefined, supply: supply !== undefined, points: points.rules.length > 0 });
+  const unused = Object.entries({
+    pairs: pairs.length > 0,
+    prices: prices.native !== undefined,
+    supply: supply !== undefined,
+    points: points.rules.length > 0,
+  });
   const names = unused.flatMap(([name, isGiven]) => (isGiven ? [name] : []));
   if (names.length > 0) log.warn({ names }, 'config.not_served_yet');
 }
@@ -272,5 +300,8 @@ async function closeServer(server: Server): Promise<void> {
 }
 
 function listenFault(error: unknown, { host, port }: { host: string; port: number }): Fault {
-  return new Fault('conflict', `cannot listen on ${host}:${port}: ${messageOf(error)}; choose another port or stop what uses it`);
+  return new Fault(
+    'conflict',
+    `cannot listen on ${host}:${port}: ${messageOf(error)}; choose another port or stop what uses it`,
+  );
 }

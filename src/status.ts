@@ -52,12 +52,17 @@ export function createStatus({ version, config, database, nodes, clock, metrics 
     const all = chain.status();
     const working = all.filter(({ state }) => state === 'ok');
     const errors = all.flatMap(({ error }) => (error === undefined ? [] : [error]));
-    return { ok: working.length > 0, message: `${working.length} of ${all.length} work${errors.length > 0 ? `: ${errors.join('; ')}` : ''}` };
+    return {
+      ok: working.length > 0,
+      message: `${working.length} of ${all.length} work${errors.length > 0 ? `: ${errors.join('; ')}` : ''}`,
+    };
   }
 
   async function checkCursor(): Promise<Check> {
     const tip = await findTipTimes(database).catch(() => undefined);
-    return tip === undefined ? { ok: false, message: 'no block stored yet' } : { ok: true, message: `block ${tip.number}` };
+    return tip === undefined
+      ? { ok: false, message: 'no block stored yet' }
+      : { ok: true, message: `block ${tip.number}` };
   }
 
   return {
@@ -83,19 +88,39 @@ export function createStatus({ version, config, database, nodes, clock, metrics 
     },
     async status() {
       const now = clock.now();
-      const [tip, chain, queue] = await Promise.all([findTipTimes(database), findChain(database), queueStatistics(database, now)]);
+      const [tip, chain, queue] = await Promise.all([
+        findTipTimes(database),
+        findChain(database),
+        queueStatistics(database, now),
+      ]);
       const heads = nodes?.status().flatMap(({ head }) => (head === undefined ? [] : [head])) ?? [];
       const head = heads.length > 0 ? Math.max(...heads, tip?.number ?? 0) : undefined;
       const lagBlocks = head === undefined || tip === undefined ? null : head - tip.number;
       return {
         version,
         time: now.toISOString(),
-        state: followerFault === undefined ? 'ok' : followerFault.fault.code === 'inconsistent' ? 'holding' : 'degraded',
+        state:
+          followerFault === undefined
+            ? 'ok'
+            : followerFault.fault.code === 'inconsistent'
+              ? 'holding'
+              : 'degraded',
         chain: { id: config.chain.id, head: head ?? null, finalized: chain?.finalizedNumber ?? null },
-        cursor: tip === undefined ? null : { number: tip.number, mined_at: tip.minedAt.toISOString(), stored_at: tip.storedAt.toISOString() },
+        cursor:
+          tip === undefined
+            ? null
+            : {
+                number: tip.number,
+                mined_at: tip.minedAt.toISOString(),
+                stored_at: tip.storedAt.toISOString(),
+              },
         lag_blocks: lagBlocks,
-        lag_seconds: lagBlocks === 0 || tip === undefined ? 0 : (now.getTime() - tip.minedAt.getTime()) / 1000,
-        problem: followerFault === undefined ? null : { message: messageOf(followerFault.fault), since: followerFault.since.toISOString() },
+        lag_seconds:
+          lagBlocks === 0 || tip === undefined ? 0 : (now.getTime() - tip.minedAt.getTime()) / 1000,
+        problem:
+          followerFault === undefined
+            ? null
+            : { message: messageOf(followerFault.fault), since: followerFault.since.toISOString() },
         queue: {
           held: queue.held,
           waiting: queue.waiting,
@@ -107,12 +132,15 @@ export function createStatus({ version, config, database, nodes, clock, metrics 
           state,
           head: number ?? null,
           error: error ?? null,
-          capabilities: capabilities === undefined ? null : {
-            batch: capabilities.batch,
-            block_receipts: capabilities.blockReceipts,
-            finalized_tag: capabilities.finalizedTag,
-            traces: capabilities.traces,
-          },
+          capabilities:
+            capabilities === undefined
+              ? null
+              : {
+                  batch: capabilities.batch,
+                  block_receipts: capabilities.blockReceipts,
+                  finalized_tag: capabilities.finalizedTag,
+                  traces: capabilities.traces,
+                },
         })),
         pushed_heads: nodes?.isPushed() ?? false,
         database: database.kind,
@@ -123,7 +151,9 @@ export function createStatus({ version, config, database, nodes, clock, metrics 
       const queue = await queueStatistics(database, now);
       metrics.webhookWaiting.set(queue.waiting + queue.held);
       metrics.webhookDue.set(queue.due);
-      metrics.webhookOldestDueSeconds.set(queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now));
+      metrics.webhookOldestDueSeconds.set(
+        queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
+      );
     },
   };
 }

@@ -13,7 +13,11 @@ export type Authenticator = (authorization: string | undefined) => Promise<numbe
  * The watcher of a valid key. The database is asked every time, so that a revoked key ends at once.
  * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key.
  */
-export function createAuthenticator(dependencies: { database: Database; clock: Clock; keyRing: KeyRing }): Authenticator {
+export function createAuthenticator(dependencies: {
+  database: Database;
+  clock: Clock;
+  keyRing: KeyRing;
+}): Authenticator {
   const { database, clock, keyRing } = dependencies;
   return async (authorization) => {
     const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];

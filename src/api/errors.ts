@@ -22,16 +22,26 @@ const statusOf: Record<FaultCode, number> = {
 
 type Answer = { statusCode: number; statusMessage: string; errors?: Problem[] };
 
-export async function answerError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): Promise<void> {
+export async function answerError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  log: Log,
+): Promise<void> {
   const answer = toAnswer(error);
-  if (answer.statusCode >= 500) log.error({ err: error, requestId: request.id, url: request.routeOptions.url }, 'http.failed');
+  if (answer.statusCode >= 500)
+    log.error({ err: error, requestId: request.id, url: request.routeOptions.url }, 'http.failed');
   if (answer.statusCode === 401) reply.header('www-authenticate', 'Bearer');
   if (answer.statusCode === 503) reply.header('retry-after', '5');
   await sendAnswer(answer, request, reply);
 }
 
 /** Sends an error in the form that its path has. */
-export async function sendAnswer(answer: Answer, request: FastifyRequest, reply: FastifyReply): Promise<void> {
+export async function sendAnswer(
+  answer: Answer,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
   const isWrapped = request.url.startsWith(NOTIFICATIONS_PREFIX);
   await reply.code(answer.statusCode).send(isWrapped ? { success: false, ...answer } : answer);
 }
@@ -64,11 +74,18 @@ function toAnswer(error: unknown): Answer {
 
 /** One finding of the schema validator; it names all missing fields in one. */
 function toProblems(finding: unknown): Problem[] {
-  const { instancePath = '', message = 'is invalid', params = {} } = finding as Partial<{
+  const {
+    instancePath = '',
+    message = 'is invalid',
+    params = {},
+  } = finding as Partial<{
     instancePath: string;
     message: string;
     params: { requiredProperties?: string[] };
   }>;
-  const missing = params.requiredProperties?.map((name) => ({ path: `${instancePath}/${name}`, message: 'is required' }));
+  const missing = params.requiredProperties?.map((name) => ({
+    path: `${instancePath}/${name}`,
+    message: 'is required',
+  }));
   return missing ?? [{ path: instancePath, message }];
 }

@@ -26,7 +26,11 @@ export function watchMethods(api: Api): () => void {
         // Before the body is read: what it holds does not matter.
         onRequest: (request, reply) => {
           reply.header('allow', allow);
-          return sendAnswer({ statusCode: 405, statusMessage: `${request.method} is not allowed here` }, request, reply);
+          return sendAnswer(
+            { statusCode: 405, statusMessage: `${request.method} is not allowed here` },
+            request,
+            reply,
+          );
         },
         handler: async () => {},
       });

@@ -2,9 +2,9 @@
  * The HTTP server: one Fastify instance, its routes, and one place that turns every error into a specified answer.
  */
 import { randomUUID } from 'node:crypto';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
 import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { KeyRing } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -16,7 +16,13 @@ import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
-export type Api = FastifyInstance<RawServerDefault, IncomingMessage, ServerResponse, FastifyBaseLogger, TypeBoxTypeProvider>;
+export type Api = FastifyInstance<
+  RawServerDefault,
+  IncomingMessage,
+  ServerResponse,
+  FastifyBaseLogger,
+  TypeBoxTypeProvider
+>;
 
 export type ApiOptions = {
   database: Database;
@@ -58,7 +64,10 @@ export function createApi(options: ApiOptions): Api {
     const route = request.routeOptions.url ?? 'unknown';
     const labels = { method: request.method, route, code: String(reply.statusCode) };
     metrics.httpSeconds.observe(labels, reply.elapsedTime / 1000);
-    log.debug({ ...labels, requestId: request.id, durationMs: Math.round(reply.elapsedTime) }, 'http.answered');
+    log.debug(
+      { ...labels, requestId: request.id, durationMs: Math.round(reply.elapsedTime) },
+      'http.answered',
+    );
   });
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
@@ -74,7 +83,11 @@ function readJsonBodies(api: Api): void {
     try {
       done(null, text === '' ? undefined : JSON.parse(text));
     } catch (error) {
-      done(Object.assign(new Error(`is not JSON: ${error instanceof Error ? error.message : ''}`), { statusCode: 400 }));
+      done(
+        Object.assign(new Error(`is not JSON: ${error instanceof Error ? error.message : ''}`), {
+          statusCode: 400,
+        }),
+      );
     }
   });
 }

@@ -90,10 +90,14 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
     return { success: true, data: records.map(toJson) };
   });
 
-  api.get(`${PATH}/:id`, { onRequest, schema: { params: Params, response: { 200: One } } }, async (request) => {
-    const watcherId = watcherOf(request);
-    return success(found(await findWatchedAddress(database, watcherId, parseId(request.params.id))));
-  });
+  api.get(
+    `${PATH}/:id`,
+    { onRequest, schema: { params: Params, response: { 200: One } } },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      return success(found(await findWatchedAddress(database, watcherId, parseId(request.params.id))));
+    },
+  );
 
   api.patch(
     `${PATH}/:id`,
@@ -109,15 +113,21 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
       };
       const origin = fields.webhookUrl === undefined ? undefined : webhookOrigin(fields.webhookUrl);
       const id = parseId(request.params.id);
-      return success(found(await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now() })));
+      return success(
+        found(await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now() })),
+      );
     },
   );
 
-  api.delete(`${PATH}/:id`, { onRequest, schema: { params: Params, response: { 200: Done } } }, async (request) => {
-    const isGone = await deleteWatchedAddress(database, watcherOf(request), parseId(request.params.id));
-    if (!isGone) throw notFound();
-    return { success: true as const };
-  });
+  api.delete(
+    `${PATH}/:id`,
+    { onRequest, schema: { params: Params, response: { 200: Done } } },
+    async (request) => {
+      const isGone = await deleteWatchedAddress(database, watcherOf(request), parseId(request.params.id));
+      if (!isGone) throw notFound();
+      return { success: true as const };
+    },
+  );
 }
 
 /** Normalized address and checked URL of a body; all that is wrong with them at once. */
@@ -137,7 +147,8 @@ function parseFields(
   };
   const { address: addressText, webhook_url: urlText } = body;
   const address = addressText === undefined ? undefined : check('/address', () => parseAddress(addressText));
-  const webhookUrl = urlText === undefined ? undefined : check('/webhook_url', () => checkedUrl(urlText, policy));
+  const webhookUrl =
+    urlText === undefined ? undefined : check('/webhook_url', () => checkedUrl(urlText, policy));
   if (problems.length > 0) throw new Fault('invalid', INVALID_REQUEST, { problems });
   return { ...(address !== undefined && { address }), ...(webhookUrl !== undefined && { webhookUrl }) };
 }
@@ -163,7 +174,11 @@ function parseListQuery({ limit, cursor }: Static<typeof ListQuery>) {
 }
 
 /** The whole list, page by page: memory stays bounded however many records there are. */
-async function* streamList(database: Database, watcherId: number, start: Cursor | undefined): AsyncGenerator<string> {
+async function* streamList(
+  database: Database,
+  watcherId: number,
+  start: Cursor | undefined,
+): AsyncGenerator<string> {
   let after = start;
   let separator = '';
   yield '{"success":true,"data":[';
@@ -185,7 +200,9 @@ function encodeCursor({ createdAt, id }: Cursor): string {
 
 function decodeCursor(text: string): Cursor | undefined {
   const match = /^(\d{1,15}) ([0-9a-f-]{36})$/.exec(Buffer.from(text, 'base64url').toString());
-  return match?.[2] === undefined || !UUID.test(match[2]) ? undefined : { createdAt: new Date(Number(match[1])), id: match[2] };
+  return match?.[2] === undefined || !UUID.test(match[2])
+    ? undefined
+    : { createdAt: new Date(Number(match[1])), id: match[2] };
 }
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
@@ -218,4 +235,3 @@ function toJson(record: WatchedAddress): Static<typeof Record> {
     updated_at: record.updatedAt.toISOString(),
   };
 }
-

@@ -4,7 +4,14 @@
 import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { type ChainBlock, type ChainReceipt, type ChainTransaction, list, parseBlock, parseReceipt } from './parse.ts';
+import {
+  type ChainBlock,
+  type ChainReceipt,
+  type ChainTransaction,
+  list,
+  parseBlock,
+  parseReceipt,
+} from './parse.ts';
 import { checkBlock } from './proof.ts';
 import { isRecord, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { parseCallTracer, parseTraceBlock, type TransactionTrace } from './traces.ts';
@@ -49,11 +56,14 @@ export async function fetchBundles(
 function callsFor(reference: BlockReference, plan: FetchPlan): RpcCall[] {
   const byHash = typeof reference === 'string';
   const id = byHash ? reference : quantityOf(reference);
-  const calls: RpcCall[] = [{ method: byHash ? 'eth_getBlockByHash' : 'eth_getBlockByNumber', params: [id, true] }];
+  const calls: RpcCall[] = [
+    { method: byHash ? 'eth_getBlockByHash' : 'eth_getBlockByNumber', params: [id, true] },
+  ];
   if (plan.blockReceipts) calls.push({ method: 'eth_getBlockReceipts', params: [id] });
   // Traces by hash are asked with the block when its hash is known; else once it is (see readTraces).
   if (plan.traces === 'debug_traceBlockByHash' && byHash) calls.push(traceCall(plan.traces, reference));
-  if (plan.traces !== 'none' && plan.traces !== 'debug_traceBlockByHash' && !byHash) calls.push(traceCall(plan.traces, id));
+  if (plan.traces !== 'none' && plan.traces !== 'debug_traceBlockByHash' && !byHash)
+    calls.push(traceCall(plan.traces, id));
   return calls;
 }
 
@@ -110,7 +120,9 @@ async function fillReceipts(
   const missing = block.transactions.filter((transaction) => !known.has(transaction.hash));
   const method = 'eth_getTransactionReceipt';
   const calls = missing.map((transaction) => ({ method, params: [transaction.hash] }));
-  const results = (await askAll(rpc, calls, plan.batch, signal)).map((answer) => resultOf(rpc, method, answer));
+  const results = (await askAll(rpc, calls, plan.batch, signal)).map((answer) =>
+    resultOf(rpc, method, answer),
+  );
   return [...given, ...results.filter((result) => result !== null).map(parseReceipt)];
 }
 
@@ -125,16 +137,30 @@ async function readTraces(
   const { header, transactions } = block;
   if (transactions.length === 0) return new Map();
   const id = method === 'debug_traceBlockByHash' ? header.hash : quantityOf(header.number);
-  const json = given === undefined ? await rpc.call(method, traceCall(method, id).params, signal) : resultOf(rpc, method, given);
-  if (method !== 'trace_block') return parseCallTracer(json, transactions.map(({ hash }) => hash));
+  const json =
+    given === undefined
+      ? await rpc.call(method, traceCall(method, id).params, signal)
+      : resultOf(rpc, method, given);
+  if (method !== 'trace_block')
+    return parseCallTracer(
+      json,
+      transactions.map(({ hash }) => hash),
+    );
   const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, header.hash));
-  if (foreign !== undefined) throw new Fault('inconsistent', `${rpc.name} gave traces of another block than ${header.hash}`);
+  if (foreign !== undefined)
+    throw new Fault('inconsistent', `${rpc.name} gave traces of another block than ${header.hash}`);
   return parseTraceBlock(json);
 }
 
-const isOf = (trace: Record<string, unknown>, hash: Hash) => trace.blockHash === undefined || trace.blockHash === hash;
+const isOf = (trace: Record<string, unknown>, hash: Hash) =>
+  trace.blockHash === undefined || trace.blockHash === hash;
 
-async function askAll(rpc: Rpc, calls: readonly RpcCall[], inBatches: boolean, signal: AbortSignal): Promise<RpcAnswer[]> {
+async function askAll(
+  rpc: Rpc,
+  calls: readonly RpcCall[],
+  inBatches: boolean,
+  signal: AbortSignal,
+): Promise<RpcAnswer[]> {
   const size = inBatches ? BATCH_CALLS_MAX : 1;
   const batches: RpcCall[][] = [];
   for (let start = 0; start < calls.length; start += size) batches.push(calls.slice(start, start + size));

@@ -59,9 +59,17 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
     try {
       const message = parseMessage(String(data));
       if (message.kind === 'chain') {
-        if (message.chainId !== options.chainId) return end(`it is on chain ${message.chainId}, not ${options.chainId}`);
+        if (message.chainId !== options.chainId)
+          return end(`it is on chain ${message.chainId}, not ${options.chainId}`);
         options.onState('connected', '');
-        socket.send(JSON.stringify({ jsonrpc: '2.0', id: SUBSCRIBE_CALL, method: 'eth_subscribe', params: ['newHeads'] }));
+        socket.send(
+          JSON.stringify({
+            jsonrpc: '2.0',
+            id: SUBSCRIBE_CALL,
+            method: 'eth_subscribe',
+            params: ['newHeads'],
+          }),
+        );
       }
       if (message.kind === 'head') {
         heads += 1;
@@ -89,7 +97,11 @@ type Message = { kind: 'head'; head: BlockHeader } | { kind: 'chain'; chainId: n
 function parseMessage(text: string): Message {
   const message: unknown = JSON.parse(text);
   if (!isRecord(message)) return { kind: 'other' };
-  if (isRecord(message.error)) throw new Fault('unavailable', `the node answered ${JSON.stringify(message.error).slice(0, 200)}`);
-  if (message.id === CHAIN_ID_CALL) return { kind: 'chain', chainId: quantity(message.result, 'eth_chainId') };
-  return isRecord(message.params) ? { kind: 'head', head: parseHeader(message.params.result) } : { kind: 'other' };
+  if (isRecord(message.error))
+    throw new Fault('unavailable', `the node answered ${JSON.stringify(message.error).slice(0, 200)}`);
+  if (message.id === CHAIN_ID_CALL)
+    return { kind: 'chain', chainId: quantity(message.result, 'eth_chainId') };
+  return isRecord(message.params)
+    ? { kind: 'head', head: parseHeader(message.params.result) }
+    : { kind: 'other' };
 }

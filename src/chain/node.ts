@@ -62,15 +62,30 @@ export async function attempt<T>(node: Node, clock: Clock, work: (node: Node) =>
 }
 
 /** Asks the node who it is and what it can do, once; cheap afterwards. @throws Fault. */
-export async function ready(node: Node, expected: ChainIdentity, wantTraces: boolean, signal: AbortSignal): Promise<Capabilities> {
+export async function ready(
+  node: Node,
+  expected: ChainIdentity,
+  wantTraces: boolean,
+  signal: AbortSignal,
+): Promise<Capabilities> {
   if (node.capabilities !== undefined) return node.capabilities;
   node.identity = await readIdentity(node.rpc, signal);
   if (node.identity.chainId !== expected.chainId) {
-    throw new Fault('conflict', `${node.rpc.name} is on chain ${node.identity.chainId}, chain.id says ${expected.chainId}: correct one of the two`);
+    throw new Fault(
+      'conflict',
+      `${node.rpc.name} is on chain ${node.identity.chainId}, chain.id says ${expected.chainId}: correct one of the two`,
+    );
   }
   const { genesisHash } = node.identity;
-  if (genesisHash !== undefined && expected.genesisHash !== undefined && genesisHash !== expected.genesisHash) {
-    throw new Fault('conflict', `${node.rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}`);
+  if (
+    genesisHash !== undefined &&
+    expected.genesisHash !== undefined &&
+    genesisHash !== expected.genesisHash
+  ) {
+    throw new Fault(
+      'conflict',
+      `${node.rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}`,
+    );
   }
   const { capabilities, isCertain } = await probe(node.rpc, wantTraces, signal);
   if (isCertain) node.capabilities = capabilities;
@@ -93,7 +108,10 @@ async function probe(
 ): Promise<{ capabilities: Capabilities; isCertain: boolean }> {
   const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
   const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
-  const [finalized] = await rpc.batch([{ method: 'eth_getBlockByNumber', params: ['finalized', false] }], signal);
+  const [finalized] = await rpc.batch(
+    [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
+    signal,
+  );
   const capabilities: Capabilities = {
     batch: await canBatch(rpc, signal),
     blockReceipts: receipts?.ok === true || !lacksMethod(receipts),
@@ -114,7 +132,11 @@ async function canBatch(rpc: Rpc, signal: AbortSignal): Promise<boolean> {
   }
 }
 
-async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal): Promise<TraceMethod | 'none'> {
+async function findTraceMethod(
+  rpc: Rpc,
+  head: BlockHeader,
+  signal: AbortSignal,
+): Promise<TraceMethod | 'none'> {
   const tracer = { tracer: 'callTracer' };
   const candidates: [TraceMethod, unknown[]][] = [
     ['debug_traceBlockByHash', [head.hash, tracer]],
@@ -131,7 +153,10 @@ async function findTraceMethod(rpc: Rpc, head: BlockHeader, signal: AbortSignal)
 /** The newest block that the node calls final; undefined where it has no such tag. */
 export async function readFinalized(node: Node, signal: AbortSignal): Promise<number | undefined> {
   if (node.capabilities?.finalizedTag !== true) return undefined;
-  const [answer] = await node.rpc.batch([{ method: 'eth_getBlockByNumber', params: ['finalized', false] }], signal);
+  const [answer] = await node.rpc.batch(
+    [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
+    signal,
+  );
   const json = resultOf(node.rpc, 'eth_getBlockByNumber', answer);
   return json === null ? undefined : parseHeader(json).number;
 }

@@ -9,7 +9,16 @@ import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
 import { followHeads } from './heads.ts';
-import { attempt, type Capabilities, type ChainIdentity, createNode, type Node, readFinalized, readIdentity, ready } from './node.ts';
+import {
+  attempt,
+  type Capabilities,
+  type ChainIdentity,
+  createNode,
+  type Node,
+  readFinalized,
+  readIdentity,
+  ready,
+} from './node.ts';
 import { parseHeader } from './parse.ts';
 
 export type NodesOptions = {
@@ -56,7 +65,9 @@ const BLOCK_TIMES_KEPT = 15;
 
 export function createNodes(options: NodesOptions): ChainNodes {
   const { clock, log } = options;
-  const nodes = options.urls.filter((url) => url.startsWith('http')).map((url) => createNode(url, options.metrics));
+  const nodes = options.urls
+    .filter((url) => url.startsWith('http'))
+    .map((url) => createNode(url, options.metrics));
   const wantTraces = options.internalTransfers !== 'off';
   let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
   const sockets = openSockets(options);
@@ -65,7 +76,10 @@ export function createNodes(options: NodesOptions): ChainNodes {
     const isNew = node.capabilities === undefined;
     const capabilities = await ready(node, pinned, wantTraces, signal);
     if (options.internalTransfers === 'required' && capabilities.traces === 'none') {
-      throw new Fault('unavailable', `${node.rpc.name} cannot trace, and chain.internalTransfers is required`);
+      throw new Fault(
+        'unavailable',
+        `${node.rpc.name} cannot trace, and chain.internalTransfers is required`,
+      );
     }
     if (isNew) log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
     return capabilities;
@@ -74,7 +88,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
   /** The first node, by preference, that does it; resting ones come last. One that answers undefined leaves it to the next. */
   async function first<T>(signal: AbortSignal, work: (node: Node) => Promise<T>): Promise<T> {
     const now = clock.now().getTime();
-    const byReadiness = [...nodes].sort((one, other) => Number(one.retryAt > now) - Number(other.retryAt > now));
+    const byReadiness = [...nodes].sort(
+      (one, other) => Number(one.retryAt > now) - Number(other.retryAt > now),
+    );
     const faults: Fault[] = [];
     let unknown: { answer: T } | undefined;
     for (const node of byReadiness) {
@@ -89,7 +105,10 @@ export function createNodes(options: NodesOptions): ChainNodes {
     }
     if (unknown !== undefined) return unknown.answer;
     const wrongChain = faults.length === 1 && faults[0]?.code === 'conflict';
-    throw new Fault(wrongChain ? 'conflict' : faults.some(isInconsistent) ? 'inconsistent' : 'unavailable', faults.map(messageOf).join('; '));
+    throw new Fault(
+      wrongChain ? 'conflict' : faults.some(isInconsistent) ? 'inconsistent' : 'unavailable',
+      faults.map(messageOf).join('; '),
+    );
   }
 
   return {
@@ -97,7 +116,10 @@ export function createNodes(options: NodesOptions): ChainNodes {
       first(signal, async (node) => {
         const identity = await readIdentity(node.rpc, signal);
         if (identity.chainId === options.chainId) return identity;
-        throw new Fault('conflict', `${node.rpc.name} is on chain ${identity.chainId}, chain.id says ${options.chainId}: correct one of the two`);
+        throw new Fault(
+          'conflict',
+          `${node.rpc.name} is on chain ${identity.chainId}, chain.id says ${options.chainId}: correct one of the two`,
+        );
       }),
     pin(identity) {
       pinned = identity;
@@ -110,9 +132,13 @@ export function createNodes(options: NodesOptions): ChainNodes {
         only.head = pushed;
         return pushed;
       }
-      const heads = await Promise.allSettled(nodes.map((node) => attempt(node, clock, (one) => readHead(one, signal))));
+      const heads = await Promise.allSettled(
+        nodes.map((node) => attempt(node, clock, (one) => readHead(one, signal))),
+      );
       const known = heads.flatMap((head) => (head.status === 'fulfilled' ? [head.value] : []));
-      const corroborated = known.sort((one, other) => other.number - one.number)[Math.min(1, known.length - 1)];
+      const corroborated = known.sort((one, other) => other.number - one.number)[
+        Math.min(1, known.length - 1)
+      ];
       if (corroborated !== undefined) return corroborated;
       const reasons = heads.flatMap((head) => (head.status === 'rejected' ? [head.reason] : []));
       const bug = reasons.find((reason) => !(reason instanceof Fault));

@@ -90,7 +90,8 @@ export function record(value: unknown, what: string): Record<string, unknown> {
 
 /** A 256-bit quantity. @throws Fault `inconsistent`. */
 export function amount(value: unknown, what: string): bigint {
-  if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,64}$/.test(value)) throw refuse(what, 'a quantity', value);
+  if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,64}$/.test(value))
+    throw refuse(what, 'a quantity', value);
   return BigInt(value);
 }
 
@@ -136,6 +137,10 @@ const isHex = (text: string): text is Hex => /^0x[0-9a-f]*$/i.test(text);
 
 function refuse(what: string, wanted: string, value: unknown): Fault {
   // What is inside may be huge, or nested more deeply than JSON.stringify can follow.
-  const shown = Array.isArray(value) ? 'an array' : isRecord(value) ? 'an object' : JSON.stringify(value)?.slice(0, SHOWN_MAX);
+  const shown = Array.isArray(value)
+    ? 'an array'
+    : isRecord(value)
+      ? 'an object'
+      : JSON.stringify(value)?.slice(0, SHOWN_MAX);
   return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown ?? 'nothing'}`);
 }

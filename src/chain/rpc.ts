@@ -38,7 +38,11 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
     const limit = startAbort(signal, REQUEST_MS_MAX);
     const stop = metrics.rpcSeconds.startTimer({ node: name });
     try {
-      const { statusCode, headers, body: answer } = await request(url, {
+      const {
+        statusCode,
+        headers,
+        body: answer,
+      } = await request(url, {
         method: 'POST',
         headers: { 'content-type': 'application/json' },
         body,
@@ -50,7 +54,8 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
         // Some say by HTTP 400 what belongs into a JSON-RPC error: that they lack a method.
         const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
         if (refusal !== undefined) return refusal;
-        const wait = headers['retry-after'] === undefined ? '' : `, retry-after ${String(headers['retry-after'])}`;
+        const wait =
+          headers['retry-after'] === undefined ? '' : `, retry-after ${String(headers['retry-after'])}`;
         throw new Fault('unavailable', `${name} answered HTTP ${statusCode}${wait}`);
       }
       return JSON.parse(text);
@@ -103,7 +108,10 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
 /** The result of an answer. @throws Fault `unavailable` when it is an error. */
 export function resultOf(rpc: Rpc, method: string, answer: RpcAnswer | undefined): unknown {
   if (answer?.ok === true) return answer.result;
-  throw new Fault('unavailable', `${rpc.name} ${method}: ${answer?.message ?? 'no answer'} (${answer?.code})`);
+  throw new Fault(
+    'unavailable',
+    `${rpc.name} ${method}: ${answer?.message ?? 'no answer'} (${answer?.code})`,
+  );
 }
 
 /** Whether the answer says that the node does not have the method at all ("header not found" does not). */
@@ -113,12 +121,14 @@ export function lacksMethod(answer: RpcAnswer | undefined): boolean {
 }
 
 /** How nodes say it that use another error code. */
-const LACKS_METHOD = /method.*(not (be )?(found|available|supported|exist|allowed)|unavailable)|(unsupported|unknown|invalid) method/i;
+const LACKS_METHOD =
+  /method.*(not (be )?(found|available|supported|exist|allowed)|unavailable)|(unsupported|unknown|invalid) method/i;
 
 function parseAnswer(answer: Record<string, unknown>): RpcAnswer {
   if (!isRecord(answer.error)) return { ok: true, result: answer.result };
   const { code, message } = answer.error;
-  const text = typeof message === 'string' ? message.slice(0, MESSAGE_CHARACTERS_MAX) : 'an error without a message';
+  const text =
+    typeof message === 'string' ? message.slice(0, MESSAGE_CHARACTERS_MAX) : 'an error without a message';
   return { ok: false, code: typeof code === 'number' ? code : 0, message: text };
 }
 

@@ -39,8 +39,10 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
   for (const entry of list(frame.calls, 'trace.calls')) {
     const call = record(entry, 'trace.call');
     if (hasFailed(call)) continue;
-    if (depth > DEPTH_MAX) throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
-    if (MOVES_VALUE.has(typeof call.type === 'string' ? call.type.toUpperCase() : '')) push(calls, call.from, call.to, call.value);
+    if (depth > DEPTH_MAX)
+      throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
+    if (MOVES_VALUE.has(typeof call.type === 'string' ? call.type.toUpperCase() : ''))
+      push(calls, call.from, call.to, call.value);
     collectFrames(call, depth + 1, calls);
   }
 }
@@ -59,7 +61,9 @@ export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
     const hash = asHash(item.transactionHash.toLowerCase());
     const trace = traces.get(hash) ?? { succeeded: true, calls: [], voided: [] };
     traces.set(hash, trace);
-    const path = list(item.traceAddress, 'trace.traceAddress').map((index) => `${quantity(index, 'trace.traceAddress')}/`).join('');
+    const path = list(item.traceAddress, 'trace.traceAddress')
+      .map((index) => `${quantity(index, 'trace.traceAddress')}/`)
+      .join('');
     const isRoot = path === '';
     if (hasFailed(item)) {
       trace.voided.push(path);

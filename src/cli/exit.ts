@@ -23,7 +23,10 @@ const codeOfFault: Record<FaultCode, number> = {
  * Runs a command on the configuration. Problems of the configuration and Faults become a message on standard error and
  * an exit code; anything else is a bug and is thrown.
  */
-export async function withConfig(options: { config?: string }, command: (config: Config) => Promise<void>): Promise<void> {
+export async function withConfig(
+  options: { config?: string },
+  command: (config: Config) => Promise<void>,
+): Promise<void> {
   try {
     const file = findConfigFile(options.config);
     const config = loadConfig({ env: readEnvironment(), ...(file !== undefined && { file }) });

@@ -38,7 +38,9 @@ export function addKeysCommands(program: Command): void {
       withIssuer(flags, async (issuer, now) => showIssued(flags, await issueKey(issuer, flags.watcher, now))),
     );
   add('list', 'all keys, without their texts').action((flags: Flags) =>
-    withIssuer(flags, async ({ database }, now) => showKeys(flags, await listKeys(database, LISTED_MAX), now)),
+    withIssuer(flags, async ({ database }, now) =>
+      showKeys(flags, await listKeys(database, LISTED_MAX), now),
+    ),
   );
   add('rotate <id>', 'issue a new key for the same watcher and end this one after an overlap')
     .option('--overlap-hours <number>', 'how long the old key stays valid', parseHours, 24)
@@ -49,14 +51,19 @@ export function addKeysCommands(program: Command): void {
     );
   add('revoke <id>', 'refuse a key from now on').action((id: string, flags: Flags) =>
     withIssuer(flags, async ({ database }, now) => {
-      if (!(await revokeKey(database, id, now))) throw new Fault('not_found', `no key has the id ${id}: see chainbell keys list`);
-      if (flags.json === true) process.stdout.write(`${JSON.stringify({ key_id: id, revoked_at: now.toISOString() })}\n`);
+      if (!(await revokeKey(database, id, now)))
+        throw new Fault('not_found', `no key has the id ${id}: see chainbell keys list`);
+      if (flags.json === true)
+        process.stdout.write(`${JSON.stringify({ key_id: id, revoked_at: now.toISOString() })}\n`);
       else process.stderr.write(`${id} is revoked\n`);
     }),
   );
 }
 
-async function withIssuer(flags: Flags, work: (issuer: KeyIssuer, now: Date) => Promise<void>): Promise<void> {
+async function withIssuer(
+  flags: Flags,
+  work: (issuer: KeyIssuer, now: Date) => Promise<void>,
+): Promise<void> {
   await withConfig(flags, async (config: Config) => {
     const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });
     try {
@@ -92,8 +99,15 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
   }
   if (keys.length === 0) process.stderr.write('no keys: chainbell keys create --watcher NAME\n');
   for (const key of keys) {
-    const state = key.revokedAt === undefined ? 'valid' : key.revokedAt > now ? `ends ${key.revokedAt.toISOString()}` : 'revoked';
-    process.stdout.write(`${key.id}  ${key.createdAt.toISOString()}  ${state}  ${key.watcherId} ${key.watcherName}\n`);
+    const state =
+      key.revokedAt === undefined
+        ? 'valid'
+        : key.revokedAt > now
+          ? `ends ${key.revokedAt.toISOString()}`
+          : 'revoked';
+    process.stdout.write(
+      `${key.id}  ${key.createdAt.toISOString()}  ${state}  ${key.watcherId} ${key.watcherName}\n`,
+    );
   }
 }
 

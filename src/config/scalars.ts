@@ -6,8 +6,7 @@
  */
 import ipaddr from 'ipaddr.js';
 import Type from 'typebox';
-import { getAddress } from 'viem/utils';
-import type { Address } from '../core/hex.ts';
+import { type Address, checksumAddress } from '../core/hex.ts';
 
 const ADDRESS_TITLE = 'an address: 0x and 40 hexadecimal digits';
 
@@ -78,7 +77,7 @@ function addressProblem(text: string): string | undefined {
   if (digits === undefined) return `must be ${ADDRESS_TITLE}`;
   if (digits.length !== 40) return `must be ${ADDRESS_TITLE} (this has ${digits.length})`;
   if (digits === digits.toLowerCase() || digits === digits.toUpperCase()) return undefined;
-  const spelling = getAddress(`0x${digits.toLowerCase()}`);
+  const spelling = checksumAddress(`0x${digits.toLowerCase()}`);
   if (spelling === text) return undefined;
   return `has a wrong EIP-55 checksum: check the digits\nif they are right, it is written ${spelling}`;
 }

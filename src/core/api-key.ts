@@ -34,7 +34,11 @@ const TAG_BYTES = 16;
 export function deriveKeyRing(secret: Buffer): KeyRing {
   const derive = (purpose: string, bytes: number) =>
     Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `chainbell ${purpose}`, bytes));
-  return { pepper: derive('lookup', 32), kek: derive('encryption', 32), kekId: derive('encryption id', 6).toString('hex') };
+  return {
+    pepper: derive('lookup', 32),
+    kek: derive('encryption', 32),
+    kekId: derive('encryption id', 6).toString('hex'),
+  };
 }
 
 /** A new random key. */
@@ -65,9 +69,14 @@ export function encryptKey(text: string, owner: KeyOwner, ring: KeyRing): Buffer
 /** The key's text. @throws Error when the bytes belong to another row or another key-encryption key. */
 export function decryptKey(bytes: Uint8Array, owner: KeyOwner, ring: KeyRing): string {
   const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const decipher = createDecipheriv('aes-256-gcm', ring.kek, sealed.subarray(0, NONCE_BYTES)).setAAD(boundTo(owner, ring));
+  const decipher = createDecipheriv('aes-256-gcm', ring.kek, sealed.subarray(0, NONCE_BYTES)).setAAD(
+    boundTo(owner, ring),
+  );
   decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
-  return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]).toString('utf8');
+  return Buffer.concat([
+    decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)),
+    decipher.final(),
+  ]).toString('utf8');
 }
 
 function boundTo({ keyId, watcherId }: KeyOwner, { kekId }: KeyRing): Buffer {

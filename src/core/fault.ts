@@ -32,7 +32,11 @@ export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   // An AggregateError (all addresses of a host refused) has an empty message of its own.
   const own =
-    error.message !== '' ? error.message : error instanceof AggregateError ? error.errors.map(messageOf).join('; ') : error.name;
+    error.message !== ''
+      ? error.message
+      : error instanceof AggregateError
+        ? error.errors.map(messageOf).join('; ')
+        : error.name;
   const cause = error.cause === undefined ? '' : messageOf(error.cause);
   return cause === '' || own.includes(cause) ? own : `${own}: ${cause}`;
 }

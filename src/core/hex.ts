@@ -1,6 +1,7 @@
 /**
  * Hex strings as the chain and the API write them: `0x`, lower case. In the database the same values are bytea.
  */
+import { keccak_256 } from '@noble/hashes/sha3';
 import { Fault } from './fault.ts';
 
 export type Hex = `0x${string}`;
@@ -21,6 +22,14 @@ export function parseAddress(text: string): Address {
     throw new Fault('invalid', 'must be 40 hexadecimal characters, with or without 0x');
   }
   return `0x${digits}`;
+}
+
+/** The address in the mixed case that checks its digits (EIP-55). */
+export function checksumAddress(address: Address): string {
+  const digits = address.slice(2).toLowerCase();
+  const hash = keccak_256(digits);
+  const isUpper = (index: number) => ((hash[index >> 1] ?? 0) >> (index % 2 === 0 ? 4 : 0)) & 8;
+  return `0x${[...digits].map((digit, index) => (isUpper(index) === 0 ? digit : digit.toUpperCase())).join('')}`;
 }
 
 /** Lower-case hex of bytes from the database. */

@@ -22,7 +22,10 @@ type Reviver = (key: string, value: unknown, context: { source?: string }) => un
  */
 export function parseExact(text: string): unknown {
   const revive: Reviver = (_key, value, { source }) =>
-    typeof value === 'number' && source !== undefined && /^-?\d+$/.test(source) && !Number.isSafeInteger(value)
+    typeof value === 'number' &&
+    source !== undefined &&
+    /^-?\d+$/.test(source) &&
+    !Number.isSafeInteger(value)
       ? BigInt(source)
       : value;
   // The library types do not know the third argument of a reviver yet (ES2026, in Node 24).

@@ -13,13 +13,29 @@ export type LogOptions = {
 };
 
 /** Fields that may hold a secret, whatever the event; docs/operations.md lists them. */
-const REDACTED = ['authorization', 'api_key', 'apiKey', 'key', 'secret', '*.authorization', '*.api_key', '*.apiKey'];
+const REDACTED = [
+  'authorization',
+  'api_key',
+  'apiKey',
+  'key',
+  'secret',
+  '*.authorization',
+  '*.api_key',
+  '*.apiKey',
+];
 
 /** A logger on standard error; standard output is for data. */
 export function createLog(options: LogOptions): Log {
-  const isPretty = options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
+  const isPretty =
+    options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
   const destination = isPretty
-    ? pretty({ destination: 2, sync: true, ignore: 'pid,hostname', translateTime: 'HH:MM:ss.l', singleLine: true })
+    ? pretty({
+        destination: 2,
+        sync: true,
+        ignore: 'pid,hostname',
+        translateTime: 'HH:MM:ss.l',
+        singleLine: true,
+      })
     : pino.destination({ dest: 2, sync: true });
   return pino(
     {

@@ -44,7 +44,8 @@ export async function runLoop(step: Step, options: LoopOptions): Promise<void> {
       else await wake.wait(idleMs, signal);
     } catch (error) {
       if (signal.aborted) return;
-      if (!(error instanceof Fault)) throw new Error(`${options.name} failed: ${messageOf(error)}`, { cause: error });
+      if (!(error instanceof Fault))
+        throw new Error(`${options.name} failed: ${messageOf(error)}`, { cause: error });
       options.onFault(error, retryMs);
       await clock.wait(retryMs, signal);
       retryMs = Math.min(retryMs * 2, options.retryMsMax);

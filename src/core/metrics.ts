@@ -16,24 +16,45 @@ export function createMetrics(version: string) {
     new Counter({ name: `chainbell_${name}`, help, labelNames: [...labelNames], registers });
   const gauge = <L extends string>(name: string, help: string, labelNames: readonly L[] = []) =>
     new Gauge({ name: `chainbell_${name}`, help, labelNames: [...labelNames], registers });
-  const histogram = <L extends string>(name: string, help: string, buckets: number[], labelNames: readonly L[] = []) =>
-    new Histogram({ name: `chainbell_${name}`, help, buckets, labelNames: [...labelNames], registers });
+  const histogram = <L extends string>(
+    name: string,
+    help: string,
+    buckets: number[],
+    labelNames: readonly L[] = [],
+  ) => new Histogram({ name: `chainbell_${name}`, help, buckets, labelNames: [...labelNames], registers });
 
   gauge('build_info', 'Always 1; the version is the label.', ['version']).set({ version }, 1);
   return {
     registry,
-    chainBlockNumber: gauge('chain_block_number', 'Block numbers of the chain head, the newest stored, the finalized.', ['stage']),
-    chainLagSeconds: gauge('chain_lag_seconds', 'Age of the newest stored block while the head is ahead of it, else 0.'),
+    chainBlockNumber: gauge(
+      'chain_block_number',
+      'Block numbers of the chain head, the newest stored, the finalized.',
+      ['stage'],
+    ),
+    chainLagSeconds: gauge(
+      'chain_lag_seconds',
+      'Age of the newest stored block while the head is ahead of it, else 0.',
+    ),
     chainReorgs: counter('chain_reorgs_total', 'Forks that were followed.'),
-    chainReorgDepth: histogram('chain_reorg_depth_blocks', 'Blocks undone per fork.', [1, 2, 3, 5, 10, 30, 64]),
+    chainReorgDepth: histogram(
+      'chain_reorg_depth_blocks',
+      'Blocks undone per fork.',
+      [1, 2, 3, 5, 10, 30, 64],
+    ),
     chainHeld: gauge('chain_held', '1 while the follower holds at a block that it cannot accept.'),
     ingestBlocks: counter('ingest_blocks_total', 'Blocks stored.'),
     ingestTransfers: counter('ingest_transfers_total', 'Transfers seen in stored blocks.', ['kind']),
     ingestNotifications: counter('ingest_notifications_total', 'Notification rows made or revived.'),
     rpcRequests: counter('rpc_requests_total', 'JSON-RPC calls by outcome.', ['node', 'method', 'outcome']),
-    rpcSeconds: histogram('rpc_request_duration_seconds', 'Duration of JSON-RPC requests.', SECONDS, ['node']),
+    rpcSeconds: histogram('rpc_request_duration_seconds', 'Duration of JSON-RPC requests.', SECONDS, [
+      'node',
+    ]),
     webhookAttempts: counter('webhook_attempts_total', 'Delivery attempts by outcome.', ['outcome']),
-    webhookAttemptSeconds: histogram('webhook_attempt_duration_seconds', 'Duration of delivery attempts.', SECONDS),
+    webhookAttemptSeconds: histogram(
+      'webhook_attempt_duration_seconds',
+      'Duration of delivery attempts.',
+      SECONDS,
+    ),
     webhookLatencySeconds: histogram(
       'webhook_delivery_latency_seconds',
       'From the making of the row to its 2xx.',
@@ -41,8 +62,15 @@ export function createMetrics(version: string) {
     ),
     webhookWaiting: gauge('webhook_waiting', 'Notifications that wait for an attempt.'),
     webhookDue: gauge('webhook_due', 'Notifications whose attempt is due.'),
-    webhookOldestDueSeconds: gauge('webhook_oldest_due_age_seconds', 'How long the oldest due notification has been due.'),
+    webhookOldestDueSeconds: gauge(
+      'webhook_oldest_due_age_seconds',
+      'How long the oldest due notification has been due.',
+    ),
     webhookLanes: gauge('webhook_lanes', 'Lanes that this process has leased.'),
-    httpSeconds: histogram('http_request_duration_seconds', 'Duration of API requests.', SECONDS, ['method', 'route', 'code']),
+    httpSeconds: histogram('http_request_duration_seconds', 'Duration of API requests.', SECONDS, [
+      'method',
+      'route',
+      'code',
+    ]),
   };
 }

@@ -103,8 +103,14 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const limit = Math.min(LANES_PER_STEP_MAX, LANES_MAX - lanes.size);
     if (limit <= 0) return 'idle';
     const now = clock.now();
-    const leased = await leaseLanes(database, { owner, now, leaseUntil: new Date(now.getTime() + LEASE_MS), limit });
-    for (const lane of leased) begin(runLane(lane, { ...options, settler, slots, stopping: stopping.signal, killed: killed.signal }));
+    const leased = await leaseLanes(database, {
+      owner,
+      now,
+      leaseUntil: new Date(now.getTime() + LEASE_MS),
+      limit,
+    });
+    for (const lane of leased)
+      begin(runLane(lane, { ...options, settler, slots, stopping: stopping.signal, killed: killed.signal }));
     return leased.length === limit ? 'worked' : 'idle';
   }
 

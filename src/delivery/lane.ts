@@ -106,7 +106,9 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   async function findKeyText(watcherId: number, now: Date): Promise<ApiKey | undefined> {
     const key = await findDeliveryKey(database, watcherId, now);
-    return key && { id: key.id, text: decryptKey(key.ciphertext, { keyId: key.id, watcherId }, options.keyRing) };
+    return (
+      key && { id: key.id, text: decryptKey(key.ciphertext, { keyId: key.id, watcherId }, options.keyRing) }
+    );
   }
 
   function start(due: Due): void {
@@ -137,7 +139,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     }
     const settledAt = clock.now();
     const failureCount = notification.retryCount + 1;
-    const retryAt = result.outcome === 'success' ? undefined : nextRetryAt(settledAt, failureCount, options.retryMinutes);
+    const retryAt =
+      result.outcome === 'success' ? undefined : nextRetryAt(settledAt, failureCount, options.retryMinutes);
     adapt(result.outcome);
     const settled = await options.settler
       .submit({
@@ -163,15 +166,23 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   /** Additive increase, halved when the receiver does not take connections or does not answer. */
   function adapt(outcome: SendResult['outcome']): void {
     if (outcome === 'success') concurrency = Math.min(concurrency + 1, CONCURRENCY_MAX);
-    else if (outcome === 'timeout' || outcome === 'connect') concurrency = Math.max(concurrency >> 1, CONCURRENCY_MIN);
+    else if (outcome === 'timeout' || outcome === 'connect')
+      concurrency = Math.max(concurrency >> 1, CONCURRENCY_MIN);
   }
 
-  function report(notification: DueNotification, result: SendResult, retryAt: Date | undefined, settled: 'settled' | 'lost') {
+  function report(
+    notification: DueNotification,
+    result: SendResult,
+    retryAt: Date | undefined,
+    settled: 'settled' | 'lost',
+  ) {
     const { outcome, status, durationMs } = result;
     metrics.webhookAttempts.inc({ outcome });
     metrics.webhookAttemptSeconds.observe(durationMs / 1000);
     if (outcome === 'success') {
-      metrics.webhookLatencySeconds.observe((clock.now().getTime() - notification.createdTime.getTime()) / 1000);
+      metrics.webhookLatencySeconds.observe(
+        (clock.now().getTime() - notification.createdTime.getTime()) / 1000,
+      );
     }
     const fields = {
       notification: notification.id,

@@ -12,7 +12,11 @@ export type Settler = {
   submit(settlement: Settlement): Promise<'settled' | 'lost'>;
 };
 
-type Waiting = { settlement: Settlement; resolve: (outcome: 'settled' | 'lost') => void; reject: (error: unknown) => void };
+type Waiting = {
+  settlement: Settlement;
+  resolve: (outcome: 'settled' | 'lost') => void;
+  reject: (error: unknown) => void;
+};
 
 /** Bounds one statement; at 3,000 deliveries a second a commit of 10 ms gathers about 30. */
 const GROUP_MAX = 500;
@@ -22,7 +26,12 @@ const RETRY_MS = 250;
  * A settler that keeps trying while the database is away: an answer that came must not be asked for again (trap 16 of
  * the delivery reference). After the signal aborts it gives up instead, and the rows stay due.
  */
-export function createSettler(options: { database: Database; clock: Clock; log: Log; signal: AbortSignal }): Settler {
+export function createSettler(options: {
+  database: Database;
+  clock: Clock;
+  log: Log;
+  signal: AbortSignal;
+}): Settler {
   const { database, clock, log, signal } = options;
   let queue: Waiting[] = [];
   let isRunning = false;
@@ -38,8 +47,12 @@ export function createSettler(options: { database: Database; clock: Clock; log: 
   async function commit(group: readonly Waiting[]): Promise<void> {
     for (;;) {
       try {
-        const lost = await settle(database, group.map(({ settlement }) => settlement));
-        for (const { settlement, resolve } of group) resolve(lost.has(settlement.lane.id) ? 'lost' : 'settled');
+        const lost = await settle(
+          database,
+          group.map(({ settlement }) => settlement),
+        );
+        for (const { settlement, resolve } of group)
+          resolve(lost.has(settlement.lane.id) ? 'lost' : 'settled');
         return;
       } catch (error) {
         if (!(error instanceof Fault) || signal.aborted) {

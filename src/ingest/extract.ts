@@ -24,11 +24,27 @@ export function extractTransfers({ transactions }: Bundle): Transfer[] {
 function nativeTransfer({ hash, from, to, value, succeeded }: BundleTransaction): Transfer[] {
   if (!succeeded || to === undefined || value === undefined || value === 0n) return [];
   const receiver = to === 'creation' ? undefined : to;
-  return [{ kind: 'transaction', txHash: hash, ordinal: 0, sender: from, receiver, amount: value, token: undefined }];
+  return [
+    {
+      kind: 'transaction',
+      txHash: hash,
+      ordinal: 0,
+      sender: from,
+      receiver,
+      amount: value,
+      token: undefined,
+    },
+  ];
 }
 
 function internalTransfers({ hash, calls }: BundleTransaction): Transfer[] {
-  return calls.map((call, ordinal) => ({ kind: 'internal', txHash: hash, ordinal, ...call, token: undefined }));
+  return calls.map((call, ordinal) => ({
+    kind: 'internal',
+    txHash: hash,
+    ordinal,
+    ...call,
+    token: undefined,
+  }));
 }
 
 /** From the receipt's logs, whatever its status (reference: some chains pay fees by logs of failed transactions). */
@@ -37,7 +53,17 @@ function tokenTransfers({ hash, logs }: BundleTransaction): Transfer[] {
     const [topic, from, to] = log.topics;
     if (topic !== TRANSFER_TOPIC || from === undefined || to === undefined || !hasTokenShape(log)) return [];
     const amount = BigInt(log.data);
-    return [{ kind: 'token' as const, txHash: hash, ordinal, sender: low(from), receiver: low(to), amount, token: log.address }];
+    return [
+      {
+        kind: 'token' as const,
+        txHash: hash,
+        ordinal,
+        sender: low(from),
+        receiver: low(to),
+        amount,
+        token: log.address,
+      },
+    ];
   });
 }
 

@@ -72,17 +72,26 @@ export function createFollower(options: FollowerOptions): Follower {
     return followFork(tip, head, signal);
   }
 
-  async function append(tip: BlockId | undefined, head: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
+  async function append(
+    tip: BlockId | undefined,
+    head: BlockHeader,
+    signal: AbortSignal,
+  ): Promise<StepOutcome> {
     const startedAt = clock.now().getTime();
     const references = nextReferences(tip === undefined ? await firstNumber(head) : tip.number + 1, head);
     const bundles = await nodes.bundles(references, signal);
     const [first] = bundles;
     if (first === undefined) return 'idle';
-    if (tip !== undefined && first.header.parentHash !== tip.hash) return followFork(tip, first.header, signal);
+    if (tip !== undefined && first.header.parentHash !== tip.hash)
+      return followFork(tip, first.header, signal);
     const linked = linkedPrefix(bundles);
     const newest = linked.at(-1) ?? first;
     await refreshFinalized(head, signal);
-    const blocks = linked.map((bundle) => ({ header: bundle.header, proved: bundle.proved, transfers: extractTransfers(bundle) }));
+    const blocks = linked.map((bundle) => ({
+      header: bundle.header,
+      proved: bundle.proved,
+      transfers: extractTransfers(bundle),
+    }));
     const committed = await commitBlocks(database, {
       expectedTip: tip,
       blocks,
@@ -105,7 +114,9 @@ export function createFollower(options: FollowerOptions): Follower {
   /** The head by its hash, so that "not here yet" is an error; history by number. */
   function nextReferences(from: number, head: BlockHeader): BlockReference[] {
     const count = Math.max(0, Math.min(head.number - from + 1, batchBlocks));
-    return Array.from({ length: count }, (_, index) => (from + index === head.number ? head.hash : from + index));
+    return Array.from({ length: count }, (_, index) =>
+      from + index === head.number ? head.hash : from + index,
+    );
   }
 
   /** Walks back from a block whose parent is not ours to the newest common block, and undoes what lies above it. */
@@ -120,7 +131,10 @@ export function createFollower(options: FollowerOptions): Follower {
       // Below the first block that was ever stored there is nothing to undo.
       if (stored === child.parentHash || stored === undefined) break;
       if (child.number - 1 <= finalizedNumber) {
-        throw new Fault('inconsistent', `a fork from below the final block ${finalizedNumber}: holding at ${tip.number} (${tip.hash})`);
+        throw new Fault(
+          'inconsistent',
+          `a fork from below the final block ${finalizedNumber}: holding at ${tip.number} (${tip.hash})`,
+        );
       }
       child = await getParent(child, signal);
     }
@@ -129,27 +143,48 @@ export function createFollower(options: FollowerOptions): Follower {
     if (undone === 'lost') return 'worked';
     metrics.chainReorgs.inc();
     metrics.chainReorgDepth.observe(undone);
-    log.warn({ depth: undone, ancestor, tip: tip.number, hash: tip.hash, branch: branch.hash }, 'chain.reorg');
+    log.warn(
+      { depth: undone, ancestor, tip: tip.number, hash: tip.hash, branch: branch.hash },
+      'chain.reorg',
+    );
     return 'worked';
   }
 
   async function getParent(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader> {
     const parent = await nodes.findHeader(child.parentHash, signal);
-    if (parent === undefined) throw new Fault('unavailable', `no node has block ${child.parentHash} of the new fork yet`);
+    if (parent === undefined)
+      throw new Fault('unavailable', `no node has block ${child.parentHash} of the new fork yet`);
     if (parent.number === child.number - 1 && parent.hash === child.parentHash) return parent;
-    throw new Fault('inconsistent', `the node gave block ${parent.number} (${parent.hash}) as the parent of ${child.number}`);
+    throw new Fault(
+      'inconsistent',
+      `the node gave block ${parent.number} (${parent.hash}) as the parent of ${child.number}`,
+    );
   }
 
   async function pin(signal: AbortSignal): Promise<void> {
     const identity = await nodes.identify(signal);
     const known = await findChain(database);
     if (known === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
-    const { chainId, genesisHash, finalizedNumber: stored } = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
+    const {
+      chainId,
+      genesisHash,
+      finalizedNumber: stored,
+    } = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
     if (chainId !== options.chainId) {
-      throw new Fault('conflict', `the database holds chain ${chainId}, the configuration says ${options.chainId}`);
+      throw new Fault(
+        'conflict',
+        `the database holds chain ${chainId}, the configuration says ${options.chainId}`,
+      );
     }
-    if (genesisHash !== undefined && identity.genesisHash !== undefined && genesisHash !== identity.genesisHash) {
-      throw new Fault('conflict', `the database holds a chain with genesis ${genesisHash}, the nodes have ${identity.genesisHash}`);
+    if (
+      genesisHash !== undefined &&
+      identity.genesisHash !== undefined &&
+      genesisHash !== identity.genesisHash
+    ) {
+      throw new Fault(
+        'conflict',
+        `the database holds a chain with genesis ${genesisHash}, the nodes have ${identity.genesisHash}`,
+      );
     }
     nodes.pin({ chainId, genesisHash });
     finalizedNumber = stored;
@@ -169,7 +204,8 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   function adapt(tookMs: number): void {
-    batchBlocks = tookMs < BATCH_MS_TARGET ? Math.min(batchBlocks * 2, BATCH_BLOCKS_MAX) : Math.max(1, batchBlocks >> 1);
+    batchBlocks =
+      tookMs < BATCH_MS_TARGET ? Math.min(batchBlocks * 2, BATCH_BLOCKS_MAX) : Math.max(1, batchBlocks >> 1);
   }
 
   function report(
@@ -189,8 +225,15 @@ export function createFollower(options: FollowerOptions): Follower {
     metrics.ingestNotifications.inc(notifications);
     metrics.chainBlockNumber.set({ stage: 'ingested' }, newest.number);
     const now = clock.now().getTime();
-    metrics.chainLagSeconds.set(newest.number < head.number ? Math.max(0, (now - newest.minedAt.getTime()) / 1000) : 0);
-    const fields = { block: newest.number, blocks: blocks.length, head: head.number, transfers: transfers.length };
+    metrics.chainLagSeconds.set(
+      newest.number < head.number ? Math.max(0, (now - newest.minedAt.getTime()) / 1000) : 0,
+    );
+    const fields = {
+      block: newest.number,
+      blocks: blocks.length,
+      head: head.number,
+      transfers: transfers.length,
+    };
     log.info({ ...fields, notifications, durationMs: now - startedAt }, 'blocks.committed');
   }
 

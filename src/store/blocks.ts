@@ -39,7 +39,9 @@ export async function findTip(db: Db): Promise<BlockId | undefined> {
 }
 
 /** The newest stored header with its time and when it was stored; for /status. */
-export async function findTipTimes(db: Db): Promise<{ number: number; minedAt: Date; storedAt: Date } | undefined> {
+export async function findTipTimes(
+  db: Db,
+): Promise<{ number: number; minedAt: Date; storedAt: Date } | undefined> {
   const [row] = await db.query<{ number: number; mined_at: Date; stored_at: Date }>(
     sql`select number, mined_at, stored_at from block order by number desc limit 1`,
   );
@@ -73,7 +75,9 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
 /** Binds the database to a chain; the first follower's word stays. */
 export async function insertChain(db: Db, chainId: number, genesisHash: Hash | undefined): Promise<void> {
   const genesis = genesisHash && toBytes(genesisHash);
-  await db.query(sql`insert into chain (chain_id, genesis_hash) values (${chainId}, ${genesis}) on conflict do nothing`);
+  await db.query(
+    sql`insert into chain (chain_id, genesis_hash) values (${chainId}, ${genesis}) on conflict do nothing`,
+  );
 }
 
 /**
@@ -97,7 +101,11 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
  * Undoes every block above the ancestor in one transaction: their headers go, and their notifications that were never
  * attempted are withdrawn (attempted ones keep their row). Returns how many blocks went; 'lost' as in commitBlocks.
  */
-export async function rollbackTo(database: Database, ancestorNumber: number, expectedTip: BlockId): Promise<number | 'lost'> {
+export async function rollbackTo(
+  database: Database,
+  ancestorNumber: number,
+  expectedTip: BlockId,
+): Promise<number | 'lost'> {
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, expectedTip))) return 'lost';
     await tx.query(sql`
@@ -142,9 +150,13 @@ async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void
  * Returns the lane of each row made or revived.
  */
 async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<number[]> {
-  const all = blocks.flatMap(({ header, transfers }) => transfers.map((one) => ({ ...one, block: header.number })));
+  const all = blocks.flatMap(({ header, transfers }) =>
+    transfers.map((one) => ({ ...one, block: header.number })),
+  );
   // One statement must not meet a row twice, and some chains have had one transaction hash in two blocks.
-  const transfers = [...new Map(all.map((one) => [`${one.txHash} ${one.kind} ${one.ordinal}`, one])).values()];
+  const transfers = [
+    ...new Map(all.map((one) => [`${one.txHash} ${one.kind} ${one.ordinal}`, one])).values(),
+  ];
   if (transfers.length === 0) return [];
   const probes = transfers.flatMap(({ sender, receiver }, index) => addressesOf(sender, receiver, index));
   const rows = await tx.query<{ lane_id: number }>(sql`
@@ -192,4 +204,3 @@ async function releaseHeld(tx: Db, releasedNumber: number, now: Date): Promise<n
     returning lane_id`);
   return rows.map((row) => row.lane_id);
 }
-

@@ -52,14 +52,17 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
  * operator intervention, serialization, deadlock, lock and query timeouts.
  */
-const RETRYABLE = /^(08|53|57|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
-const RETRYABLE_TEXT = /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
+const RETRYABLE =
+  /^(08|53|57|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+const RETRYABLE_TEXT =
+  /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
 /** A driver error as a Fault where trying again may help; any other error is a bug and stays as it is. */
 export function databaseError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
-  const nested = error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
+  const nested =
+    error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
   if (!RETRYABLE.test(code) && !nested && !(code === '' && RETRYABLE_TEXT.test(error.message))) return error;
   return new Fault('unavailable', `database: ${messageOf(error)}`, { cause: error });
 }

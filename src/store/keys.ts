@@ -97,6 +97,8 @@ function toKey(row: KeyRow): StoredKey {
 
 /** The key-encryption keys that stored keys still need. */
 export async function listKekIds(db: Db): Promise<string[]> {
-  const rows = await db.query<{ kek_id: string }>(sql`select distinct kek_id from api_key order by kek_id limit 100`);
+  const rows = await db.query<{ kek_id: string }>(
+    sql`select distinct kek_id from api_key order by kek_id limit 100`,
+  );
   return rows.map((row) => row.kek_id);
 }

@@ -15,7 +15,9 @@ export type Lane = { id: number; shardId: number; epoch: number };
 
 /** The lane of a shard and a webhook origin, made when it is new. */
 export async function ensureLane(db: Db, shardId: number, origin: string): Promise<number> {
-  await db.query(sql`insert into lane (shard_id, origin) values (${shardId}, ${origin}) on conflict do nothing`);
+  await db.query(
+    sql`insert into lane (shard_id, origin) values (${shardId}, ${origin}) on conflict do nothing`,
+  );
   const [row] = await db.query<{ id: number }>(
     sql`select id from lane where shard_id = ${shardId} and origin = ${origin}`,
   );
@@ -26,7 +28,9 @@ export async function ensureLane(db: Db, shardId: number, origin: string): Promi
 /** Marks lanes as having something due now and tells the workers, when the transaction commits. */
 export async function wakeLanes(tx: Db, laneIds: readonly number[], now: Date): Promise<void> {
   if (laneIds.length === 0) return;
-  await tx.query(sql`update lane set next_due = least(next_due, ${now}) where id = any(${laneIds}::bigint[])`);
+  await tx.query(
+    sql`update lane set next_due = least(next_due, ${now}) where id = any(${laneIds}::bigint[])`,
+  );
   const payload = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
   await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
 }

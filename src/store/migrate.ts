@@ -57,9 +57,13 @@ async function apply(database: Database, id: number, file: string): Promise<bool
 }
 
 async function findApplied(database: Db): Promise<number> {
-  const [table] = await database.query<{ present: boolean }>(sql`select to_regclass('migration') is not null as present`);
+  const [table] = await database.query<{ present: boolean }>(
+    sql`select to_regclass('migration') is not null as present`,
+  );
   if (table?.present !== true) return 0;
-  const [row] = await database.query<{ id: number }>(sql`select coalesce(max(id), 0)::int as id from migration`);
+  const [row] = await database.query<{ id: number }>(
+    sql`select coalesce(max(id), 0)::int as id from migration`,
+  );
   return row?.id ?? 0;
 }
 

@@ -144,6 +144,9 @@ async function requireVersion(database: Db): Promise<void> {
   });
   const version = rows[0]?.version ?? 0;
   if (version < SERVER_VERSION_MIN) {
-    throw new Fault('invalid', `database: PostgreSQL 15 or newer is needed, this server is ${Math.floor(version / 10_000)}`);
+    throw new Fault(
+      'invalid',
+      `database: PostgreSQL 15 or newer is needed, this server is ${Math.floor(version / 10_000)}`,
+    );
   }
 }

@@ -10,7 +10,10 @@ export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[])
   const values: unknown[] = [];
   parts.forEach((part, index) => {
     if (isSql(part)) {
-      text += part.text.replace(/\$(\d+)/g, (_match, position: string) => `$${Number(position) + values.length}`);
+      text += part.text.replace(
+        /\$(\d+)/g,
+        (_match, position: string) => `$${Number(position) + values.length}`,
+      );
       values.push(...part.values);
     } else {
       values.push(part === undefined ? null : part);

@@ -17,7 +17,10 @@ export type WatchedAddress = {
   updatedAt: Date;
 };
 
-export type NewWatchedAddress = Pick<WatchedAddress, 'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl'>;
+export type NewWatchedAddress = Pick<
+  WatchedAddress,
+  'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl'
+>;
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
 /** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
@@ -49,7 +52,10 @@ export async function listWatchedAddresses(
   watcherId: number,
   { after, limit }: { after: { createdAt: Date; id: string } | undefined; limit: number },
 ): Promise<WatchedAddress[]> {
-  const from = after === undefined ? sql`true` : sql`(created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
+  const from =
+    after === undefined
+      ? sql`true`
+      : sql`(created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
   const rows = await db.query<WatchedRow>(sql`
     select ${columns} from watched_address
     where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and ${from}
@@ -58,7 +64,11 @@ export async function listWatchedAddresses(
   return rows.map(toRecord);
 }
 
-export async function findWatchedAddress(db: Db, watcherId: number, id: string): Promise<WatchedAddress | undefined> {
+export async function findWatchedAddress(
+  db: Db,
+  watcherId: number,
+  id: string,
+): Promise<WatchedAddress | undefined> {
   const rows = await db.query<WatchedRow>(sql`
     select ${columns} from watched_address
     where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and id = ${id}`);
@@ -95,7 +105,11 @@ export async function updateWatchedAddress(
 }
 
 /** Deletes the record and cancels what still waits for it. Returns whether there was one. */
-export async function deleteWatchedAddress(database: Database, watcherId: number, id: string): Promise<boolean> {
+export async function deleteWatchedAddress(
+  database: Database,
+  watcherId: number,
+  id: string,
+): Promise<boolean> {
   const shardId = shardOf(watcherId);
   return database.transaction(async (tx) => {
     const gone = await tx.query(sql`
@@ -109,7 +123,13 @@ export async function deleteWatchedAddress(database: Database, watcherId: number
   });
 }
 
-async function moveNotifications(tx: Db, shardId: number, id: string, laneId: number, now: Date): Promise<void> {
+async function moveNotifications(
+  tx: Db,
+  shardId: number,
+  id: string,
+  laneId: number,
+  now: Date,
+): Promise<void> {
   const moved = await tx.query(sql`
     update notification set lane_id = ${laneId}
     where shard_id = ${shardId} and watched_address_id = ${id} and state in ('held', 'waiting') and lane_id <> ${laneId}

@@ -240,7 +240,8 @@ async function startSocketNode(options: { isMute?: boolean; chainId?: number } =
   /** The question for the chain is answered at once; everything else is for the test. */
   const answer = (text: string) => {
     const { id, method }: { id: number; method: string } = JSON.parse(text);
-    if (method === 'eth_chainId') send(JSON.stringify({ id, result: `0x${(options.chainId ?? 1).toString(16)}` }));
+    if (method === 'eth_chainId')
+      send(JSON.stringify({ id, result: `0x${(options.chainId ?? 1).toString(16)}` }));
     else received.push(text);
   };
   server.on('upgrade', (request, stream) => {

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { getAddress } from 'viem/utils';
 import { Fault } from '../../src/core/fault.ts';
-import { fromBytes, parseAddress, toBytes, zeroAddress } from '../../src/core/hex.ts';
+import { checksumAddress, fromBytes, parseAddress, toBytes, zeroAddress } from '../../src/core/hex.ts';
 
 const ADDRESS = '0xabcdef0123456789abcdef0123456789abcdef01';
 const HEX_DIGITS = '0123456789abcdefABCDEF'.split('');
@@ -61,6 +62,20 @@ test('bytes survive the way to hex and back, also as a view into a larger buffer
       assert.deepEqual([...toBytes(fromBytes(bytes))], [...bytes]);
       const padded = new Uint8Array([9, 9, ...bytes, 9]);
       assert.equal(fromBytes(padded.subarray(2, 2 + bytes.length)), fromBytes(bytes));
+    }),
+  );
+});
+
+test('checksums are those of EIP-55, for its own examples and for any address as viem has it', () => {
+  for (const example of [
+    '0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed',
+    '0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb',
+  ]) {
+    assert.equal(checksumAddress(parseAddress(example)), example);
+  }
+  fc.assert(
+    fc.property(fc.uint8Array({ minLength: 20, maxLength: 20 }), (bytes) => {
+      assert.equal(checksumAddress(fromBytes(bytes)), getAddress(fromBytes(bytes)));
     }),
   );
 });

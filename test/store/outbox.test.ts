@@ -251,6 +251,14 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
   });
 
+  test('a failure that is settled twice is counted once', async () => {
+    const { lane, due } = await leaseWith(database());
+    await settle(database(), [settlementOf(lane, due[0], failed(later(60_000)))]);
+    await settle(database(), [settlementOf(lane, due[0], failed(later(90_000)))]);
+    const [row] = await listNotifications(database());
+    assert.deepEqual([row?.retry_count, row?.next_retry_at], [1, later(60_000)]);
+  });
+
   test('a processed notification stays so, whatever a late outcome says', async () => {
     const { lane, due } = await leaseWith(database());
     await settle(database(), [settlementOf(lane, due[0])]);
