@@ -38,7 +38,7 @@ function checkBranch(schema: TSchema, value: unknown, base: string): Finding[] {
 }
 
 function schemaAt(root: TSchema, error: TLocalizedValidationError): TSchema {
-  return (Pointer.Get(root, error.schemaPath.slice(1)) ?? {}) as TSchema;
+  return Pointer.Get(root, error.schemaPath.slice(1)) ?? {};
 }
 
 function translate(

@@ -29,7 +29,7 @@ export function checksumAddress(address: Address): string {
   const digits = address.slice(2).toLowerCase();
   const hash = keccak_256(digits);
   const isUpper = (index: number) => ((hash[index >> 1] ?? 0) >> (index % 2 === 0 ? 4 : 0)) & 8;
-  return `0x${[...digits].map((digit, index) => (isUpper(index) === 0 ? digit : digit.toUpperCase())).join('')}`;
+  return `0x${Array.from(digits, (digit, index) => (isUpper(index) === 0 ? digit : digit.toUpperCase())).join('')}`;
 }
 
 /** Lower-case hex of bytes from the database. */

@@ -54,7 +54,9 @@ const yamlText = fc.oneof(
   tree.map((value) => stringify(value)),
   tree.map((value) => JSON.stringify(value)),
   fc
-    .array(fc.constantFrom(...'{}[]:,-?!&*#|>%@`\'"\\ \n\t$ax0~.<\r\u0000\uFEFF\uE000'), { maxLength: 60 })
+    .array(fc.constantFrom(...Array.from('{}[]:,-?!&*#|>%@`\'"\\ \n\t$ax0~.<\r\u0000\uFEFF\uE000')), {
+      maxLength: 60,
+    })
     .map((parts) => parts.join('')),
   fc.string({ unit: 'binary' }),
 );
