@@ -51,8 +51,7 @@ export function createSettler(options: {
           database,
           group.map(({ settlement }) => settlement),
         );
-        for (const { settlement, resolve } of group)
-          resolve(lost.has(settlement.lane.id) ? 'lost' : 'settled');
+        for (const { settlement, resolve } of group) resolve(lost.has(settlement) ? 'lost' : 'settled');
         return;
       } catch (error) {
         if (!(error instanceof Fault) || signal.aborted) {

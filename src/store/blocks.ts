@@ -88,12 +88,13 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
     await insertHeaders(tx, commit);
-    const laneIds = await insertNotifications(tx, commit);
+    const made = await insertNotifications(tx, commit);
+    const due = made.filter(({ state }) => state === 'waiting').map(({ laneId }) => laneId);
     const released = await releaseHeld(tx, commit.releasedNumber, commit.now);
     await updateChain(tx, commit);
-    const woken = [...new Set([...laneIds, ...released])];
+    const woken = [...new Set([...due, ...released])];
     await wakeLanes(tx, woken, commit.now);
-    return { outcome: 'committed', notificationCount: laneIds.length };
+    return { outcome: 'committed', notificationCount: made.length };
   });
 }
 
@@ -144,12 +145,14 @@ async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void
     ) as t (number, hash, parent_hash, mined_at, proved)`);
 }
 
+/** A notification that was made or revived. */
+type MadeRow = { laneId: number; state: string };
+
 /**
  * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flag fits. A transaction
  * that is mined again meets its old row: a withdrawn one is revived, any other stays as it is.
- * Returns the lane of each row made or revived.
  */
-async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<number[]> {
+async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<MadeRow[]> {
   const all = blocks.flatMap(({ header, transfers }) =>
     transfers.map((one) => ({ ...one, block: header.number })),
   );
@@ -159,7 +162,7 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
   ];
   if (transfers.length === 0) return [];
   const probes = transfers.flatMap(({ sender, receiver }, index) => addressesOf(sender, receiver, index));
-  const rows = await tx.query<{ lane_id: number }>(sql`
+  const rows = await tx.query<{ lane_id: number; state: string }>(sql`
     insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
       amount, token, block_number, state, next_attempt_at, created_at)
     select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver,
@@ -187,8 +190,8 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
         sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
         next_attempt_at = excluded.next_attempt_at
       where notification.state = 'withdrawn'
-    returning lane_id`);
-  return rows.map((row) => row.lane_id);
+    returning lane_id, state`);
+  return rows.map((row) => ({ laneId: row.lane_id, state: row.state }));
 }
 
 /** Who to look for: both sides, once when they are the same. Positions count from 1, as SQL does. */

@@ -132,9 +132,12 @@ export type Settlement = {
 
 /**
  * Records attempts: the log row of each, and `processed` or the next retry. Only for lanes that are still held under
- * the same epoch: returns the ids of the lanes that are not, whose rows stay untouched.
+ * the same epoch: returns the settlements of others, whose rows stay untouched.
  */
-export async function settle(database: Database, settlements: readonly Settlement[]): Promise<Set<number>> {
+export async function settle(
+  database: Database,
+  settlements: readonly Settlement[],
+): Promise<Set<Settlement>> {
   return database.transaction(async (tx) => {
     const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
     // Shared: a takeover waits for these results, so that it never sends what is being settled.
@@ -150,7 +153,7 @@ export async function settle(database: Database, settlements: readonly Settlemen
       await updateNotifications(tx, valid);
       await insertAttempts(tx, valid);
     }
-    return new Set(settlements.filter((one) => !isHeld(one)).map(({ lane }) => lane.id));
+    return new Set(settlements.filter((one) => !isHeld(one)));
   });
 }
 

@@ -11,6 +11,7 @@ import {
   type Methods,
   makeHash,
   makeNodeBlock,
+  RpcError,
   type ScriptedNode,
   SECRET_PATH,
   startScriptedNode,
@@ -117,6 +118,41 @@ for (const method of ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'tra
     );
   });
 }
+
+test('a chain of which there is only the genesis block is asked for traces again when it has grown', () => {
+  const growing = blocks.slice(0, 1);
+  const refuseGenesis: Method = (params) => {
+    if (growing.length === 1) throw new RpcError(-32_000, 'genesis is not traceable');
+    return traceMethod(growing)(params);
+  };
+  return withNodes(
+    [{ ...chainMethods(1, growing), debug_traceBlockByHash: refuseGenesis }],
+    async ({ nodes }) => {
+      await nodes.head(signal);
+      growing.push(makeNodeBlock(1));
+      const [bundle] = await nodes.bundles([makeHash(0, 1, 0)], signal);
+      assert.deepEqual(
+        bundle?.transactions.map(({ calls }) => calls.length),
+        [1, 1],
+      );
+    },
+  );
+});
+
+test('"header not found" for the head of a moment ago does not mean that there is no eth_getBlockReceipts', () => {
+  let isProbed = false;
+  const methods = chainMethods(1, blocks);
+  const receipts: Method = (params) => {
+    if (!isProbed) throw new RpcError(-32_000, 'header not found');
+    return methods.eth_getBlockReceipts?.(params);
+  };
+  return withNodes([{ ...methods, eth_getBlockReceipts: receipts }], async ({ scripted, nodes }) => {
+    await nodes.head(signal);
+    isProbed = true;
+    await nodes.bundles([headHash], signal);
+    assert.equal(countOf(only(scripted), 'eth_getTransactionReceipt'), 0);
+  });
+});
 
 test('a node that cannot trace gives blocks without internal transfers, unless they are required', async () => {
   const methods = chainMethods(1, blocks);

@@ -207,7 +207,8 @@ onEachDatabase(({ database }) => {
   test('a stalled worker that settles after a takeover changes nothing and is told so', async () => {
     const { lane, due } = await leaseWith(database());
     const taken = await leaseAgain(database(), later(30_000), 2);
-    assert.deepEqual(await settle(database(), [settlementOf(lane, due[0])]), new Set([lane.id]));
+    const stale = settlementOf(lane, due[0]);
+    assert.deepEqual(await settle(database(), [stale]), new Set([stale]));
     assert.deepEqual(await listStates(database()), ['waiting']);
     assert.deepEqual(await listAttempts(database()), []);
     assert.deepEqual(await settle(database(), [settlementOf(taken, due[0])]), new Set());
