@@ -35,6 +35,7 @@ const LOCK_TOUCH_MS = 2000;
 const LOCK_POLL_MS = 100;
 /** The same signal twice within this time is one press of Ctrl-C, sent by the terminal and by npm. */
 const SIGNAL_ECHO_MS = 500;
+const PARENT_POLL_MS = 500;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 /** What `npm start` and its flags leave in the environment and a nested npm would obey. */
@@ -258,7 +259,15 @@ function run(command, words, options, passOn) {
       process.on(signal, handler);
       return [signal, handler];
     });
+    // npm hands a SIGTERM to its shell, which dies without a word: the end of the parent is the end of the program.
+    const parent = process.ppid;
+    const watch = setInterval(() => {
+      if (process.ppid === parent) return;
+      clearInterval(watch);
+      passOn(child, 'SIGTERM');
+    }, PARENT_POLL_MS);
     const forget = () => {
+      clearInterval(watch);
       for (const pair of handlers) process.removeListener(pair[0], pair[1]);
     };
     child.once('error', (error) => {
