@@ -22,7 +22,6 @@ export async function memory(): Promise<Figures> {
   const rows: Figures['rows'] = [];
   for (let block = 1; block <= BLOCKS; block += 1) {
     await chain.send({ from: sender, to: receiver, valueWei: 1n });
-    await chain.mine();
     if (block % (BLOCKS / ROWS) !== 0) continue;
     await waitUntil(() => receivedCount >= block, {
       timeoutMs: DELIVERED_MS_MAX,

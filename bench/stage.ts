@@ -14,6 +14,7 @@ import { type AnswerTo, type Receiver, startReceiver } from '../test/kit/receive
 import { waitUntil } from '../test/kit/wait.ts';
 
 export type Stage = {
+  /** Mines each transaction in a block of its own. */
   chain: Chain;
   database: TestDatabase;
   receiver: Receiver;
@@ -30,7 +31,7 @@ const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
 export async function setStage(answer: AnswerTo): Promise<Stage> {
   await using parts = new AsyncDisposableStack();
-  const chain = parts.use(await startChain({ extraArguments: ['--no-mining'] }));
+  const chain = parts.use(await startChain());
   const database = parts.use(await createTestDatabase('postgres'));
   const receiver = parts.use(await startReceiver({ answer }));
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));

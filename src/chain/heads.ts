@@ -2,7 +2,7 @@
  * newHeads over WebSocket: rings on each head; a socket that goes quiet is closed and opened again.
  * A hint for speed only: polling runs beside it and is the truth.
  */
-import { WebSocket } from 'undici';
+import { type RawData, WebSocket } from 'ws';
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -21,6 +21,8 @@ export type HeadSocketOptions = {
   onState(state: 'connected' | 'closed', reason: string): void;
 };
 
+/** A header is below 4 KiB. */
+const MESSAGE_BYTES_MAX = 1024 * 1024;
 const CHAIN_ID_CALL = 1;
 const SUBSCRIBE_CALL = 2;
 const RECONNECT_MS_MIN = 250;
@@ -41,7 +43,7 @@ export async function followHeads(options: HeadSocketOptions): Promise<void> {
 /** One socket from opening to its end; how many heads it brought and why it ended. */
 async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
   const { clock, signal } = options;
-  const socket = new WebSocket(options.url);
+  const socket = new WebSocket(options.url, { maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const ended = new AbortController();
   let heads = 0;
   let reason = 'closed';
@@ -51,13 +53,13 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
     reason = why;
     ended.abort();
   };
-  socket.addEventListener('open', () => {
+  socket.on('open', () => {
     socket.send(JSON.stringify({ jsonrpc: '2.0', id: CHAIN_ID_CALL, method: 'eth_chainId', params: [] }));
   });
-  socket.addEventListener('message', ({ data }) => {
+  socket.on('message', (data: RawData) => {
     lastWord = clock.now().getTime();
     try {
-      const message = parseMessage(String(data));
+      const message = parseMessage(data.toString());
       if (message.kind === 'chain') {
         if (message.chainId !== options.chainId)
           return end(`it is on chain ${message.chainId}, not ${options.chainId}`);
@@ -79,8 +81,8 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
       end(messageOf(error));
     }
   });
-  socket.addEventListener('error', ({ error }) => end(messageOf(error)));
-  socket.addEventListener('close', () => end('closed by the node'));
+  socket.on('error', (error) => end(messageOf(error)));
+  socket.on('close', () => end('closed by the node'));
   const over = AbortSignal.any([signal, ended.signal]);
   while (!over.aborted) {
     const quietMs = clock.now().getTime() - lastWord;
@@ -88,7 +90,8 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
     if (quietMs >= allowedMs) end(`silent for ${Math.round(quietMs / 1000)} s`);
     else await clock.wait(allowedMs - quietMs, over);
   }
-  socket.close();
+  // A node that hangs would never answer a closing handshake.
+  socket.terminate();
   return { heads, reason };
 }
 

@@ -254,10 +254,11 @@ async function startSocketNode(options: { isMute?: boolean; chainId?: number } =
     );
     const head = ['HTTP/1.1 101 Switching Protocols', 'Upgrade: websocket', 'Connection: Upgrade'];
     socket.write(`${[...head, `Sec-WebSocket-Accept: ${key.digest('base64')}`].join('\r\n')}\r\n\r\n`);
+    // A closing frame is not answered, as a node that hangs would not: only the end of the connection ends it.
+    socket.on('end', () => socket.end());
     socket.on('data', (frame) => {
       const opcode = (frame[0] ?? 0) & 0x0f;
-      if (opcode === 8) socket.end(Buffer.from([0x88, 0]));
-      else if (opcode === 1) answer(unmask(frame));
+      if (opcode === 1) answer(unmask(frame));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
