@@ -29,7 +29,13 @@ export type Stage = {
 
 const MAIN = fileURLToPath(new URL('../src/main.ts', import.meta.url));
 
-export async function setStage(answer: AnswerTo): Promise<Stage> {
+export type StageOptions = {
+  answer: AnswerTo;
+  /** anvil stops for good at times when it is traced while it mines as fast as it can. */
+  internalTransfers: 'auto' | 'off';
+};
+
+export async function setStage({ answer, internalTransfers }: StageOptions): Promise<Stage> {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const database = parts.use(await createTestDatabase('postgres'));
@@ -51,6 +57,7 @@ export async function setStage(answer: AnswerTo): Promise<Stage> {
     CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
     CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
     CHAINBELL_LOG_FORMAT: 'json',
+    CHAINBELL_CHAIN_INTERNAL_TRANSFERS: internalTransfers,
   };
   const options = { env: environment, cwd: folder };
   const issued = execFileSync(

@@ -111,8 +111,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     loops.push(loop.catch((error: Error) => died.resolve(error)));
   };
 
-  const caCertificates =
-    config.webhooks.caFile === null ? undefined : await readFile(config.webhooks.caFile, 'utf8');
+  const caCertificates = await readCaFile(config);
   const sender = createSender({ policy, ...(caCertificates !== undefined && { caCertificates }) });
   parts.defer(() => sender.close());
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
@@ -272,10 +271,21 @@ function refuseUnbuilt({ chain, pairs, prices, supply, points }: Config, log: Lo
   if (names.length > 0) log.warn({ names }, 'config.not_served_yet');
 }
 
+async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {
+  if (caFile === null) return undefined;
+  try {
+    return await readFile(caFile, 'utf8');
+  } catch (error) {
+    throw new Fault('invalid', `webhooks.caFile cannot be read: ${messageOf(error)}`, { cause: error });
+  }
+}
+
 function warnOfOpenings({ webhooks }: Config, log: Log): void {
   const { allowHttp, allowCidrs } = webhooks;
   if (!allowHttp && allowCidrs.length === 0) return;
-  log.warn({ allowHttp, allowCidrs }, 'webhooks.guard_opened: for development and private deployments only');
+  const meaning =
+    'webhooks may reach what they should not on the open internet: for development and private networks only';
+  log.warn({ allowHttp, allowCidrs, meaning }, 'webhooks.guard_opened');
 }
 
 async function listen(server: Server, address: { host: string; port: number }): Promise<string> {

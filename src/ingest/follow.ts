@@ -52,13 +52,17 @@ export function createFollower(options: FollowerOptions): Follower {
   let isPinned = false;
   let finalizedAt = Number.NEGATIVE_INFINITY;
   let finalizedNumber = 0;
+  let releasedBefore: number | undefined;
 
   async function step(signal: AbortSignal): Promise<StepOutcome> {
     const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
     // Who stands by asks too: its readiness tells whether its nodes would do.
     const head = await nodes.head(signal);
-    if (!isLeader) return 'idle';
+    if (!isLeader) {
+      releasedBefore = undefined;
+      return 'idle';
+    }
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
     if (tip !== undefined && head.number <= tip.number) return atOrBehindTip(tip, head, signal);
@@ -92,14 +96,20 @@ export function createFollower(options: FollowerOptions): Follower {
       proved: bundle.proved,
       transfers: extractTransfers(bundle),
     }));
+    const releasedNumber = Math.max(head.number, newest.header.number) - options.confirmations;
+    const known = releasedBefore;
+    // Until this commit is known to have come through, and after another follower's, nothing is known.
+    releasedBefore = undefined;
     const committed = await commitBlocks(database, {
       expectedTip: tip,
       blocks,
-      releasedNumber: Math.max(head.number, newest.header.number) - options.confirmations,
+      releasedNumber,
+      releasedBefore: known,
       finalizedNumber,
       now: clock.now(),
     });
     if (committed.outcome === 'lost') return 'worked';
+    releasedBefore = releasedNumber;
     report(blocks, committed.notificationCount, head, startedAt);
     adapt(clock.now().getTime() - startedAt);
     return 'worked';

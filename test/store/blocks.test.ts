@@ -209,6 +209,8 @@ onEachDatabase(({ database }) => {
     );
     assert.deepEqual(rows[0]?.next_attempt_at, later(7));
     assert.equal(await isLaneAsleep(), false);
+    await mine(database(), headerOf(4), [], { releasedBefore: 1, releasedNumber: 2 });
+    assert.deepEqual(await listStates(database()), ['waiting', 'waiting']);
   });
 
   test('undoing blocks withdraws what was never attempted, held or waiting, and only above the ancestor', async () => {
