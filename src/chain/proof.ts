@@ -9,7 +9,7 @@ import {
   encodeReceipt,
   encodeTransaction,
   headerHash,
-  isKnownType,
+  isEncodable,
   rootOf,
   transactionHash,
 } from './roots.ts';
@@ -20,7 +20,7 @@ export type RawBlock = { block: unknown; receipts: readonly unknown[] };
 export const checkNames = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
 export type CheckName = (typeof checkNames)[number];
 
-/** `unknown` where a transaction is of a type that cannot be encoded here. */
+/** `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature. */
 export type Verdict = 'holds' | 'fails' | 'unknown';
 
 /** What came out for one block. The roots of a block without transactions say nothing about the chain's habits. */
@@ -35,35 +35,28 @@ export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): 
   const transactions = list(block.transactions, 'block.transactions').map((one) =>
     record(one, 'transaction'),
   );
-  const hasUnknown = !transactions.every(isKnownType);
+  const otherwise = transactions.every(isEncodable) ? 'fails' : 'unknown';
+  // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual form.
   return {
     isEmpty: transactions.length === 0,
-    headerHash: verdictOf(() => headerHash(block) === block.hash),
-    transactionsRoot: hasUnknown
-      ? 'unknown'
-      : verdictOf(() => {
-          const encoded = transactions.map(encodeTransaction);
-          return (
-            rootOf(encoded) === block.transactionsRoot &&
-            encoded.every((bytes, index) => transactionHash(bytes) === transactions[index]?.hash)
-          );
-        }),
-    receiptsRoot: verdictOf(
-      () => {
-        const receipts = rawReceipts.map((one) => record(one, 'receipt'));
-        const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
-        const encoded = transactions.map((one) =>
-          encodeReceipt(record(byHash.get(one.hash), 'receipt'), one),
-        );
-        return rootOf(encoded) === block.receiptsRoot;
-        // Most unknown types have receipts of the usual form: then the root holds, and it is worth the try.
-      },
-      hasUnknown ? 'unknown' : 'fails',
-    ),
+    headerHash: verdictOf(() => headerHash(block) === block.hash, 'fails'),
+    transactionsRoot: verdictOf(() => {
+      const encoded = transactions.map(encodeTransaction);
+      return (
+        rootOf(encoded) === block.transactionsRoot &&
+        encoded.every((bytes, index) => transactionHash(bytes) === transactions[index]?.hash)
+      );
+    }, otherwise),
+    receiptsRoot: verdictOf(() => {
+      const receipts = rawReceipts.map((one) => record(one, 'receipt'));
+      const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
+      const encoded = transactions.map((one) => encodeReceipt(record(byHash.get(one.hash), 'receipt'), one));
+      return rootOf(encoded) === block.receiptsRoot;
+    }, otherwise),
   };
 }
 
-function verdictOf(check: () => boolean, otherwise: 'fails' | 'unknown' = 'fails'): Verdict {
+function verdictOf(check: () => boolean, otherwise: 'fails' | 'unknown'): Verdict {
   try {
     return check() ? 'holds' : otherwise;
   } catch (error) {

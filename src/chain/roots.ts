@@ -52,10 +52,16 @@ export function transactionHash(encoded: Uint8Array): Hash {
   return fromBytes(keccak_256(encoded));
 }
 
-/** Whether transactions of this one's type can be encoded here: types 0 to 4. */
-export function isKnownType(transaction: Json): boolean {
-  return typeOf(transaction) <= TYPE_MAX;
+/**
+ * Whether the transaction can be encoded here: of type 0 to 4, and signed. Some chains list transactions of their own
+ * making with an empty signature and leave them out of the roots; anvil gives those of impersonated senders one.
+ */
+export function isEncodable(transaction: Json): boolean {
+  const isUnsigned = isZero(transaction.r) && isZero(transaction.s);
+  return typeOf(transaction) <= TYPE_MAX && !isUnsigned;
 }
+
+const isZero = (value: unknown) => typeof value === 'string' && /^0x0*$/.test(value);
 
 const TYPE_MAX = 4;
 

@@ -132,6 +132,13 @@ for (const [place, expected] of Object.entries(others)) {
   });
 }
 
+test('a transaction without a signature leaves the roots unknown, not broken', () => {
+  // As Polygon lists its state syncs, and anvil what it sends for impersonated accounts.
+  const unsigned = { hash: makeHash(0, 1, 1), type: '0x0', r: '0x0', s: '0x0' };
+  const { transactionsRoot, receiptsRoot } = proveBlock({ transactions: [unsigned] }, []);
+  assert.deepEqual([transactionsRoot, receiptsRoot], ['unknown', 'unknown']);
+});
+
 const account = privateKeyToAccount(`0x${'1'.repeat(64)}`);
 const delegate = makeAddress(7);
 const call = { to: makeAddress(2), value: 5n, gas: 21_000n, nonce: 3, data: '0x1234' } as const;
