@@ -7,6 +7,7 @@ import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
 import { createNodes } from './chain/nodes.ts';
+import { createVerifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
@@ -81,7 +82,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     signal: options.signal ?? new AbortController().signal,
   };
   const policy: WebhookPolicy = { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) };
-  refuseUnbuilt(config, log);
+  tellUnbuilt(config, log);
   warnOfOpenings(config, log);
   await using parts = new AsyncDisposableStack();
 
@@ -130,6 +131,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   deliverer.failed.catch((error: Error) => died.resolve(error));
 
   const headWake = createWake(clock);
+  const verifier = createVerifier({ mode: config.chain.verify, log });
+  parts.defer(() => verifier.close());
   const nodes = createNodes({
     urls: active.has('follower') ? config.chain.rpc : [],
     chainId: config.chain.id,
@@ -137,6 +140,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     clock,
     log,
     metrics,
+    verifier,
     onHead: () => headWake.ring(),
   });
   parts.defer(() => nodes.close());
@@ -157,6 +161,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     config,
     database,
     nodes: active.has('follower') ? nodes : undefined,
+    proof: active.has('follower') ? verifier : undefined,
     clock,
     metrics,
   });
@@ -254,13 +259,7 @@ async function measureOffset(database: Database): Promise<number> {
 }
 
 /** What the configuration can already say and this version does not do yet is told, never passed over. */
-function refuseUnbuilt({ chain, pairs, prices, supply, points }: Config, log: Log): void {
-  if (chain.verify === 'strict') {
-    throw new Fault(
-      'invalid',
-      'chain.verify: strict needs Merkle proofs, which this version does not have yet; use auto or off',
-    );
-  }
+function tellUnbuilt({ pairs, prices, supply, points }: Config, log: Log): void {
   const unused = Object.entries({
     pairs: pairs.length > 0,
     prices: prices.native !== undefined,

@@ -3,6 +3,7 @@
  */
 import type { Check, OpsSources } from './api/ops.ts';
 import type { ChainNodes } from './chain/nodes.ts';
+import type { Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
@@ -19,6 +20,8 @@ export type StatusOptions = {
   database: Database;
   /** Undefined where this process does not follow the chain. */
   nodes: ChainNodes | undefined;
+  /** Undefined there too. */
+  proof: Pick<Verifier, 'status'> | undefined;
   clock: Clock;
   metrics: Metrics;
 };
@@ -32,7 +35,8 @@ export type Status = OpsSources & {
 /** A database that does not answer within this is not ready. */
 const DATABASE_MS_MAX = 2_000;
 
-export function createStatus({ version, config, database, nodes, clock, metrics }: StatusOptions): Status {
+export function createStatus(options: StatusOptions): Status {
+  const { version, config, database, nodes, clock, metrics } = options;
   let followerFault: { fault: Fault; since: Date } | undefined;
 
   async function checkDatabase(): Promise<Check> {
@@ -142,6 +146,7 @@ export function createStatus({ version, config, database, nodes, clock, metrics 
                   traces: capabilities.traces,
                 },
         })),
+        proof: describeProof(options.proof),
         pushed_heads: nodes?.isPushed() ?? false,
         database: database.kind,
       };
@@ -155,6 +160,16 @@ export function createStatus({ version, config, database, nodes, clock, metrics 
         queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
       );
     },
+  };
+}
+
+function describeProof(proof: StatusOptions['proof']) {
+  if (proof === undefined) return null;
+  const { mode, checks } = proof.status();
+  const { headerHash, transactionsRoot, receiptsRoot } = checks;
+  return {
+    mode,
+    checks: { header_hash: headerHash, transactions_root: transactionsRoot, receipts_root: receiptsRoot },
   };
 }
 

@@ -12,9 +12,10 @@ import {
   parseBlock,
   parseReceipt,
 } from './parse.ts';
-import { checkBlock } from './proof.ts';
+import { checkBlock, type RawBlock } from './proof.ts';
 import { isRecord, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { parseCallTracer, parseTraceBlock, type TransactionTrace } from './traces.ts';
+import type { Verify } from './verifier.ts';
 
 /** By hash at the tip, where "not here yet" must be an error; by number for history. */
 export type BlockReference = Hash | number;
@@ -33,24 +34,28 @@ export type Bundle = { header: BlockHeader; transactions: BundleTransaction[]; p
 const BATCH_CALLS_MAX = 60;
 
 /**
- * The bundles of the referenced blocks, in order, from this one node.
- * @throws Fault `unavailable` when the node does not have one yet or fails, `inconsistent` when its answers do not fit.
+ * The bundles of the referenced blocks, in order, from this one node; each proved as far as `verify` says.
+ * @throws Fault `unavailable` when the node does not have one yet or fails, `inconsistent` when its answers do not fit
+ * or `verify` refuses a block.
  */
 export async function fetchBundles(
   rpc: Rpc,
   references: readonly BlockReference[],
   plan: FetchPlan,
   signal: AbortSignal,
+  verify: Verify = async () => false,
 ): Promise<Bundle[]> {
   const calls = references.map((reference) => callsFor(reference, plan));
   const answers = await askAll(rpc, calls.flat(), plan.batch, signal);
-  const bundles: Bundle[] = [];
+  const parts: { bundle: Bundle; raw: RawBlock }[] = [];
   for (const [index, reference] of references.entries()) {
     // A block asked for by hash and one by number do not always need as many calls.
     const own = answers.splice(0, calls[index]?.length ?? 0);
-    bundles.push(await assemble(rpc, reference, own, plan, signal));
+    parts.push(await assemble(rpc, reference, own, plan, signal));
   }
-  return bundles;
+  return Promise.all(
+    parts.map(async ({ bundle, raw }) => ({ ...bundle, proved: await verify(bundle.header, raw) })),
+  );
 }
 
 function callsFor(reference: BlockReference, plan: FetchPlan): RpcCall[] {
@@ -77,15 +82,16 @@ async function assemble(
   answers: readonly RpcAnswer[],
   plan: FetchPlan,
   signal: AbortSignal,
-): Promise<Bundle> {
+): Promise<{ bundle: Bundle; raw: RawBlock }> {
   const blockJson = resultOf(rpc, 'block', answers[0]);
   if (blockJson === null) throw new Fault('unavailable', `${rpc.name} does not have block ${reference} yet`);
   const block = parseBlock(blockJson);
   const given = plan.blockReceipts ? readReceipts(rpc, answers[1]) : [];
-  const receipts = checkBlock(reference, block, await fillReceipts(rpc, block, given, plan, signal));
+  const receiptsJson = await fillReceipts(rpc, block, given, plan, signal);
+  const receipts = checkBlock(reference, block, receiptsJson.map(parseReceipt));
   const traceAnswer = answers[plan.blockReceipts ? 2 : 1];
   const traces = await readTraces(rpc, block, plan.traces, traceAnswer, signal);
-  return {
+  const bundle: Bundle = {
     header: block.header,
     proved: false,
     transactions: block.transactions.map((transaction, index) => {
@@ -99,31 +105,32 @@ async function assemble(
       return { ...transaction, succeeded, logs: receipt.logs, calls: succeeded ? (trace?.calls ?? []) : [] };
     }),
   };
+  return { bundle, raw: { block: blockJson, receipts: receiptsJson } };
 }
 
-function readReceipts(rpc: Rpc, answer: RpcAnswer | undefined): ChainReceipt[] {
+function readReceipts(rpc: Rpc, answer: RpcAnswer | undefined): unknown[] {
   const json = resultOf(rpc, 'eth_getBlockReceipts', answer);
   if (json === null) throw new Fault('unavailable', `${rpc.name} does not have the receipts yet`);
-  return list(json, 'receipts').map(parseReceipt);
+  return list(json, 'receipts');
 }
 
 /** Asks one by one for receipts that the node left out: some nodes list fewer than there are transactions. */
 async function fillReceipts(
   rpc: Rpc,
   block: ChainBlock,
-  given: ChainReceipt[],
+  given: unknown[],
   plan: FetchPlan,
   signal: AbortSignal,
-): Promise<ChainReceipt[]> {
+): Promise<unknown[]> {
   if (given.length >= block.transactions.length) return given;
-  const known = new Set(given.map((receipt) => receipt.transactionHash));
+  const known = new Set(given.map((receipt) => parseReceipt(receipt).transactionHash));
   const missing = block.transactions.filter((transaction) => !known.has(transaction.hash));
   const method = 'eth_getTransactionReceipt';
   const calls = missing.map((transaction) => ({ method, params: [transaction.hash] }));
   const results = (await askAll(rpc, calls, plan.batch, signal)).map((answer) =>
     resultOf(rpc, method, answer),
   );
-  return [...given, ...results.filter((result) => result !== null).map(parseReceipt)];
+  return [...given, ...results.filter((result) => result !== null)];
 }
 
 async function readTraces(

@@ -20,6 +20,7 @@ import {
   ready,
 } from './node.ts';
 import { parseHeader } from './parse.ts';
+import type { Sampling, Verifier } from './verifier.ts';
 
 export type NodesOptions = {
   urls: readonly string[];
@@ -28,6 +29,8 @@ export type NodesOptions = {
   clock: Clock;
   log: Log;
   metrics: Metrics;
+  /** Proves each block; without it none is. */
+  verifier?: Verifier;
   /** Rung when a WebSocket tells of a new head. */
   onHead(): void;
 };
@@ -62,9 +65,11 @@ export type ChainNodes = {
 /** Heads arrive at least this often, or a socket counts as silent (DESIGN §4). */
 const SILENCE_MS_MIN = 5_000;
 const BLOCK_TIMES_KEPT = 15;
+/** Recent blocks from which is learned what the chain honours. */
+const SAMPLE_BLOCKS_MAX = 20;
 
 export function createNodes(options: NodesOptions): ChainNodes {
-  const { clock, log } = options;
+  const { clock, log, verifier } = options;
   const nodes = options.urls
     .filter((url) => url.startsWith('http'))
     .map((url) => createNode(url, options.metrics));
@@ -111,6 +116,23 @@ export function createNodes(options: NodesOptions): ChainNodes {
     );
   }
 
+  /** The node's newest blocks, as many as it gives; not the genesis block, which is made otherwise. */
+  function sampleOf(node: Node, signal: AbortSignal): Sampling {
+    return async (verify) => {
+      const plan: Capabilities = { ...(await prepare(node, signal)), traces: 'none' };
+      const head = parseHeader(await node.rpc.call('eth_getBlockByNumber', ['latest', false], signal));
+      const from = Math.max(1, head.number - SAMPLE_BLOCKS_MAX + 1);
+      const numbers = Array.from({ length: head.number - from + 1 }, (_, index) => from + index);
+      // One by one: a node that lacks or spoils one of them can still show the others.
+      const outcomes = await Promise.allSettled(
+        numbers.map((number) => fetchBundles(node.rpc, [number], plan, signal, verify)),
+      );
+      const failed = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []));
+      const bug = failed.find((reason) => !(reason instanceof Fault));
+      if (bug !== undefined) throw bug;
+    };
+  }
+
   return {
     identify: (signal) =>
       first(signal, async (node) => {
@@ -153,7 +175,12 @@ export function createNodes(options: NodesOptions): ChainNodes {
       }
     },
     bundles: (references, signal) =>
-      first(signal, async (node) => fetchBundles(node.rpc, references, await prepare(node, signal), signal)),
+      first(signal, async (node) => {
+        const plan = await prepare(node, signal);
+        const others = nodes.filter((other) => other !== node);
+        await verifier?.calibrate([node, ...others].map((one) => sampleOf(one, signal)));
+        return fetchBundles(node.rpc, references, plan, signal, verifier?.verify);
+      }),
     findHeader: (reference, signal) =>
       first(signal, async (node) => {
         await prepare(node, signal);

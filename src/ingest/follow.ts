@@ -83,7 +83,7 @@ export function createFollower(options: FollowerOptions): Follower {
   ): Promise<StepOutcome> {
     const startedAt = clock.now().getTime();
     const references = nextReferences(tip === undefined ? await firstNumber(head) : tip.number + 1, head);
-    const bundles = await nodes.bundles(references, signal);
+    const bundles = await fetchNext(references, signal);
     const [first] = bundles;
     if (first === undefined) return 'idle';
     if (tip !== undefined && first.header.parentHash !== tip.hash)
@@ -113,6 +113,16 @@ export function createFollower(options: FollowerOptions): Follower {
     report(blocks, committed.notificationCount, head, startedAt);
     adapt(clock.now().getTime() - startedAt);
     return 'worked';
+  }
+
+  /** After a Fault the batch is one block: the good ones before a bad one are stored, and any node may have the next. */
+  async function fetchNext(references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]> {
+    try {
+      return await nodes.bundles(references, signal);
+    } catch (error) {
+      batchBlocks = 1;
+      throw error;
+    }
   }
 
   /** Where to begin: where it began before (a fork may have undone everything), else as configured. */

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { createMetricsServer } from '../../src/api/ops.ts';
 import type { ChainNodes, NodeStatus } from '../../src/chain/nodes.ts';
+import type { Verifier } from '../../src/chain/verifier.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
@@ -76,10 +77,17 @@ const failing: NodeStatus = {
   capabilities: undefined,
 };
 
+const proof: Pick<Verifier, 'status'> = {
+  status: () => ({
+    mode: 'auto',
+    checks: { headerHash: 'enforced', transactionsRoot: 'off', receiptsRoot: 'calibrating' },
+  }),
+};
+
 function createStory(database: Database, nodes: ChainNodes | undefined = nodesWith([healthy])) {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
-  const status = createStatus({ version: '1.2.3', config, database, nodes, clock, metrics });
+  const status = createStatus({ version: '1.2.3', config, database, nodes, proof, clock, metrics });
   return { clock, metrics, status, ask: createApiStory(database, status).ask };
 }
 
@@ -152,6 +160,10 @@ onEachDatabase(({ kind, database }) => {
         },
         { name: 'http://other.example', state: 'failing', head: null, error: 'refused', capabilities: null },
       ],
+      proof: {
+        mode: 'auto',
+        checks: { header_hash: 'enforced', transactions_root: 'off', receipts_root: 'calibrating' },
+      },
       pushed_heads: true,
       database: kind,
     });

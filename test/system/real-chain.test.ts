@@ -6,6 +6,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { findTip } from '../../src/store/blocks.ts';
+import { openDatabase } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
@@ -64,6 +65,7 @@ for (const { databaseKind, internalTransfers, what } of cases) {
       const notifications = listNotifications(receiver);
       assert.equal(notifications.length, rowCount, 'each row has an id of its own');
       for (const record of registered) checkRecord(record, notifications, { key, internalTransfers });
+      assert.deepEqual(await provedNumbers(database), numbersOfRun, 'every block is proved');
       const traced = Object.keys(await node.calls()).filter((method) => method.startsWith('debug_'));
       assert.equal(
         traced.length > 0,
@@ -160,6 +162,19 @@ async function start(
     throw bug;
   });
   return { ...service, [Symbol.asyncDispose]: () => service.stop() };
+}
+
+const numbersOfRun = Array.from({ length: LAST - FIRST + 1 }, (_, index) => FIRST + index);
+
+/** Numbers of the stored blocks that were proved in full. */
+async function provedNumbers({ url, dataDir }: TestDatabase): Promise<number[]> {
+  await using parts = new AsyncDisposableStack();
+  const database = await openDatabase({ url, dataDir });
+  parts.defer(() => database.close());
+  const rows = await database.query<{ number: number }>(
+    sql`select number from block where proved order by number limit 100`,
+  );
+  return rows.map(({ number }) => number);
 }
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');

@@ -1,0 +1,116 @@
+/**
+ * Worker threads that prove blocks, so that hashing keeps nothing else waiting.
+ */
+import { availableParallelism } from 'node:os';
+import { Worker } from 'node:worker_threads';
+import { Fault, messageOf } from '../core/fault.ts';
+import type { Checks, RawBlock } from './proof.ts';
+import type { ProofTask } from './proof-worker.ts';
+
+export type Prover = {
+  /**
+   * What the node's JSON proves. @throws Fault `unavailable` when the prover is closed or has too much to do,
+   * `inconsistent` for a block at which workers die again and again.
+   */
+  prove(raw: RawBlock): Promise<Checks>;
+  /** Ends the threads; whoever waits gets a Fault. May be called again. */
+  close(): Promise<void>;
+};
+
+export type ProverOptions = {
+  /** The program of the threads; another one in tests. */
+  program?: URL;
+};
+
+/** One core is left to the rest of the program; more than two would wait for the nodes. */
+const WORKERS_MAX = 2;
+/** Two, so that a worker has its next block when it has done one. */
+const TASKS_PER_WORKER_MAX = 2;
+/** The follower asks for 100 blocks at most; this is for what nobody thought of. */
+const QUEUE_BLOCKS_MAX = 1_000;
+/** A block that kills a worker this often is given up. */
+const ATTEMPTS_MAX = 2;
+
+type Task = { raw: RawBlock; attempts: number } & Pick<
+  PromiseWithResolvers<Checks>,
+  'promise' | 'resolve' | 'reject'
+>;
+type Slot = { worker: Worker | undefined; running: Map<number, Task> };
+
+/** Threads start with the first block. One that dies is replaced, and its blocks are proved by the next. */
+export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover {
+  const size = Math.min(WORKERS_MAX, Math.max(1, availableParallelism() - 1));
+  const slots: Slot[] = Array.from({ length: size }, () => ({ worker: undefined, running: new Map() }));
+  const queue: Task[] = [];
+  let lastId = 0;
+  let isClosed = false;
+
+  /** Hands waiting blocks to the workers with the least to do. */
+  function dispatch(): void {
+    while (queue.length > 0 && !isClosed) {
+      const [slot] = slots
+        .filter(({ running }) => running.size < TASKS_PER_WORKER_MAX)
+        .sort((one, other) => one.running.size - other.running.size);
+      const task = slot === undefined ? undefined : queue.shift();
+      if (slot === undefined || task === undefined) return;
+      lastId += 1;
+      slot.running.set(lastId, task);
+      slot.worker ??= startWorker(slot);
+      // The text is made only now: what waits in the queue costs no copy.
+      const message: ProofTask = { id: lastId, text: JSON.stringify(task.raw) };
+      slot.worker.postMessage(message);
+    }
+  }
+
+  function startWorker(slot: Slot): Worker {
+    const worker = new Worker(program, { resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB_MAX } });
+    let reason = 'it ended';
+    worker.on('message', ({ id, checks }: { id: number; checks: Checks }) => {
+      slot.running.get(id)?.resolve(checks);
+      slot.running.delete(id);
+      dispatch();
+    });
+    worker.on('error', (error) => {
+      reason = messageOf(error);
+    });
+    worker.on('exit', () => {
+      const [culprit, ...others] = slot.running.values();
+      slot.worker = undefined;
+      slot.running.clear();
+      // Blocks are proved in their order: it died at the first, and the others only lost their turn.
+      queue.unshift(...others);
+      if (culprit !== undefined) retry(culprit, reason);
+      dispatch();
+    });
+    return worker;
+  }
+
+  function retry(task: Task, reason: string): void {
+    task.attempts += 1;
+    if (isClosed || task.attempts < ATTEMPTS_MAX) queue.unshift(task);
+    else task.reject(new Fault('inconsistent', `proving the block ended its worker: ${reason}`));
+  }
+
+  return {
+    async prove(raw) {
+      if (isClosed) throw closedFault();
+      if (queue.length >= QUEUE_BLOCKS_MAX) throw new Fault('unavailable', 'too many blocks wait for proof');
+      const task: Task = { raw, attempts: 0, ...Promise.withResolvers<Checks>() };
+      queue.push(task);
+      dispatch();
+      return task.promise;
+    },
+    async close() {
+      isClosed = true;
+      await Promise.all(slots.map(({ worker }) => worker?.terminate()));
+      // What ran has come back to the queue.
+      for (const task of queue.splice(0)) task.reject(closedFault());
+    },
+  };
+}
+
+const PROGRAM = new URL('./proof-worker.ts', import.meta.url);
+/** What a block leaves behind is garbage at once; a small nursery keeps the threads' memory small. */
+const YOUNG_MB_MAX = 8;
+
+const closedFault = () => new Fault('unavailable', 'the prover is closed');

@@ -1,0 +1,87 @@
+/**
+ * Proof in the whole service: a real node's blocks are proved, and what is not proved is seen or refused.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { sql } from '../../src/store/sql.ts';
+import { startChain } from '../kit/anvil.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { freshAddress, startTestService, type TestService } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+type Proof = { mode: string; checks: Record<string, string> };
+
+for (const verify of ['auto', 'strict'] as const) {
+  test(`blocks of a real node are proved, through a fork too, and /status says so (${verify})`, async () => {
+    await using chain = await startChain();
+    await using database = await createTestDatabase('embedded');
+    await using service = await startTestService({ database, rpc: [chain.url], chain: { verify } });
+    const [from, to] = chain.accounts;
+    for (const valueWei of [1n, 2n, 3n, 4n]) await chain.transferNative({ from, to, valueWei });
+    const token = await chain.deploy('DemoToken', 'Proof', 'PRF', 18);
+    await chain.mintToken(token, { to: from, amount: 5n });
+    await chain.transferToken(token, { from, to, amount: 5n });
+    await service.inSync(chain);
+    await chain.reorg(2, [{ from, to, valueWei: 6n, block: 1 }]);
+    await chain.mine();
+    await service.inSync(chain);
+    assert.deepEqual(await unprovedNumbers(service), []);
+    const enforced = { header_hash: 'enforced', transactions_root: 'enforced', receipts_root: 'enforced' };
+    assert.deepEqual(await readProof(service), { mode: verify, checks: enforced });
+  });
+}
+
+test('off stores blocks without proof', async () => {
+  await using chain = await startChain();
+  await using database = await createTestDatabase('embedded');
+  await using service = await startTestService({ database, rpc: [chain.url], chain: { verify: 'off' } });
+  await chain.mine();
+  await service.inSync(chain);
+  assert.ok((await unprovedNumbers(service)).includes(1));
+  const off = { header_hash: 'off', transactions_root: 'off', receipts_root: 'off' };
+  assert.deepEqual(await readProof(service), { mode: 'off', checks: off });
+});
+
+test('an impersonated sender, who cannot sign, does not stop auto and does stop strict', async () => {
+  await using chain = await startChain();
+  const [from, to] = chain.accounts;
+  for (const valueWei of [1n, 2n, 3n]) await chain.transferNative({ from, to, valueWei });
+  await using database = await createTestDatabase('embedded');
+  await using service = await startTestService({ database, rpc: [chain.url], chain: { startBlock: 1 } });
+  await using strictDatabase = await createTestDatabase('embedded');
+  await using strict = await startTestService({
+    ...{ database: strictDatabase, rpc: [chain.url] },
+    chain: { startBlock: 1, verify: 'strict' },
+  });
+  await Promise.all([service.inSync(chain), strict.inSync(chain)]);
+  const sender = freshAddress();
+  await chain.rpc('anvil_setBalance', [sender, '0xde0b6b3a7640000']);
+  await chain.rpc('anvil_impersonateAccount', [sender]);
+  await chain.transferNative({ from: sender, to, valueWei: 4n });
+  await service.inSync(chain);
+  assert.deepEqual(await unprovedNumbers(service), [4]);
+  const isHeld = async () => (await readStatus(strict)).state === 'holding';
+  await waitUntil(isHeld, { describe: 'the strict service to hold' });
+  assert.match(
+    JSON.stringify((await readStatus(strict)).problem),
+    /block 4 .* is not proved: its transactions root cannot be computed/,
+  );
+});
+
+async function unprovedNumbers({ database }: TestService): Promise<number[]> {
+  const rows = await database.query<{ number: number }>(
+    sql`select number from block where not proved order by number limit 100`,
+  );
+  return rows.map(({ number }) => number);
+}
+
+async function readStatus({
+  apiUrl,
+}: TestService): Promise<{ state: string; problem: unknown; proof: Proof }> {
+  const response = await fetch(`${apiUrl}/status`);
+  return (await response.json()) as { state: string; problem: unknown; proof: Proof };
+}
+
+async function readProof(service: TestService): Promise<Proof> {
+  return (await readStatus(service)).proof;
+}
