@@ -102,7 +102,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
     },
     async close() {
       isClosed = true;
-      await Promise.all(slots.map(({ worker }) => worker?.terminate()));
+      await Promise.all(slots.map(async ({ worker }) => worker?.terminate()));
       // What ran has come back to the queue.
       for (const task of queue.splice(0)) task.reject(closedFault());
     },

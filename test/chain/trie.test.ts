@@ -24,6 +24,13 @@ test('any list has the root that inserting its values one by one gives', () => {
   );
 });
 
+test('nodes on both sides of 32 bytes are where they belong', () => {
+  for (let bytes = 20; bytes <= 36; bytes += 1) {
+    const values = [1, 2, 3].map((number) => new Uint8Array(bytes).fill(number));
+    assert.equal(fromBytes(listRoot(values)), insertedRoot(values), `${bytes} bytes`);
+  }
+});
+
 test('a change of any value, of its place or of the count changes the root', () => {
   fc.assert(
     fc.property(
