@@ -58,6 +58,8 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   });
   socket.on('message', (data: RawData) => {
     lastWord = clock.now().getTime();
+    // The other forms come only when they are asked for.
+    if (!Buffer.isBuffer(data)) return;
     try {
       const message = parseMessage(data.toString());
       if (message.kind === 'chain') {
