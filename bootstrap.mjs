@@ -116,7 +116,9 @@ async function install() {
   rmSync(join(root, 'node_modules'), { recursive: true, force: true });
   // The npm that started us, else the one on PATH. Its summary is not data: standard output stays clean.
   const own = process.env.npm_execpath;
-  const isNpm = own !== undefined && /npm-cli\.c?js$/.test(own) && existsSync(own);
+  // In an old installation `npm test` runs this on the Node of node_modules, which has just gone with the rest.
+  const isGone = process.execPath.startsWith(join(root, 'node_modules'));
+  const isNpm = !isGone && own !== undefined && /npm-cli\.c?js$/.test(own) && existsSync(own);
   const command = isNpm ? process.execPath : 'npm';
   const options = {
     cwd: root,
