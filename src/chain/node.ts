@@ -19,7 +19,6 @@ export type Node = {
   readonly rpc: Rpc;
   /** Undefined until the first successful probe and after an error that puts them in doubt. */
   capabilities: Capabilities | undefined;
-  identity: ChainIdentity | undefined;
   head: BlockHeader | undefined;
   failures: number;
   lastError: string | undefined;
@@ -33,7 +32,6 @@ export function createNode(url: string, metrics: Metrics): Node {
   return {
     rpc: createRpc(url, metrics),
     capabilities: undefined,
-    identity: undefined,
     head: undefined,
     failures: 0,
     lastError: undefined,
@@ -69,14 +67,7 @@ export async function ready(
   signal: AbortSignal,
 ): Promise<Capabilities> {
   if (node.capabilities !== undefined) return node.capabilities;
-  node.identity = await readIdentity(node.rpc, signal);
-  if (node.identity.chainId !== expected.chainId) {
-    throw new Fault(
-      'conflict',
-      `${node.rpc.name} is on chain ${node.identity.chainId}, chain.id says ${expected.chainId}: correct one of the two`,
-    );
-  }
-  const { genesisHash } = node.identity;
+  const { genesisHash } = await readIdentity(node.rpc, expected.chainId, signal);
   if (
     genesisHash !== undefined &&
     expected.genesisHash !== undefined &&
@@ -92,9 +83,22 @@ export async function ready(
   return capabilities;
 }
 
-/** Chain id and genesis hash (undefined where the node no longer has block 0). */
-export async function readIdentity(rpc: Rpc, signal: AbortSignal): Promise<ChainIdentity> {
+/**
+ * Chain id and genesis hash (undefined where the node no longer has block 0).
+ * @throws Fault `conflict` when the node is on another chain than the expected one.
+ */
+export async function readIdentity(
+  rpc: Rpc,
+  expectedChainId: number,
+  signal: AbortSignal,
+): Promise<ChainIdentity> {
   const chainId = quantity(await rpc.call('eth_chainId', [], signal), 'eth_chainId');
+  if (chainId !== expectedChainId) {
+    throw new Fault(
+      'conflict',
+      `${rpc.name} is on chain ${chainId}, chain.id says ${expectedChainId}: correct one of the two`,
+    );
+  }
   const [genesis] = await rpc.batch([{ method: 'eth_getBlockByNumber', params: ['0x0', false] }], signal);
   const hasGenesis = genesis?.ok === true && genesis.result !== null;
   return { chainId, genesisHash: hasGenesis ? parseHeader(genesis.result).hash : undefined };

@@ -134,15 +134,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
   }
 
   return {
-    identify: (signal) =>
-      first(signal, async (node) => {
-        const identity = await readIdentity(node.rpc, signal);
-        if (identity.chainId === options.chainId) return identity;
-        throw new Fault(
-          'conflict',
-          `${node.rpc.name} is on chain ${identity.chainId}, chain.id says ${options.chainId}: correct one of the two`,
-        );
-      }),
+    identify: (signal) => first(signal, (node) => readIdentity(node.rpc, options.chainId, signal)),
     pin(identity) {
       pinned = identity;
     },

@@ -4,28 +4,15 @@
  */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
-import type { KeyRing } from '../core/api-key.ts';
-import type { Clock } from '../core/clock.ts';
-import type { Log } from '../core/log.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
-import type { Metrics } from '../core/metrics.ts';
-import type { Database, Session } from '../store/db.ts';
+import type { Session } from '../store/db.ts';
 import { findNextDue, freeDeadLanes, leaseLanes, renewLeases, WORKER_LOCK_SPACE } from '../store/lanes.ts';
-import { type LaneRun, runLane } from './lane.ts';
-import type { Send } from './send.ts';
+import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createSettler } from './settler.ts';
 
-export type DelivererOptions = {
-  database: Database;
+export type DelivererOptions = DeliveryOptions & {
   /** The process's session; a new one after the old one was lost. */
   session(): Promise<Session>;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
-  keyRing: KeyRing;
-  nativeSymbol: string;
-  retryMinutes: readonly number[];
-  send: Send;
 };
 
 export type Deliverer = {

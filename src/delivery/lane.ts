@@ -17,7 +17,8 @@ import { nextRetryAt } from './schedule.ts';
 import type { Send, SendResult } from './send.ts';
 import type { Settler } from './settler.ts';
 
-export type LaneOptions = {
+/** What delivering needs, from the whole down to one lane. */
+export type DeliveryOptions = {
   database: Database;
   clock: Clock;
   log: Log;
@@ -26,6 +27,9 @@ export type LaneOptions = {
   nativeSymbol: string;
   retryMinutes: readonly number[];
   send: Send;
+};
+
+export type LaneOptions = DeliveryOptions & {
   settler: Settler;
   /** Attempts of all lanes together: how many more may start now. */
   slots: { free(): number; take(): void; give(): void };
