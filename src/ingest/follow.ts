@@ -1,7 +1,6 @@
 /**
  * Following the chain: one step fetches the next blocks and commits them with their notifications, or undoes a fork.
  */
-import type { BlockReference, Bundle } from '../chain/bundle.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
@@ -11,7 +10,7 @@ import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { commitBlocks, findBlockHash, findChain, findTip, insertChain, rollbackTo } from '../store/blocks.ts';
 import type { Database } from '../store/db.ts';
-import { extractTransfers } from './extract.ts';
+import { createReadAhead, type ReadBlock } from './read-ahead.ts';
 
 export type FollowerOptions = {
   database: Database;
@@ -34,10 +33,6 @@ export type Follower = {
   step: Step;
 };
 
-/** Blocks of one commit: bounds memory and the work lost at a crash. */
-const BATCH_BLOCKS_MAX = 100;
-/** The batch grows while it stays below this, and shrinks above. */
-const BATCH_MS_TARGET = 500;
 /** How often the nodes are asked what is final. */
 const FINALIZED_MS = 10_000;
 
@@ -48,7 +43,7 @@ const FINALIZED_MS = 10_000;
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
-  let batchBlocks = 1;
+  const readAhead = createReadAhead({ nodes, clock });
   let isPinned = false;
   let finalizedAt = Number.NEGATIVE_INFINITY;
   let finalizedNumber = 0;
@@ -82,20 +77,14 @@ export function createFollower(options: FollowerOptions): Follower {
     signal: AbortSignal,
   ): Promise<StepOutcome> {
     const startedAt = clock.now().getTime();
-    const references = nextReferences(tip === undefined ? await firstNumber(head) : tip.number + 1, head);
-    const bundles = await fetchNext(references, signal);
-    const [first] = bundles;
+    const from = tip === undefined ? await firstNumber(head) : tip.number + 1;
+    const read = await readAhead.next(from, head, signal);
+    const [first] = read;
     if (first === undefined) return 'idle';
-    if (tip !== undefined && first.header.parentHash !== tip.hash)
-      return followFork(tip, first.header, signal);
-    const linked = linkedPrefix(bundles);
-    const newest = linked.at(-1) ?? first;
+    if (tip !== undefined && first.header.parentHash !== tip.hash) return askAgain(tip, first.header, signal);
+    const blocks = linkedPrefix(read);
+    const newest = blocks.at(-1) ?? first;
     await refreshFinalized(head, signal);
-    const blocks = linked.map((bundle) => ({
-      header: bundle.header,
-      proved: bundle.proved,
-      transfers: extractTransfers(bundle),
-    }));
     const releasedNumber = Math.max(head.number, newest.header.number) - options.confirmations;
     const known = releasedBefore;
     // Until this commit is known to have come through, and after another follower's, nothing is known.
@@ -111,18 +100,7 @@ export function createFollower(options: FollowerOptions): Follower {
     if (committed.outcome === 'lost') return 'worked';
     releasedBefore = releasedNumber;
     report(blocks, committed.notificationCount, head, startedAt);
-    adapt(clock.now().getTime() - startedAt);
     return 'worked';
-  }
-
-  /** After a Fault the batch is one block: the good ones before a bad one are stored, and any node may have the next. */
-  async function fetchNext(references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]> {
-    try {
-      return await nodes.bundles(references, signal);
-    } catch (error) {
-      batchBlocks = 1;
-      throw error;
-    }
   }
 
   /** Where to begin: where it began before (a fork may have undone everything), else as configured. */
@@ -131,12 +109,13 @@ export function createFollower(options: FollowerOptions): Follower {
     return startNumber ?? (options.startBlock === 'latest' ? head.number : options.startBlock);
   }
 
-  /** The head by its hash, so that "not here yet" is an error; history by number. */
-  function nextReferences(from: number, head: BlockHeader): BlockReference[] {
-    const count = Math.max(0, Math.min(head.number - from + 1, batchBlocks));
-    return Array.from({ length: count }, (_, index) =>
-      from + index === head.number ? head.hash : from + index,
-    );
+  /** What was read ahead may be of a branch that is gone: only what the nodes say now is a fork. */
+  async function askAgain(tip: BlockId, read: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
+    readAhead.drop();
+    const branch = await nodes.findHeader(read.number, signal);
+    if (branch === undefined || branch.parentHash === tip.hash)
+      throw new Fault('unavailable', `the nodes do not agree about block ${read.number}: asking again`);
+    return followFork(tip, branch, signal);
   }
 
   /** Walks back from a block whose parent is not ours to the newest common block, and undoes what lies above it. */
@@ -223,13 +202,8 @@ export function createFollower(options: FollowerOptions): Follower {
     metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
   }
 
-  function adapt(tookMs: number): void {
-    batchBlocks =
-      tookMs < BATCH_MS_TARGET ? Math.min(batchBlocks * 2, BATCH_BLOCKS_MAX) : Math.max(1, batchBlocks >> 1);
-  }
-
   function report(
-    blocks: readonly { header: BlockHeader; transfers: readonly { kind: string }[] }[],
+    blocks: readonly ReadBlock[],
     notifications: number,
     head: BlockHeader,
     startedAt: number,
@@ -260,11 +234,11 @@ export function createFollower(options: FollowerOptions): Follower {
   return { pin, step };
 }
 
-/** The bundles up to the first that does not follow the one before it: a fork happened while they were fetched. */
-function linkedPrefix(bundles: readonly Bundle[]): Bundle[] {
-  const broken = bundles.findIndex((bundle, index) => {
-    const previous = bundles[index - 1];
-    return previous !== undefined && bundle.header.parentHash !== previous.header.hash;
+/** The blocks up to the first that does not follow the one before it: a fork happened while they were fetched. */
+function linkedPrefix(blocks: readonly ReadBlock[]): ReadBlock[] {
+  const broken = blocks.findIndex(({ header }, index) => {
+    const previous = blocks[index - 1];
+    return previous !== undefined && header.parentHash !== previous.header.hash;
   });
-  return broken === -1 ? [...bundles] : bundles.slice(0, broken);
+  return broken === -1 ? [...blocks] : blocks.slice(0, broken);
 }
