@@ -34,10 +34,12 @@ const BATCH_MS_TARGET = 500;
  */
 const BATCH_ITEMS_TARGET = 3_000;
 
+export type ReadAheadOptions = { nodes: Pick<ChainNodes, 'bundles'>; clock: Clock };
+
 type Batch = { from: number; to: number; blocks: Promise<ReadBlock[]> };
 
 /** Batches that follow one another, of which the first is handed out next. */
-export function createReadAhead({ nodes, clock }: { nodes: ChainNodes; clock: Clock }): ReadAhead {
+export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
   let batches: Batch[] = [];
   let batchBlocks = 1;
   let abort: WorkAbort | undefined;

@@ -1,0 +1,161 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BlockReference, Bundle, BundleTransaction } from '../../src/chain/bundle.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { createReadAhead, type ReadAhead } from '../../src/ingest/read-ahead.ts';
+import { headerOf } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+
+const { signal } = new AbortController();
+const head = headerOf(1_000);
+
+type Request = {
+  references: readonly BlockReference[];
+  signal: AbortSignal;
+  answer(bundles?: Bundle[]): void;
+  fail(): void;
+};
+
+/** A reader over a node whose requests wait until the test answers them. */
+function openReader() {
+  const requests: Request[] = [];
+  const clock = createTestClock();
+  const nodes = {
+    bundles(references: readonly BlockReference[], abort: AbortSignal): Promise<Bundle[]> {
+      const { promise, resolve, reject } = Promise.withResolvers<Bundle[]>();
+      requests.push({
+        references,
+        signal: abort,
+        answer: (bundles = references.map((one) => bundleOf(one))) => resolve(bundles),
+        fail: () => reject(new Fault('unavailable', 'the node fails')),
+      });
+      return promise;
+    },
+  };
+  return { readAhead: createReadAhead({ nodes, clock }), requests, clock };
+}
+
+function bundleOf(reference: BlockReference, logCount = 0): Bundle {
+  const number = typeof reference === 'number' ? reference : head.number;
+  const logs = Array.from({ length: logCount }, () => ({ address: head.hash, topics: [], data: head.hash }));
+  const none = { from: head.hash, to: undefined, value: undefined, succeeded: true, calls: [] };
+  const transactions: BundleTransaction[] = logCount === 0 ? [] : [{ hash: head.hash, ...none, logs }];
+  return { header: headerOf(number), transactions, proved: true };
+}
+
+/** Takes the next blocks while the test answers each request as it comes; the numbers of those blocks. */
+async function take(readAhead: ReadAhead, from: number, pending: Request[]): Promise<number[]> {
+  const next = readAhead.next(from, head, signal);
+  for (const request of pending.splice(0)) request.answer();
+  return (await next).map(({ header }) => header.number);
+}
+
+/** Reads until the requests are of more than one block, and forgets what is on its way; the next height. */
+async function warmUp({ readAhead, requests }: ReturnType<typeof openReader>): Promise<number> {
+  let from = 1;
+  for (let round = 0; round < 4; round += 1) from += (await take(readAhead, from, requests)).length;
+  readAhead.drop();
+  requests.splice(0);
+  return from;
+}
+
+test('every block up to the head is handed out once and in order, whatever the order of the answers', async () => {
+  const { readAhead, requests } = openReader();
+  const numbers: number[] = [];
+  while (numbers.length < head.number) {
+    const next = readAhead.next(numbers.length + 1, head, signal);
+    for (const request of requests.splice(0).reverse()) request.answer();
+    numbers.push(...(await next).map(({ header }) => header.number));
+  }
+  assert.deepEqual(
+    numbers,
+    Array.from({ length: head.number }, (_, index) => index + 1),
+  );
+});
+
+test('nothing is asked above the head, and the head itself by its hash', async () => {
+  const { readAhead, requests } = openReader();
+  assert.deepEqual(await readAhead.next(head.number + 1, head, signal), []);
+  const next = readAhead.next(head.number, head, signal);
+  assert.deepEqual(
+    requests.map(({ references }) => references),
+    [[head.hash]],
+  );
+  requests[0]?.answer();
+  assert.equal((await next).length, 1);
+  assert.equal(requests.length, 1);
+});
+
+test('at first one block is asked for; then four requests at once, each at most twice as large and of 100 blocks', async () => {
+  const reader = openReader();
+  const { readAhead, requests } = reader;
+  const first = readAhead.next(1, head, signal);
+  assert.deepEqual(
+    requests.map(({ references }) => references),
+    [[1]],
+  );
+  requests.splice(0)[0]?.answer();
+  await first;
+  let largest = 1;
+  for (let from = 2; from < 900; ) {
+    const next = readAhead.next(from, head, signal);
+    assert.ok(requests.length <= 4);
+    for (const { references } of requests) {
+      assert.ok(references.length <= Math.min(100, largest * 2), `${references.length} after ${largest}`);
+    }
+    largest = Math.max(largest, ...requests.map(({ references }) => references.length));
+    for (const request of requests.splice(0)) request.answer();
+    from += (await next).length;
+  }
+  assert.equal(largest, 100);
+});
+
+test('blocks that hold much, and nodes that are slow, make the requests smaller', async () => {
+  for (const burden of ['logs', 'time'] as const) {
+    const reader = openReader();
+    const from = await warmUp(reader);
+    const { readAhead, requests, clock } = reader;
+    const next = readAhead.next(from, head, signal);
+    const before = requests.map(({ references }) => references.length);
+    if (burden === 'time') clock.advance(5_000);
+    for (const { references, answer } of requests.splice(0)) {
+      answer(references.map((one) => bundleOf(one, burden === 'logs' ? 2_000 : 0)));
+    }
+    await next;
+    readAhead.drop();
+    void readAhead.next(from, head, signal);
+    const after = requests.map(({ references }) => references.length);
+    assert.ok(Math.max(...after) < Math.max(...before), `${burden}: ${before.join()} then ${after.join()}`);
+  }
+});
+
+test('after a Fault what was begun is broken off, and one block is asked for', async () => {
+  const reader = openReader();
+  const from = await warmUp(reader);
+  const { readAhead, requests } = reader;
+  const next = readAhead.next(from, head, signal);
+  const [first, ...others] = requests.splice(0);
+  assert.ok(others.length > 0);
+  first?.fail();
+  await assert.rejects(next, Fault);
+  assert.ok(others.every((request) => request.signal.aborted));
+  const again = readAhead.next(from, head, signal);
+  assert.deepEqual(
+    requests.map(({ references }) => references),
+    [[from]],
+  );
+  requests[0]?.answer();
+  assert.equal((await again).length, 1);
+});
+
+test('from another height than expected it begins anew, and hands out nothing of before', async () => {
+  const reader = openReader();
+  const from = await warmUp(reader);
+  const { readAhead, requests } = reader;
+  void readAhead.next(from, head, signal).catch(() => {});
+  const begun = requests.splice(0);
+  const next = readAhead.next(from - 3, head, signal);
+  assert.ok(begun.length > 0 && begun.every((request) => request.signal.aborted));
+  for (const request of [...begun, ...requests]) request.answer();
+  assert.equal((await next)[0]?.header.number, from - 3);
+});
