@@ -18,6 +18,7 @@ import { parseCidr } from './core/public-address.ts';
 import type { WebhookPolicy } from './core/webhook-url.ts';
 import { createDeliverer, HEARTBEAT_MS } from './delivery/deliver.ts';
 import { createSender } from './delivery/send.ts';
+import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
 import { createFollower } from './ingest/follow.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
 import { openKeyRing } from './secret.ts';
@@ -41,6 +42,8 @@ export type ServiceOptions = {
   startMsMax?: number;
   /** Breaks off a start that is still waiting. */
   signal?: AbortSignal;
+  /** Where a back-fill shows how far it is; the log by default. */
+  display?: BackfillDisplay;
 };
 
 export type Service = {
@@ -154,6 +157,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     startBlock: config.chain.startBlock,
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
+    backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),
   });
   const status = createStatus({

@@ -5,8 +5,10 @@ import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';
-import { type Role, roles, startService } from '../service.ts';
+import { createLog } from '../core/log.ts';
+import { type Role, roles, type ServiceOptions, startService } from '../service.ts';
 import { withConfig } from './exit.ts';
+import { barDisplay, createStatusLine } from './status-line.ts';
 
 type Flags = { config?: string; role?: Role[] };
 
@@ -36,12 +38,22 @@ async function start(flags: Flags): Promise<void> {
 }
 
 async function runUntil(signal: AbortSignal, config: Config, role: Role[] | undefined): Promise<void> {
-  const service = await startService(config, { signal, ...(role !== undefined && { roles: role }) });
+  const service = await startService(config, {
+    signal,
+    ...(role !== undefined && { roles: role }),
+    ...(process.stderr.isTTY && config.log.format !== 'json' && onTerminal(config)),
+  });
   const bug = await Promise.race([abortOf(signal), service.failed]);
   await service.stop();
   if (bug === undefined) return;
   process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
   process.exitCode = 1;
+}
+
+/** The log above, and a back-fill's progress as a bar below it. */
+function onTerminal({ log }: Config): Pick<ServiceOptions, 'log' | 'display'> {
+  const statusLine = createStatusLine(process.stderr);
+  return { log: createLog(log, statusLine), display: barDisplay(statusLine) };
 }
 
 function parseRoles(text: string): Role[] {

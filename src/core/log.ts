@@ -1,6 +1,7 @@
 /**
  * Logs are events with fields: `log.info({ block: 7 }, 'block.committed')`. One line per thing that happened.
  */
+import { Writable } from 'node:stream';
 import pino from 'pino';
 import pretty from 'pino-pretty';
 
@@ -24,13 +25,16 @@ const REDACTED = [
   '*.apiKey',
 ];
 
-/** A logger on standard error; standard output is for data. */
-export function createLog(options: LogOptions): Log {
+/**
+ * A logger on standard error; standard output is for data. Where something else draws on the same terminal the lines go
+ * through its `write`.
+ */
+export function createLog(options: LogOptions, terminal?: { write(text: string): void }): Log {
   const isPretty =
     options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
   const destination = isPretty
     ? pretty({
-        destination: 2,
+        destination: terminal === undefined ? 2 : streamTo(terminal),
         sync: true,
         ignore: 'pid,hostname',
         translateTime: 'HH:MM:ss.l',
@@ -47,6 +51,15 @@ export function createLog(options: LogOptions): Log {
     },
     destination,
   );
+}
+
+function streamTo(terminal: { write(text: string): void }): Writable {
+  return new Writable({
+    write(chunk, _encoding, done) {
+      terminal.write(String(chunk));
+      done();
+    },
+  });
 }
 
 /** A logger that writes nothing. */

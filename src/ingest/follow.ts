@@ -10,6 +10,7 @@ import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { commitBlocks, findBlockHash, findChain, findTip, insertChain, rollbackTo } from '../store/blocks.ts';
 import type { Database } from '../store/db.ts';
+import type { Backfill } from './backfill.ts';
 import { createReadAhead, type ReadBlock } from './read-ahead.ts';
 
 export type FollowerOptions = {
@@ -23,6 +24,7 @@ export type FollowerOptions = {
   confirmations: number;
   /** Depth of finality where the nodes have no `finalized` tag. */
   finalityDepth: number;
+  backfill: Backfill;
   /** Whether this process is the one that follows; others stand by. */
   isLeader(): Promise<boolean>;
 };
@@ -228,7 +230,11 @@ export function createFollower(options: FollowerOptions): Follower {
       head: head.number,
       transfers: transfers.length,
     };
-    log.info({ ...fields, notifications, durationMs: now - startedAt }, 'blocks.committed');
+    const isBackfill = options.backfill.advance(fields);
+    log[isBackfill ? 'debug' : 'info'](
+      { ...fields, notifications, durationMs: now - startedAt },
+      'blocks.committed',
+    );
   }
 
   return { pin, step };

@@ -1,0 +1,100 @@
+/**
+ * How far the follower is behind the head and how long it will take: told while it catches up, silent afterwards.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { Log } from '../core/log.ts';
+import { createPace, type Pace } from '../core/pace.ts';
+
+export type BackfillProgress = {
+  /** The newest block that is stored. */
+  block: number;
+  head: number;
+  /** 0 to 1, of the blocks between where it began and the head as it is now. */
+  share: number;
+  blocksPerSecond: number;
+  transfersPerSecond: number;
+  /** Undefined until there is a rate. */
+  secondsLeft: number | undefined;
+};
+
+/** Where progress is shown. */
+export type BackfillDisplay = {
+  show(progress: BackfillProgress): void;
+  /** The head is reached. */
+  end(): void;
+};
+
+export type Backfill = {
+  /** After each commit: the newest block of it, the head, and what was committed. Whether this is a back-fill. */
+  advance(commit: { block: number; head: number; blocks: number; transfers: number }): boolean;
+};
+
+/** Being this far behind is not the ordinary beat of the chain. */
+const BEHIND_BLOCKS_MIN = 20;
+
+type Run = { from: number; startedMs: number; blocks: Pace; transfers: Pace; count: number };
+
+export function createBackfill(options: { clock: Clock; log: Log; display: BackfillDisplay }): Backfill {
+  const { clock, log, display } = options;
+  let run: Run | undefined;
+
+  return {
+    advance({ block, head, blocks, transfers }) {
+      if (run === undefined) {
+        if (head - block < BEHIND_BLOCKS_MIN) return false;
+        const startedMs = clock.now().getTime();
+        run = { from: block, startedMs, blocks: createPace(clock), transfers: createPace(clock), count: 0 };
+        log.info({ block, head }, 'backfill.started');
+        return true;
+      }
+      run.blocks.add(blocks);
+      run.transfers.add(transfers);
+      run.count += transfers;
+      if (block < head) {
+        display.show(progressOf(run, block, head));
+        return true;
+      }
+      display.end();
+      const seconds = (clock.now().getTime() - run.startedMs) / 1000;
+      log.info({ blocks: block - run.from, transfers: run.count, seconds, head }, 'backfill.done');
+      run = undefined;
+      return true;
+    },
+  };
+}
+
+function progressOf(run: Run, block: number, head: number): BackfillProgress {
+  const blocksPerSecond = run.blocks.perSecond();
+  return {
+    block,
+    head,
+    share: (block - run.from) / (head - run.from),
+    blocksPerSecond,
+    transfersPerSecond: run.transfers.perSecond(),
+    secondsLeft: blocksPerSecond === 0 ? undefined : (head - block) / blocksPerSecond,
+  };
+}
+
+/** How often a log tells of the progress. */
+const LINE_MS = 10_000;
+
+/** Progress as a log line every 10 seconds. */
+export function logDisplay(clock: Clock, log: Log): BackfillDisplay {
+  let shownMs = clock.now().getTime();
+  return {
+    show(progress) {
+      const nowMs = clock.now().getTime();
+      if (nowMs - shownMs < LINE_MS) return;
+      shownMs = nowMs;
+      const { block, head, share, blocksPerSecond, transfersPerSecond, secondsLeft } = progress;
+      const fields = { block, head, percent: Number((share * 100).toFixed(1)) };
+      const rates = {
+        blocksPerSecond: Math.round(blocksPerSecond),
+        transfersPerSecond: Math.round(transfersPerSecond),
+      };
+      const left = secondsLeft === undefined ? {} : { secondsLeft: Math.round(secondsLeft) };
+      log.info({ ...fields, ...rates, ...left }, 'backfill.progress');
+    },
+    end() {},
+  };
+}
