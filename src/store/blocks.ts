@@ -3,6 +3,7 @@
  */
 import type { BlockHeader, BlockId, Transfer } from '../core/block.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
+import { bytesOf, listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';
@@ -91,12 +92,12 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
     await insertHeaders(tx, commit);
     const made = await insertNotifications(tx, commit);
-    const due = made.filter(({ state }) => state === 'waiting').map(({ laneId }) => laneId);
+    const due = made.flatMap(({ state, laneId }) => (state === 'waiting' ? [laneId] : []));
     const released = await releaseHeld(tx, commit);
     await updateChain(tx, commit);
     const woken = [...new Set([...due, ...released])];
     await wakeLanes(tx, woken, commit.now);
-    return { outcome: 'committed', notificationCount: made.length };
+    return { outcome: 'committed', notificationCount: made.reduce((sum, { count }) => sum + count, 0) };
   });
 }
 
@@ -147,59 +148,82 @@ async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void
     ) as t (number, hash, parent_hash, mined_at, proved)`);
 }
 
-/** A notification that was made or revived. */
-type MadeRow = { laneId: number; state: string };
+/** Notifications that were made or revived, of one lane and state. */
+type Made = { laneId: number; state: string; count: number };
 
 /**
  * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flag fits. A transaction
  * that is mined again meets its old row: a withdrawn one is revived, any other stays as it is.
  */
-async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<MadeRow[]> {
-  const all = blocks.flatMap(({ header, transfers }) =>
-    transfers.map((one) => ({ ...one, block: header.number })),
-  );
-  // One statement must not meet a row twice, and some chains have had one transaction hash in two blocks.
-  const transfers = [
-    ...new Map(all.map((one) => [`${one.txHash} ${one.kind} ${one.ordinal}`, one])).values(),
-  ];
+async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<Made[]> {
+  const transfers = await findWatched(tx, onceEach(blocks));
   if (transfers.length === 0) return [];
-  const probes = transfers.flatMap(({ sender, receiver }, index) => addressesOf(sender, receiver, index));
-  const rows = await tx.query<{ lane_id: number; state: string }>(sql`
-    insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
-      amount, token, block_number, state, next_attempt_at, created_at)
-    select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver,
-      t.amount, t.token, t.block, case when t.block <= ${releasedNumber} then 'waiting' else 'held' end, ${now}::timestamptz, ${now}::timestamptz
-    from unnest(
-      ${probes.map(({ address }) => toBytes(address))}::bytea[],
-      ${probes.map(({ position }) => position)}::bigint[]
-    ) as p (address, position)
-    join watched_address w on w.address = p.address
-    join unnest(
-      ${transfers.map(({ kind }) => kind)}::text[],
-      ${transfers.map(({ txHash }) => toBytes(txHash))}::bytea[],
-      ${transfers.map(({ ordinal }) => ordinal)}::integer[],
-      ${transfers.map(({ sender }) => toBytes(sender))}::bytea[],
-      ${transfers.map(({ receiver }) => (receiver === undefined ? null : toBytes(receiver)))}::bytea[],
-      ${transfers.map(({ amount }) => amount.toString())}::numeric[],
-      ${transfers.map(({ token }) => (token === undefined ? null : toBytes(token)))}::bytea[],
-      ${transfers.map(({ block }) => block)}::bigint[]
-    ) with ordinality as t (kind, tx_hash, ordinal, sender, receiver, amount, token, block, position)
-      on t.position = p.position
-    where case when t.kind = 'token' then w.watch_token else w.watch_coin end
-    order by t.position, w.created_at, w.id
-    on conflict (shard_id, watched_address_id, tx_hash, kind, ordinal) do update
-      set state = excluded.state, lane_id = excluded.lane_id, block_number = excluded.block_number,
-        sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
-        next_attempt_at = excluded.next_attempt_at
-      where notification.state = 'withdrawn'
-    returning lane_id, state`);
-  return rows.map((row) => ({ laneId: row.lane_id, state: row.state }));
+  const rows = await tx.query<{ lane_id: number; state: string; count: number }>(sql`
+    with made as (
+      insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+        receiver, amount, token, block_number, state, next_attempt_at, created_at)
+      select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
+        t.token, t.block, case when t.block <= ${releasedNumber} then 'waiting' else 'held' end, ${now}::timestamptz, ${now}::timestamptz
+      from unnest(
+        ${listOf(transfers.map(({ kind }) => kind))}::text::text[],
+        ${bytesOf(transfers.map(({ txHash }) => txHash))}::text::bytea[],
+        ${listOf(transfers.map(({ ordinal }) => ordinal))}::text::integer[],
+        ${bytesOf(transfers.map(({ sender }) => sender))}::text::bytea[],
+        ${bytesOf(transfers.map(({ receiver }) => receiver))}::text::bytea[],
+        ${listOf(transfers.map(({ amount }) => amount))}::text::numeric[],
+        ${bytesOf(transfers.map(({ token }) => token))}::text::bytea[],
+        ${listOf(transfers.map(({ block }) => block))}::text::bigint[],
+        ${bytesOf(transfers.map(({ watched }) => watched))}::text::bytea[]
+      ) with ordinality as t (kind, tx_hash, ordinal, sender, receiver, amount, token, block, watched, position)
+      join watched_address w on w.address = t.watched
+      where case when t.kind = 'token' then w.watch_token else w.watch_coin end
+      order by t.position, w.created_at, w.id
+      on conflict (shard_id, watched_address_id, tx_hash, kind, ordinal) do update
+        set state = excluded.state, lane_id = excluded.lane_id, block_number = excluded.block_number,
+          sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
+          next_attempt_at = excluded.next_attempt_at
+        where notification.state = 'withdrawn'
+      returning lane_id, state
+    )
+    select lane_id, state, count(*) as count from made group by lane_id, state order by lane_id, state`);
+  return rows.map((row) => ({ laneId: row.lane_id, state: row.state, count: row.count }));
 }
 
-/** Who to look for: both sides, once when they are the same. Positions count from 1, as SQL does. */
-function addressesOf(sender: Address, receiver: Address | undefined, index: number) {
-  const both = receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
-  return both.map((address) => ({ address, position: index + 1 }));
+type BlockTransfer = Transfer & { block: number };
+
+/** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
+function onceEach(blocks: BlockCommit['blocks']): BlockTransfer[] {
+  const blockOf = new Map<Hash, number>();
+  return blocks.flatMap(({ header, transfers }) =>
+    transfers.flatMap((one) => {
+      const first = blockOf.get(one.txHash);
+      if (first === undefined) blockOf.set(one.txHash, header.number);
+      return (first ?? header.number) === header.number ? [{ ...one, block: header.number }] : [];
+    }),
+  );
+}
+
+/** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
+async function findWatched(
+  tx: Db,
+  transfers: readonly BlockTransfer[],
+): Promise<(BlockTransfer & { watched: Address })[]> {
+  const addresses = new Set(transfers.flatMap(sidesOf));
+  if (addresses.size === 0) return [];
+  const rows = await tx.query<{ address: Uint8Array }>(sql`
+    select p.address from unnest(${bytesOf([...addresses])}::text::bytea[]) as p (address)
+    where exists (select from watched_address w where w.address = p.address)
+    order by p.address limit ${addresses.size}`);
+  const known = new Set(rows.map(({ address }) => fromBytes(address)));
+  if (known.size === 0) return [];
+  return transfers.flatMap((one) =>
+    sidesOf(one).flatMap((watched) => (known.has(watched) ? [{ ...one, watched }] : [])),
+  );
+}
+
+/** Sender and receiver, once when they are the same. */
+function sidesOf({ sender, receiver }: Transfer): Address[] {
+  return receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
 }
 
 /** The lower bound keeps the scan off what lies dead in the index: without it 2,500 entries were read per block. */
