@@ -1,8 +1,10 @@
 /**
  * `npm run bench [-- scenario …]`: runs the scenarios, prints their tables, writes bench/results/<scenario>.json.
+ * `follow` takes up to an hour and has words of its own (bench/follow/run.ts): it runs when it is asked for, alone.
  * Figures depend on the machine: they are for comparing two states of the code in one sitting, and are never asserted.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
+import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
 import { memory } from './memory.ts';
@@ -17,6 +19,10 @@ const scenarios: Record<string, () => Promise<Figures>> = { live, memory };
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);
+if (asked[0]?.split('/')[0] === 'follow') {
+  await follow(asked);
+  process.exit();
+}
 const unknown = asked.find((name) => !(name in scenarios));
 if (unknown !== undefined) {
   process.stderr.write(`no scenario is called ${unknown}; there are: ${Object.keys(scenarios).join(', ')}\n`);

@@ -1,0 +1,115 @@
+/**
+ * What is asked of a contestant, and how one runs: a fresh database, its process, and a client that watches the rows.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { createTestDatabase } from '../../test/kit/database.ts';
+import type { BenchChain } from './chain.ts';
+import { type Program, type RunningProgram, startProgram } from './program.ts';
+
+export type Contestant = {
+  name: string;
+  finds: { token: true; native: boolean };
+  /** `folder` is empty, and gone after the run. */
+  prepare(run: {
+    chain: BenchChain;
+    client: pg.Client;
+    databaseUrl: string;
+    folder: string;
+    startBlock: number;
+  }): Promise<Program>;
+  /** One row or none with `block`: all transfers up to it are there. Must use an index: it is asked all the time. */
+  newestBlockSql: string;
+  /** `is_token` and `amount` of every transfer that was found. */
+  transfersSql: string;
+};
+
+export type Run = RunningProgram & {
+  startedAt: number;
+  /** The newest block whose transfers are there, undefined before the first. Throws when the process has ended. */
+  newestBlock(): Promise<number | undefined>;
+  /** Compares the rows with what was sent in the blocks from the first to `chain.head()`. */
+  checkRows(): Promise<{ transfers: number; rows: number; lost: number; extra: number }>;
+};
+
+/** PostgreSQL's codes for a schema or a table that is not there yet. */
+const NOT_THERE_YET = ['3F000', '42P01'];
+
+/** Starts a contestant on the chain, from `startBlock` on; its process and database are gone after dispose. */
+export async function startRun(
+  contestant: Contestant,
+  { chain, startBlock }: { chain: BenchChain; startBlock: number },
+): Promise<Run> {
+  await using parts = new AsyncDisposableStack();
+  const database = parts.use(await createTestDatabase('postgres'));
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
+  parts.defer(() => rm(folder, { recursive: true, force: true }));
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  parts.defer(() => client.end());
+  const databaseUrl = database.url;
+  const prepared = await contestant.prepare({ chain, client, databaseUrl, folder, startBlock });
+  const startedAt = performance.now();
+  const program = parts.use(await startProgram(prepared));
+  const running = parts.move();
+  return {
+    ...program,
+    startedAt,
+    async newestBlock() {
+      await program.assertAlive();
+      const found = await client.query<{ block: string | null }>(contestant.newestBlockSql).catch((error) => {
+        if (NOT_THERE_YET.includes(error.code)) return { rows: [] };
+        throw error;
+      });
+      const block = found.rows[0]?.block ?? null;
+      return block === null ? undefined : Number(block);
+    },
+    async checkRows() {
+      const before = chain.countsUpTo(startBlock - 1);
+      const after = chain.countsUpTo(chain.head());
+      const transfers =
+        after.token - before.token + (contestant.finds.native ? after.native - before.native : 0);
+      const { rows } = await client.query<{ rows: number; different: number }>(
+        `select count(*)::integer as rows,
+           (count(distinct (is_token, amount)) filter (
+             where amount > case when is_token then $1::bigint else $2::bigint end
+               and amount <= case when is_token then $3::bigint else $4::bigint end))::integer as different
+         from (${contestant.transfersSql}) as found`,
+        [before.token, before.native, after.token, after.native],
+      );
+      const found = rows[0] ?? { rows: 0, different: 0 };
+      return {
+        transfers,
+        rows: found.rows,
+        lost: transfers - found.different,
+        extra: found.rows - found.different,
+      };
+    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+/** Asks until the contestant has all transfers up to `block`. @throws Error after `timeoutMs`. */
+export async function waitForBlock(
+  run: Run,
+  block: number,
+  {
+    pollMs,
+    timeoutMs,
+    look = () => {},
+  }: { pollMs: number; timeoutMs: number; look?: (newest: number) => void },
+): Promise<void> {
+  const startedAt = performance.now();
+  for (;;) {
+    const newest = await run.newestBlock();
+    if (newest !== undefined) look(newest);
+    if (newest !== undefined && newest >= block) return;
+    if (performance.now() - startedAt > timeoutMs) {
+      throw new Error(`at block ${newest ?? 'none'} of ${block} after ${timeoutMs / 1000} s`);
+    }
+    await delay(pollMs);
+  }
+}

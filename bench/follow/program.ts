@@ -1,0 +1,107 @@
+/**
+ * A contestant's process: what it costs, and its end. Linux: the figures are the kernel's, from /proc.
+ */
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtemp, open, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+export type Program = {
+  command: readonly [string, ...string[]];
+  folder: string;
+  environment: Record<string, string>;
+};
+
+export type RunningProgram = {
+  /** Throws, with the end of its output, when the process has ended. */
+  assertAlive(): Promise<void>;
+  /** CPU time so far and highest resident memory, of the process with its children; to be asked now and then. */
+  usage(): { cpuSeconds: number; peakMiB: number };
+  /** Ends it and waits for its end. */
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+const STOP_MS_MAX = 20_000;
+const OUTPUT_CHARACTERS_MAX = 600;
+/** Linux reports CPU time in these, whatever the kernel's own clock (USER_HZ). */
+const TICKS_PER_SECOND = 100;
+
+export async function startProgram({ command, folder, environment }: Program): Promise<RunningProgram> {
+  const outputFolder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
+  const outputFile = path.join(outputFolder, 'output');
+  const output = await open(outputFile, 'w');
+  const [program, ...words] = command;
+  const child = spawn(program, words, {
+    cwd: folder,
+    env: { ...process.env, ...environment },
+    stdio: ['ignore', output.fd, output.fd],
+  });
+  await output.close();
+  let end: string | undefined;
+  const ended = new Promise<void>((resolve) => {
+    const settle = (reason: string) => {
+      end ??= reason;
+      resolve();
+    };
+    child.once('error', (error) => settle(error.message));
+    child.once('exit', (code, signal) => settle(`it ended with ${signal ?? code}`));
+  });
+  let peakMiB = 0;
+  return {
+    async assertAlive() {
+      if (end === undefined) return;
+      const text = await readFile(outputFile, 'utf8');
+      throw new Error(`${end}: ${text.slice(-OUTPUT_CHARACTERS_MAX)}`);
+    },
+    usage() {
+      const tree = child.pid === undefined ? [] : listTree(child.pid);
+      const [root] = tree;
+      const together = sum(tree.map((pid) => memoryMiB(pid, 'VmRSS')));
+      peakMiB = Math.max(peakMiB, together, root === undefined ? 0 : memoryMiB(root, 'VmHWM'));
+      return { cpuSeconds: sum(tree.map(cpuSecondsOf)), peakMiB: Math.round(peakMiB) };
+    },
+    async [Symbol.asyncDispose]() {
+      child.kill('SIGTERM');
+      const killer = setTimeout(() => child.kill('SIGKILL'), STOP_MS_MAX);
+      await ended;
+      clearTimeout(killer);
+      await rm(outputFolder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The process and its descendants; those that end meanwhile are left out. */
+function listTree(pid: number): number[] {
+  const children = orElse([], () =>
+    readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
+      readFileSync(`/proc/${pid}/task/${thread}/children`, 'utf8').split(' ').filter(Boolean).map(Number),
+    ),
+  );
+  return [pid, ...children.flatMap(listTree)];
+}
+
+/** proc(5), stat: utime, stime, cutime and cstime are fields 14 to 17; the name in field 2 may hold spaces. */
+function cpuSecondsOf(pid: number): number {
+  const stat = orElse('', () => readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return sum(fields.slice(11, 15).map(Number)) / TICKS_PER_SECOND;
+}
+
+/** proc(5), status: in KiB there. */
+function memoryMiB(pid: number, name: 'VmRSS' | 'VmHWM'): number {
+  const status = orElse('', () => readFileSync(`/proc/${pid}/status`, 'utf8'));
+  return Number(new RegExp(`${name}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024;
+}
+
+function orElse<T>(other: T, read: () => T): T {
+  try {
+    return read();
+  } catch {
+    return other;
+  }
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
