@@ -28,7 +28,7 @@ const NODE_PACKAGES = {
  * Young generation of 3 x 4 MiB: by default V8 lets it grow to 128 MiB on a large machine, of memory that holds nothing
  * (bench/memory.ts; live data are some 40 MiB).
  */
-const NODE_FLAGS = ['--max-semi-space-size=4'];
+const NODE_FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=60'];
 /** A lock whose holder has not touched it for this long is stale; the holder touches it every 2 s. */
 const LOCK_SILENCE_MS_MAX = 20000;
 const LOCK_TOUCH_MS = 2000;

@@ -125,15 +125,18 @@ function sized(value: unknown, length: number, what: string, kind: string): Hex 
 }
 
 function hex(value: unknown, what: string): Hex {
-  if (typeof value !== 'string' || !isHex(value)) throw refuse(what, 'hex', value);
+  if (typeof value !== 'string') throw refuse(what, 'hex', value);
+  // What nearly all nodes give needs no copy.
+  if (isLowerHex(value)) return value;
   const lower = value.toLowerCase();
-  return isHex(lower) ? lower : '0x';
+  if (!isLowerHex(lower) || !value.startsWith('0x')) throw refuse(what, 'hex', value);
+  return lower;
 }
 
 /** Characters of a wrong value in a message. */
 const SHOWN_MAX = 80;
 
-const isHex = (text: string): text is Hex => /^0x[0-9a-f]*$/i.test(text);
+const isLowerHex = (text: string): text is Hex => /^0x[0-9a-f]*$/.test(text);
 
 function refuse(what: string, wanted: string, value: unknown): Fault {
   // What is inside may be huge, or nested more deeply than JSON.stringify can follow.

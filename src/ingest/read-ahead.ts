@@ -1,6 +1,7 @@
 /**
  * Blocks fetched, proved and read before the follower asks for them, so that node, proof and database work at the same
- * time. How much at once adapts to time and to what the blocks hold.
+ * time. Requests are small, because what a request brings is garbage as soon as its transfers are read; commits are as
+ * large as what has come meanwhile.
  */
 import type { BlockReference, Bundle } from '../chain/bundle.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
@@ -12,6 +13,8 @@ import { extractTransfers } from './extract.ts';
 /** A block as it is committed. */
 export type ReadBlock = { header: BlockHeader; proved: boolean; transfers: Transfer[] };
 
+export type ReadAheadOptions = { nodes: Pick<ChainNodes, 'bundles'>; clock: Clock };
+
 export type ReadAhead = {
   /**
    * The blocks from this height on, in order: at least one, none above the head. Those after them are begun.
@@ -22,47 +25,55 @@ export type ReadAhead = {
   drop(): void;
 };
 
-/** Blocks of one request and one commit: bounds the work that is lost at a crash. */
-const BATCH_BLOCKS_MAX = 100;
-/** Requests on their way at once; more only queue at the node, and cost memory. */
-const BATCHES_MAX = 4;
+/** Requests on their way at once; more only queue at the node. */
+const REQUESTS_MAX = 4;
 /** A request that takes longer than this makes the next ones smaller. */
-const BATCH_MS_TARGET = 500;
-/**
- * Transactions, receipts and logs of one request, about 0.7 KiB of JSON each: four times this is in memory at most,
- * and several times as large once it is parsed.
- */
-const BATCH_ITEMS_TARGET = 3_000;
+const REQUEST_MS_TARGET = 500;
+/** Transactions, receipts and logs of one request, about 0.8 KiB of JSON each. */
+const REQUEST_ITEMS_TARGET = 600;
+/** Two calls for each, and one batch of JSON-RPC for all. */
+const REQUEST_BLOCKS_MAX = 30;
+/** Requests that are on their way or wait to be committed: bounds memory where the database is slower than the node. */
+const AHEAD_MAX = 12;
+/** Blocks and transfers of one commit: bounds the work that is lost at a crash, and the statement. */
+const COMMIT_BLOCKS_MAX = 100;
+const COMMIT_TRANSFERS_MAX = 3_000;
 
-export type ReadAheadOptions = { nodes: Pick<ChainNodes, 'bundles'>; clock: Clock };
+type Request = { from: number; to: number; result: Promise<ReadBlock[]>; blocks: ReadBlock[] | undefined };
 
-type Batch = { from: number; to: number; blocks: Promise<ReadBlock[]> };
-
-/** Batches that follow one another, of which the first is handed out next. */
+/** Requests that follow one another, of which the first are handed out next. */
 export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
-  let batches: Batch[] = [];
-  let batchBlocks = 1;
+  let requests: Request[] = [];
+  let requestBlocks = 1;
   let abort: WorkAbort | undefined;
 
   function drop(): void {
     abort?.abort();
     abort?.release();
     abort = undefined;
-    batches = [];
+    requests = [];
   }
 
-  /** Begins what may be begun; until a request has shown how long it takes, one only. */
-  function fill(from: number, head: BlockHeader, signal: AbortSignal): void {
-    const parallel = batchBlocks === 1 ? 1 : BATCHES_MAX;
+  /** Begins what may be begun from here on; until a request has shown how long it takes, one only. */
+  function fill(from: number, head: BlockHeader, own: WorkAbort): void {
     for (;;) {
-      const next = (batches.at(-1)?.to ?? from - 1) + 1;
-      if (batches.length >= parallel || next > head.number) return;
-      abort ??= startAbort(signal);
-      const to = Math.min(next + batchBlocks - 1, head.number);
-      const blocks = read(referencesOf(next, to, head), abort.signal);
-      // Whoever takes the batch hears of its Fault; one that is dropped has nobody to tell.
-      blocks.catch(() => {});
-      batches.push({ from: next, to, blocks });
+      const underWay = requests.filter(({ blocks }) => blocks === undefined).length;
+      const isFull = underWay >= (requestBlocks === 1 ? 1 : REQUESTS_MAX) || requests.length >= AHEAD_MAX;
+      const next = (requests.at(-1)?.to ?? from - 1) + 1;
+      if (own.signal.aborted || isFull || next > head.number) return;
+      begin(next, Math.min(next + requestBlocks - 1, head.number));
+    }
+
+    function begin(first: number, last: number): void {
+      const result = read(referencesOf(first, last, head), own.signal);
+      const request: Request = { from: first, to: last, result, blocks: undefined };
+      requests.push(request);
+      const onResult = (blocks: ReadBlock[]) => {
+        request.blocks = blocks;
+        fill(last + 1, head, own);
+      };
+      // Whoever takes it hears of its Fault; one that is dropped has nobody to tell.
+      result.then(onResult, () => {});
     }
   }
 
@@ -79,25 +90,43 @@ export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
 
   /** At most twice as many blocks as this time, and as many as meet both targets. */
   function adapt(tookMs: number, bundles: readonly Bundle[]): void {
-    const room = Math.min(BATCH_MS_TARGET / Math.max(1, tookMs), BATCH_ITEMS_TARGET / itemsOf(bundles), 2);
-    batchBlocks = Math.max(1, Math.min(Math.floor(bundles.length * room), BATCH_BLOCKS_MAX));
+    const room = Math.min(
+      REQUEST_MS_TARGET / Math.max(1, tookMs),
+      REQUEST_ITEMS_TARGET / itemsOf(bundles),
+      2,
+    );
+    requestBlocks = Math.max(1, Math.min(Math.floor(bundles.length * room), REQUEST_BLOCKS_MAX));
+  }
+
+  /** The first request's blocks, and those after them that have come too, as far as they fit into one commit. */
+  async function take(): Promise<ReadBlock[]> {
+    const taken = (await requests[0]?.result) ?? [];
+    requests.shift();
+    let transferCount = countTransfers(taken);
+    for (;;) {
+      const more = requests[0]?.blocks;
+      if (more === undefined) return taken;
+      transferCount += countTransfers(more);
+      if (taken.length + more.length > COMMIT_BLOCKS_MAX || transferCount > COMMIT_TRANSFERS_MAX)
+        return taken;
+      taken.push(...more);
+      requests.shift();
+    }
   }
 
   return {
     drop,
     async next(from, head, signal) {
-      if (batches[0]?.from !== from) drop();
-      fill(from, head, signal);
-      const [batch] = batches;
-      if (batch === undefined) return [];
+      if (requests.length > 0 && requests[0]?.from !== from) drop();
+      abort ??= startAbort(signal);
+      fill(from, head, abort);
       try {
-        const blocks = await batch.blocks;
-        batches.shift();
-        fill(batch.to + 1, head, signal);
+        const blocks = await take();
+        fill(from + blocks.length, head, abort);
         return blocks;
       } catch (error) {
         drop();
-        batchBlocks = 1;
+        requestBlocks = 1;
         throw error;
       }
     },
@@ -118,3 +147,6 @@ function itemsOf(bundles: readonly Bundle[]): number {
   }
   return items;
 }
+
+const countTransfers = (blocks: readonly ReadBlock[]): number =>
+  blocks.reduce((sum, { transfers }) => sum + transfers.length, 0);

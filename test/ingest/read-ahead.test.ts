@@ -86,7 +86,7 @@ test('nothing is asked above the head, and the head itself by its hash', async (
   assert.equal(requests.length, 1);
 });
 
-test('at first one block is asked for; then four requests at once, each at most twice as large and of 100 blocks', async () => {
+test('at first one block is asked for; then four requests are on their way, each at most twice as large and of 30 blocks', async () => {
   const reader = openReader();
   const { readAhead, requests } = reader;
   const first = readAhead.next(1, head, signal);
@@ -101,13 +101,32 @@ test('at first one block is asked for; then four requests at once, each at most 
     const next = readAhead.next(from, head, signal);
     assert.ok(requests.length <= 4);
     for (const { references } of requests) {
-      assert.ok(references.length <= Math.min(100, largest * 2), `${references.length} after ${largest}`);
+      assert.ok(references.length <= Math.min(30, largest * 2), `${references.length} after ${largest}`);
     }
     largest = Math.max(largest, ...requests.map(({ references }) => references.length));
     for (const request of requests.splice(0)) request.answer();
     from += (await next).length;
   }
-  assert.equal(largest, 100);
+  assert.equal(largest, 30);
+});
+
+test('what waits for the database is bounded, and so is what is handed out at once', async () => {
+  const reader = openReader();
+  const from = await warmUp(reader);
+  const { readAhead, requests } = reader;
+  const next = readAhead.next(from, head, signal);
+  let begun = 0;
+  // Each answer begins a request more, until there are enough.
+  while (requests.length > 0) {
+    begun += requests.length;
+    for (const request of requests.splice(0)) request.answer();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  // The one that is handed out, those that have come meanwhile, and one more.
+  assert.ok(begun > 6 && begun <= 13, String(begun));
+  assert.ok((await next).length >= 1);
+  const handedOut = await readAhead.next(from + (await next).length, head, signal);
+  assert.ok(handedOut.length > 30 && handedOut.length <= 100, String(handedOut.length));
 });
 
 test('blocks that hold much, and nodes that are slow, make the requests smaller', async () => {
