@@ -2,7 +2,8 @@
  * A worker thread of the prover: blocks come as JSON text, and what could be proved of each goes back.
  */
 import { parentPort } from 'node:worker_threads';
-import { proveBlock, type RawBlock } from './proof.ts';
+import type { RawBlock } from './proof.ts';
+import { proveBlock } from './prove-block.ts';
 
 /** What goes to a worker. Text: it is copied to the thread faster than objects are. */
 export type ProofTask = { id: number; text: string };
