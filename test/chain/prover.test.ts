@@ -38,9 +38,9 @@ test('many blocks at once are each answered with their own outcome', async () =>
 
 test('a block at which workers die is given up, and every other one is proved', async () => {
   const program = programOf(`import { parentPort } from 'node:worker_threads';
-    parentPort.on('message', ({ id, text }) => {
-      if (text.includes('poison')) process.exit(1);
-      parentPort.postMessage({ id, checks: { isEmpty: text.length > 0 } });
+    parentPort.on('message', ({ id, raw }) => {
+      if (raw.block === 'poison') process.exit(1);
+      parentPort.postMessage({ id, checks: { isEmpty: true } });
     });`);
   const prover = createProver({ program });
   const raws = [1, 2, 'poison', 4, 5].map((block) => ({ block, receipts: [] }));
@@ -49,6 +49,18 @@ test('a block at which workers die is given up, and every other one is proved', 
     outcomes.map((outcome) => (outcome.status === 'fulfilled' ? outcome.value.isEmpty : outcome.reason.code)),
     [true, true, 'inconsistent', true, true],
   );
+  await prover.close();
+});
+
+test('a block that is nested too deeply to be copied is refused, and the next one is proved', async () => {
+  const prover = createProver();
+  const depth = 100_000;
+  const nested: unknown = JSON.parse('['.repeat(depth) + ']'.repeat(depth));
+  await assert.rejects(prover.prove({ block: { nested }, receipts: [] }), {
+    name: 'Fault',
+    code: 'inconsistent',
+  });
+  assert.equal((await prover.prove(rawOf(makeNodeBlock(7)))).isEmpty, false);
   await prover.close();
 });
 
