@@ -6,6 +6,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
 import { memory } from './memory.ts';
+import { proof } from './proof.ts';
 
 /** Rows of a table, one object each; units are in the names. */
 export type Figures = {
@@ -13,7 +14,7 @@ export type Figures = {
   rows: Record<string, string | number>[];
 };
 
-const scenarios: Record<string, () => Promise<Figures>> = { live, memory };
+const scenarios: Record<string, () => Promise<Figures>> = { live, memory, proof };
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);

@@ -66,7 +66,9 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
       worker.postMessage(message);
     } catch (error) {
       // Lists in lists in lists, deeper than the stack: no block is like that.
-      running.get(message.id)?.reject(new Fault('inconsistent', 'the block cannot be copied', { cause: error }));
+      running
+        .get(message.id)
+        ?.reject(new Fault('inconsistent', 'the block cannot be copied', { cause: error }));
       running.delete(message.id);
     }
   }
