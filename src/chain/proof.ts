@@ -9,13 +9,16 @@ import type { ChainBlock, ChainReceipt } from './parse.ts';
 /** A block and its receipts, in any order, as the node's JSON has them. */
 export type RawBlock = { block: unknown; receipts: readonly unknown[] };
 
-export const checkNames = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
+export const checkNames = ['headerHash', 'transactionsRoot', 'withdrawalsRoot', 'receiptsRoot'] as const;
 export type CheckName = (typeof checkNames)[number];
 
-/** `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature. */
-export type Verdict = 'holds' | 'fails' | 'unknown';
+/**
+ * `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature. `none` where
+ * nothing is listed that could be proved.
+ */
+export type Verdict = 'holds' | 'fails' | 'unknown' | 'none';
 
-/** What came out for one block. The roots of a block without transactions say nothing about the chain's habits. */
+/** What came out for one block. That the roots of a block without transactions hold says nothing about the chain. */
 export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
 
 /**

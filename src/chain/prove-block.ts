@@ -7,6 +7,7 @@ import type { Checks, Verdict } from './proof.ts';
 import {
   encodeReceipt,
   encodeTransaction,
+  encodeWithdrawal,
   headerHash,
   isEncodable,
   rootOf,
@@ -14,8 +15,8 @@ import {
 } from './roots.ts';
 
 /**
- * Recomputes header hash, transactionsRoot with the transactions' hashes, and receiptsRoot from the node's JSON. What
- * cannot be read fails. Not proved: `from`, which is not in what is hashed, and traces. Source: yellow paper, section 4.3.
+ * Recomputes header hash, transactionsRoot with the transactions' hashes, withdrawalsRoot where withdrawals are listed,
+ * and receiptsRoot from the node's JSON. What cannot be read fails. Not proved: `from`, which is not in what is hashed, and traces. Source: yellow paper, section 4.3.
  */
 export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): Checks {
   const block = record(rawBlock, 'block');
@@ -34,6 +35,7 @@ export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): 
         encoded.every((bytes, index) => transactionHash(bytes) === transactions[index]?.hash)
       );
     }, otherwise),
+    withdrawalsRoot: verdictOfWithdrawals(block),
     receiptsRoot: verdictOf(() => {
       const receipts = rawReceipts.map((one) => record(one, 'receipt'));
       const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
@@ -41,6 +43,12 @@ export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): 
       return rootOf(encoded) === block.receiptsRoot;
     }, otherwise),
   };
+}
+
+/** OP-stack chains list none, and have the root of something else there. */
+function verdictOfWithdrawals({ withdrawals, withdrawalsRoot }: Record<string, unknown>): Verdict {
+  if (!Array.isArray(withdrawals) || withdrawals.length === 0) return 'none';
+  return verdictOf(() => rootOf(withdrawals.map(encodeWithdrawal)) === withdrawalsRoot, 'fails');
 }
 
 function verdictOf(check: () => boolean, otherwise: 'fails' | 'unknown'): Verdict {

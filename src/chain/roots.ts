@@ -131,6 +131,13 @@ export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
   return type === 0 ? encodeRlp(fields) : typed(type, fields);
 }
 
+/** A payment out of the beacon chain. Source: EIP-4895. @throws Fault `inconsistent`. */
+export function encodeWithdrawal(entry: unknown): Buffer {
+  const fields = record(entry, 'withdrawal');
+  const number = (name: string) => quantity(fields, name);
+  return encodeRlp([number('index'), number('validatorIndex'), bytes(fields, 'address'), number('amount')]);
+}
+
 function typed(type: number, fields: readonly RlpItem[]): Buffer {
   return Buffer.concat([Buffer.of(type), encodeRlp(fields)]);
 }
