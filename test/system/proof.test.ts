@@ -33,6 +33,21 @@ for (const verify of ['auto', 'strict'] as const) {
   });
 }
 
+test('what auto has learned is enforced from the start when the service starts again', async () => {
+  await using chain = await startChain();
+  await using database = await createTestDatabase('embedded');
+  const [from, to] = chain.accounts;
+  for (const valueWei of [1n, 2n, 3n, 4n]) await chain.transferNative({ from, to, valueWei });
+  const start = () => startTestService({ database, rpc: [chain.url] });
+  {
+    await using service = await start();
+    await service.inSync(chain);
+  }
+  // No block comes any more, from which anything could be learned.
+  await using service = await start();
+  assert.deepEqual((await readProof(service)).checks, allOf('enforced', 'auto'));
+});
+
 test('off stores blocks without proof', async () => {
   await using chain = await startChain();
   await using database = await createTestDatabase('embedded');
