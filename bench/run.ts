@@ -8,6 +8,7 @@ import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
 import { memory } from './memory.ts';
+import { proof } from './proof.ts';
 
 /** Rows of a table, one object each; units are in the names. */
 export type Figures = {
@@ -15,7 +16,7 @@ export type Figures = {
   rows: Record<string, string | number>[];
 };
 
-const scenarios: Record<string, () => Promise<Figures>> = { live, memory };
+const scenarios: Record<string, () => Promise<Figures>> = { live, memory, proof };
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);

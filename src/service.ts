@@ -7,6 +7,7 @@ import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
 import { createNodes } from './chain/nodes.ts';
+import { checkNames } from './chain/proof.ts';
 import { createVerifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
@@ -23,6 +24,7 @@ import { createFollower } from './ingest/follow.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
+import { findChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
 import { LANE_CHANNEL } from './store/lanes.ts';
 import { migrate } from './store/migrate.ts';
@@ -134,7 +136,14 @@ export async function startService(config: Config, options: ServiceOptions = {})
   deliverer.failed.catch((error: Error) => died.resolve(error));
 
   const headWake = createWake(clock);
-  const verifier = createVerifier({ mode: config.chain.verify, log });
+  const known = await findChain(database);
+  const verifier = createVerifier({
+    mode: config.chain.verify,
+    chainId: config.chain.id,
+    nodeCount: config.chain.rpc.filter((url) => url.startsWith('http')).length,
+    enforced: checkNames.filter((name) => known?.enforcedChecks.includes(name)),
+    log,
+  });
   parts.defer(() => verifier.close());
   const nodes = createNodes({
     urls: active.has('follower') ? config.chain.rpc : [],
@@ -158,6 +167,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
+    enforcedChecks: verifier.learned,
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),
   });
   const status = createStatus({

@@ -166,10 +166,14 @@ export function createStatus(options: StatusOptions): Status {
 function describeProof(proof: StatusOptions['proof']) {
   if (proof === undefined) return null;
   const { mode, checks } = proof.status();
-  const { headerHash, transactionsRoot, receiptsRoot } = checks;
   return {
     mode,
-    checks: { header_hash: headerHash, transactions_root: transactionsRoot, receipts_root: receiptsRoot },
+    checks: {
+      header_hash: checks.headerHash,
+      transactions_root: checks.transactionsRoot,
+      withdrawals_root: checks.withdrawalsRoot,
+      receipts_root: checks.receiptsRoot,
+    },
   };
 }
 

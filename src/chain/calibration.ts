@@ -7,54 +7,78 @@ import { type CheckName, type Checks, checkNames } from './proof.ts';
 export type ProofMode = 'auto' | 'strict' | 'off';
 export type CheckState = 'enforced' | 'calibrating' | 'off';
 
+export type CalibrationOptions = {
+  mode: ProofMode;
+  chainId: number;
+  /** With several nodes a check is off only when two of them have shown that the chain breaks it. */
+  nodeCount: number;
+  /** What this chain was known to honour when the program last ran. */
+  enforced: readonly CheckName[];
+};
+
 export type Calibration = {
-  /** Whether the chain's recent blocks should be shown to `learn` before the first `judge`. */
+  /** Whether the chain's blocks should be shown to `learn` before the next `judge`. */
   needsSample(): boolean;
   /**
-   * Takes in the recent blocks of one node; whether nothing speaks against any check. With several nodes the one that
-   * speaks best for a check counts: a node can drop data, but not make up what a root commits to.
+   * Takes in some blocks of one node; whether nothing speaks against any check. With several nodes the one that speaks
+   * best for a check counts: a node can drop data, but not make up what a root commits to.
    */
   learn(sample: readonly Checks[]): boolean;
-  /** The sample is over: from now on single blocks decide what is still open. */
+  /** All nodes that can have spoken: what is still open, single blocks decide, or with several nodes the next sample. */
   endSample(): void;
   /** Whether the block is proved in full. @throws Fault `inconsistent` when it breaks a check that the chain honours. */
   judge(name: string, checks: Checks): boolean;
   states(): Record<CheckName, CheckState>;
 };
 
-/** Blocks that decide about a check. */
+/**
+ * Chains of Ethereum's own clients: the blocks of mainnet and Sepolia that tests have are proved, and Holesky and Hoodi
+ * are made by the same programs. They need no calibration.
+ */
+const HONOURING_CHAIN_IDS: readonly number[] = [1, 11_155_111, 17_000, 560_048];
+
+/** Blocks of one node that decide about a check. */
 const EVIDENCE_BLOCKS_MIN = 3;
+/** Nodes that must agree before a check is off, where there are several. */
+const AGREEING_NODES_MIN = 2;
 
 type Tally = { held: number; failed: number };
 
-export function createCalibration(mode: ProofMode): Calibration {
-  const start = mode === 'auto' ? 'calibrating' : mode === 'strict' ? 'enforced' : 'off';
-  const states: Record<CheckName, CheckState> = {
-    headerHash: start,
-    transactionsRoot: start,
-    receiptsRoot: start,
-  };
-  const tallies: Record<CheckName, Tally> = {
-    headerHash: { held: 0, failed: 0 },
-    transactionsRoot: { held: 0, failed: 0 },
-    receiptsRoot: { held: 0, failed: 0 },
-  };
-  let needsSample = mode === 'auto';
+export function createCalibration({ mode, chainId, nodeCount, enforced }: CalibrationOptions): Calibration {
+  const isKnown = HONOURING_CHAIN_IDS.includes(chainId);
+  const first = (name: CheckName): CheckState =>
+    mode === 'off'
+      ? 'off'
+      : mode === 'strict' || isKnown || enforced.includes(name)
+        ? 'enforced'
+        : 'calibrating';
+  const states = eachCheck(first);
+  const tallies = eachCheck((): Tally => ({ held: 0, failed: 0 }));
+  /** How many nodes of the current sample break a check. */
+  let against = eachCheck(() => 0);
+  let needsSample = checkNames.some((name) => states[name] === 'calibrating');
 
   /** Once enforced a check stays so; once off, until the next start. */
   function decide(name: CheckName): void {
     const { held, failed } = tallies[name];
     if (states[name] !== 'calibrating') return;
     if (held >= EVIDENCE_BLOCKS_MIN && held > failed) states[name] = 'enforced';
-    else if (failed >= EVIDENCE_BLOCKS_MIN && failed > held) states[name] = 'off';
+    else if (failed > held && hasEnoughAgainst(name)) states[name] = 'off';
   }
 
-  /** Whether the block must not be used: it breaks what is enforced, or what more blocks kept than broke so far. */
+  function hasEnoughAgainst(name: CheckName): boolean {
+    return nodeCount > 1 ? against[name] >= AGREEING_NODES_MIN : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
+  }
+
+  /**
+   * Whether the block must not be used: it breaks what is enforced, what more blocks kept than broke so far, or what
+   * another node may still show to be honoured.
+   */
   function refuses(name: CheckName, checks: Checks): boolean {
     const verdict = checks[name];
-    if (states[name] === 'off' || verdict === 'holds') return false;
+    if (states[name] === 'off' || verdict === 'holds' || verdict === 'none') return false;
     if (verdict === 'unknown') return mode === 'strict';
-    return states[name] === 'enforced' || tallies[name].held > tallies[name].failed;
+    return states[name] === 'enforced' || nodeCount > 1 || tallies[name].held > tallies[name].failed;
   }
 
   return {
@@ -63,6 +87,7 @@ export function createCalibration(mode: ProofMode): Calibration {
       for (const name of checkNames) {
         const tally = { held: 0, failed: 0 };
         for (const checks of sample) count(tally, name, checks);
+        if (tally.failed > tally.held) against[name] += 1;
         const known = tallies[name];
         if (tally.held - tally.failed > known.held - known.failed || known.held + known.failed === 0)
           tallies[name] = tally;
@@ -72,10 +97,13 @@ export function createCalibration(mode: ProofMode): Calibration {
     endSample() {
       needsSample = false;
       for (const name of checkNames) decide(name);
+      against = eachCheck(() => 0);
     },
     judge(name, checks) {
       const broken = checkNames.filter((check) => refuses(check, checks));
       if (broken.length > 0) {
+        // Where the check is still open all nodes are asked about this very block.
+        if (nodeCount > 1 && broken.some((check) => states[check] === 'calibrating')) needsSample = true;
         const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
         throw new Fault('inconsistent', `${name} is not proved: ${what}`);
       }
@@ -83,23 +111,33 @@ export function createCalibration(mode: ProofMode): Calibration {
         count(tallies[check], check, checks);
         decide(check);
       }
-      return checkNames.every((check) => checks[check] === 'holds');
+      return checkNames.every((check) => checks[check] === 'holds' || checks[check] === 'none');
     },
     states: () => ({ ...states }),
+  };
+}
+
+function eachCheck<Value>(initial: (name: CheckName) => Value): Record<CheckName, Value> {
+  return {
+    headerHash: initial('headerHash'),
+    transactionsRoot: initial('transactionsRoot'),
+    withdrawalsRoot: initial('withdrawalsRoot'),
+    receiptsRoot: initial('receiptsRoot'),
   };
 }
 
 const LABELS = {
   headerHash: 'its header hash',
   transactionsRoot: 'its transactions root',
+  withdrawalsRoot: 'its withdrawals root',
   receiptsRoot: 'its receipts root',
 } satisfies Record<CheckName, string>;
 
-const WORDS = { holds: 'holds', fails: 'does not hold', unknown: 'cannot be computed' };
+const WORDS = { holds: 'holds', fails: 'does not hold', unknown: 'cannot be computed', none: 'is missing' };
 
 function count(tally: Tally, name: CheckName, checks: Checks): void {
-  // The roots of an empty block are constants.
-  if (checks.isEmpty && name !== 'headerHash') return;
-  if (checks[name] === 'holds') tally.held += 1;
+  // The roots of an empty block are constants: that they hold says nothing.
+  const isTelling = name === 'headerHash' || !checks.isEmpty;
+  if (checks[name] === 'holds' && isTelling) tally.held += 1;
   if (checks[name] === 'fails') tally.failed += 1;
 }

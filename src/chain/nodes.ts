@@ -116,16 +116,23 @@ export function createNodes(options: NodesOptions): ChainNodes {
     );
   }
 
-  /** The node's newest blocks, as many as it gives; not the genesis block, which is made otherwise. */
-  function sampleOf(node: Node, signal: AbortSignal): Sampling {
+  /**
+   * The node's newest blocks, as many as it gives, and the first that is asked for; not the genesis block, which is made
+   * otherwise.
+   */
+  function sampleOf(node: Node, references: readonly BlockReference[], signal: AbortSignal): Sampling {
     return async (verify) => {
       const plan: Capabilities = { ...(await prepare(node, signal)), traces: 'none' };
       const head = parseHeader(await node.rpc.call('eth_getBlockByNumber', ['latest', false], signal));
       const from = Math.max(1, head.number - SAMPLE_BLOCKS_MAX + 1);
-      const numbers = Array.from({ length: head.number - from + 1 }, (_, index) => from + index);
+      const newest = Array.from({ length: head.number - from + 1 }, (_, index) => from + index);
+      const [asked] = references;
+      const isOlder = typeof asked === 'number' && asked > 0 && asked < from;
       // One by one: a node that lacks or spoils one of them can still show the others.
       const outcomes = await Promise.allSettled(
-        numbers.map((number) => fetchBundles(node.rpc, [number], plan, signal, verify)),
+        [...(isOlder ? [asked] : []), ...newest].map((number) =>
+          fetchBundles(node.rpc, [number], plan, signal, verify),
+        ),
       );
       const failed = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []));
       const bug = failed.find((reason) => !(reason instanceof Fault));
@@ -170,7 +177,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
       first(signal, async (node) => {
         const plan = await prepare(node, signal);
         const others = nodes.filter((other) => other !== node);
-        await verifier?.calibrate([node, ...others].map((one) => sampleOf(one, signal)));
+        await verifier?.calibrate([node, ...others].map((one) => sampleOf(one, references, signal)));
         return fetchBundles(node.rpc, references, plan, signal, verifier?.verify);
       }),
     findHeader: (reference, signal) =>

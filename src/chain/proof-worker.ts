@@ -1,14 +1,14 @@
 /**
- * A worker thread of the prover: blocks come as JSON text, and what could be proved of each goes back.
+ * A worker thread of the prover: blocks come as the node's JSON, and what could be proved of each goes back.
  */
 import { parentPort } from 'node:worker_threads';
-import { proveBlock, type RawBlock } from './proof.ts';
+import type { RawBlock } from './proof.ts';
+import { proveBlock } from './prove-block.ts';
 
-/** What goes to a worker. Text: it is copied to the thread faster than objects are. */
-export type ProofTask = { id: number; text: string };
+/** What goes to a worker. Copying objects costs both threads less than text does (docs/benchmarks.md, section proof). */
+export type ProofTask = { id: number; raw: RawBlock };
 
 // Undefined on the main thread, where nobody should load this file.
-parentPort?.on('message', ({ id, text }: ProofTask) => {
-  const { block, receipts } = JSON.parse(text) as RawBlock;
-  parentPort?.postMessage({ id, checks: proveBlock(block, receipts) });
+parentPort?.on('message', ({ id, raw }: ProofTask) => {
+  parentPort?.postMessage({ id, checks: proveBlock(raw.block, raw.receipts) });
 });

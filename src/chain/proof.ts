@@ -1,69 +1,25 @@
 /**
  * What must hold before a block is used (DESIGN §4): always that its parts belong together (`checkBlock`); and, as far
- * as the chain honours it, that they are what the block's hash commits to (`proveBlock`).
+ * as the chain honours it, that they are what the block's hash commits to (`proveBlock`, in the prover's threads).
  */
 import { Fault } from '../core/fault.ts';
 import type { BlockReference } from './bundle.ts';
-import { type ChainBlock, type ChainReceipt, list, record } from './parse.ts';
-import {
-  encodeReceipt,
-  encodeTransaction,
-  headerHash,
-  isEncodable,
-  rootOf,
-  transactionHash,
-} from './roots.ts';
+import type { ChainBlock, ChainReceipt } from './parse.ts';
 
 /** A block and its receipts, in any order, as the node's JSON has them. */
 export type RawBlock = { block: unknown; receipts: readonly unknown[] };
 
-export const checkNames = ['headerHash', 'transactionsRoot', 'receiptsRoot'] as const;
+export const checkNames = ['headerHash', 'transactionsRoot', 'withdrawalsRoot', 'receiptsRoot'] as const;
 export type CheckName = (typeof checkNames)[number];
 
-/** `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature. */
-export type Verdict = 'holds' | 'fails' | 'unknown';
-
-/** What came out for one block. The roots of a block without transactions say nothing about the chain's habits. */
-export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
-
 /**
- * Recomputes header hash, transactionsRoot with the transactions' hashes, and receiptsRoot from the node's JSON. What
- * cannot be read fails. Not proved: `from`, which is not in what is hashed, and traces. Source: yellow paper, section 4.3.
+ * `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature. `none` where
+ * nothing is listed that could be proved.
  */
-export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): Checks {
-  const block = record(rawBlock, 'block');
-  const transactions = list(block.transactions, 'block.transactions').map((one) =>
-    record(one, 'transaction'),
-  );
-  const otherwise = transactions.every(isEncodable) ? 'fails' : 'unknown';
-  // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual form.
-  return {
-    isEmpty: transactions.length === 0,
-    headerHash: verdictOf(() => headerHash(block) === block.hash, 'fails'),
-    transactionsRoot: verdictOf(() => {
-      const encoded = transactions.map(encodeTransaction);
-      return (
-        rootOf(encoded) === block.transactionsRoot &&
-        encoded.every((bytes, index) => transactionHash(bytes) === transactions[index]?.hash)
-      );
-    }, otherwise),
-    receiptsRoot: verdictOf(() => {
-      const receipts = rawReceipts.map((one) => record(one, 'receipt'));
-      const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
-      const encoded = transactions.map((one) => encodeReceipt(record(byHash.get(one.hash), 'receipt'), one));
-      return rootOf(encoded) === block.receiptsRoot;
-    }, otherwise),
-  };
-}
+export type Verdict = 'holds' | 'fails' | 'unknown' | 'none';
 
-function verdictOf(check: () => boolean, otherwise: 'fails' | 'unknown'): Verdict {
-  try {
-    return check() ? 'holds' : otherwise;
-  } catch (error) {
-    if (error instanceof Fault) return otherwise;
-    throw error;
-  }
-}
+/** What came out for one block. That the roots of a block without transactions hold says nothing about the chain. */
+export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
 
 /**
  * The receipts of the block in the order of its transactions, when block and receipts belong together and to the

@@ -56,9 +56,20 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
       lastId += 1;
       slot.running.set(lastId, task);
       slot.worker ??= startWorker(slot);
-      // The text is made only now: what waits in the queue costs no copy.
-      const message: ProofTask = { id: lastId, text: JSON.stringify(task.raw) };
-      slot.worker.postMessage(message);
+      send(slot.worker, slot.running, { id: lastId, raw: task.raw });
+    }
+  }
+
+  /** The copy is made only now: what waits in the queue costs none. */
+  function send(worker: Worker, running: Slot['running'], message: ProofTask): void {
+    try {
+      worker.postMessage(message);
+    } catch (error) {
+      // Lists in lists in lists, deeper than the stack: no block is like that.
+      running
+        .get(message.id)
+        ?.reject(new Fault('inconsistent', 'the block cannot be copied', { cause: error }));
+      running.delete(message.id);
     }
   }
 

@@ -8,79 +8,74 @@ export type RlpItem = string | Uint8Array | readonly RlpItem[];
 
 /** The item's encoding. Source: yellow paper, appendix B. @throws Fault `inconsistent` for text that is not hex bytes. */
 export function encodeRlp(item: RlpItem): Buffer {
-  const buffer = Buffer.allocUnsafe(encodedBytes(item));
-  write(item, buffer, 0);
-  return buffer;
-}
-
-/** How long the item's encoding is. */
-export function encodedBytes(item: RlpItem): number {
-  const bytes = contentBytes(item);
-  return isSingle(item, bytes) ? 1 : prefixBytes(bytes) + bytes;
+  const buffer = Buffer.allocUnsafe(roomFor(item));
+  return buffer.subarray(writeBefore(buffer.length, item, buffer));
 }
 
 /** A quantity of JSON-RPC as RLP has numbers: without leading zeros, zero being no bytes at all. */
 export function quantityItem(text: string): string {
   if (!text.startsWith('0x')) throw new Fault('inconsistent', `${shorten(text)} is not a quantity`);
   let start = 2;
-  while (text[start] === '0') start += 1;
+  while (text.charCodeAt(start) === ZERO) start += 1;
   const digits = text.slice(start);
   return digits.length % 2 === 0 ? `0x${digits}` : `0x0${digits}`;
 }
 
-/** Writes the item at the offset; where its encoding ends. */
-function write(item: RlpItem, buffer: Buffer, offset: number): number {
-  const bytes = contentBytes(item);
-  const isList = typeof item !== 'string' && !(item instanceof Uint8Array);
-  let end = isSingle(item, bytes) ? offset : writePrefix(bytes, isList ? 0xc0 : 0x80, buffer, offset);
-  if (isList) {
-    for (const part of item) end = write(part, buffer, end);
-    return end;
-  }
-  if (typeof item !== 'string') buffer.set(item, end);
-  // Stops at the first character that is not hex.
-  else if (buffer.write(item.slice(2), end, 'hex') !== bytes)
-    throw new Fault('inconsistent', `${shorten(item)} is not hex`);
-  return end + bytes;
-}
-
-function contentBytes(item: RlpItem): number {
-  if (typeof item === 'string') {
-    if (item.length % 2 === 1 || !item.startsWith('0x'))
-      throw new Fault('inconsistent', `${shorten(item)} is not hex`);
-    return (item.length - 2) / 2;
-  }
-  if (item instanceof Uint8Array) return item.length;
-  let bytes = 0;
-  for (const part of item) bytes += encodedBytes(part);
+/** At least as many bytes as the encoding has. */
+function roomFor(item: RlpItem): number {
+  if (typeof item === 'string') return (item.length >> 1) + PREFIX_BYTES_MAX;
+  if (item instanceof Uint8Array) return item.length + PREFIX_BYTES_MAX;
+  let bytes = PREFIX_BYTES_MAX;
+  for (const part of item) bytes += roomFor(part);
   return bytes;
 }
 
-/** One byte below 0x80 is its own encoding. */
-function isSingle(item: RlpItem, bytes: number): boolean {
-  if (bytes !== 1) return false;
-  if (typeof item === 'string') return item.charCodeAt(2) < EIGHT;
-  return item instanceof Uint8Array && (item[0] ?? EIGHT) < 0x80;
+/** Writes the item so that it ends there; where it begins. Backwards, because a prefix counts what comes after it. */
+function writeBefore(end: number, item: RlpItem, buffer: Buffer): number {
+  if (typeof item === 'string') {
+    const bytes = (item.length - 2) / 2;
+    const start = end - bytes;
+    const isText = Number.isInteger(bytes) && item.startsWith('0x');
+    // It stops at the first character that is not hex.
+    if (!isText || buffer.write(item.slice(2), start, 'hex') !== bytes)
+      throw new Fault('inconsistent', `${shorten(item)} is not hex`);
+    return isSingle(buffer, start, bytes) ? start : writePrefix(start, 0x80, bytes, buffer);
+  }
+  if (item instanceof Uint8Array) {
+    const start = end - item.length;
+    buffer.set(item, start);
+    return isSingle(buffer, start, item.length) ? start : writePrefix(start, 0x80, item.length, buffer);
+  }
+  let start = end;
+  for (let index = item.length - 1; index >= 0; index -= 1)
+    start = writeBefore(start, item[index] ?? '0x', buffer);
+  return writePrefix(start, 0xc0, end - start, buffer);
 }
 
-/** The character code of '8': a first digit below it is a byte below 0x80. */
-const EIGHT = 0x38;
+/** One byte below 0x80 is its own encoding. */
+function isSingle(buffer: Buffer, start: number, bytes: number): boolean {
+  return bytes === 1 && (buffer[start] ?? 0x80) < 0x80;
+}
+
 /** Contents up to this length have it in the prefix itself. */
 const SHORT_BYTES_MAX = 55;
+/** One that says how many bytes the length has, and these. */
+const PREFIX_BYTES_MAX = 5;
+const ZERO = '0'.charCodeAt(0);
 
-function prefixBytes(bytes: number): number {
-  return bytes <= SHORT_BYTES_MAX ? 1 : 1 + lengthBytes(bytes);
-}
-
-function lengthBytes(bytes: number): number {
-  return bytes < 0x100 ? 1 : bytes < 0x10000 ? 2 : bytes < 0x1000000 ? 3 : 4;
-}
-
-function writePrefix(bytes: number, base: number, buffer: Buffer, offset: number): number {
-  if (bytes <= SHORT_BYTES_MAX) return buffer.writeUInt8(base + bytes, offset);
-  const size = lengthBytes(bytes);
-  buffer.writeUInt8(base + SHORT_BYTES_MAX + size, offset);
-  return buffer.writeUIntBE(bytes, offset + 1, size);
+/** Writes the prefix of so many bytes before them; where it begins. */
+function writePrefix(end: number, base: number, bytes: number, buffer: Buffer): number {
+  if (bytes <= SHORT_BYTES_MAX) {
+    buffer[end - 1] = base + bytes;
+    return end - 1;
+  }
+  let start = end;
+  for (let rest = bytes; rest > 0; rest = Math.floor(rest / 256)) {
+    start -= 1;
+    buffer[start] = rest % 256;
+  }
+  buffer[start - 1] = base + SHORT_BYTES_MAX + (end - start);
+  return start - 1;
 }
 
 /** Characters of a wrong value in a message. */

@@ -1,9 +1,9 @@
 /**
  * What a block's hash commits to, computed from the JSON as the node gave it.
  */
-import { keccak_256 } from '@noble/hashes/sha3';
 import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash } from '../core/hex.ts';
+import { keccak256 } from './keccak.ts';
 import { list, record } from './parse.ts';
 import { encodeRlp, quantityItem, type RlpItem } from './rlp.ts';
 import { listRoot } from './trie.ts';
@@ -30,7 +30,7 @@ export function headerHash(block: Json): Hash {
     if (block[name] === undefined || block[name] === null) break;
     fields.push(read(block, name));
   }
-  return fromBytes(keccak_256(encodeRlp(fields)));
+  return fromBytes(keccak256(encodeRlp(fields)));
 }
 
 const LATER_FIELDS: readonly [string, (block: Json, name: string) => RlpItem][] = [
@@ -49,7 +49,7 @@ export function rootOf(encoded: readonly Uint8Array[]): Hash {
 
 /** The hash by which an encoded transaction is known. */
 export function transactionHash(encoded: Uint8Array): Hash {
-  return fromBytes(keccak_256(encoded));
+  return fromBytes(keccak256(encoded));
 }
 
 /**
@@ -129,6 +129,13 @@ export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
     logs,
   ];
   return type === 0 ? encodeRlp(fields) : typed(type, fields);
+}
+
+/** A payment out of the beacon chain. Source: EIP-4895. @throws Fault `inconsistent`. */
+export function encodeWithdrawal(entry: unknown): Buffer {
+  const fields = record(entry, 'withdrawal');
+  const number = (name: string) => quantity(fields, name);
+  return encodeRlp([number('index'), number('validatorIndex'), bytes(fields, 'address'), number('amount')]);
 }
 
 function typed(type: number, fields: readonly RlpItem[]): Buffer {

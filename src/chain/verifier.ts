@@ -5,7 +5,12 @@
 import type { BlockId } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
-import { type CheckState, createCalibration, type ProofMode } from './calibration.ts';
+import {
+  type CalibrationOptions,
+  type CheckState,
+  createCalibration,
+  type ProofMode,
+} from './calibration.ts';
 import { type CheckName, type Checks, checkNames, type RawBlock } from './proof.ts';
 import { createProver } from './prover.ts';
 
@@ -15,19 +20,25 @@ export type Verify = (block: Pick<BlockId, 'number' | 'hash'>, raw: RawBlock) =>
 /** A node's recent blocks, handed to `verify` one by one. @throws Fault when the node fails. */
 export type Sampling = (verify: Verify) => Promise<void>;
 
+export type VerifierOptions = CalibrationOptions & { log: Log };
+
 export type ProofStatus = { mode: ProofMode; checks: Record<CheckName, CheckState> };
 
 export type Verifier = {
-  /** Learns from the first of these that leaves no doubt, once; cheap afterwards. Never throws a node's Fault. */
+  /** Learns from the first of these that leaves no doubt, as often as needed; else cheap. Never throws a node's Fault. */
   calibrate(samplings: readonly Sampling[]): Promise<void>;
   verify: Verify;
   status(): ProofStatus;
+  /** What was learned that the chain honours: to be kept, and given back at the next start. */
+  learned(): CheckName[];
   close(): Promise<void>;
 };
 
-export function createVerifier({ mode, log }: { mode: ProofMode; log: Log }): Verifier {
-  const calibration = createCalibration(mode);
+export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
+  const { mode } = options;
+  const calibration = createCalibration(options);
   const prover = createProver();
+  let learning: Promise<void> | undefined;
 
   function tell(): void {
     const states = calibration.states();
@@ -35,28 +46,36 @@ export function createVerifier({ mode, log }: { mode: ProofMode; log: Log }): Ve
     log[isWeak ? 'warn' : 'info']({ mode, ...states }, 'proof.calibrated');
   }
 
+  async function learnFrom(samplings: readonly Sampling[]): Promise<void> {
+    let sampleCount = 0;
+    for (const sampling of samplings) {
+      const sample: Checks[] = [];
+      try {
+        await sampling(async (_block, raw) => {
+          sample.push(await prover.prove(raw));
+          return false;
+        });
+      } catch (error) {
+        // The blocks that came count; the others were of a node that has failed or lacks them.
+        if (!(error instanceof Fault)) throw error;
+      }
+      sampleCount += sample.length;
+      if (calibration.learn(sample) && sample.length > 0) break;
+    }
+    // Of a chain without blocks, or nodes that just failed, is learned at the next call.
+    if (sampleCount === 0) return;
+    calibration.endSample();
+    tell();
+  }
+
   return {
     async calibrate(samplings) {
       if (!calibration.needsSample()) return;
-      let sampleCount = 0;
-      for (const sampling of samplings) {
-        const sample: Checks[] = [];
-        try {
-          await sampling(async (_block, raw) => {
-            sample.push(await prover.prove(raw));
-            return false;
-          });
-        } catch (error) {
-          // The blocks that came count; the others were of a node that has failed or lacks them.
-          if (!(error instanceof Fault)) throw error;
-        }
-        sampleCount += sample.length;
-        if (calibration.learn(sample) && sample.length > 0) break;
-      }
-      // Of a chain without blocks, or nodes that just failed, is learned at the next call.
-      if (sampleCount === 0) return;
-      calibration.endSample();
-      tell();
+      // One at a time: a node that is asked by two callers is still one.
+      learning ??= learnFrom(samplings).finally(() => {
+        learning = undefined;
+      });
+      await learning;
     },
     async verify({ number, hash }, raw) {
       if (mode === 'off') return false;
@@ -66,6 +85,10 @@ export function createVerifier({ mode, log }: { mode: ProofMode; log: Log }): Ve
       const after = calibration.states();
       if (checkNames.some((name) => before[name] !== after[name])) tell();
       return isProved;
+    },
+    learned() {
+      const states = calibration.states();
+      return mode === 'auto' ? checkNames.filter((name) => states[name] === 'enforced') : [];
     },
     status: () => ({ mode, checks: calibration.states() }),
     close: prover.close,

@@ -25,6 +25,8 @@ export type FollowerOptions = {
   /** Depth of finality where the nodes have no `finalized` tag. */
   finalityDepth: number;
   backfill: Backfill;
+  /** The checks that this chain was seen to honour; they are stored with the next blocks. */
+  enforcedChecks(): readonly string[];
   /** Whether this process is the one that follows; others stand by. */
   isLeader(): Promise<boolean>;
 };
@@ -97,6 +99,7 @@ export function createFollower(options: FollowerOptions): Follower {
       releasedNumber,
       releasedBefore: known,
       finalizedNumber,
+      enforcedChecks: options.enforcedChecks(),
       now: clock.now(),
     });
     if (committed.outcome === 'lost') return 'worked';

@@ -17,6 +17,8 @@ export type ChainRow = {
   /** The first block that was ever stored. */
   startNumber: number | undefined;
   finalizedNumber: number;
+  /** Checks of blocks that this chain was seen to honour. */
+  enforcedChecks: string[];
 };
 
 export type BlockCommit = {
@@ -28,6 +30,8 @@ export type BlockCommit = {
   /** Up to here everything was released before; undefined when the caller does not know. */
   releasedBefore?: number | undefined;
   finalizedNumber: number;
+  /** Only added to what is stored. */
+  enforcedChecks?: readonly string[];
   now: Date;
 };
 
@@ -64,13 +68,15 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
     genesis_hash: Uint8Array | null;
     start_number: number | null;
     finalized_number: number;
-  }>(sql`select chain_id, genesis_hash, start_number, finalized_number from chain`);
+    enforced_checks: string[];
+  }>(sql`select chain_id, genesis_hash, start_number, finalized_number, enforced_checks from chain`);
   return (
     row && {
       chainId: row.chain_id,
       genesisHash: row.genesis_hash === null ? undefined : fromBytes(row.genesis_hash),
       startNumber: row.start_number ?? undefined,
       finalizedNumber: row.finalized_number,
+      enforcedChecks: row.enforced_checks,
     }
   );
 }
@@ -127,11 +133,16 @@ async function isTip(tx: Db, expected: BlockId | undefined): Promise<boolean> {
   return tip?.number === expected?.number && tip?.hash === expected?.hash;
 }
 
-async function updateChain(tx: Db, { blocks, finalizedNumber }: BlockCommit): Promise<void> {
+async function updateChain(
+  tx: Db,
+  { blocks, finalizedNumber, enforcedChecks = [] }: BlockCommit,
+): Promise<void> {
   await tx.query(sql`
     update chain set finalized_number = greatest(finalized_number, ${finalizedNumber}),
-      start_number = coalesce(start_number, ${blocks[0]?.header.number})
-    where finalized_number < ${finalizedNumber} or start_number is null`);
+      start_number = coalesce(start_number, ${blocks[0]?.header.number}),
+      enforced_checks = array(select unnest(enforced_checks) union select unnest(${enforcedChecks}::text[]) order by 1)
+    where finalized_number < ${finalizedNumber} or start_number is null
+      or not enforced_checks @> ${enforcedChecks}::text[]`);
 }
 
 async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void> {

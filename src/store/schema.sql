@@ -32,6 +32,7 @@ create table chain (
   genesis_hash bytea,
   start_number bigint,
   finalized_number bigint not null default 0,
+  enforced_checks text[] not null default '{}'::text[],
   constraint chain_pkey PRIMARY KEY (only_row),
   constraint chain_only_row_check CHECK (only_row)
 );

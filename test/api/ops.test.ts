@@ -80,7 +80,12 @@ const failing: NodeStatus = {
 const proof: Pick<Verifier, 'status'> = {
   status: () => ({
     mode: 'auto',
-    checks: { headerHash: 'enforced', transactionsRoot: 'off', receiptsRoot: 'calibrating' },
+    checks: {
+      headerHash: 'enforced',
+      transactionsRoot: 'off',
+      withdrawalsRoot: 'off',
+      receiptsRoot: 'calibrating',
+    },
   }),
 };
 
@@ -162,7 +167,12 @@ onEachDatabase(({ kind, database }) => {
       ],
       proof: {
         mode: 'auto',
-        checks: { header_hash: 'enforced', transactions_root: 'off', receipts_root: 'calibrating' },
+        checks: {
+          header_hash: 'enforced',
+          transactions_root: 'off',
+          withdrawals_root: 'off',
+          receipts_root: 'calibrating',
+        },
       },
       pushed_heads: true,
       database: kind,

@@ -2,12 +2,12 @@
  * Blocks on their way through the worker threads, and what is made of the outcome.
  */
 import assert from 'node:assert/strict';
-import { describe, test } from 'node:test';
-import { type Calibration, createCalibration } from '../../src/chain/calibration.ts';
+import { test } from 'node:test';
 import { createNodes } from '../../src/chain/nodes.ts';
-import type { Checks, RawBlock, Verdict } from '../../src/chain/proof.ts';
+import type { RawBlock } from '../../src/chain/proof.ts';
 import { createProver } from '../../src/chain/prover.ts';
-import { createVerifier } from '../../src/chain/verifier.ts';
+import { createVerifier, type Sampling } from '../../src/chain/verifier.ts';
+import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock } from '../kit/clock.ts';
@@ -38,9 +38,9 @@ test('many blocks at once are each answered with their own outcome', async () =>
 
 test('a block at which workers die is given up, and every other one is proved', async () => {
   const program = programOf(`import { parentPort } from 'node:worker_threads';
-    parentPort.on('message', ({ id, text }) => {
-      if (text.includes('poison')) process.exit(1);
-      parentPort.postMessage({ id, checks: { isEmpty: text.length > 0 } });
+    parentPort.on('message', ({ id, raw }) => {
+      if (raw.block === 'poison') process.exit(1);
+      parentPort.postMessage({ id, checks: { isEmpty: true } });
     });`);
   const prover = createProver({ program });
   const raws = [1, 2, 'poison', 4, 5].map((block) => ({ block, receipts: [] }));
@@ -49,6 +49,18 @@ test('a block at which workers die is given up, and every other one is proved', 
     outcomes.map((outcome) => (outcome.status === 'fulfilled' ? outcome.value.isEmpty : outcome.reason.code)),
     [true, true, 'inconsistent', true, true],
   );
+  await prover.close();
+});
+
+test('a block that is nested too deeply to be copied is refused, and the next one is proved', async () => {
+  const prover = createProver();
+  const depth = 100_000;
+  const nested: unknown = JSON.parse('['.repeat(depth) + ']'.repeat(depth));
+  await assert.rejects(prover.prove({ block: { nested }, receipts: [] }), {
+    name: 'Fault',
+    code: 'inconsistent',
+  });
+  assert.equal((await prover.prove(rawOf(makeNodeBlock(7)))).isEmpty, false);
   await prover.close();
 });
 
@@ -63,94 +75,11 @@ test('who waits for a proof at the end gets a Fault, and the threads are gone', 
   await assert.rejects(prover.prove({ block: {}, receipts: [] }), { code: 'unavailable' });
 });
 
-const checksOf = (headerHash: Verdict, transactionsRoot: Verdict, receiptsRoot: Verdict): Checks => ({
-  ...{ headerHash, transactionsRoot, receiptsRoot },
-  isEmpty: false,
-});
-const whole = checksOf('holds', 'holds', 'holds');
-const empty: Checks = { ...whole, isEmpty: true };
-const withoutReceipts = checksOf('holds', 'holds', 'fails');
-
-/** A calibration that has seen these recent blocks. */
-function calibrated(sample: readonly Checks[]): Calibration {
-  const calibration = createCalibration('auto');
-  calibration.learn(sample);
-  calibration.endSample();
-  return calibration;
-}
-const refuses = (calibration: Calibration, checks: Checks, message = /is not proved/) =>
-  assert.throws(() => calibration.judge('block 7', checks), { name: 'Fault', code: 'inconsistent', message });
-
-describe('auto', () => {
-  test('a check that recent blocks keep is enforced for good', () => {
-    const calibration = calibrated([whole, whole, whole]);
-    for (let count = 0; count < 30; count += 1) {
-      refuses(calibration, withoutReceipts, /block 7 is not proved: its receipts root does not hold/);
-    }
-    assert.equal(calibration.states().receiptsRoot, 'enforced');
-    assert.equal(calibration.judge('block 7', whole), true);
-  });
-
-  test('a check that recent blocks break is off, and the others are enforced', () => {
-    const calibration = calibrated([withoutReceipts, withoutReceipts, withoutReceipts]);
-    assert.deepEqual(calibration.states(), {
-      ...{ headerHash: 'enforced', transactionsRoot: 'enforced' },
-      receiptsRoot: 'off',
-    });
-    assert.equal(calibration.judge('block 7', withoutReceipts), false);
-    refuses(calibration, checksOf('fails', 'holds', 'fails'));
-  });
-
-  test('one spoiled block among the recent ones turns nothing off', () => {
-    assert.equal(calibrated([withoutReceipts, whole, whole, whole]).states().receiptsRoot, 'enforced');
-  });
-
-  test('a node that drops data turns nothing off where another one has it', () => {
-    const calibration = createCalibration('auto');
-    assert.equal(calibration.learn([withoutReceipts, withoutReceipts, withoutReceipts]), false);
-    calibration.learn([whole, whole, whole]);
-    calibration.endSample();
-    assert.equal(calibration.states().receiptsRoot, 'enforced');
-  });
-
-  test('empty blocks decide about the header only', () => {
-    const calibration = calibrated(Array.from({ length: 20 }, () => empty));
-    assert.deepEqual(calibration.states(), {
-      ...{ headerHash: 'enforced', transactionsRoot: 'calibrating' },
-      receiptsRoot: 'calibrating',
-    });
-    for (let count = 0; count < 3; count += 1) calibration.judge('block', whole);
-    assert.equal(calibration.states().receiptsRoot, 'enforced');
-  });
-
-  test('without recent blocks the first ones decide', () => {
-    const honest = createCalibration('auto');
-    assert.equal(honest.judge('block 1', whole), true);
-    refuses(honest, withoutReceipts);
-    const other = createCalibration('auto');
-    for (let count = 0; count < 3; count += 1) {
-      assert.equal(other.judge('block', checksOf('fails', 'fails', 'fails')), false);
-    }
-    assert.deepEqual(new Set(Object.values(other.states())), new Set(['off']));
-  });
-
-  test('a type that nobody can encode is accepted and not proved, whatever is enforced', () => {
-    const calibration = calibrated([whole, whole, whole]);
-    assert.equal(calibration.judge('block 7', checksOf('holds', 'unknown', 'holds')), false);
-  });
-});
-
-test('strict refuses whatever is not proved, from the first block on', () => {
-  const calibration = createCalibration('strict');
-  assert.equal(calibration.needsSample(), false);
-  assert.equal(calibration.judge('block 7', whole), true);
-  assert.equal(calibration.judge('block 7', empty), true);
-  refuses(calibration, withoutReceipts);
-  refuses(calibration, checksOf('holds', 'unknown', 'unknown'), /its transactions root cannot be computed/);
-});
+/** A chain of which nothing is known, followed by one node. */
+const fresh = { mode: 'auto', chainId: 31_337, nodeCount: 1, enforced: [], log: silentLog() } as const;
 
 test('off asks for no proof', async () => {
-  const verifier = createVerifier({ mode: 'off', log: silentLog() });
+  const verifier = createVerifier({ ...fresh, mode: 'off' });
   assert.equal(await verifier.verify({ number: 7, hash: '0x' }, { block: {}, receipts: [] }), false);
   await verifier.close();
 });
@@ -164,7 +93,7 @@ for (const mode of ['auto', 'strict'] as const) {
       bad[8]?.receipts.findLast(({ logs }) => logs.length > 0)?.logs.pop();
       await using spoiling = await startScriptedNode(chainMethods(1, bad));
       await using honest = await startScriptedNode(chainMethods(1, good));
-      const verifier = createVerifier({ mode, log: silentLog() });
+      const verifier = createVerifier({ ...fresh, mode, nodeCount: 2 });
       const optionsFor = (urls: string[]) => ({
         ...({ urls, chainId: 1, internalTransfers: 'off', verifier, onHead() {} } as const),
         ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
@@ -184,7 +113,8 @@ for (const mode of ['auto', 'strict'] as const) {
         message: /receipts root/,
       });
       assert.equal((await single.bundles([spoiled + 1], signal))[0]?.proved, true);
-      assert.deepEqual(new Set(Object.values(verifier.status().checks)), new Set(['enforced']));
+      const { withdrawalsRoot: _noneAreListed, ...checks } = verifier.status().checks;
+      assert.deepEqual(new Set(Object.values(checks)), new Set(['enforced']));
       await Promise.all([both.close(), single.close(), verifier.close()]);
     },
   );
@@ -193,16 +123,104 @@ for (const mode of ['auto', 'strict'] as const) {
 test('made-up blocks turn every check off, and go on being followed', async () => {
   const blocks = Array.from({ length: 10 }, (_, number) => makeNodeBlock(number));
   await using node = await startScriptedNode(chainMethods(1, blocks));
-  const verifier = createVerifier({ mode: 'auto', log: silentLog() });
+  const verifier = createVerifier(fresh);
   const nodes = createNodes({
     ...{ urls: [node.url], chainId: 1, internalTransfers: 'off', verifier, onHead() {} },
     ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
   });
   const [bundle] = await nodes.bundles([1], signal);
   assert.equal(bundle?.proved, false);
-  assert.deepEqual(new Set(Object.values(verifier.status().checks)), new Set(['off']));
+  assert.deepEqual(verifier.status().checks, {
+    ...{ headerHash: 'off', transactionsRoot: 'off', receiptsRoot: 'off' },
+    // None are listed.
+    withdrawalsRoot: 'calibrating',
+  });
   await Promise.all([nodes.close(), verifier.close()]);
 });
+
+test('a node that two callers are asking at once counts once', async () => {
+  const verifier = createVerifier({ ...fresh, nodeCount: 2 });
+  const reached = Promise.withResolvers<void>();
+  const away = Promise.withResolvers<void>();
+  const breaking: Sampling = async (verify) =>
+    void (await verify({ number: 1, hash: '0x' }, rawOf(makeNodeBlock(1))));
+  const failing: Sampling = async () => {
+    reached.resolve();
+    await away.promise;
+    throw new Fault('unavailable', 'it is away');
+  };
+  const first = verifier.calibrate([breaking, failing]);
+  await reached.promise;
+  const second = verifier.calibrate([breaking]);
+  // Time enough for the second caller to learn the same once more, if it did.
+  for (let count = 0; count < 10; count += 1) {
+    await assert.rejects(verifier.verify({ number: 2, hash: '0x' }, rawOf(makeNodeBlock(2))));
+  }
+  away.resolve();
+  await Promise.all([first, second]);
+  assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
+  await verifier.close();
+});
+
+testWithRealchain('a node that drops data is not believed while the other one is away', async (folder) => {
+  const good = readRun(folder);
+  const dropping = readRun(folder);
+  for (const { receipts } of dropping) for (const receipt of receipts) receipt.logs = [];
+  await using first = await startScriptedNode(chainMethods(1, dropping));
+  await using second = await startScriptedNode(chainMethods(1, good));
+  second.setHttp({ status: 503 });
+  const clock = createTestClock();
+  const verifier = createVerifier({ ...fresh, nodeCount: 2 });
+  const nodes = createNodes({
+    ...({
+      urls: [first.url, second.url],
+      chainId: 1,
+      internalTransfers: 'off',
+      verifier,
+      onHead() {},
+    } as const),
+    ...{ clock, log: silentLog(), metrics: createMetrics('test') },
+  });
+  const asked = [Number(good[3]?.block.number)];
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    await assert.rejects(nodes.bundles(asked, signal), { code: 'inconsistent', message: /receipts root/ });
+  }
+  assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
+  second.setHttp(undefined);
+  const [bundle] = await nodes.bundles(asked, signal);
+  assert.deepEqual([bundle?.proved, verifier.status().checks.receiptsRoot], [true, 'enforced']);
+  await Promise.all([nodes.close(), verifier.close()]);
+});
+
+test('two nodes that break a check alike turn it off, also where only an old block tells', async () => {
+  // Nothing but the oldest block has transactions; the roots of the others hold.
+  const blocks = Array.from({ length: 40 }, (_, number) => {
+    const made = makeNodeBlock(number, { transactions: number === 1 ? 2 : 0 });
+    if (number > 1) Object.assign(made.block, { transactionsRoot: EMPTY_ROOT, receiptsRoot: EMPTY_ROOT });
+    return made;
+  });
+  await using first = await startScriptedNode(chainMethods(1, blocks));
+  await using second = await startScriptedNode(chainMethods(1, blocks));
+  const verifier = createVerifier({ ...fresh, nodeCount: 2 });
+  const nodes = createNodes({
+    ...({
+      urls: [first.url, second.url],
+      chainId: 1,
+      internalTransfers: 'off',
+      verifier,
+      onHead() {},
+    } as const),
+    ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
+  });
+  assert.equal((await nodes.bundles([30], signal))[0]?.proved, false);
+  assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
+  assert.equal((await nodes.bundles([1], signal))[0]?.proved, false);
+  assert.equal(verifier.status().checks.receiptsRoot, 'off');
+  await Promise.all([nodes.close(), verifier.close()]);
+});
+
+/** Of a list without entries (yellow paper, section 4.3.2). */
+const EMPTY_ROOT = '0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421';
 
 /** A worker's program from its text. */
 function programOf(text: string): URL {

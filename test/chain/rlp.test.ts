@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { fromRlp, type Hex, toHex, toRlp } from 'viem';
-import { encodedBytes, encodeRlp, quantityItem, type RlpItem } from '../../src/chain/rlp.ts';
+import { encodeRlp, quantityItem, type RlpItem } from '../../src/chain/rlp.ts';
 
 type HexItem = Hex | readonly HexItem[];
 
@@ -13,12 +13,10 @@ const { item } = fc.letrec<{ item: HexItem; text: Hex; list: HexItem[] }>((tie) 
   item: fc.oneof({ maxDepth: 4 }, tie('text'), tie('list')),
 }));
 
-test('every item is encoded as another implementation does, in as many bytes as announced', () => {
+test('every item is encoded as another implementation does', () => {
   fc.assert(
     fc.property(item, (value) => {
-      const encoded = encodeRlp(value);
-      assert.equal(hexOf(encoded), toRlp(value));
-      assert.equal(encodedBytes(value), encoded.length);
+      assert.equal(hexOf(encodeRlp(value)), toRlp(value));
     }),
   );
 });
@@ -30,6 +28,12 @@ for (const bytes of [0, 1, 55, 56, 255, 256, 65_535, 65_536, 70_000]) {
     assert.deepEqual(encodeRlp(hexOf(value)), encodeRlp(value));
   });
 }
+
+test('a length of four bytes is written whole', () => {
+  const encoded = encodeRlp(Buffer.alloc(0x01_02_03_04));
+  assert.equal(hexOf(encoded.subarray(0, 6)), '0xbb0102030400');
+  assert.equal(encoded.length, 5 + 0x01_02_03_04);
+});
 
 test('single bytes are their own encoding below 0x80 only', () => {
   for (const text of ['0x00', '0x7f', '0x80', '0xff'] as const) {

@@ -3,27 +3,22 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { keccak256, parseTransaction, type TransactionSerializable } from 'viem';
+import { keccak256, type TransactionSerializable } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import { type CheckName, type Checks, proveBlock } from '../../src/chain/proof.ts';
+import type { CheckName, Checks } from '../../src/chain/proof.ts';
+import { proveBlock } from '../../src/chain/prove-block.ts';
 import { encodeTransaction, headerHash, transactionHash } from '../../src/chain/roots.ts';
 import { type RealBlock, readBlock, readMainnetBlocks } from '../kit/real-blocks.ts';
 import { testWithRealchain } from '../kit/replay.ts';
 import { type Json, makeAddress, makeHash } from '../kit/scripted-node.ts';
+import { transactionJson } from '../kit/transaction-json.ts';
 
 const whole: Omit<Checks, 'isEmpty'> = {
   headerHash: 'holds',
   transactionsRoot: 'holds',
+  withdrawalsRoot: 'holds',
   receiptsRoot: 'holds',
 };
-
-testWithRealchain('every stored mainnet block is proved', (folder) => {
-  const blocks = readMainnetBlocks(folder);
-  assert.equal(blocks.length, 25);
-  for (const { name, block, receipts } of blocks) {
-    assert.deepEqual(proveBlock(block, receipts), { ...whole, isEmpty: false }, name);
-  }
-});
 
 /** What a node could do to a block: the change, and the check that must notice it. */
 const changes: { what: string; noticedBy: CheckName; change(draft: RealBlock): void }[] = [
@@ -105,33 +100,6 @@ testWithRealchain('receipts prove a block in whatever order they come', (folder)
   assert.deepEqual(proveBlock(block, receipts.reverse()), { ...whole, isEmpty: false });
 });
 
-/** What the notes on these chains say (unknown: types that only the chain itself can encode). */
-const others: Record<string, string> = {
-  'ethereum-4369999/': 'holds holds holds',
-  'hyperliquid-50000/': 'holds holds holds',
-  'arb-sepolia/185232421.': 'holds unknown holds',
-  'arbitrum-150000000/': 'holds unknown holds',
-  'bittensor-testnet-6646068/': 'fails fails holds',
-  'cronos-10000/': 'fails fails fails',
-  'cronos-6542/': 'fails fails fails',
-  'cronos-68215/': 'fails fails fails',
-  'tempo-mainnet-20636966/': 'fails holds holds',
-  'tempoModerato-6541/': 'fails holds holds',
-  // Without receipts, so that their root cannot hold.
-  'gnosis-40000000/': 'holds holds fails',
-  'rise-8138510/': 'holds unknown unknown',
-  'stable-13683593/': 'fails holds unknown',
-  'stable-testnet-61696562/': 'fails unknown unknown',
-};
-
-for (const [place, expected] of Object.entries(others)) {
-  testWithRealchain(`${place} proves what its chain honours, and no more`, (folder) => {
-    const { block, receipts } = readBlock(folder, `chains/${place}`);
-    const { headerHash, transactionsRoot, receiptsRoot } = proveBlock(block, receipts);
-    assert.equal(`${headerHash} ${transactionsRoot} ${receiptsRoot}`, expected);
-  });
-}
-
 test('a transaction without a signature leaves the roots unknown, not broken', () => {
   // As Polygon lists its state syncs, and anvil what it sends for impersonated accounts.
   const unsigned = { hash: makeHash(0, 1, 1), type: '0x0', r: '0x0', s: '0x0' };
@@ -163,27 +131,8 @@ const signable: Record<string, () => Promise<TransactionSerializable>> = {
 for (const [what, make] of Object.entries(signable)) {
   test(`a transaction ${what} has the hash that its sender signed for`, async () => {
     const signed = await account.signTransaction(await make());
-    assert.equal(transactionHash(encodeTransaction(toJson(parseTransaction(signed)))), keccak256(signed));
+    assert.equal(transactionHash(encodeTransaction(transactionJson(signed))), keccak256(signed));
   });
-}
-
-const TYPES: Record<string, string> = {
-  legacy: '0x0',
-  eip2930: '0x1',
-  eip1559: '0x2',
-  eip4844: '0x3',
-  eip7702: '0x4',
-};
-
-/** As a node would write it. */
-function toJson(parsed: object): Json {
-  const fields = JSON.parse(
-    JSON.stringify(parsed, (_key, value: unknown) =>
-      typeof value === 'bigint' || typeof value === 'number' ? `0x${value.toString(16)}` : value,
-    ),
-  ) as Json;
-  const defaults = { to: null, value: '0x0', nonce: '0x0', accessList: [], maxPriorityFeePerGas: '0x0' };
-  return { ...defaults, ...fields, type: TYPES[String(fields.type)], input: fields.data ?? '0x' };
 }
 
 /** Changes the last digit. */

@@ -306,7 +306,19 @@ onEachDatabase(({ database }) => {
       genesisHash: hashOf(1),
       startNumber: 5,
       finalizedNumber: 4,
+      enforcedChecks: [],
     });
+  });
+
+  test('checks that the chain was once seen to honour stay, whatever later commits know of', async () => {
+    await insertChain(database(), 31337, hashOf(1));
+    const enforcedAfter = async (number: number, enforcedChecks: string[]) => {
+      await mine(database(), headerOf(number), [], { enforcedChecks });
+      return (await findChain(database()))?.enforcedChecks;
+    };
+    assert.deepEqual(await enforcedAfter(1, ['b']), ['b']);
+    assert.deepEqual(await enforcedAfter(2, ['a', 'b']), ['a', 'b']);
+    assert.deepEqual(await enforcedAfter(3, []), ['a', 'b']);
   });
 });
 

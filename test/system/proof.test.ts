@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { findChain } from '../../src/store/blocks.ts';
 import { sql } from '../../src/store/sql.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
@@ -26,10 +27,26 @@ for (const verify of ['auto', 'strict'] as const) {
     await chain.mine();
     await service.inSync(chain);
     assert.deepEqual(await unprovedNumbers(service), []);
-    const enforced = { header_hash: 'enforced', transactions_root: 'enforced', receipts_root: 'enforced' };
-    assert.deepEqual(await readProof(service), { mode: verify, checks: enforced });
+    assert.deepEqual(await readProof(service), { mode: verify, checks: allOf('enforced', verify) });
+    const learned = verify === 'auto' ? ['headerHash', 'receiptsRoot', 'transactionsRoot'] : [];
+    assert.deepEqual((await findChain(service.database))?.enforcedChecks, learned);
   });
 }
+
+test('what auto has learned is enforced from the start when the service starts again', async () => {
+  await using chain = await startChain();
+  await using database = await createTestDatabase('embedded');
+  const [from, to] = chain.accounts;
+  for (const valueWei of [1n, 2n, 3n, 4n]) await chain.transferNative({ from, to, valueWei });
+  const start = () => startTestService({ database, rpc: [chain.url] });
+  {
+    await using service = await start();
+    await service.inSync(chain);
+  }
+  // No block comes any more, from which anything could be learned.
+  await using service = await start();
+  assert.deepEqual((await readProof(service)).checks, allOf('enforced', 'auto'));
+});
 
 test('off stores blocks without proof', async () => {
   await using chain = await startChain();
@@ -38,8 +55,7 @@ test('off stores blocks without proof', async () => {
   await chain.mine();
   await service.inSync(chain);
   assert.ok((await unprovedNumbers(service)).includes(1));
-  const off = { header_hash: 'off', transactions_root: 'off', receipts_root: 'off' };
-  assert.deepEqual(await readProof(service), { mode: 'off', checks: off });
+  assert.deepEqual(await readProof(service), { mode: 'off', checks: allOf('off', 'off') });
 });
 
 test('an impersonated sender, who cannot sign, does not stop auto and does stop strict', async () => {
@@ -66,6 +82,12 @@ test('an impersonated sender, who cannot sign, does not stop auto and does stop 
     JSON.stringify((await readStatus(strict)).problem),
     /block 4 .* is not proved: its transactions root cannot be computed/,
   );
+});
+
+/** anvil's blocks list no withdrawals, of which auto could learn something. */
+const allOf = (state: string, mode: 'auto' | 'strict' | 'off') => ({
+  ...{ header_hash: state, transactions_root: state, receipts_root: state },
+  withdrawals_root: mode === 'auto' ? 'calibrating' : state,
 });
 
 async function unprovedNumbers({ database }: TestService): Promise<number[]> {
