@@ -5,7 +5,7 @@
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { cp, mkdir, readFile } from 'node:fs/promises';
+import { cp, readFile } from 'node:fs/promises';
 import { tmpdir, userInfo } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -13,18 +13,16 @@ import { promisify } from 'node:util';
 import { findFreePort } from '../../devnet/free-port.ts';
 import type { Contestant } from './contestant.ts';
 
-/** 0.17.7 asks for a version of @ponder/utils that is on no registry: its package.json overrides it. */
-const versions = { '0.16.10': 'ponder-0.16', '0.17.7': 'ponder-0.17' } as const;
-
 export type PonderOptions = {
-  version: keyof typeof versions;
+  /** 0.17.7 asks for a version of @ponder/utils that cannot be installed: package-0.17.7.json overrides it. */
+  version: '0.16.10' | '0.17.7';
   /** How often the URL is listed: its limiter counts for each entry. */
   urlCount: 1 | 20;
   /** Native transfers too, by a handler for each block. */
   native: boolean;
 };
 
-const PEERS = fileURLToPath(new URL('./peers/', import.meta.url));
+const PEER = fileURLToPath(new URL('./peers/ponder/', import.meta.url));
 const INSTALL_MS_MAX = 300_000;
 
 export function ponder({ version, urlCount, native }: PonderOptions): Contestant {
@@ -64,16 +62,15 @@ export function ponder({ version, urlCount, native }: PonderOptions): Contestant
   };
 }
 
-/** The folder with the version installed; kept between runs, a new one for each package.json. */
+/** A folder with the version installed; kept between runs, another one for each package.json. */
 async function installPonder(version: PonderOptions['version']): Promise<string> {
-  const manifest = path.join(PEERS, versions[version], 'package.json');
+  const manifest = path.join(PEER, `package-${version}.json`);
   const hash = createHash('sha256')
     .update(await readFile(manifest))
     .digest('hex');
   const folder = path.join(tmpdir(), `chainbell-peers-${userInfo().uid}`, `${version}-${hash.slice(0, 12)}`);
-  await mkdir(folder, { recursive: true });
+  await cp(PEER, folder, { recursive: true });
   await cp(manifest, path.join(folder, 'package.json'));
-  await cp(path.join(PEERS, 'ponder'), folder, { recursive: true });
   // npm writes it as its last act.
   if (existsSync(path.join(folder, 'node_modules/.package-lock.json'))) return folder;
   process.stderr.write(`installing Ponder ${version} …\n`);
