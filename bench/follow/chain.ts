@@ -34,8 +34,7 @@ const CALL_MS_MAX = 30_000;
 const ANVIL_ARGUMENTS = [
   '--no-mining',
   '--disable-block-gas-limit',
-  // Blocks and receipts stay in any case. States of the past, which nobody here asks for, would go to the disk beyond 500
-  // blocks, and stay there: some gigabytes for each run.
+  // Blocks and receipts stay in any case; states of the past, which nobody here asks for, would be written to the disk.
   ...['--prune-history', '64'],
 ];
 

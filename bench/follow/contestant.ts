@@ -11,11 +11,12 @@ import type { BenchChain } from './chain.ts';
 import { type Program, type RunningProgram, startProgram } from './program.ts';
 
 /** How news of a block come to those who can choose. */
-export type Heads = 'polled' | 'WebSocket';
+type Heads = 'polled' | 'WebSocket';
 
 export type Contestant = {
   name: string;
-  finds: { token: true; native: boolean };
+  /** Whether it finds native transfers too, or tokens alone. */
+  findsNative: boolean;
   /** `folder` is empty, and gone after the run. */
   prepare(run: {
     chain: BenchChain;
@@ -32,6 +33,7 @@ export type Contestant = {
 };
 
 export type Run = RunningProgram & {
+  /** performance.now() just before its process was started. */
   startedAt: number;
   /** The newest block whose transfers are there, undefined before the first. Throws when the process has ended. */
   newestBlock(): Promise<number | undefined>;
@@ -75,7 +77,7 @@ export async function startRun(
       const before = chain.countsUpTo(startBlock - 1);
       const after = chain.countsUpTo(chain.head());
       const transfers =
-        after.token - before.token + (contestant.finds.native ? after.native - before.native : 0);
+        after.token - before.token + (contestant.findsNative ? after.native - before.native : 0);
       const { rows } = await client.query<{ rows: number; different: number }>(
         `select count(*)::integer as rows,
            (count(distinct (is_token, amount)) filter (

@@ -32,7 +32,7 @@ export function ponder({ version, urlCount, native }: PonderOptions): Contestant
   const tokens = 'select true as is_token, amount from pub.token_transfer';
   return {
     name: `Ponder ${version}, URL ${urlCount}×, ${native ? 'tokens and native' : 'tokens only'}`,
-    finds: { token: true, native },
+    findsNative: native,
     async prepare({ chain, databaseUrl, startBlock, heads }) {
       const folder = await installPonder(version);
       const port = await findFreePort(0);

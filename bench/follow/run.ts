@@ -45,15 +45,22 @@ export async function follow(words: string[]): Promise<void> {
     process.stdout.write(renderTables(await readResults()));
     return;
   }
-  await using chain = await startBenchChain(Number(values.blocks));
-  if (values.profile) return await profile(chain);
-  const asked = parts.filter(
-    (part) => positionals.includes('follow') || positionals.includes(`follow/${part}`),
+  const asked = positionals.flatMap((word) =>
+    parts.filter((part) => word === 'follow' || word === `follow/${part}`),
   );
+  const repeats = parseCount(values.repeats);
+  await using chain = await startBenchChain(parseCount(values.blocks));
+  if (values.profile) return await profile(chain);
   const tasks = asked
     .flatMap((part) => tasksOf(part, chain))
     .filter(({ contestant }) => contestant.name.includes(values.only));
-  await runAll(tasks, { repeats: Number(values.repeats), conditions: await describeConditions(chain) });
+  if (tasks.length === 0) throw new Error(`nothing to run; the parts are follow/${parts.join(', follow/')}`);
+  await runAll(tasks, { repeats, conditions: await describeConditions(chain) });
+}
+
+function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(text)) throw new Error(`${text} is not a count`);
+  return Number(text);
 }
 
 function tasksOf(part: Part, chain: BenchChain): Task[] {

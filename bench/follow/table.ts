@@ -50,7 +50,8 @@ function cellsOf(runs: readonly Outcome[], names: readonly string[]): string[] {
   const good = runs.filter(({ failure }) => failure === undefined);
   const count =
     good.length === runs.length ? `${runs.length}` : `${runs.length}, ${runs.length - good.length} failed`;
-  const total = (name: string) => `${good.reduce((sum, { figures }) => sum + (figures[name] ?? 0), 0)}`;
+  const total = (name: string) =>
+    good.length === 0 ? '–' : `${good.reduce((sum, { figures }) => sum + (figures[name] ?? 0), 0)}`;
   return [
     count,
     ...names.map((name) => spreadOf(good.flatMap(({ figures }) => figures[name] ?? []))),
