@@ -2,7 +2,7 @@
  * A real local chain: one anvil process, on loopback, that ends with us.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -88,7 +88,11 @@ async function startOnPort(
 ): Promise<Anvil> {
   const { port } = options;
   const url = `http://127.0.0.1:${port}`;
-  const child = spawn(binary, anvilArguments(options), {
+  // States of the past go here, beyond some hundreds; anvil itself would leave them in the user's home for ever.
+  const pastStates = mkdtempSync(join(tmpdir(), 'chainbell-anvil-'));
+  // Tries again, because at our exit anvil may still be writing.
+  const forgetPast = () => rmSync(pastStates, { recursive: true, force: true, maxRetries: 5 });
+  const child = spawn(binary, [...anvilArguments(options), '--cache-path', pastStates], {
     stdio: ['ignore', 'ignore', 'pipe'],
     // A process group of its own: a terminal's Ctrl-C reaches us, and we end anvil last.
     detached: true,
@@ -98,11 +102,15 @@ async function startOnPort(
   const { pid } = child;
   if (pid === undefined) throw new Fault('unavailable', `anvil did not start: ${await ended}`);
   const forgetChild = recordChild(children, pid);
-  const endWithUs = () => child.kill('SIGTERM');
+  const endWithUs = () => {
+    child.kill('SIGTERM');
+    forgetPast();
+  };
   process.on('exit', endWithUs);
   void ended.then(() => {
     process.off('exit', endWithUs);
     forgetChild();
+    forgetPast();
   });
 
   let stopping: Promise<void> | undefined;

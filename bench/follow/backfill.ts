@@ -2,40 +2,29 @@
  * Back-fill: from the start of the process until the transfers of all blocks are in the database.
  */
 import type { BenchChain } from './chain.ts';
-import { type Contestant, startRun, waitForBlock } from './contestant.ts';
-
-export type BackfillRun = {
-  seconds: number;
-  /** From the first rows that were seen; start-up is not in it. */
-  secondsFromFirstRows: number;
-  transfersPerSecond: number;
-  cpuSeconds: number;
-  peakMiB: number;
-  transfers: number;
-  rows: number;
-  lost: number;
-  extra: number;
-};
+import { type Contestant, reachesBlock, startRun } from './contestant.ts';
+import type { Figures } from './results.ts';
 
 const POLL_MS = 20;
 const USAGE_MS = 250;
-const RUN_MS_MAX = 300_000;
+/** The slowest contestant takes less than half of it. */
+const RUN_MS_MAX = { start: 60_000, perBlock: 120 };
 
 /** Runs the contestant over the newest `blocks` blocks. @throws Error when it ends or does not get there in time. */
 export async function backfill(
   contestant: Contestant,
   { chain, blocks }: { chain: BenchChain; blocks: number },
-): Promise<BackfillRun> {
+): Promise<Figures> {
   const head = chain.head();
-  await using run = await startRun(contestant, { chain, startBlock: head - blocks + 1 });
+  await using run = await startRun(contestant, { chain, startBlock: head - blocks + 1, heads: 'polled' });
   let firstRowsAt: number | undefined;
   const sampler = setInterval(() => run.usage(), USAGE_MS);
   try {
-    await waitForBlock(run, head, {
-      pollMs: POLL_MS,
-      timeoutMs: RUN_MS_MAX,
-      look: () => (firstRowsAt ??= performance.now()),
-    });
+    const timeoutMs = RUN_MS_MAX.start + RUN_MS_MAX.perBlock * blocks;
+    const onRows = () => (firstRowsAt ??= performance.now());
+    if (!(await reachesBlock(run, head, { pollMs: POLL_MS, timeoutMs, onRows }))) {
+      throw new Error(`at block ${await run.newestBlock()} of ${head} after ${timeoutMs / 1000} s`);
+    }
   } finally {
     clearInterval(sampler);
   }
@@ -45,6 +34,7 @@ export async function backfill(
   const seconds = (doneAt - run.startedAt) / 1000;
   return {
     seconds: round(seconds),
+    // Without the start of the process.
     secondsFromFirstRows: round((doneAt - (firstRowsAt ?? doneAt)) / 1000),
     transfersPerSecond: Math.round(found.transfers / seconds),
     cpuSeconds: round(usage.cpuSeconds),

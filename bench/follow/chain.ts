@@ -31,6 +31,12 @@ const TOKEN: Address = `0x${'70'.repeat(20)}`;
 const TRANSFER_TOPIC = 'ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 const GAS = 100_000;
 const CALL_MS_MAX = 30_000;
+const ANVIL_ARGUMENTS = [
+  '--no-mining',
+  '--disable-block-gas-limit',
+  // Blocks and receipts stay in any case; states of the past, which nobody here asks for, would be written to the disk.
+  ...['--prune-history', '64'],
+];
 
 /**
  * Emits Transfer(caller, RECIPIENT_BASE + n % 1000, n) for each n from calldata word 0 up to, and without, word 1.
@@ -53,7 +59,7 @@ const TOKEN_CODE: Hex = `0x${[
 
 /** Starts anvil and mines `blocks` blocks of 100 token transfers and 10 native ones. */
 export async function startBenchChain(blocks: number): Promise<BenchChain> {
-  const anvil = await startAnvil({ extraArguments: ['--no-mining', '--disable-block-gas-limit'] });
+  const anvil = await startAnvil({ extraArguments: ANVIL_ARGUMENTS });
   try {
     await anvil.rpc('anvil_setCode', [TOKEN, TOKEN_CODE]);
     const senders = await listAccounts(anvil);

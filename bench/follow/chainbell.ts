@@ -17,7 +17,7 @@ export function chainbell({
 }): Contestant {
   return {
     name: `Chainbell, ${verify === 'off' ? 'unproved' : 'proved'}`,
-    finds: { token: true, native: true },
+    findsNative: true,
     async prepare({ chain, client, databaseUrl, folder, startBlock }) {
       await watchAll(client, chain.recipients);
       return {
@@ -41,7 +41,10 @@ export function chainbell({
     newestBlockSql: `
       select block_number as block from notification where state in ('held', 'waiting')
       order by block_number desc limit 1`,
-    transfersSql: `select kind = 'token' as is_token, amount from notification`,
+    // A row of a block that was to be proved and was not counts as lost.
+    transfersSql: `
+      select kind = 'token' as is_token, amount from notification
+      join block on block.number = notification.block_number where proved = ${verify === 'auto'}`,
   };
 }
 

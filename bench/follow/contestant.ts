@@ -10,9 +10,13 @@ import { createTestDatabase } from '../../test/kit/database.ts';
 import type { BenchChain } from './chain.ts';
 import { type Program, type RunningProgram, startProgram } from './program.ts';
 
+/** How news of a block come to those who can choose. */
+type Heads = 'polled' | 'WebSocket';
+
 export type Contestant = {
   name: string;
-  finds: { token: true; native: boolean };
+  /** Whether it finds native transfers too, or tokens alone. */
+  findsNative: boolean;
   /** `folder` is empty, and gone after the run. */
   prepare(run: {
     chain: BenchChain;
@@ -20,6 +24,7 @@ export type Contestant = {
     databaseUrl: string;
     folder: string;
     startBlock: number;
+    heads: Heads;
   }): Promise<Program>;
   /** One row or none with `block`: all transfers up to it are there. Must use an index: it is asked all the time. */
   newestBlockSql: string;
@@ -28,6 +33,7 @@ export type Contestant = {
 };
 
 export type Run = RunningProgram & {
+  /** performance.now() just before its process was started. */
   startedAt: number;
   /** The newest block whose transfers are there, undefined before the first. Throws when the process has ended. */
   newestBlock(): Promise<number | undefined>;
@@ -41,7 +47,7 @@ const NOT_THERE_YET = ['3F000', '42P01'];
 /** Starts a contestant on the chain, from `startBlock` on; its process and database are gone after dispose. */
 export async function startRun(
   contestant: Contestant,
-  { chain, startBlock }: { chain: BenchChain; startBlock: number },
+  { chain, startBlock, heads }: { chain: BenchChain; startBlock: number; heads: Heads },
 ): Promise<Run> {
   await using parts = new AsyncDisposableStack();
   const database = parts.use(await createTestDatabase('postgres'));
@@ -51,7 +57,7 @@ export async function startRun(
   await client.connect();
   parts.defer(() => client.end());
   const databaseUrl = database.url;
-  const prepared = await contestant.prepare({ chain, client, databaseUrl, folder, startBlock });
+  const prepared = await contestant.prepare({ chain, client, databaseUrl, folder, startBlock, heads });
   const startedAt = performance.now();
   const program = parts.use(await startProgram(prepared));
   const running = parts.move();
@@ -71,7 +77,7 @@ export async function startRun(
       const before = chain.countsUpTo(startBlock - 1);
       const after = chain.countsUpTo(chain.head());
       const transfers =
-        after.token - before.token + (contestant.finds.native ? after.native - before.native : 0);
+        after.token - before.token + (contestant.findsNative ? after.native - before.native : 0);
       const { rows } = await client.query<{ rows: number; different: number }>(
         `select count(*)::integer as rows,
            (count(distinct (is_token, amount)) filter (
@@ -92,24 +98,18 @@ export async function startRun(
   };
 }
 
-/** Asks until the contestant has all transfers up to `block`. @throws Error after `timeoutMs`. */
-export async function waitForBlock(
+/** Asks until the contestant has all transfers up to `block`: true; false after `timeoutMs`. */
+export async function reachesBlock(
   run: Run,
   block: number,
-  {
-    pollMs,
-    timeoutMs,
-    look = () => {},
-  }: { pollMs: number; timeoutMs: number; look?: (newest: number) => void },
-): Promise<void> {
+  { pollMs, timeoutMs, onRows = () => {} }: { pollMs: number; timeoutMs: number; onRows?: () => void },
+): Promise<boolean> {
   const startedAt = performance.now();
   for (;;) {
     const newest = await run.newestBlock();
-    if (newest !== undefined) look(newest);
-    if (newest !== undefined && newest >= block) return;
-    if (performance.now() - startedAt > timeoutMs) {
-      throw new Error(`at block ${newest ?? 'none'} of ${block} after ${timeoutMs / 1000} s`);
-    }
+    if (newest !== undefined) onRows();
+    if (newest !== undefined && newest >= block) return true;
+    if (performance.now() - startedAt > timeoutMs) return false;
     await delay(pollMs);
   }
 }

@@ -14,7 +14,7 @@ export type Program = {
 };
 
 export type RunningProgram = {
-  /** Throws, with the end of its output, when the process has ended. */
+  /** Throws, with what its output says of an error, when the process has ended. */
   assertAlive(): Promise<void>;
   /** CPU time so far and highest resident memory, of the process with its children; to be asked now and then. */
   usage(): { cpuSeconds: number; peakMiB: number };
@@ -23,7 +23,7 @@ export type RunningProgram = {
 };
 
 const STOP_MS_MAX = 20_000;
-const OUTPUT_CHARACTERS_MAX = 600;
+const EXCERPT_CHARACTERS_MAX = 300;
 /** Linux reports CPU time in these, whatever the kernel's own clock (USER_HZ). */
 const TICKS_PER_SECOND = 100;
 
@@ -51,8 +51,7 @@ export async function startProgram({ command, folder, environment }: Program): P
   return {
     async assertAlive() {
       if (end === undefined) return;
-      const text = await readFile(outputFile, 'utf8');
-      throw new Error(`${end}: ${text.slice(-OUTPUT_CHARACTERS_MAX)}`);
+      throw new Error(`${end}: ${excerptOf(await readFile(outputFile, 'utf8'), folder)}`);
     },
     usage() {
       const tree = child.pid === undefined ? [] : listTree(child.pid);
@@ -69,6 +68,13 @@ export async function startProgram({ command, folder, environment }: Program): P
       await rm(outputFolder, { recursive: true, force: true });
     },
   };
+}
+
+/** One line from the first error on, without this machine's folder; the end where no error is named. */
+function excerptOf(output: string, folder: string): string {
+  const line = output.replaceAll(folder, '.').replaceAll(/\s+/g, ' ');
+  const from = line.search(/error/i);
+  return from === -1 ? line.slice(-EXCERPT_CHARACTERS_MAX) : line.slice(from, from + EXCERPT_CHARACTERS_MAX);
 }
 
 /** The process and its descendants; those that end meanwhile are left out. */

@@ -8,6 +8,9 @@ import type { Machine } from '../machine.ts';
 export const parts = ['backfill', 'linear', 'live'] as const;
 export type Part = (typeof parts)[number];
 
+/** What one run came to; units are in the names. */
+export type Figures = Record<string, number>;
+
 export type Outcome = {
   contestant: string;
   blocks: number;
@@ -15,7 +18,7 @@ export type Outcome = {
   repeat: number;
   /** Why there are no figures. */
   failure?: string;
-  figures: Record<string, number>;
+  figures: Figures;
 };
 
 export type PartResult = {

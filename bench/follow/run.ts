@@ -5,22 +5,29 @@
  */
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
+import pg from 'pg';
+import { createTestDatabase } from '../../test/kit/database.ts';
 import { describeMachine } from '../machine.ts';
 import { backfill } from './backfill.ts';
 import { type BenchChain, startBenchChain } from './chain.ts';
 import { chainbell } from './chainbell.ts';
 import type { Contestant } from './contestant.ts';
+import { followLive } from './live.ts';
+import { type PonderOptions, ponder } from './ponder.ts';
 import { profile } from './profile.ts';
-import { type Outcome, type Part, parts, readResults, writeResults } from './results.ts';
+import { type Figures, type Outcome, type Part, parts, readResults, writeResults } from './results.ts';
+import { renderTables } from './table.ts';
 
-type Task = {
-  contestant: Contestant;
-  blocks: number;
-  run(chain: BenchChain): Promise<Record<string, number>>;
-};
+type Task = { part: Part; contestant: Contestant; blocks: number; run(): Promise<Figures> };
 
 const proved = chainbell({ verify: 'auto' });
 const unproved = chainbell({ verify: 'off' });
+const ponders = (options: Omit<PonderOptions, 'version'>) =>
+  (['0.17.7', '0.16.10'] as const).map((version) => ponder({ version, ...options }));
+
+const LIVE_BLOCKS = 200;
+/** No repeat begins that would probably end after it. */
+const TOTAL_MINUTES_MAX = 58;
 
 export async function follow(words: string[]): Promise<void> {
   const { positionals, values } = parseArgs({
@@ -31,73 +38,100 @@ export async function follow(words: string[]): Promise<void> {
       blocks: { type: 'string', default: '2000' },
       only: { type: 'string', default: '' },
       profile: { type: 'boolean', default: false },
+      table: { type: 'boolean', default: false },
     },
   });
-  const blocks = Number(values.blocks);
-  const asked = parts.filter((part) =>
-    positionals.some((word) => word === 'follow' || word === `follow/${part}`),
-  );
-  await using chain = await startBenchChain(blocks);
-  if (values.profile) return await profile(chain);
-  for (const part of asked) {
-    const tasks = tasksOf(part, blocks).filter(({ contestant }) => contestant.name.includes(values.only));
-    await runPart(part, { tasks, repeats: Number(values.repeats), chain });
+  if (values.table) {
+    process.stdout.write(renderTables(await readResults()));
+    return;
   }
+  const asked = positionals.flatMap((word) =>
+    parts.filter((part) => word === 'follow' || word === `follow/${part}`),
+  );
+  const repeats = parseCount(values.repeats);
+  await using chain = await startBenchChain(parseCount(values.blocks));
+  if (values.profile) return await profile(chain);
+  const tasks = asked
+    .flatMap((part) => tasksOf(part, chain))
+    .filter(({ contestant }) => contestant.name.includes(values.only));
+  if (tasks.length === 0) throw new Error(`nothing to run; the parts are follow/${parts.join(', follow/')}`);
+  await runAll(tasks, { repeats, conditions: await describeConditions(chain) });
 }
 
-function tasksOf(part: Part, blocks: number): Task[] {
-  const fill = (contestant: Contestant, count: number): Task => ({
-    contestant,
-    blocks: count,
-    run: (chain) => backfill(contestant, { chain, blocks: count }),
-  });
+function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,5}$/.test(text)) throw new Error(`${text} is not a count`);
+  return Number(text);
+}
+
+function tasksOf(part: Part, chain: BenchChain): Task[] {
+  const fill = (contestant: Contestant, blocks: number): Task => {
+    return { part, contestant, blocks, run: () => backfill(contestant, { chain, blocks }) };
+  };
+  const all = chain.head();
   switch (part) {
     case 'backfill':
-      return [unproved, proved].map((contestant) => fill(contestant, blocks));
+      return [
+        unproved,
+        proved,
+        ...ponders({ urlCount: 20, native: true }),
+        ...ponders({ urlCount: 20, native: false }),
+        ...ponders({ urlCount: 1, native: false }),
+      ].map((contestant) => fill(contestant, all));
     case 'linear':
-      return [blocks / 4, blocks / 2, blocks].map((count) => fill(proved, count));
+      return [all / 4, all / 2, all].map((blocks) => fill(proved, Math.round(blocks)));
     case 'live':
-      return [];
+      return [proved, ...ponders({ urlCount: 20, native: false })].map((contestant) => {
+        return { part, contestant, blocks: LIVE_BLOCKS, run: () => followLive(contestant, LIVE_BLOCKS) };
+      });
   }
 }
 
 /** Every task once in each repeat, in an order that turns around each time. */
-async function runPart(
-  part: Part,
-  { tasks, repeats, chain }: { tasks: readonly Task[]; repeats: number; chain: BenchChain },
+async function runAll(
+  tasks: readonly Task[],
+  { repeats, conditions }: { repeats: number; conditions: Record<string, string | number> },
 ): Promise<void> {
+  const startedAt = performance.now();
   const results = await readResults();
-  const runs: Outcome[] = [];
-  results[part] = { machine: describeMachine(), conditions: await describeConditions(chain), runs };
+  const machine = describeMachine();
+  for (const { part } of tasks) results[part] = { machine, conditions, runs: [] };
   for (let repeat = 1; repeat <= repeats; repeat += 1) {
     for (const task of repeat % 2 === 1 ? tasks : tasks.toReversed()) {
-      const outcome = await runTask(task, repeat, chain);
-      runs.push(outcome);
-      process.stdout.write(`${part} ${JSON.stringify(outcome)}\n`);
+      const outcome = await runTask(task, repeat);
+      results[task.part]?.runs.push(outcome);
+      process.stdout.write(`${task.part} ${JSON.stringify(outcome)}\n`);
       await writeResults(results);
+    }
+    const minutes = (performance.now() - startedAt) / 60_000;
+    if (repeat < repeats && (minutes / repeat) * (repeat + 1) > TOTAL_MINUTES_MAX) {
+      process.stderr.write(
+        `stopped after ${repeat} of ${repeats} repeats, which took ${Math.round(minutes)} minutes\n`,
+      );
+      return;
     }
   }
 }
 
 /** A contestant that fails is a result too. */
-async function runTask(
-  { contestant, blocks, run }: Task,
-  repeat: number,
-  chain: BenchChain,
-): Promise<Outcome> {
+async function runTask({ contestant, blocks, run }: Task, repeat: number): Promise<Outcome> {
   const load = Number(loadavg()[0]?.toFixed(1));
   const outcome = { contestant: contestant.name, blocks, repeat };
   try {
-    return { ...outcome, figures: { load, ...(await run(chain)) } };
+    return { ...outcome, figures: { load, ...(await run()) } };
   } catch (error) {
     return { ...outcome, failure: String(error), figures: { load } };
   }
 }
 
 async function describeConditions(chain: BenchChain): Promise<Record<string, string | number>> {
+  await using database = await createTestDatabase('postgres');
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  const { rows } = await client.query<{ server_version: string }>('show server_version');
+  await client.end();
   return {
     chain: String(await chain.rpc('web3_clientVersion')),
-    database: "PostgreSQL, tests' settings",
+    database: `PostgreSQL ${rows[0]?.server_version}`,
     tokenTransfersPerBlock: chain.countsUpTo(1).token,
     nativeTransfersPerBlock: chain.countsUpTo(1).native,
   };

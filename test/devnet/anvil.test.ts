@@ -51,6 +51,26 @@ test('an anvil answers from the first moment, and is gone after stop, however of
   assert.equal(isAlive(anvil.pid), false);
 });
 
+test('what a long chain writes to the disk is gone when it has stopped', async () => {
+  using folder = temporaryFolder();
+  const usual = process.env.TMPDIR;
+  process.env.TMPDIR = folder.path;
+  try {
+    const listStates = () =>
+      readdirSync(folder.path, { recursive: true, encoding: 'utf8' }).filter((name) =>
+        name.includes('chainbell-anvil'),
+      );
+    const anvil = await startAnvil();
+    await anvil.rpc('anvil_mine', ['0x320']);
+    await waitUntil(() => listStates().length > 2, { describe: 'states of the past on the disk' });
+    await anvil.stop();
+    assert.deepEqual(listStates(), []);
+  } finally {
+    if (usual === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = usual;
+  }
+});
+
 test('a port that is taken is named, and nothing is left running', async () => {
   using folder = temporaryFolder();
   await using first = await startAnvil();

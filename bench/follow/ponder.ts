@@ -1,0 +1,83 @@
+/**
+ * Ponder as a contestant, in two versions: installed on demand into a folder outside the clone, run as its users start
+ * it, on the same Node as Chainbell.
+ */
+import { execFile } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { cp, readFile } from 'node:fs/promises';
+import { tmpdir, userInfo } from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { findFreePort } from '../../devnet/free-port.ts';
+import type { Contestant } from './contestant.ts';
+
+export type PonderOptions = {
+  /** 0.17.7 asks for a version of @ponder/utils that cannot be installed: package-0.17.7.json overrides it. */
+  version: '0.16.10' | '0.17.7';
+  /** How often the URL is listed: its limiter counts for each entry. */
+  urlCount: 1 | 20;
+  /** Native transfers too, by a handler for each block. */
+  native: boolean;
+};
+
+const PEER = fileURLToPath(new URL('./peers/ponder/', import.meta.url));
+const INSTALL_MS_MAX = 300_000;
+
+export function ponder({ version, urlCount, native }: PonderOptions): Contestant {
+  const newestToken = 'select block_number as block from pub.token_transfer order by id desc limit 1';
+  const newestNative = `select block_number as block from pub.native_transfer
+    order by block_number desc, transaction_index desc limit 1`;
+  const tokens = 'select true as is_token, amount from pub.token_transfer';
+  return {
+    name: `Ponder ${version}, URL ${urlCount}×, ${native ? 'tokens and native' : 'tokens only'}`,
+    findsNative: native,
+    async prepare({ chain, databaseUrl, startBlock, heads }) {
+      const folder = await installPonder(version);
+      const port = await findFreePort(0);
+      return {
+        command: [
+          process.execPath,
+          path.join(folder, 'node_modules/ponder/dist/esm/bin/ponder.js'),
+          ...['start', '--schema', 'pub', '--port', String(port)],
+        ],
+        folder,
+        environment: {
+          PONDER_TELEMETRY_DISABLED: 'true',
+          DATABASE_URL: databaseUrl,
+          BENCH_RPC: chain.url,
+          BENCH_WS: heads === 'WebSocket' ? chain.wsUrl : '',
+          BENCH_RPC_COUNT: String(urlCount),
+          BENCH_TOKEN: chain.token,
+          BENCH_START: String(startBlock),
+          BENCH_NATIVE: String(native),
+        },
+      };
+    },
+    newestBlockSql: native
+      ? `select least(token.block, native.block) as block from (${newestToken}) as token, (${newestNative}) as native`
+      : newestToken,
+    transfersSql: native ? `${tokens} union all select false, amount from pub.native_transfer` : tokens,
+  };
+}
+
+/** A folder with the version installed; kept between runs, another one for each package.json. */
+async function installPonder(version: PonderOptions['version']): Promise<string> {
+  const manifest = path.join(PEER, `package-${version}.json`);
+  const hash = createHash('sha256')
+    .update(await readFile(manifest))
+    .digest('hex');
+  const folder = path.join(tmpdir(), `chainbell-peers-${userInfo().uid}`, `${version}-${hash.slice(0, 12)}`);
+  await cp(PEER, folder, { recursive: true });
+  await cp(manifest, path.join(folder, 'package.json'));
+  // npm writes it as its last act.
+  if (existsSync(path.join(folder, 'node_modules/.package-lock.json'))) return folder;
+  process.stderr.write(`installing Ponder ${version} …\n`);
+  // --prefix, because an npm above us has put its own folder into the environment.
+  await promisify(execFile)('npm', ['install', '--no-save', `--prefix=${folder}`, '--loglevel=error'], {
+    cwd: folder,
+    timeout: INSTALL_MS_MAX,
+  });
+  return folder;
+}

@@ -1,0 +1,72 @@
+/**
+ * The results as Markdown: for each contestant the median of its runs and, in brackets, the lowest and the highest.
+ */
+import { type Outcome, type Part, parts, type Results } from './results.ts';
+
+/** Figures of a run by their names in the results, with the headings of their columns. */
+const columns: Record<Part, Record<string, string>> = {
+  backfill: {
+    seconds: 'time, s',
+    secondsFromFirstRows: 'from first rows, s',
+    transfersPerSecond: 'transfers/s',
+    cpuSeconds: 'CPU, s',
+    peakMiB: 'peak, MiB',
+  },
+  linear: { seconds: 'time, s', transfersPerSecond: 'transfers/s', peakMiB: 'peak, MiB' },
+  live: { p50Ms: 'p50, ms', p90Ms: 'p90, ms', p99Ms: 'p99, ms', maxMs: 'max, ms' },
+};
+
+/** A table for each part that has results, with its conditions above it. */
+export function renderTables(results: Results): string {
+  return parts.flatMap((part) => renderPart(part, results)).join('\n');
+}
+
+function renderPart(part: Part, results: Results): string[] {
+  const result = results[part];
+  if (result === undefined) return [];
+  const conditions = Object.entries({ ...result.machine, ...result.conditions });
+  const figures = columns[part];
+  const headings = ['', 'blocks', 'runs', ...Object.values(figures), 'lost', 'extra'];
+  const groups = Map.groupBy(result.runs, ({ contestant, blocks }) => `${contestant} | ${blocks}`);
+  return [
+    `### ${part}`,
+    '',
+    conditions.map(([name, value]) => `${name} ${value}`).join(', '),
+    '',
+    `| ${headings.join(' | ')} |`,
+    `|${'---|'.repeat(headings.length)}`,
+    ...Array.from(
+      groups,
+      ([group, runs]) => `| ${[group, ...cellsOf(runs, Object.keys(figures))].join(' | ')} |`,
+    ),
+    ...result.runs.flatMap(({ contestant, repeat, failure }) =>
+      failure === undefined ? [] : ['', `${contestant}, run ${repeat}: ${failure}`],
+    ),
+    '',
+  ];
+}
+
+function cellsOf(runs: readonly Outcome[], names: readonly string[]): string[] {
+  const good = runs.filter(({ failure }) => failure === undefined);
+  const count =
+    good.length === runs.length ? `${runs.length}` : `${runs.length}, ${runs.length - good.length} failed`;
+  const total = (name: string) =>
+    good.length === 0 ? '–' : `${good.reduce((sum, { figures }) => sum + (figures[name] ?? 0), 0)}`;
+  return [
+    count,
+    ...names.map((name) => spreadOf(good.flatMap(({ figures }) => figures[name] ?? []))),
+    total('lost'),
+    total('extra'),
+  ];
+}
+
+function spreadOf(values: readonly number[]): string {
+  const sorted = values.toSorted((one, other) => one - other);
+  const [lowest] = sorted;
+  const highest = sorted.at(-1);
+  if (lowest === undefined || highest === undefined) return '–';
+  const upper = sorted[Math.floor(sorted.length / 2)] ?? highest;
+  const lower = sorted[Math.floor((sorted.length - 1) / 2)] ?? lowest;
+  const median = Number(((lower + upper) / 2).toFixed(2));
+  return lowest === highest ? `${median}` : `${median} (${lowest}–${highest})`;
+}
