@@ -6,7 +6,14 @@ import { type Abi, decodeFunctionResult, encodeDeployData, encodeFunctionData } 
 import type { Hex } from '../src/core/hex.ts';
 
 /** A contract of devnet/contracts. */
-export type ContractName = 'DemoToken' | 'FeeToken' | 'DemoCollectible' | 'Splitter' | 'Purse';
+export type ContractName =
+  | 'DemoToken'
+  | 'FeeToken'
+  | 'DemoCollectible'
+  | 'Splitter'
+  | 'Purse'
+  | 'Animal'
+  | 'Zoo';
 
 /** What devnet/compile.ts writes for each contract. */
 export type Artifact = { abi: Abi; bytecode: Hex };
@@ -47,6 +54,8 @@ function readArtifacts(): Record<ContractName, Artifact> {
     DemoCollectible: artifact('DemoCollectible'),
     Splitter: artifact('Splitter'),
     Purse: artifact('Purse'),
+    Animal: artifact('Animal'),
+    Zoo: artifact('Zoo'),
   };
 }
 

@@ -1,5 +1,6 @@
 /**
- * Internal native transfers from a node's call traces: callTracer (geth) and trace_block (Parity style) give the same.
+ * Internal native transfers from a node's call traces: callTracer (geth) and trace_block (Parity style) give the same,
+ * in the same order. Frames that move nothing are left out, because not every tracer shows them.
  */
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
@@ -41,57 +42,102 @@ function collectFrames(frame: Record<string, unknown>, depth: number, calls: Val
     if (hasFailed(call)) continue;
     if (depth > DEPTH_MAX)
       throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
-    if (MOVES_VALUE.has(typeof call.type === 'string' ? call.type.toUpperCase() : ''))
-      push(calls, call.from, call.to, call.value);
+    const type = typeOf(call);
+    if (type === 'SELFDESTRUCT') pushDestruction(calls, call, accountOf(frame));
+    else if (MOVES_VALUE.has(type)) push(calls, call.from, call.to, call.value);
     collectFrames(call, depth + 1, calls);
   }
 }
 
 const hasFailed = ({ error }: Record<string, unknown>) => error !== undefined && error !== null;
 
+const typeOf = ({ type }: Record<string, unknown>) => (typeof type === 'string' ? type.toUpperCase() : '');
+
 /** CALLCODE and DELEGATECALL run other code on the caller's own balance: nothing moves. */
-const MOVES_VALUE = new Set(['CALL', 'CREATE', 'CREATE2', 'SELFDESTRUCT']);
+const MOVES_VALUE = new Set(['CALL', 'CREATE', 'CREATE2']);
+
+/** The account whose balance the frame's code disposes of. */
+const accountOf = (frame: Record<string, unknown>) =>
+  ['DELEGATECALL', 'CALLCODE'].includes(typeOf(frame)) ? frame.from : frame.to;
 
 /** The answer of trace_block, by transaction; block rewards are not transfers. @throws Fault `inconsistent`. */
 export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
-  const traces = new Map<Hash, TransactionTrace & { voided: string[] }>();
+  const traces = new Map<Hash, FlatTrace>();
   for (const entry of list(json, 'traces')) {
     const item = record(entry, 'trace');
     if (typeof item.transactionHash !== 'string') continue;
     const hash = asHash(item.transactionHash.toLowerCase());
-    const trace = traces.get(hash) ?? { succeeded: true, calls: [], voided: [] };
+    const trace: FlatTrace = traces.get(hash) ?? {
+      succeeded: true,
+      calls: [],
+      voided: [],
+      accounts: new Map(),
+    };
     traces.set(hash, trace);
-    const path = list(item.traceAddress, 'trace.traceAddress')
-      .map((index) => `${quantity(index, 'trace.traceAddress')}/`)
-      .join('');
+    const steps = list(item.traceAddress, 'trace.traceAddress').map(
+      (index) => `${quantity(index, 'trace.traceAddress')}/`,
+    );
+    const path = steps.join('');
     const isRoot = path === '';
     if (hasFailed(item)) {
       trace.voided.push(path);
       if (isRoot) trace.succeeded = false;
     }
-    if (isRoot || trace.voided.some((prefix) => path.startsWith(prefix))) continue;
-    collectTrace(item, trace.calls);
+    collectTrace(item, trace, {
+      path,
+      parent: steps.slice(0, -1).join(''),
+      counts: !isRoot && !trace.voided.some((prefix) => path.startsWith(prefix)),
+    });
   }
   return traces;
 }
 
-function collectTrace(item: Record<string, unknown>, calls: ValueCall[]): void {
+/** `voided`: paths of what failed. `accounts`: by path, whose balance the code there disposes of. */
+type FlatTrace = TransactionTrace & { voided: string[]; accounts: Map<string, unknown> };
+
+function collectTrace(
+  item: Record<string, unknown>,
+  { calls, accounts }: FlatTrace,
+  { path, parent, counts }: { path: string; parent: string; counts: boolean },
+): void {
   const action = record(item.action, 'trace.action');
   switch (item.type) {
     case 'call':
-      if (action.callType === 'call') push(calls, action.from, action.to, action.value);
+      accounts.set(path, accountOf({ ...action, type: action.callType }));
+      if (counts && action.callType === 'call') push(calls, action.from, action.to, action.value);
       return;
-    case 'create':
-      push(calls, action.from, isRecord(item.result) ? item.result.address : undefined, action.value);
+    case 'create': {
+      const created = isRecord(item.result) ? item.result.address : undefined;
+      accounts.set(path, created);
+      if (counts) push(calls, action.from, created, action.value);
       return;
+    }
     case 'suicide':
-    case 'selfdestruct':
-      push(calls, action.address, action.refundAddress, action.balance);
+    case 'selfdestruct': {
+      const { address: from, refundAddress: to, balance: value } = action;
+      if (counts) pushDestruction(calls, { from, to, value }, accounts.get(parent));
       return;
+    }
     default:
       return;
   }
 }
+
+/**
+ * A self-destruct towards itself gives nobody anything. Some nodes (revm before its fix, bluealloy/revm#3805) tell it as
+ * the transaction's last transfer once more: an account that is not the one whose code runs gives that away.
+ */
+function pushDestruction(
+  calls: ValueCall[],
+  { from, to, value }: Record<string, unknown>,
+  account: unknown,
+): void {
+  if (isSame(from, to) || (account !== undefined && !isSame(from, account))) return;
+  push(calls, from, to, value);
+}
+
+const isSame = (one: unknown, other: unknown) =>
+  typeof one === 'string' && typeof other === 'string' && one.toLowerCase() === other.toLowerCase();
 
 function push(calls: ValueCall[], from: unknown, to: unknown, value: unknown): void {
   if (value === undefined || value === null) return;

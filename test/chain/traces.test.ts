@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import fc from 'fast-check';
 import { parseCallTracer, parseTraceBlock, type TransactionTrace } from '../../src/chain/traces.ts';
+import { zeroAddress } from '../../src/core/hex.ts';
 import { readRealchain, testWithRealchain } from '../kit/replay.ts';
 import { type Json, makeAddress, makeHash } from '../kit/scripted-node.ts';
 
@@ -105,6 +107,35 @@ const cases: { name: string; root: Frame; moved: [from: string, to: string, amou
     moved: [[carol, dave, 7n]],
   },
   {
+    name: 'a self-destruct in delegated code moves what the delegating account had',
+    root: call(alice, bob, '0x0', [
+      {
+        type: 'DELEGATECALL',
+        from: bob,
+        to: carol,
+        calls: [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x7' }],
+      },
+    ]),
+    moved: [[bob, dave, 7n]],
+  },
+  {
+    name: 'a self-destruct towards itself moves nothing',
+    root: call(alice, bob, '0x0', [
+      call(bob, carol, '0x0', [{ type: 'SELFDESTRUCT', from: carol, to: carol, value: '0x7' }]),
+      call(bob, dave, '0x4'),
+    ]),
+    moved: [[bob, dave, 4n]],
+  },
+  {
+    name: 'a self-destruct of another account than the one whose code runs is no transfer',
+    root: call(alice, bob, '0x0', [
+      call(bob, dave, '0x6'),
+      call(bob, carol, '0x0', [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x6' }]),
+      call(bob, carol, '0x0', [{ type: 'SELFDESTRUCT', from: zeroAddress }]),
+    ]),
+    moved: [[bob, dave, 6n]],
+  },
+  {
     name: 'an error that is null is none',
     root: call(alice, bob, '0x0', [{ ...call(bob, carol, '0x1', [call(carol, dave, '0x2')]), error: null }]),
     moved: [
@@ -124,6 +155,79 @@ for (const { name, root, moved } of cases) {
     assert.deepEqual(listOf(parseCallTracer(traced, [hash])), [[hash, expected]]);
     assert.deepEqual(listOf(parseTraceBlock(flatten(traced))), [[hash, expected]]);
   });
+}
+
+test('callTracer and trace_block: any tree of calls gives the transfers that happened, numbered alike', () => {
+  let movedCount = 0;
+  fc.assert(
+    fc.property(callTree, (tree) => {
+      const expected = tree.flatMap((step) => movedBy(step, bob));
+      movedCount += expected.length;
+      const traced = (frames: Frame[]) => [{ txHash: hash, result: call(alice, bob, '0x5', frames) }];
+      const nested = traced(tree.map((step) => frameOf(step, bob)));
+      // Parity-style nodes leave out the calls to precompiles that move nothing.
+      const flat = flatten(traced(tree.filter(isTold).map((step) => frameOf(step, bob, isTold))));
+      assert.deepEqual(parseCallTracer(nested, [hash]).get(hash)?.calls, expected);
+      assert.deepEqual(parseTraceBlock(flat).get(hash)?.calls, expected);
+    }),
+    { numRuns: 2_000 },
+  );
+  assert.ok(movedCount > 100, `only ${movedCount} transfers in all`);
+});
+
+/** What one account does inside a transaction. */
+type Step = {
+  type: 'CALL' | 'CREATE' | 'CREATE2' | 'DELEGATECALL' | 'CALLCODE' | 'STATICCALL' | 'SELFDESTRUCT';
+  to: `0x${string}`;
+  amount: number;
+  fails: boolean;
+  steps: Step[];
+};
+
+const precompile = makeAddress(4);
+const { tree: callTree } = fc.letrec<{ tree: Step[]; step: Step }>((tie) => ({
+  tree: fc.array(tie('step'), { maxLength: 4, depthIdentifier: 'calls' }),
+  step: fc.record({
+    type: fc.constantFrom(
+      'CALL',
+      'CALL',
+      'CALL',
+      'CREATE',
+      'CREATE2',
+      'DELEGATECALL',
+      'CALLCODE',
+      'STATICCALL',
+      'SELFDESTRUCT',
+    ),
+    to: fc.constantFrom(alice, bob, carol, dave, precompile),
+    amount: fc.nat(3),
+    fails: fc.nat(4).map((number) => number === 0),
+    steps: fc.oneof({ maxDepth: 4, depthIdentifier: 'calls' }, fc.constant<Step[]>([]), tie('tree')),
+  }),
+}));
+
+/** Leaves are what they are: a self-destruct and a precompile call nobody. */
+const below = ({ type, to, steps }: Step) => (type === 'SELFDESTRUCT' || to === precompile ? [] : steps);
+const isTold = ({ type, to, amount }: Step) => to !== precompile || type === 'SELFDESTRUCT' || amount > 0;
+const runsOnOwn = ({ type }: Step) => type === 'DELEGATECALL' || type === 'CALLCODE';
+
+/** The transfers of a step by `account`, as the EVM's rules have them. */
+function movedBy(step: Step, account: string): { sender: string; receiver: string; amount: bigint }[] {
+  const { type, to, amount, fails } = step;
+  if (fails) return [];
+  const gives = ['CALL', 'CREATE', 'CREATE2'].includes(type) || (type === 'SELFDESTRUCT' && to !== account);
+  const own = gives && amount > 0 ? [{ sender: account, receiver: to, amount: BigInt(amount) }] : [];
+  return [...own, ...below(step).flatMap((one) => movedBy(one, runsOnOwn(step) ? account : to))];
+}
+
+function frameOf(step: Step, account: string, shows: (step: Step) => boolean = () => true): Frame {
+  const { type, to, amount, fails } = step;
+  const inner = runsOnOwn(step) ? account : to;
+  const calls = below(step)
+    .filter(shows)
+    .map((one) => frameOf(one, inner, shows));
+  const value = `0x${amount.toString(16)}`;
+  return { type, from: account, to, value, ...(fails && { error: 'execution reverted' }), calls };
 }
 
 test('a transaction that failed as a whole moved nothing inside', () => {
