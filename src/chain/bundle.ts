@@ -28,7 +28,13 @@ export type FetchPlan = { batch: boolean; blockReceipts: boolean; traces: TraceM
 export type BundleTransaction = ChainTransaction & { succeeded: boolean } & Pick<ChainReceipt, 'logs'> &
   Pick<TransactionTrace, 'calls'>;
 
-export type Bundle = { header: BlockHeader; transactions: BundleTransaction[]; proved: boolean };
+export type Bundle = {
+  header: BlockHeader;
+  transactions: BundleTransaction[];
+  proved: boolean;
+  /** Whether the node told of internal transfers, too. */
+  traced: boolean;
+};
 
 /** Each call of one batch costs the node work; larger batches are split. */
 const BATCH_CALLS_MAX = 60;
@@ -94,6 +100,7 @@ async function assemble(
   const bundle: Bundle = {
     header: block.header,
     proved: false,
+    traced: traces !== undefined,
     transactions: block.transactions.map((transaction, index) => {
       const receipt = receipts[index];
       const trace = traces?.get(transaction.hash);

@@ -8,6 +8,7 @@ import { messageOf } from '../core/fault.ts';
 import { createLog } from '../core/log.ts';
 import { type Role, roles, type ServiceOptions, startService } from '../service.ts';
 import { withConfig } from './exit.ts';
+import { untilInterrupted } from './interrupt.ts';
 import { barDisplay, createStatusLine } from './status-line.ts';
 
 type Flags = { config?: string; role?: Role[] };
@@ -23,18 +24,7 @@ export function addStartCommand(program: Command): void {
 }
 
 async function start(flags: Flags): Promise<void> {
-  const interrupt = new AbortController();
-  const { signal } = interrupt;
-  // Twice is as good as once: the stop has its own time limits.
-  const onSignal = () => interrupt.abort();
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
-  try {
-    await withConfig(flags, (config) => runUntil(signal, config, flags.role));
-  } catch (error) {
-    if (error !== signal.reason) throw error;
-  } finally {
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
-  }
+  await untilInterrupted((signal) => withConfig(flags, (config) => runUntil(signal, config, flags.role)));
 }
 
 async function runUntil(signal: AbortSignal, config: Config, role: Role[] | undefined): Promise<void> {

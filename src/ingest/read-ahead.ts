@@ -8,10 +8,14 @@ import type { ChainNodes } from '../chain/nodes.ts';
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
+import type { Hash } from '../core/hex.ts';
 import { extractTransfers } from './extract.ts';
 
 /** A block as it is committed. */
-export type ReadBlock = { header: BlockHeader; proved: boolean; transfers: Transfer[] };
+export type ReadBlock = { header: BlockHeader; proved: boolean; traced: boolean; transfers: Transfer[] };
+
+/** The last block to be read; without its hash it is asked for by number, as history is. */
+type Head = { number: number; hash: Hash | undefined };
 
 export type ReadAheadOptions = { nodes: Pick<ChainNodes, 'bundles'>; clock: Clock };
 
@@ -20,7 +24,7 @@ export type ReadAhead = {
    * The blocks from this height on, in order: at least one, none above the head. Those after them are begun.
    * @throws Fault of the nodes; the next call then asks for one block only, which any node may have.
    */
-  next(from: number, head: BlockHeader, signal: AbortSignal): Promise<ReadBlock[]>;
+  next(from: number, head: Head, signal: AbortSignal): Promise<ReadBlock[]>;
   /** Forgets all that was begun: after a fork. */
   drop(): void;
 };
@@ -55,7 +59,7 @@ export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
   }
 
   /** Begins what may be begun from here on; until a request has shown how long it takes, one only. */
-  function fill(from: number, head: BlockHeader, own: WorkAbort): void {
+  function fill(from: number, head: Head, own: WorkAbort): void {
     for (;;) {
       const underWay = requests.filter(({ blocks }) => blocks === undefined).length;
       const isFull = underWay >= (requestBlocks === 1 ? 1 : REQUESTS_MAX) || requests.length >= AHEAD_MAX;
@@ -84,6 +88,7 @@ export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
     return bundles.map((bundle) => ({
       header: bundle.header,
       proved: bundle.proved,
+      traced: bundle.traced,
       transfers: extractTransfers(bundle),
     }));
   }
@@ -134,9 +139,9 @@ export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
 }
 
 /** The head by its hash, so that "not here yet" is an error; history by number. */
-function referencesOf(from: number, to: number, head: BlockHeader): BlockReference[] {
+function referencesOf(from: number, to: number, head: Head): BlockReference[] {
   return Array.from({ length: to - from + 1 }, (_, index) =>
-    from + index === head.number ? head.hash : from + index,
+    from + index === head.number && head.hash !== undefined ? head.hash : from + index,
   );
 }
 

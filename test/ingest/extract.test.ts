@@ -218,7 +218,7 @@ function extract(parts: Partial<BundleTransaction>): Transfer[] {
     ...parts,
   };
   const header = { number: 1, hash: makeHash(0, 1, 0), parentHash: makeHash(0, 0, 0), minedAt: new Date(0) };
-  return extractTransfers({ header, proved: false, transactions: [transaction] });
+  return extractTransfers({ header, proved: false, traced: true, transactions: [transaction] });
 }
 
 type Log = BundleTransaction['logs'][number];

@@ -40,7 +40,7 @@ function bundleOf(reference: BlockReference, logCount = 0): Bundle {
   const logs = Array.from({ length: logCount }, () => ({ address: head.hash, topics: [], data: head.hash }));
   const none = { from: head.hash, to: undefined, value: undefined, succeeded: true, calls: [] };
   const transactions: BundleTransaction[] = logCount === 0 ? [] : [{ hash: head.hash, ...none, logs }];
-  return { header: headerOf(number), transactions, proved: true };
+  return { header: headerOf(number), transactions, proved: true, traced: true };
 }
 
 /** Takes the next blocks while the test answers each request as it comes; the numbers of those blocks. */

@@ -3,11 +3,13 @@
  */
 import assert from 'node:assert/strict';
 import { loadConfig } from '../../src/config/load.ts';
+import type { Config } from '../../src/config/schema.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { type Service, startService } from '../../src/service.ts';
 import { findTip } from '../../src/store/blocks.ts';
 import { openDatabase } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
+import { runVerification } from '../../src/verification.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import { type ReplayNode, readRealchain, startReplay, testWithRealchain } from '../kit/replay.ts';
@@ -66,6 +68,7 @@ for (const { databaseKind, internalTransfers, what } of cases) {
       assert.equal(notifications.length, rowCount, 'each row has an id of its own');
       for (const record of registered) checkRecord(record, notifications, { key, internalTransfers });
       assert.deepEqual(await provedNumbers(database), numbersOfRun, 'every block is proved');
+      await checkVerified(stage, rowCount);
       const traced = Object.keys(await node.calls()).filter((method) => method.startsWith('debug_'));
       assert.equal(
         traced.length > 0,
@@ -138,8 +141,16 @@ async function start(
   stage: Stage,
   roles: ('api' | 'follower' | 'delivery')[],
 ): Promise<Service & AsyncDisposable> {
-  const { database, receiver, node, internalTransfers } = stage;
-  const config = loadConfig({
+  const service = await startService(configOf(stage), { log: silentLog(), roles });
+  // A part that dies of a bug ends the test with that bug.
+  void service.failed.then((bug) => {
+    throw bug;
+  });
+  return { ...service, [Symbol.asyncDispose]: () => service.stop() };
+}
+
+function configOf({ database, receiver, node, internalTransfers }: Stage): Config {
+  return loadConfig({
     env: {},
     overrides: {
       chain: { id: 1, rpc: [node.url], native: { symbol: NATIVE }, startBlock: FIRST, internalTransfers },
@@ -156,12 +167,24 @@ async function start(
       },
     },
   });
-  const service = await startService(config, { log: silentLog(), roles });
-  // A part that dies of a bug ends the test with that bug.
-  void service.failed.then((bug) => {
-    throw bug;
+}
+
+/** `chainbell verify` finds the same blocks and the same rows. */
+async function checkVerified(stage: Stage, notifications: number): Promise<void> {
+  const { undecided, ...report } = await runVerification(configOf(stage), {
+    ...{ from: undefined, to: undefined, signal: new AbortController().signal },
+    onDifference: ({ message }) => assert.fail(message),
+    onProgress: () => {},
   });
-  return { ...service, [Symbol.asyncDispose]: () => service.stop() };
+  const equal = {
+    outcome: 'equal',
+    range: { from: FIRST, to: LAST },
+    blocks: 12,
+    notifications,
+    differences: 0,
+  };
+  assert.deepEqual(report, equal);
+  assert.deepEqual(new Set(Object.values(undecided)), new Set([0]));
 }
 
 const numbersOfRun = Array.from({ length: LAST - FIRST + 1 }, (_, index) => FIRST + index);

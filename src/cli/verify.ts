@@ -1,0 +1,110 @@
+/**
+ * `chainbell verify`: derives stored blocks again from the chain and says what differs.
+ */
+import { type Command, InvalidArgumentError } from 'commander';
+import type { Config } from '../config/schema.ts';
+import { type Clock, systemClock } from '../core/clock.ts';
+import type { Difference } from '../ingest/compare.ts';
+import type { VerifyOptions, VerifyReport } from '../ingest/verify.ts';
+import { runVerification } from '../verification.ts';
+import { exitCodes, withConfig } from './exit.ts';
+import { untilInterrupted } from './interrupt.ts';
+
+type Flags = { config?: string; json?: boolean; from?: number; to?: number };
+
+/** Who has more differences has one cause; the summary counts them all. */
+const DIFFERENCES_SHOWN_MAX = 1_000;
+const PROGRESS_MS = 10_000;
+
+export function addVerifyCommand(program: Command): void {
+  program
+    .command('verify')
+    .description(
+      'derive stored blocks again from the chain and say what differs; exit code 1 when anything does',
+    )
+    .option('--from <number>', 'first block (default: the first stored one)', parseNumber)
+    .option('--to <number>', 'last block (default: the newest stored one)', parseNumber)
+    .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
+    .option('--json', 'JSON on standard output: one line for each difference, then one with the summary')
+    .addHelpText(
+      'after',
+      '\nExample:\n  $ npm run --silent chainbell -- verify --from 17686110 --to 17686121',
+    )
+    .action(async (flags: Flags, command: Command) => {
+      const { from, to } = flags;
+      if (from !== undefined && to !== undefined && from > to)
+        command.error(`error: --from ${from} is above --to ${to}`);
+      const isDone = await untilInterrupted((signal) =>
+        withConfig(flags, (config) => verify(flags, config, signal)),
+      );
+      if (!isDone) process.exitCode = exitCodes.tryAgain;
+    });
+}
+
+async function verify({ from, to, json = false }: Flags, config: Config, signal: AbortSignal): Promise<void> {
+  const clock = systemClock();
+  const report = await runVerification(config, {
+    ...{ from, to, signal, clock },
+    onDifference: createDifferenceLines(json),
+    onProgress: createProgressLines(clock),
+  });
+  if (json) process.stdout.write(`${JSON.stringify({ summary: toJson(report) })}\n`);
+  process.stderr.write(describe(report));
+  if (report.outcome === 'different') process.exitCode = 1;
+  if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
+}
+
+function createDifferenceLines(isJson: boolean): (difference: Difference) => void {
+  let shown = 0;
+  return ({ what, block, message, notification }) => {
+    shown += 1;
+    if (shown > DIFFERENCES_SHOWN_MAX) return;
+    if (!isJson) {
+      process.stdout.write(`${message}\n`);
+      return;
+    }
+    const fields = notification && {
+      watched_addresses_id: notification.watchedAddressId,
+      hash: notification.txHash,
+      kind: notification.kind,
+      ordinal: notification.ordinal,
+    };
+    process.stdout.write(`${JSON.stringify({ difference: what, block, ...fields, message })}\n`);
+  };
+}
+
+function createProgressLines(clock: Clock): VerifyOptions['onProgress'] {
+  let shownMs = clock.now().getTime();
+  return ({ done, total, differences }) => {
+    const nowMs = clock.now().getTime();
+    if (nowMs - shownMs < PROGRESS_MS) return;
+    shownMs = nowMs;
+    process.stderr.write(`${done} of ${total} blocks, ${differences} differences\n`);
+  };
+}
+
+function toJson({ outcome, range, blocks, notifications, differences, undecided }: VerifyReport) {
+  const { from = null, to = null } = range ?? {};
+  return { outcome, from, to, blocks, notifications, differences, not_comparable: undecided };
+}
+
+function describe({ outcome, range, blocks, notifications, differences, undecided }: VerifyReport): string {
+  if (range === undefined) return 'no block is stored: there is nothing to compare\n';
+  const { from, to } = range;
+  const lines = [
+    ...Object.entries(undecided).flatMap(([reason, count]) =>
+      count > 0 ? [`not comparable, ${reason.replaceAll('_', ' ')}: ${count}`] : [],
+    ),
+    ...(differences > DIFFERENCES_SHOWN_MAX ? [`shown: the first ${DIFFERENCES_SHOWN_MAX}`] : []),
+    outcome === 'reorganised'
+      ? 'a fork changed these blocks meanwhile: try again'
+      : `${outcome}: blocks ${from} to ${to}, ${blocks} compared, ${notifications} notifications equal, ${differences} differences`,
+  ];
+  return lines.map((line) => `${line}\n`).join('');
+}
+
+function parseNumber(text: string): number {
+  const number = Number(text);
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(number)) throw new InvalidArgumentError('a block number');
+  return number;
+}

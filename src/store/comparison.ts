@@ -1,0 +1,178 @@
+/**
+ * What is stored of some blocks, for those who compare it with the chain: read in one moment, changing nothing.
+ */
+import type { TransferKind } from '../core/block.ts';
+import { type Address, fromBytes, type Hash } from '../core/hex.ts';
+import { bytesOf, listOf } from './array-text.ts';
+import type { Database, Db } from './db.ts';
+import { sql } from './sql.ts';
+
+export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
+
+/** A record as it is now: what it was before its last change is not known. */
+export type StoredWatch = {
+  shardId: number;
+  id: string;
+  address: Address;
+  watchCoin: boolean;
+  watchToken: boolean;
+  createdAt: Date;
+  updatedAt: Date;
+};
+
+export type StoredNotification = {
+  shardId: number;
+  watchedAddressId: string;
+  kind: TransferKind;
+  txHash: Hash;
+  ordinal: number;
+  sender: Address;
+  receiver: Address | undefined;
+  amount: bigint;
+  token: Address | undefined;
+  blockNumber: number;
+  createdAt: Date;
+};
+
+/** Which notifications belong to a transaction and a record, if there are any. */
+export type NotificationPlace = { shardId: number; watchedAddressId: string; txHash: Hash };
+
+/** Runs `work` on one moment of the database. Nothing can be written, and nobody waits for it. */
+export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
+  return database.transaction(async (tx) => {
+    await tx.query(sql`set transaction isolation level repeatable read, read only`);
+    return work(tx);
+  });
+}
+
+/** The stored blocks of a range, by number. */
+export async function listStoredBlocks(
+  db: Db,
+  { from, to }: { from: number; to: number },
+): Promise<Map<number, StoredBlock>> {
+  const rows = await db.query<{
+    number: number;
+    hash: Uint8Array;
+    parent_hash: Uint8Array;
+    proved: boolean;
+    stored_at: Date;
+  }>(sql`
+    select number, hash, parent_hash, proved, stored_at from block
+    where number between ${from} and ${to}
+    order by number limit ${to - from + 1}`);
+  return new Map(
+    rows.map(({ number, hash, parent_hash, proved, stored_at }) => [
+      number,
+      { number, hash: fromBytes(hash), parentHash: fromBytes(parent_hash), proved, storedAt: stored_at },
+    ]),
+  );
+}
+
+/** Up to `limit` records that watch one of the addresses. */
+export async function listWatchesOf(
+  db: Db,
+  addresses: readonly Address[],
+  limit: number,
+): Promise<StoredWatch[]> {
+  const rows = await db.query<WatchRow>(sql`
+    select ${watchColumns}
+    from unnest(${bytesOf(addresses)}::text::bytea[]) as p (address)
+    join watched_address w on w.address = p.address
+    order by w.shard_id, w.id limit ${limit}`);
+  return rows.map(toWatch);
+}
+
+/** The records of notifications, as far as they still exist. */
+export async function listWatchesById(
+  db: Db,
+  records: readonly Pick<NotificationPlace, 'shardId' | 'watchedAddressId'>[],
+): Promise<StoredWatch[]> {
+  const rows = await db.query<WatchRow>(sql`
+    select ${watchColumns}
+    from unnest(
+      ${listOf(records.map(({ shardId }) => shardId))}::text::bigint[],
+      ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::text::uuid[]
+    ) as p (shard_id, id)
+    join watched_address w on w.shard_id = p.shard_id and w.id = p.id
+    order by w.shard_id, w.id limit ${records.length}`);
+  return rows.map(toWatch);
+}
+
+const watchColumns = sql`w.shard_id, w.id, w.address, w.watch_coin, w.watch_token, w.created_at, w.updated_at`;
+
+type WatchRow = {
+  shard_id: number;
+  id: string;
+  address: Uint8Array;
+  watch_coin: boolean;
+  watch_token: boolean;
+  created_at: Date;
+  updated_at: Date;
+};
+
+function toWatch(row: WatchRow): StoredWatch {
+  return {
+    shardId: row.shard_id,
+    id: row.id,
+    address: fromBytes(row.address),
+    watchCoin: row.watch_coin,
+    watchToken: row.watch_token,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+}
+
+/**
+ * Up to `limit` notifications of a range of blocks, and those at the given places that name a block outside it.
+ * Withdrawn ones do not count: their block died.
+ */
+export async function listNotificationsOf(
+  db: Db,
+  { from, to }: { from: number; to: number },
+  places: readonly NotificationPlace[],
+  limit: number,
+): Promise<StoredNotification[]> {
+  const columns = sql`n.shard_id, n.watched_address_id, n.kind, n.tx_hash, n.ordinal, n.sender, n.receiver, n.amount,
+    n.token, n.block_number, n.created_at`;
+  const rows = await db.query<NotificationRow>(sql`
+    select ${columns} from notification n
+    where n.block_number between ${from} and ${to} and n.state <> 'withdrawn'
+    union all
+    select ${columns}
+    from unnest(
+      ${listOf(places.map(({ shardId }) => shardId))}::text::bigint[],
+      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::text::uuid[],
+      ${bytesOf(places.map(({ txHash }) => txHash))}::text::bytea[]
+    ) as p (shard_id, watched_address_id, tx_hash)
+    join notification n on n.shard_id = p.shard_id and n.watched_address_id = p.watched_address_id and n.tx_hash = p.tx_hash
+    where n.block_number not between ${from} and ${to} and n.state <> 'withdrawn'
+    order by shard_id, watched_address_id, tx_hash, kind, ordinal
+    limit ${limit}`);
+  return rows.map((row) => ({
+    shardId: row.shard_id,
+    watchedAddressId: row.watched_address_id,
+    kind: row.kind,
+    txHash: fromBytes(row.tx_hash),
+    ordinal: row.ordinal,
+    sender: fromBytes(row.sender),
+    receiver: row.receiver === null ? undefined : fromBytes(row.receiver),
+    amount: BigInt(row.amount),
+    token: row.token === null ? undefined : fromBytes(row.token),
+    blockNumber: row.block_number,
+    createdAt: row.created_at,
+  }));
+}
+
+type NotificationRow = {
+  shard_id: number;
+  watched_address_id: string;
+  kind: TransferKind;
+  tx_hash: Uint8Array;
+  ordinal: number;
+  sender: Uint8Array;
+  receiver: Uint8Array | null;
+  amount: string;
+  token: Uint8Array | null;
+  block_number: number;
+  created_at: Date;
+};

@@ -1,0 +1,77 @@
+/**
+ * What `chainbell verify` needs of the program, built from a Config: a database that is only read, the nodes, the proof.
+ */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import packageJson from '../package.json' with { type: 'json' };
+import { createNodes } from './chain/nodes.ts';
+import { createVerifier } from './chain/verifier.ts';
+import type { Config } from './config/schema.ts';
+import { type Clock, systemClock } from './core/clock.ts';
+import { Fault } from './core/fault.ts';
+import { createLog } from './core/log.ts';
+import { createMetrics } from './core/metrics.ts';
+import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/verify.ts';
+import { findChain } from './store/blocks.ts';
+import { type Database, openDatabase } from './store/db.ts';
+import { migrationState } from './store/migrate.ts';
+
+export type VerificationOptions = Pick<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onProgress'> & {
+  signal: AbortSignal;
+  clock?: Clock;
+};
+
+/**
+ * Derives the blocks of the range again and compares them with what is stored.
+ * @throws Fault `unavailable` when database or nodes do not answer; `conflict` for another chain, another schema, or an
+ * embedded database in use by the service; `not_found` when there is no embedded database.
+ */
+export async function runVerification(config: Config, options: VerificationOptions): Promise<VerifyReport> {
+  const { signal, clock = systemClock(), ...request } = options;
+  // What happens along the way is no news here; what is wrong is.
+  const log = createLog({ ...config.log, level: 'warn' });
+  await using parts = new AsyncDisposableStack();
+  const database = await openStored(config);
+  parts.defer(() => database.close());
+  const verifier = createVerifier({ mode: config.chain.verify, log });
+  parts.defer(() => verifier.close());
+  const nodes = createNodes({
+    // New heads are no news either.
+    urls: config.chain.rpc.filter((url) => url.startsWith('http')),
+    chainId: config.chain.id,
+    internalTransfers: config.chain.internalTransfers,
+    clock,
+    log,
+    metrics: createMetrics(packageJson.version),
+    verifier,
+    onHead: () => {},
+  });
+  parts.defer(() => nodes.close());
+  const chain = await findChain(database);
+  if (chain !== undefined) {
+    const { chainId, genesisHash } = chain;
+    if (chainId !== config.chain.id) {
+      const told = `the database holds chain ${chainId}, the configuration says ${config.chain.id}`;
+      throw new Fault('conflict', told);
+    }
+    nodes.pin({ chainId, genesisHash });
+    await nodes.identify(signal);
+  }
+  const isProofOn = config.chain.verify !== 'off';
+  const { notificationsMs } = config.retention;
+  return await verifyStored({ ...request, database, nodes, clock, isProofOn, notificationsMs }, signal);
+}
+
+/** The database as it is: nothing is made and nothing is migrated. */
+async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {
+  if (url === '' && !existsSync(path.join(dataDir, 'database')))
+    throw new Fault('not_found', `there is no database in ${dataDir}, and database.url is not set`);
+  const database = await openDatabase({ url, dataDir });
+  const { pending } = await migrationState(database).catch(async (error: unknown) => {
+    await database.close();
+    throw error;
+  });
+  if (pending.length === 0) return database;
+  await database.close();
+  throw new Fault('conflict', `the schema lacks ${pending.join(', ')}: run chainbell migrate`);
+}

@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { test } from 'node:test';
+import { insertChain } from '../../src/store/blocks.ts';
+import { headerOf, mine } from '../kit/chain-story.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { chain, chainbell } from './chainbell.ts';
+
+const CHAINBELL_SECRET = Buffer.alloc(32, 7).toString('base64');
+
+test('block numbers that are none, or in the wrong order, end with 64', async () => {
+  for (const words of [
+    ['--from', 'x'],
+    ['--to', '-1'],
+    ['--from', '1.5'],
+    ['--from', '9', '--to', '8'],
+    ['--fron', '1'],
+  ]) {
+    const { code, out, err } = await chainbell(tmpdir(), chain, 'verify', ...words);
+    assert.deepEqual([code, out], [64, ''], words.join(' '));
+    assert.notEqual(err, '');
+  }
+});
+
+test('a database without blocks has nothing to compare', async () => {
+  await using place = await createTestDatabase('embedded');
+  const env = { ...chain, CHAINBELL_DATA_DIR: place.dataDir };
+  const { code, out, err } = await chainbell(place.dataDir, env, 'verify', '--json');
+  assert.equal(code, 0, err);
+  const { outcome, from, to, blocks } = JSON.parse(out).summary;
+  assert.deepEqual({ outcome, from, to, blocks }, { outcome: 'equal', from: null, to: null, blocks: 0 });
+  assert.match(err, /nothing to compare/);
+});
+
+test('a database or nodes that do not answer end with 69', async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  await insertChain(database, 31_337, undefined);
+  await mine(database, headerOf(1), []);
+  const away = 'postgres://chainbell@127.0.0.1:1/chainbell';
+  for (const CHAINBELL_DATABASE_URL of [away, place.url]) {
+    const env = { ...chain, CHAINBELL_SECRET, CHAINBELL_DATABASE_URL };
+    const { code, out, err } = await chainbell(place.dataDir, env, 'verify');
+    assert.deepEqual([code, out], [69, ''], err);
+  }
+});
+
+test('a database of another chain, or with an older schema, ends with 78', async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  await insertChain(database, 1, undefined);
+  const env = { ...chain, CHAINBELL_SECRET, CHAINBELL_DATABASE_URL: place.url };
+  const foreign = await chainbell(place.dataDir, env, 'verify');
+  assert.equal(foreign.code, 78, foreign.err);
+  assert.match(foreign.err, /the database holds chain 1, the configuration says 31337/);
+  await database.script('delete from migration where id > 1');
+  const older = await chainbell(place.dataDir, env, 'verify');
+  assert.equal(older.code, 78, older.err);
+  assert.match(older.err, /the schema lacks 0002_\S+\.sql.*: run chainbell migrate/);
+});
+
+test('an embedded database that the service has open ends with 78 and names its process; none is made', async () => {
+  await using place = await createTestDatabase('embedded');
+  await place.open();
+  const busy = await chainbell(place.dataDir, { ...chain, CHAINBELL_DATA_DIR: place.dataDir }, 'verify');
+  assert.equal(busy.code, 78, busy.err);
+  assert.match(busy.err, new RegExp(`in use by process ${process.pid}: stop it first`));
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-cli-'));
+  try {
+    const none = await chainbell(folder, { ...chain, CHAINBELL_DATA_DIR: folder }, 'verify');
+    assert.equal(none.code, 64, none.err);
+    assert.match(none.err, /there is no database/);
+    assert.deepEqual(await readdir(folder), []);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});

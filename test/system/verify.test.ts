@@ -1,0 +1,437 @@
+/**
+ * `chainbell verify` on a real node and a real database: what is stored is equal to the chain, and nothing that is changed
+ * by hand stays unseen. The service runs meanwhile.
+ */
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { encodeCall } from '../../devnet/contracts.ts';
+import type { ConfigOverrides } from '../../src/config/load.ts';
+import { type Clock, systemClock } from '../../src/core/clock.ts';
+import { type Address, type Hash, toBytes } from '../../src/core/hex.ts';
+import type { Difference } from '../../src/ingest/compare.ts';
+import type { VerifyReport } from '../../src/ingest/verify.ts';
+import type { Sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/sql.ts';
+import { runVerification } from '../../src/verification.ts';
+import { chainbell } from '../cli/chainbell.ts';
+import { type Chain, startChain } from '../kit/anvil.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { chainMethods, type NodeBlock, startScriptedNode, traceMethod } from '../kit/scripted-node.ts';
+import {
+  CHAIN_ID,
+  createWatcher,
+  freshAddress,
+  SECRET,
+  startTestService,
+  type TestService,
+  testConfig,
+} from '../kit/service.ts';
+
+const parts = new AsyncDisposableStack();
+let chain: Chain;
+let place: TestDatabase;
+let service: TestService;
+/** Watches the receiver for coin and tokens, and the payer for tokens only. */
+let records: { receiver: string; payer: string };
+let receiver: Address;
+let payer: Address;
+/** The block and transaction of a plain payment to the receiver, and of a split one with two internal transfers to him. */
+let payment: { block: number; hash: Hash };
+let split: { block: number; hash: Hash };
+let last: number;
+
+/** Coin by a payment, 2 + 1 wei by the split; 5 units of a token from the payer, whose minting counts too. */
+const NOTIFICATIONS = 1 + 2 + 1 + 2;
+
+before(async () => {
+  chain = parts.use(await startChain());
+  place = parts.use(await createTestDatabase('postgres'));
+  service = parts.use(
+    await startTestService({
+      database: place,
+      rpc: [chain.url],
+      roles: ['follower', 'api'],
+      chain: { startBlock: 1 },
+    }),
+  );
+  payer = chain.accounts[0];
+  receiver = freshAddress();
+  const watcher = await createWatcher(service, 'acme');
+  const webhookUrl = 'https://one.example/hook';
+  records = {
+    receiver: (await watcher.watch({ address: receiver, webhookUrl })).id,
+    payer: (await watcher.watch({ address: payer, webhookUrl, watchCoin: false })).id,
+  };
+  const paid = await chain.transferNative({ from: payer, to: receiver, valueWei: 7n });
+  payment = { block: paid.blockNumber, hash: paid.hash };
+  const splitter = await chain.deploy('Splitter');
+  const input = encodeCall({ contract: 'Splitter', method: 'split', values: [[receiver, receiver]] });
+  const parted = await chain.execute({ from: payer, to: splitter, valueWei: 3n, input });
+  split = { block: parted.blockNumber, hash: parted.hash };
+  const token = await chain.deploy('DemoToken', 'Verify', 'VER', 18);
+  await chain.mintToken(token, { to: payer, amount: 5n });
+  await chain.transferToken(token, { from: payer, to: receiver, amount: 5n });
+  last = (await chain.head()).number;
+  await service.inSync(chain);
+  // Long enough before the blocks that nobody doubts their order.
+  await change(
+    sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
+  );
+  for (const table of tables) await service.database.script(`create table kept_${table} as table ${table}`);
+});
+beforeEach(async () => {
+  for (const table of tables) {
+    await service.database.script(
+      `delete from ${table}; insert into ${table} overriding system value select * from kept_${table}`,
+    );
+  }
+});
+after(() => parts.disposeAsync());
+
+const tables = ['block', 'watched_address', 'notification', 'chain'];
+const change = (statement: Sql) => service.database.query(statement);
+const hour = sql`interval '1 hour'`;
+
+test('what was followed is equal to the chain: blocks, proof and every notification', async () => {
+  const { report, differences } = await verify();
+  assert.deepEqual(differences, []);
+  assert.deepEqual(report, reportOf({ range: { from: 1, to: last } }));
+});
+
+test('a notification that is gone is missing', async () => {
+  await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
+  const { report, differences } = await verify();
+  const expected = { watchedAddressId: records.receiver, txHash: split.hash, kind: 'internal', ordinal: 1 };
+  assert.deepEqual(differences.map(outline), [['missing', split.block, expected]]);
+  assert.match(
+    differences[0]?.message ?? '',
+    new RegExp(`^block ${split.block}: missing: internal 1 of ${split.hash}`),
+  );
+  assert.deepEqual([report.outcome, report.notifications], ['different', NOTIFICATIONS - 1]);
+});
+
+for (const [field, value] of [
+  ['amount', sql`amount = amount + 1`],
+  ['sender', sql`sender = receiver`],
+  ['receiver', sql`receiver = null`],
+  ['token', sql`token = sender`],
+  ['block', sql`block_number = block_number + 1000, created_at = created_at + ${hour}`],
+] as const) {
+  test(`a notification with another ${field} is told`, async () => {
+    await change(sql`update notification set ${value} where tx_hash = ${toBytes(payment.hash)}`);
+    const { differences } = await verify();
+    assert.deepEqual(
+      differences.map(({ what, block }) => [what, block]),
+      [['changed', payment.block]],
+    );
+    assert.match(differences[0]?.message ?? '', new RegExp(`${field} .* is stored, .* is on the chain$`));
+  });
+}
+
+test('an invented notification is unexpected, whatever transfer it claims', async () => {
+  const invent = (fields: { txHash: Hash; record: string }) =>
+    change(sql`
+      insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
+        amount, token, block_number, state, next_attempt_at, created_at)
+      select shard_id, lane_id, ${fields.record}, watcher_id, kind, ${toBytes(fields.txHash)}, ordinal, sender, receiver,
+        amount, token, block_number, 'waiting', now(), created_at
+      from notification where tx_hash = ${toBytes(payment.hash)} and watched_address_id = ${records.receiver}`);
+  const txHash: Hash = `0x${'5'.repeat(64)}`;
+  await invent({ txHash, record: records.receiver });
+  // A transfer that happened, told to a record that does not want coin.
+  await invent({ txHash: payment.hash, record: records.payer });
+  const { report, differences } = await verify();
+  const own = { kind: 'transaction', ordinal: 0 };
+  assert.deepEqual(
+    new Set(differences.map(outline)),
+    new Set([
+      ['unexpected', payment.block, { watchedAddressId: records.receiver, txHash, ...own }],
+      ['unexpected', payment.block, { watchedAddressId: records.payer, txHash: payment.hash, ...own }],
+    ]),
+  );
+  assert.equal(report.notifications, NOTIFICATIONS);
+});
+
+test('a stored block of another hash, another parent or no proof is told, and one that is not stored', async () => {
+  const other = toBytes(`0x${'5'.repeat(64)}`);
+  await change(sql`update block set hash = ${other} where number = ${payment.block}`);
+  await change(sql`update block set parent_hash = ${other} where number = ${split.block}`);
+  await change(sql`update block set proved = false where number = ${last}`);
+  await change(sql`delete from block where number = ${last - 1}`);
+  const { report, differences } = await verify();
+  assert.deepEqual(
+    new Set(differences.map(({ what, block }) => [what, block])),
+    new Set([
+      ['hash', payment.block],
+      ['hash', split.block],
+      ['not_stored', last - 1],
+      ['proved', last],
+    ]),
+  );
+  assert.equal(report.blocks, last - 2);
+});
+
+test('what changes while it is compared is a fork on its way, and no difference', async () => {
+  const { hash } = await blockAt(payment.block);
+  await change(
+    sql`update block set hash = ${toBytes(`0x${'5'.repeat(64)}`)} where number = ${payment.block}`,
+  );
+  const { report, differences } = await verify({
+    async onWait() {
+      await change(sql`update block set hash = ${toBytes(hash)} where number = ${payment.block}`);
+    },
+  });
+  assert.deepEqual([report.outcome, differences], ['reorganised', []]);
+});
+
+test('a record counts from the block after its making; which of two at one moment was first is not known', async () => {
+  await change(sql`delete from notification where watched_address_id = ${records.receiver}`);
+  await change(
+    sql`update watched_address set created_at = now() + ${hour}, updated_at = now() + ${hour} where id = ${records.receiver}`,
+  );
+  const young = await verify();
+  assert.deepEqual([young.report, young.differences], [reportOf({ notifications: 2 }), []]);
+  await change(sql`
+    update watched_address set created_at = b.stored_at, updated_at = b.stored_at
+    from block b where b.number = ${last} and id = ${records.receiver}`);
+  const unsure = await verify({ from: last, to: last });
+  assert.deepEqual([unsure.report.undecided.record_new, unsure.differences], [1, []]);
+});
+
+test('a notification that was made before its record is unexpected', async () => {
+  await change(
+    sql`update watched_address set created_at = now() + ${hour}, updated_at = now() + ${hour} where id = ${records.payer}`,
+  );
+  const { differences } = await verify();
+  assert.deepEqual(
+    differences.map(({ what, notification }) => [what, notification?.watchedAddressId]),
+    [
+      ['unexpected', records.payer],
+      ['unexpected', records.payer],
+    ],
+  );
+});
+
+test('what a record wanted before it was changed or deleted is not known, but what is stored must have happened', async () => {
+  await change(
+    sql`update watched_address set address = ${toBytes(freshAddress())}, updated_at = now() where id = ${records.receiver}`,
+  );
+  await change(sql`delete from watched_address where id = ${records.payer}`);
+  const { report, differences } = await verify();
+  assert.deepEqual(differences, []);
+  assert.deepEqual(
+    report,
+    reportOf({ notifications: 0, undecided: { record_changed: 4, record_deleted: 2 } }),
+  );
+  await change(
+    sql`update notification set amount = amount + 1 where watched_address_id = ${records.payer} and block_number = ${last}`,
+  );
+  assert.deepEqual(
+    (await verify()).differences.map(({ what, block }) => [what, block]),
+    [['changed', last]],
+  );
+});
+
+test('a record that was changed after the block may not have watched what is missing', async () => {
+  await change(sql`delete from notification where watched_address_id = ${records.payer}`);
+  await change(sql`update watched_address set updated_at = now() where id = ${records.payer}`);
+  const { report, differences } = await verify();
+  assert.deepEqual(
+    [report, differences],
+    [reportOf({ notifications: 4, undecided: { record_changed: 2 } }), []],
+  );
+});
+
+test('what may have been deleted by the retention is not missing', async () => {
+  const age = sql`interval '91 days'`;
+  await change(sql`update block set stored_at = stored_at - ${age}`);
+  await change(sql`update notification set created_at = created_at - ${age}`);
+  await change(
+    sql`update watched_address set created_at = created_at - ${age}, updated_at = updated_at - ${age}`,
+  );
+  await change(sql`delete from notification where watched_address_id = ${records.payer}`);
+  const { report, differences } = await verify();
+  assert.deepEqual([report, differences], [reportOf({ notifications: 4, undecided: { pruned: 2 } }), []]);
+});
+
+test('what was told of a block that died stays, and is not compared; a withdrawn one is not there', async () => {
+  const earlier = sql`created_at = created_at - interval '1 minute', retry_count = 1`;
+  await change(
+    sql`update notification set block_number = block_number - 1, ${earlier} where tx_hash = ${toBytes(payment.hash)}`,
+  );
+  await change(
+    sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
+  );
+  await change(
+    sql`update notification set state = 'withdrawn' where tx_hash = ${toBytes(split.hash)} and ordinal = 1`,
+  );
+  const { report, differences } = await verify();
+  assert.equal(report.undecided.dead_fork, 2);
+  assert.deepEqual(
+    differences.map(outline).map(([what, block]) => [what, block]),
+    [
+      ['missing', split.block],
+      ['missing', split.block],
+    ],
+  );
+});
+
+test('without traces internal transfers are not compared, without proof its flag is not', async () => {
+  const { report, differences } = await verify({ settings: { internalTransfers: 'off', verify: 'off' } });
+  assert.deepEqual(differences, []);
+  assert.deepEqual(
+    report,
+    reportOf({ notifications: NOTIFICATIONS - 2, undecided: { not_traced: 2, proof_off: last } }),
+  );
+});
+
+test('a range beyond what is stored is compared as far as it goes', async () => {
+  await change(sql`update chain set start_number = 2`);
+  const { report } = await verify({ from: 0, to: last + 10 });
+  assert.deepEqual(
+    report,
+    reportOf({
+      blocks: last - 1,
+      notifications: NOTIFICATIONS - 1,
+      range: { from: 0, to: last + 10 },
+      undecided: { before_start: 2, after_tip: 10 },
+    }),
+  );
+  const above = await verify({ from: last + 5, to: last + 6 });
+  assert.deepEqual([above.report.blocks, above.report.undecided.after_tip], [0, 2]);
+  const below = await verify({ from: 0, to: 1 });
+  assert.deepEqual([below.report.blocks, below.report.undecided.before_start], [0, 2]);
+});
+
+test('a block that no node proves is told, one that no node has is not compared, and the others are', async () => {
+  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  const told = (number: number) => blocks[number]?.receipts[0] ?? {};
+  // A receipt without its logs breaks its root.
+  told(last).logs = [];
+  const isGone = ({ block }: NodeBlock) => Number(block.number) === payment.block;
+  const kept = blocks.filter((one) => !isGone(one));
+  await using node = await startScriptedNode({
+    ...chainMethods(CHAIN_ID, kept),
+    debug_traceBlockByHash: traceMethod(kept),
+  });
+  const { report, differences } = await verify({ rpc: node.url });
+  assert.deepEqual(
+    differences.map(({ what, block }) => [what, block]),
+    [['not_proved', last]],
+  );
+  assert.match(differences[0]?.message ?? '', /could not be proved: .*its receipts root does not hold/);
+  assert.deepEqual([report.blocks, report.undecided.not_served], [last - 2, 1]);
+});
+
+test('as a process: 0 and a summary when equal, 1 and a line for each difference when not', async () => {
+  const run = (...words: string[]) =>
+    chainbell(
+      place.dataDir,
+      {
+        ...{ CHAINBELL_CHAIN_ID: String(CHAIN_ID), CHAINBELL_CHAIN_RPC: chain.url },
+        ...{ CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET },
+      },
+      'verify',
+      ...words,
+    );
+  const equal = await run('--json');
+  assert.equal(equal.code, 0, equal.err);
+  const { outcome, from, to, blocks, notifications, differences, not_comparable } = JSON.parse(
+    equal.out,
+  ).summary;
+  assert.deepEqual(
+    { outcome, from, to, blocks, notifications, differences },
+    {
+      ...{ outcome: 'equal', from: 1, to: last, blocks: last },
+      ...{ notifications: NOTIFICATIONS, differences: 0 },
+    },
+  );
+  assert.equal(not_comparable.pruned, 0);
+  await change(sql`update notification set amount = 8 where tx_hash = ${toBytes(payment.hash)}`);
+  const words = ['--from', String(payment.block), '--to', String(payment.block)];
+  const shown = await run(...words);
+  assert.equal(shown.code, 1, shown.err);
+  assert.match(
+    shown.out,
+    /^block \d+: changed: transaction 0 of 0x\w+ for \S+: amount 8 is stored, 7 is on the chain\n$/,
+  );
+  assert.match(
+    shown.err,
+    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\n$/,
+  );
+  const [line = '', summary = ''] = (await run('--json', ...words)).out.split('\n');
+  const { message, ...fields } = JSON.parse(line);
+  assert.match(message, /amount 8 is stored/);
+  assert.deepEqual(fields, {
+    ...{ difference: 'changed', block: payment.block, watched_addresses_id: records.receiver },
+    ...{ hash: payment.hash, kind: 'transaction', ordinal: 0 },
+  });
+  assert.equal(JSON.parse(summary).summary.outcome, 'different');
+});
+
+type Run = { report: VerifyReport; differences: Difference[] };
+
+/** Verifies the range with a clock that does not wait. */
+async function verify(
+  options: {
+    from?: number;
+    to?: number;
+    rpc?: string;
+    settings?: ConfigOverrides['chain'];
+    onWait?: () => Promise<void>;
+  } = {},
+): Promise<Run> {
+  const { from, to, rpc = chain.url, settings = {}, onWait = async () => {} } = options;
+  const differences: Difference[] = [];
+  const clock: Clock = { ...systemClock(), wait: onWait };
+  const report = await runVerification(testConfig({ database: place, rpc: [rpc], chain: settings }), {
+    ...{ from, to, clock, signal: new AbortController().signal },
+    onDifference: (difference) => differences.push(difference),
+    onProgress: () => {},
+  });
+  return { report, differences };
+}
+
+const outline = ({ what, block, notification }: Difference) => [what, block, notification];
+
+/** A report of all blocks and notifications as equal, but for `parts`. */
+function reportOf({
+  undecided,
+  ...rest
+}: Partial<Omit<VerifyReport, 'undecided'>> & {
+  undecided?: Partial<VerifyReport['undecided']>;
+}): VerifyReport {
+  const none = {
+    ...{ before_start: 0, after_tip: 0, not_served: 0, too_many: 0, proof_off: 0, not_traced: 0 },
+    ...{ pruned: 0, record_new: 0, record_changed: 0, record_deleted: 0, dead_fork: 0 },
+  };
+  return {
+    ...{
+      outcome: 'equal',
+      range: { from: 1, to: last },
+      blocks: last,
+      notifications: NOTIFICATIONS,
+      differences: 0,
+    },
+    ...rest,
+    undecided: { ...none, ...undecided },
+  };
+}
+
+const quantity = (number: number) => `0x${number.toString(16)}`;
+
+async function blockAt(number: number): Promise<NodeBlock['block'] & { hash: Hash }> {
+  return (await chain.rpc('eth_getBlockByNumber', [quantity(number), true])) as NodeBlock['block'] & {
+    hash: Hash;
+  };
+}
+
+async function nodeBlockAt(number: number): Promise<NodeBlock> {
+  const receipts = await chain.rpc('eth_getBlockReceipts', [quantity(number)]);
+  // Nobody traces the genesis block.
+  const traces =
+    number === 0
+      ? []
+      : await chain.rpc('debug_traceBlockByNumber', [quantity(number), { tracer: 'callTracer' }]);
+  return { block: await blockAt(number), receipts: receipts as NodeBlock['receipts'], traces };
+}
