@@ -16,19 +16,24 @@ export type Difference = {
   notification?: Pick<StoredNotification, 'watchedAddressId' | 'txHash' | 'kind' | 'ordinal'>;
 };
 
-/** Why something cannot be compared: the first five count blocks, the others notifications (docs/operations.md). */
-export type UndecidedReason =
-  | 'before_start'
-  | 'after_tip'
-  | 'not_served'
-  | 'too_many'
-  | 'proof_off'
-  | 'not_traced'
-  | 'pruned'
-  | 'record_new'
-  | 'record_changed'
-  | 'record_deleted'
-  | 'dead_fork';
+/**
+ * Why something cannot be compared, none of it met so far: the first five count blocks, the others notifications
+ * (docs/operations.md).
+ */
+export const nothingUndecided = {
+  before_start: 0,
+  after_tip: 0,
+  not_served: 0,
+  too_many: 0,
+  proof_off: 0,
+  not_traced: 0,
+  pruned: 0,
+  record_new: 0,
+  record_changed: 0,
+  record_deleted: 0,
+  dead_fork: 0,
+};
+export type UndecidedReason = keyof typeof nothingUndecided;
 
 export type Verdict = Difference | UndecidedReason | 'equal';
 
@@ -54,21 +59,13 @@ export function compareBlock(
   isProofOn: boolean,
 ): Verdict[] {
   const { number, parentHash } = header;
-  const verdicts: Verdict[] = [];
-  if (stored.parentHash !== parentHash)
-    verdicts.push(
-      differenceOf(
-        'hash',
-        number,
-        `its parent is stored as ${stored.parentHash}, on the chain it is ${parentHash}`,
-      ),
-    );
-  if (!isProofOn) verdicts.push('proof_off');
-  else if (stored.proved !== proved)
-    verdicts.push(
-      differenceOf('proved', number, `stored as ${told(stored.proved)}, now it is ${told(proved)}`),
-    );
-  return verdicts;
+  const parent = `its parent is stored as ${stored.parentHash}, on the chain it is ${parentHash}`;
+  const proof = `stored as ${told(stored.proved)}, now it is ${told(proved)}`;
+  return [
+    ...(stored.parentHash === parentHash ? [] : [differenceOf('hash', number, parent)]),
+    ...(isProofOn && stored.proved !== proved ? [differenceOf('proved', number, proof)] : []),
+    ...(isProofOn ? [] : (['proof_off'] as const)),
+  ];
 }
 
 const told = (proved: boolean) => (proved ? 'proved' : 'not proved');
@@ -89,18 +86,16 @@ export function eventsOf(blocks: readonly { read: ReadBlock; stored: StoredBlock
   return events;
 }
 
-/** Who must be told of what, by notification, if the records were always as they are now. */
-export function dueOf(events: Events, watches: readonly StoredWatch[]): Map<string, Due> {
+/** Who must be told of what, by notification, if the records were always as they are now; one too many at most. */
+export function dueOf(events: Events, watches: readonly StoredWatch[], limit: number): Map<string, Due> {
   const byAddress = Map.groupBy(watches, ({ address }) => address);
   const due = new Map<string, Due>();
   for (const event of events.values()) {
-    for (const watch of sidesOf(event.transfer).flatMap((side) => byAddress.get(side) ?? [])) {
-      const wants = event.transfer.kind === 'token' ? watch.watchToken : watch.watchCoin;
-      if (wants)
-        due.set(notificationKey({ watchedAddressId: watch.id, ...watch, ...event.transfer }), {
-          watch,
-          event,
-        });
+    const { transfer } = event;
+    for (const watch of sidesOf(transfer).flatMap((side) => byAddress.get(side) ?? [])) {
+      if (due.size > limit) return due;
+      const wants = transfer.kind === 'token' ? watch.watchToken : watch.watchCoin;
+      if (wants) due.set(notificationKey({ ...transfer, watchedAddressId: watch.id }), { watch, event });
     }
   }
   return due;
@@ -185,9 +180,9 @@ function judgeMissing({ watch, event }: Due, keptSince: Date): Verdict | undefin
   if (!isBefore(watch.createdAt, stored)) return 'record_new';
   if (mayHaveChanged(watch, stored)) return 'record_changed';
   if (stored.storedAt < keptSince) return 'pruned';
-  const place = { ...transfer, watchedAddressId: watch.id };
   const { sender, receiver, amount, token } = transfer;
   const what = `${amount} from ${sender} to ${receiver ?? 'a new contract'}`;
+  const place = { ...transfer, watchedAddressId: watch.id };
   return difference(
     'missing',
     place,
@@ -219,14 +214,11 @@ function changesOf(one: StoredNotification, { transfer, stored }: Event): string
 
 type Place = { watchedAddressId: string; txHash: Hash; kind: Transfer['kind']; ordinal: number };
 
-function difference(what: Difference['what'], place: Place, number: number, message: string): Difference {
+function difference(what: Difference['what'], place: Place, number: number, why: string): Difference {
   const { watchedAddressId, txHash, kind, ordinal } = place;
+  const message = `${what}: ${kind} ${ordinal} of ${txHash} for ${watchedAddressId}: ${why}`;
   return {
-    ...differenceOf(
-      what,
-      number,
-      `${what}: ${kind} ${ordinal} of ${txHash} for ${watchedAddressId}: ${message}`,
-    ),
+    ...differenceOf(what, number, message),
     notification: { watchedAddressId, txHash, kind, ordinal },
   };
 }

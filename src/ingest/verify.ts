@@ -25,6 +25,7 @@ import {
   differenceOf,
   dueOf,
   eventsOf,
+  nothingUndecided,
   placesOf,
   sidesOf,
   type UndecidedReason,
@@ -59,7 +60,7 @@ export type VerifyReport = {
 };
 
 /** Records and notifications of one comparison: where there are more, blocks are compared one by one, then not at all. */
-const ROWS_MAX = 200_000;
+const ROWS_MAX = 100_000;
 /** Waits before a block is asked for again that no node gave. */
 const RETRY_MS = [1_000, 2_000, 4_000];
 /** By then a follower has seen a new fork and undone the old one: it asks every 2 s at least. */
@@ -106,21 +107,23 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
         if (!(error instanceof Fault) || error.code === 'conflict' || signal.aborted) throw error;
         // The first Fault may be of any block of a batch; from then on it is of this one.
         if (attempt === 0) continue;
-        if (error.code === 'inconsistent') {
-          count(differenceOf('not_proved', from, `could not be proved: ${messageOf(error)}`));
-          return [];
-        }
         const waitMs = isWorthWaiting ? RETRY_MS[attempt - 1] : undefined;
         if (waitMs === undefined) {
-          // Throws when the nodes are away altogether.
-          await nodes.head(signal);
+          count(await judgeUnread(from, error));
           isWorthWaiting = false;
-          count('not_served');
           return [];
         }
         await clock.wait(waitMs, signal);
       }
     }
+  }
+
+  async function judgeUnread(number: number, fault: Fault): Promise<Verdict> {
+    if (fault.code === 'inconsistent')
+      return differenceOf('not_proved', number, `could not be proved: ${messageOf(fault)}`);
+    // Throws when the nodes are away altogether.
+    await nodes.head(signal);
+    return 'not_served';
   }
 
   async function compare(read: readonly ReadBlock[]): Promise<'compared' | 'reorganised'> {
@@ -189,7 +192,7 @@ async function compareBatch(
   const events = eventsOf([...blocks.values()]);
   const addresses = new Set([...events.values()].flatMap(({ transfer }) => sidesOf(transfer)));
   const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
-  const due = dueOf(events, watching);
+  const due = dueOf(events, watching, ROWS_MAX);
   if (watching.length === ROWS_MAX || due.size > ROWS_MAX) return 'too many';
   const notifications = await listNotificationsOf(snapshot, span, placesOf(due), ROWS_MAX);
   if (notifications.length === ROWS_MAX) return 'too many';
@@ -212,9 +215,6 @@ function judgeAstray({ header: { number, hash }, storedHash }: Astray): Differen
 }
 
 function emptyReport(): VerifyReport {
-  const undecided = {
-    ...{ before_start: 0, after_tip: 0, not_served: 0, too_many: 0, proof_off: 0, not_traced: 0 },
-    ...{ pruned: 0, record_new: 0, record_changed: 0, record_deleted: 0, dead_fork: 0 },
-  } satisfies Record<UndecidedReason, number>;
-  return { outcome: 'equal', range: undefined, blocks: 0, notifications: 0, differences: 0, undecided };
+  const counts = { blocks: 0, notifications: 0, differences: 0, undecided: { ...nothingUndecided } };
+  return { outcome: 'equal', range: undefined, ...counts };
 }

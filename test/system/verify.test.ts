@@ -8,7 +8,7 @@ import { encodeCall } from '../../devnet/contracts.ts';
 import type { ConfigOverrides } from '../../src/config/load.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { type Address, type Hash, toBytes } from '../../src/core/hex.ts';
-import type { Difference } from '../../src/ingest/compare.ts';
+import { type Difference, nothingUndecided } from '../../src/ingest/compare.ts';
 import type { VerifyReport } from '../../src/ingest/verify.ts';
 import type { Sql } from '../../src/store/sql.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -303,6 +303,17 @@ test('a range beyond what is stored is compared as far as it goes', async () => 
   assert.deepEqual([below.report.blocks, below.report.undecided.before_start], [0, 2]);
 });
 
+test('a block with more records than are compared at once is counted, and the others are compared', async () => {
+  await change(sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
+    select shard_id, gen_random_uuid(), watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at
+    from watched_address, generate_series(1, 100000) where id = ${records.receiver}`);
+  const { report, differences } = await verify();
+  assert.deepEqual(differences, []);
+  // The payment, the split one and the token.
+  assert.deepEqual([report.blocks, report.notifications, report.undecided.too_many], [last - 3, 1, 3]);
+});
+
 test('a block that no node proves is told, one that no node has is not compared, and the others are', async () => {
   const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
   const told = (number: number) => blocks[number]?.receipts[0] ?? {};
@@ -367,6 +378,15 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
     ...{ hash: payment.hash, kind: 'transaction', ordinal: 0 },
   });
   assert.equal(JSON.parse(summary).summary.outcome, 'different');
+  await change(sql`
+    insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
+      block_number, state, next_attempt_at, created_at)
+    select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, i, sender, amount, block_number, state, now(), now()
+    from notification, generate_series(1, 1000) as i where tx_hash = ${toBytes(payment.hash)}`);
+  const many = await run('--json', ...words);
+  const lines = many.out.trimEnd().split('\n');
+  assert.equal(lines.length, 1_000 + 1);
+  assert.equal(JSON.parse(lines.at(-1) ?? '').summary.differences, 1_001);
 });
 
 type Run = { report: VerifyReport; differences: Difference[] };
@@ -401,10 +421,6 @@ function reportOf({
 }: Partial<Omit<VerifyReport, 'undecided'>> & {
   undecided?: Partial<VerifyReport['undecided']>;
 }): VerifyReport {
-  const none = {
-    ...{ before_start: 0, after_tip: 0, not_served: 0, too_many: 0, proof_off: 0, not_traced: 0 },
-    ...{ pruned: 0, record_new: 0, record_changed: 0, record_deleted: 0, dead_fork: 0 },
-  };
   return {
     ...{
       outcome: 'equal',
@@ -414,7 +430,7 @@ function reportOf({
       differences: 0,
     },
     ...rest,
-    undecided: { ...none, ...undecided },
+    undecided: { ...nothingUndecided, ...undecided },
   };
 }
 
