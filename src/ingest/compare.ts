@@ -143,7 +143,7 @@ export function* compareNotifications(side: StoredSide): Generator<Verdict> {
   }
 }
 
-/** A stored notification: did it happen so, and was the record to be told? undefined when its block is not compared. */
+/** A stored notification: did it happen so, and was the record to be told? undefined when it counts elsewhere. */
 function judgeStored(side: StoredSide, one: StoredNotification, due: Due | undefined): Verdict | undefined {
   const event = side.events.get(keyOf(one));
   const own = side.blocks.get(one.blockNumber);
@@ -160,7 +160,9 @@ function judgeStored(side: StoredSide, one: StoredNotification, due: Due | undef
   const changes = changesOf(one, event);
   if (changes.length > 0) {
     const isOfAnother = isOlder || (one.blockNumber !== stored.number && one.createdAt <= stored.storedAt);
-    return isOfAnother ? 'dead_fork' : difference('changed', one, stored.number, changes.join(', '));
+    if (!isOfAnother) return difference('changed', one, stored.number, changes.join(', '));
+    // It counts once, with the block that it names.
+    return own === undefined ? undefined : 'dead_fork';
   }
   const watch = side.watches.get(one.watchedAddressId);
   if (watch === undefined) return 'record_deleted';

@@ -5,15 +5,18 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { findBlock } from '../../devnet/wallet.ts';
 import { type Address, fromBytes, type Hash } from '../../src/core/hex.ts';
+import { nothingUndecided } from '../../src/ingest/compare.ts';
 import { sql } from '../../src/store/sql.ts';
+import { runVerification } from '../../src/verification.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds } from '../kit/database.ts';
+import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import {
   createWatcher,
   freshAddress,
   startTestService,
   type TestService,
+  testConfig,
   type Watcher,
 } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -56,6 +59,7 @@ for (const kind of databaseKinds) {
     const own = new AsyncDisposableStack();
     let chain: Chain;
     let receiver: Receiver;
+    let places: { prompt: TestDatabase; patient: TestDatabase };
     /** Tells at once. */
     let prompt: TestService;
     /** Tells after the confirmations. */
@@ -67,18 +71,22 @@ for (const kind of databaseKinds) {
       chain = own.use(await startChain());
       receiver = own.use(await startReceiver());
       await chain.mine(2);
-      const start = async (confirmations: number) =>
+      places = {
+        prompt: own.use(await createTestDatabase(kind)),
+        patient: own.use(await createTestDatabase(kind)),
+      };
+      const start = async (database: TestDatabase, confirmations: number) =>
         own.use(
           await startTestService({
-            database: own.use(await createTestDatabase(kind)),
+            database,
             // The one hears of new heads, the other asks.
             rpc: confirmations === 0 ? [chain.url, chain.wsUrl] : [chain.url],
             receivers: [receiver],
             chain: { confirmations, startBlock: 0 },
           }),
         );
-      prompt = await start(0);
-      patient = await start(CONFIRMATIONS);
+      prompt = await start(places.prompt, 0);
+      patient = await start(places.patient, CONFIRMATIONS);
       promptWatcher = await createWatcher(prompt, 'prompt');
       patientWatcher = await createWatcher(patient, 'patient');
       await Promise.all([prompt.inSync(chain), patient.inSync(chain)]);
@@ -179,6 +187,29 @@ for (const kind of databaseKinds) {
       assert.deepEqual([row?.tx_hash, row?.state, row?.retry_count], [hash, 'waiting', 1]);
       // Its retry is a minute away; nothing else needs it.
       await promptWatcher.remove(record);
+    });
+
+    // The embedded database has its service's process only.
+    if (kind === 'embedded') return;
+    test('verify finds everything as the chain has it after all these forks, but for what died after it was tried', async () => {
+      const cases = [
+        // Of what was told, one was mined again at the same height.
+        { service: prompt, place: places.prompt, notifications: 1, dead_fork: 2 + 3 + 1 },
+        { service: patient, place: places.patient, notifications: 3 + 1, dead_fork: 0 },
+      ];
+      for (const { service, place, notifications, dead_fork } of cases) {
+        await service.inSync(chain);
+        const config = testConfig({ database: place, rpc: [chain.url] });
+        const { undecided, ...report } = await runVerification(config, {
+          ...{ from: undefined, to: undefined, signal: new AbortController().signal },
+          onDifference: ({ message }) => assert.fail(message),
+          onProgress: () => {},
+        });
+        const { number } = await chain.head();
+        const counts = { blocks: number + 1, notifications, differences: 0 };
+        assert.deepEqual(report, { outcome: 'equal', range: { from: 0, to: number }, ...counts });
+        assert.deepEqual(undecided, { ...nothingUndecided, dead_fork });
+      }
     });
   });
 }

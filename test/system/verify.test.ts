@@ -257,7 +257,7 @@ test('what may have been deleted by the retention is not missing', async () => {
 test('what was told of a block that died stays, and is not compared; a withdrawn one is not there', async () => {
   const earlier = sql`created_at = created_at - interval '1 minute', retry_count = 1`;
   await change(
-    sql`update notification set block_number = block_number - 1, ${earlier} where tx_hash = ${toBytes(payment.hash)}`,
+    sql`update notification set block_number = ${split.block}, ${earlier} where tx_hash = ${toBytes(payment.hash)}`,
   );
   await change(
     sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
