@@ -2,8 +2,8 @@
  * SIGINT and SIGTERM as an AbortSignal: a command ends what it has begun, in order.
  */
 
-/** Whether `work` came to its end; false when it was interrupted. What else it throws passes through. */
-export async function untilInterrupted(work: (signal: AbortSignal) => Promise<void>): Promise<boolean> {
+/** Resolves when `work` has ended, interrupted or not. What it throws passes through, but for the signal's reason. */
+export async function untilInterrupted(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const interrupt = new AbortController();
   const { signal } = interrupt;
   // Twice is as good as once: the stop has its own time limits.
@@ -16,5 +16,4 @@ export async function untilInterrupted(work: (signal: AbortSignal) => Promise<vo
   } finally {
     process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
   }
-  return !signal.aborted;
 }

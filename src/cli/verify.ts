@@ -4,6 +4,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
 import type { Difference } from '../ingest/compare.ts';
 import type { VerifyOptions, VerifyReport } from '../ingest/verify.ts';
 import { runVerification } from '../verification.ts';
@@ -34,10 +35,7 @@ export function addVerifyCommand(program: Command): void {
       const { from, to } = flags;
       if (from !== undefined && to !== undefined && from > to)
         command.error(`error: --from ${from} is above --to ${to}`);
-      const isDone = await untilInterrupted((signal) =>
-        withConfig(flags, (config) => verify(flags, config, signal)),
-      );
-      if (!isDone) process.exitCode = exitCodes.tryAgain;
+      await untilInterrupted((signal) => withConfig(flags, (config) => verify(flags, config, signal)));
     });
 }
 
@@ -47,7 +45,16 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
     ...{ from, to, signal, clock },
     onDifference: createDifferenceLines(json),
     onProgress: createProgressLines(clock),
+  }).catch((error: unknown) => {
+    // What was broken off has Faults of all kinds.
+    if (signal.aborted && error instanceof Fault) return undefined;
+    throw error;
   });
+  if (report === undefined) {
+    process.stderr.write('chainbell: interrupted\n');
+    process.exitCode = exitCodes.tryAgain;
+    return;
+  }
   if (json) process.stdout.write(`${JSON.stringify({ summary: toJson(report) })}\n`);
   process.stderr.write(describe(report));
   if (report.outcome === 'different') process.exitCode = 1;

@@ -1,7 +1,7 @@
 /**
  * The command line as its users have it: a process of its own, in a folder of its own.
  */
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -14,11 +14,16 @@ export type Run = { code: number; out: string; err: string };
 export const chain = { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' };
 
 /** Runs `chainbell <words>` to its end in `folder`, with these variables on top of the ones that a process needs. */
-export async function chainbell(
+export function chainbell(folder: string, env: Record<string, string>, ...words: string[]): Promise<Run> {
+  return startChainbell(folder, env, ...words).ended;
+}
+
+/** The same, for who wants to interrupt it. */
+export function startChainbell(
   folder: string,
   env: Record<string, string>,
   ...words: string[]
-): Promise<Run> {
+): { process: ChildProcess; ended: Promise<Run> } {
   const { PATH = '', TMPDIR = '', NODE_COMPILE_CACHE = '' } = process.env;
   const child = spawn(process.execPath, [MAIN, ...words], {
     cwd: folder,
@@ -30,6 +35,6 @@ export async function chainbell(
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
-  const [[code], out, err] = await Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)]);
-  return { code: Number(code), out, err };
+  const outcome = Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)]);
+  return { process: child, ended: outcome.then(([[code], out, err]) => ({ code: Number(code), out, err })) };
 }

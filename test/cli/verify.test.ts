@@ -6,7 +6,8 @@ import { test } from 'node:test';
 import { insertChain } from '../../src/store/blocks.ts';
 import { headerOf, mine } from '../kit/chain-story.ts';
 import { createTestDatabase } from '../kit/database.ts';
-import { chain, chainbell } from './chainbell.ts';
+import { startScriptedNode } from '../kit/scripted-node.ts';
+import { chain, chainbell, startChainbell } from './chainbell.ts';
 
 const CHAINBELL_SECRET = Buffer.alloc(32, 7).toString('base64');
 
@@ -44,6 +45,24 @@ test('a database or nodes that do not answer end with 69', async () => {
     const env = { ...chain, CHAINBELL_SECRET, CHAINBELL_DATABASE_URL };
     const { code, out, err } = await chainbell(place.dataDir, env, 'verify');
     assert.deepEqual([code, out], [69, ''], err);
+  }
+});
+
+test('who interrupts it is told so, with 75, and it ends in order', async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  await insertChain(database, 31_337, undefined);
+  await mine(database, headerOf(1), []);
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    await using node = await startScriptedNode();
+    const urls = { CHAINBELL_CHAIN_RPC: node.url, CHAINBELL_DATABASE_URL: place.url };
+    const run = startChainbell(place.dataDir, { ...chain, CHAINBELL_SECRET, ...urls }, 'verify');
+    node.setHttp(() => {
+      run.process.kill(signal);
+      return 'hang';
+    });
+    const { code, out, err } = await run.ended;
+    assert.deepEqual({ code, out, err }, { code: 75, out: '', err: 'chainbell: interrupted\n' });
   }
 });
 
