@@ -6,9 +6,7 @@ import type { Server } from 'node:http';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
-import { createNodes } from './chain/nodes.ts';
-import { checkNames } from './chain/proof.ts';
-import { createVerifier } from './chain/verifier.ts';
+import { openChain } from './chain-access.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
@@ -136,26 +134,15 @@ export async function startService(config: Config, options: ServiceOptions = {})
   deliverer.failed.catch((error: Error) => died.resolve(error));
 
   const headWake = createWake(clock);
-  const known = await findChain(database);
-  const verifier = createVerifier({
-    mode: config.chain.verify,
-    chainId: config.chain.id,
-    nodeCount: config.chain.rpc.filter((url) => url.startsWith('http')).length,
-    enforced: checkNames.filter((name) => known?.enforcedChecks.includes(name)),
-    log,
-  });
-  parts.defer(() => verifier.close());
-  const nodes = createNodes({
+  const access = openChain(config, await findChain(database), {
     urls: active.has('follower') ? config.chain.rpc : [],
-    chainId: config.chain.id,
-    internalTransfers: config.chain.internalTransfers,
     clock,
     log,
     metrics,
-    verifier,
     onHead: () => headWake.ring(),
   });
-  parts.defer(() => nodes.close());
+  parts.defer(access.close);
+  const { nodes, verifier } = access;
   const follower = createFollower({
     database,
     nodes,

@@ -4,8 +4,7 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import packageJson from '../package.json' with { type: 'json' };
-import { createNodes } from './chain/nodes.ts';
-import { createVerifier } from './chain/verifier.ts';
+import { openChain } from './chain-access.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault } from './core/fault.ts';
@@ -33,21 +32,16 @@ export async function runVerification(config: Config, options: VerificationOptio
   await using parts = new AsyncDisposableStack();
   const database = await openStored(config);
   parts.defer(() => database.close());
-  const verifier = createVerifier({ mode: config.chain.verify, log });
-  parts.defer(() => verifier.close());
-  const nodes = createNodes({
+  const chain = await findChain(database);
+  const { nodes, close } = openChain(config, chain, {
     // New heads are no news either.
     urls: config.chain.rpc.filter((url) => url.startsWith('http')),
-    chainId: config.chain.id,
-    internalTransfers: config.chain.internalTransfers,
     clock,
     log,
     metrics: createMetrics(packageJson.version),
-    verifier,
     onHead: () => {},
   });
-  parts.defer(() => nodes.close());
-  const chain = await findChain(database);
+  parts.defer(close);
   if (chain !== undefined) {
     const { chainId, genesisHash } = chain;
     if (chainId !== config.chain.id) {

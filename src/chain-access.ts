@@ -1,0 +1,35 @@
+/**
+ * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
+ */
+import { type ChainNodes, createNodes, type NodesOptions } from './chain/nodes.ts';
+import { checkNames } from './chain/proof.ts';
+import { createVerifier, type Verifier } from './chain/verifier.ts';
+import type { Config } from './config/schema.ts';
+import type { ChainRow } from './store/blocks.ts';
+
+export type ChainAccess = { nodes: ChainNodes; verifier: Verifier; close(): Promise<void> };
+
+/** `known` is what the database says of the chain: what it was seen to honour is enforced from the start. */
+export function openChain(
+  { chain }: Config,
+  known: ChainRow | undefined,
+  options: Pick<NodesOptions, 'urls' | 'clock' | 'log' | 'metrics' | 'onHead'>,
+): ChainAccess {
+  const verifier = createVerifier({
+    mode: chain.verify,
+    chainId: chain.id,
+    nodeCount: chain.rpc.filter((url) => url.startsWith('http')).length,
+    enforced: checkNames.filter((name) => known?.enforcedChecks.includes(name)),
+    log: options.log,
+  });
+  const { id: chainId, internalTransfers } = chain;
+  const nodes = createNodes({ ...options, chainId, internalTransfers, verifier });
+  return {
+    nodes,
+    verifier,
+    async close() {
+      await nodes.close();
+      await verifier.close();
+    },
+  };
+}
