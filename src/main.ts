@@ -9,6 +9,7 @@ import { exitCodes } from './cli/exit.ts';
 import { addKeysCommands } from './cli/keys.ts';
 import { addMigrateCommand } from './cli/migrate.ts';
 import { addStartCommand } from './cli/start.ts';
+import { addStatusCommand } from './cli/status.ts';
 import { messageOf } from './core/fault.ts';
 
 const program = new Command('chainbell')
@@ -20,13 +21,14 @@ const program = new Command('chainbell')
   .exitOverride()
   .addHelpText(
     'after',
-    '\nExit codes: 0 done, 64 wrong usage, 69 database or node unavailable, 75 try again, 78 configuration.',
+    '\nExit codes: 0 done, 64 wrong usage, 69 database, node or service unavailable, 75 try again, 78 configuration.',
   );
 
 addStartCommand(program);
 addDemoCommand(program);
 addMigrateCommand(program);
 addKeysCommands(program);
+addStatusCommand(program);
 addConfigCommands(program);
 
 try {
