@@ -132,6 +132,8 @@ test('between two nodes on different forks the head does not go back and forth; 
       for (const fork of [1, 0]) {
         third.set(upTo(9, fork));
         assert.equal((await nodes.head(signal)).hash, makeHash(fork, 9, 0));
+        third.set(upTo(7));
+        assert.equal((await nodes.head(signal)).hash, makeHash(fork, 9, 0));
       }
     },
     without,

@@ -61,20 +61,37 @@ test('the only node is waited for when it limits requests', () =>
     assert.equal(nodes.status()[0]?.throttle.concurrency, 8);
   }));
 
+test('a limited node is waited for when the others have been dead for a while', () =>
+  withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
+    const [dead, limited] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
+    dead.setHttp('reset');
+    for (let failure = 0; failure < 3; failure += 1) {
+      await nodes.bundles([headHash], signal);
+      clock.advance(1_000);
+    }
+    limited.setHttp(slowDown('4'));
+    const asking = nodes.bundles([headHash], signal);
+    await waitUntil(() => clock.waits().includes(4_000));
+    limited.setHttp(undefined);
+    clock.advance(4_000);
+    assert.equal((await asking).length, 1);
+  }));
+
 test('a node that is limited while it is probed is not taken for one that can do less', () =>
-  withNodes([complete()], async ({ scripted, nodes, clock }) => {
-    const node = nodeAt(scripted, 0);
-    const { eth_chainId } = node.methods;
+  withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
+    const { methods } = nodeAt(scripted, 0);
+    const { eth_chainId } = methods;
     let chainIdCount = 0;
-    node.methods.eth_chainId = (params) => {
+    methods.eth_chainId = (params) => {
       chainIdCount += 1;
+      // The first question is for the chain, the second whether it takes batches.
       if (chainIdCount === 2) throw new RpcError(-32_005, 'daily request count exceeded, retry in 2 seconds');
       return eth_chainId?.(params);
     };
-    const asking = nodes.bundles([headHash], signal);
-    await waitUntil(() => clock.waits().includes(2_000));
+    await nodes.bundles([headHash], signal);
+    assert.equal(nodes.status()[0]?.state, 'limited');
     clock.advance(2_000);
-    await asking;
+    await nodes.bundles([headHash], signal);
     assert.equal(nodes.status()[0]?.capabilities?.batch, true);
   }));
 

@@ -70,8 +70,8 @@ test('who gives up waiting for a slot leaves it to the next', async () => {
   const first = throttle.enter(abort.signal, never);
   const second = throttle.enter(signal, never);
   abort.abort();
-  throttle.leave();
   await assert.rejects(first, { name: 'Fault', code: 'unavailable' });
+  throttle.leave();
   await second;
 });
 
