@@ -78,22 +78,27 @@ test('a limited node is waited for when the others have been dead for a while', 
   }));
 
 test('a node that is limited while it is probed is not taken for one that can do less', () =>
-  withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
-    const { methods } = nodeAt(scripted, 0);
-    const { eth_chainId } = methods;
-    let chainIdCount = 0;
-    methods.eth_chainId = (params) => {
-      chainIdCount += 1;
-      // The first question is for the chain, the second whether it takes batches.
-      if (chainIdCount === 2) throw new RpcError(-32_005, 'daily request count exceeded, retry in 2 seconds');
-      return eth_chainId?.(params);
-    };
-    await nodes.bundles([headHash], signal);
-    assert.equal(nodes.status()[0]?.state, 'limited');
-    clock.advance(2_000);
-    await nodes.bundles([headHash], signal);
-    assert.equal(nodes.status()[0]?.capabilities?.batch, true);
-  }));
+  withNodes(
+    [complete(), complete()],
+    async ({ scripted, nodes, clock }) => {
+      const { methods } = nodeAt(scripted, 0);
+      const { eth_chainId } = methods;
+      let chainIdCount = 0;
+      methods.eth_chainId = (params) => {
+        chainIdCount += 1;
+        // The first question is for the chain, the second whether it takes batches.
+        if (chainIdCount === 2) throw new RpcError(-32_005, 'rate limit, retry in 2 seconds');
+        return eth_chainId?.(params);
+      };
+      await nodes.bundles([headHash], signal);
+      const [status] = nodes.status();
+      assert.deepEqual([status?.state, status?.capabilities], ['limited', undefined]);
+      clock.advance(2_000);
+      await nodes.bundles([headHash], signal);
+      assert.equal(nodes.status()[0]?.capabilities?.batch, true);
+    },
+    { internalTransfers: 'off' },
+  ));
 
 test('a node that refuses large batches gives many blocks all the same, and is not refused again', () =>
   withNodes([complete()], async ({ scripted, nodes }) => {
