@@ -114,7 +114,7 @@ export function isReady(node: Node, now: number): boolean {
 /** As they should be asked: as configured, but slow ones after the others, then limited ones, then failing ones. */
 export function byReadiness(nodes: readonly Node[], now: number): Node[] {
   const rank = (node: Node) =>
-    node.retryAt > now ? 3 : node.rpc.throttle.isLimited() ? 2 : node.slowUntil > now ? 1 : 0;
+    node.retryAt > now ? 3 : node.rpc.throttle.isLimited() ? 2 : isSlow(node, now) ? 1 : 0;
   const freeAt = (node: Node) =>
     node.retryAt > now
       ? node.retryAt
@@ -123,6 +123,8 @@ export function byReadiness(nodes: readonly Node[], now: number): Node[] {
         : 0;
   return [...nodes].sort((one, other) => rank(one) - rank(other) || freeAt(one) - freeAt(other));
 }
+
+const isSlow = (node: Node, now: number) => node.slowUntil > now || isOverdue(node, now);
 
 /** How long an answer may take before it is worth asking another node. */
 export function overdueMs(times: Window | undefined): number {
@@ -207,6 +209,6 @@ function stateOf(node: Node, now: number): NodeState {
   if (node.fault?.code === 'conflict') return 'wrong_chain';
   if (node.rpc.throttle.isLimited()) return 'limited';
   if (node.fault !== undefined) return 'failing';
-  if (node.slowUntil > now || isOverdue(node, now)) return 'slow';
+  if (isSlow(node, now)) return 'slow';
   return node.capabilities === undefined ? 'unknown' : 'ok';
 }

@@ -16,6 +16,7 @@ import {
   createNode,
   hasLostMethod,
   isHopeful,
+  isOverdue,
   isReady,
   type Node,
   type NodeStatus,
@@ -78,16 +79,17 @@ export function createNodes(options: NodesOptions): ChainNodes {
   const sockets = openSockets(options);
   const budget = createBudget();
   const nowMs = () => clock.now().getTime();
-  const hedging: Hedging<Node> = {
+  const hedgingBy = (times: 'headTimes' | 'bundleTimes'): Hedging<Node> => ({
     // One that has not been measured is asked early: else a node that is always slow would never be found out.
-    afterMs: ({ bundleTimes }, next) => overdueMs(next.bundleTimes.count() === 0 ? undefined : bundleTimes),
+    afterMs: (slow, next) => overdueMs(next[times].count() === 0 ? undefined : slow[times]),
     start(next) {
       const isAffordable = isReady(next, nowMs()) && budget.take();
       if (isAffordable) metrics.rpcHedges.inc({ node: next.rpc.name });
       return isAffordable;
     },
-    lost: (node) => noteLost(node, nowMs()),
-  };
+    lost: (slow) => noteLost(slow, nowMs()),
+  });
+  const [hedgedBundles, hedgedHeaders] = [hedgingBy('bundleTimes'), hedgingBy('headTimes')];
   const heads = createHeadReader(nodes, clock, (node, signal) =>
     attempt(node, clock, signal, async () => {
       const rpc = rpcFor(node);
@@ -125,11 +127,15 @@ export function createNodes(options: NodesOptions): ChainNodes {
   /** The first answer that is not undefined, of the nodes in the order of their readiness. @throws Fault. */
   async function first<T>(
     signal: AbortSignal,
+    hedging: Hedging<Node> | undefined,
     work: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<T>,
-    hedging?: Hedging<Node>,
+    candidates: readonly Node[] = nodes,
   ): Promise<T> {
-    const found = await firstAnswer({ clock, signal, hedging }, byReadiness(nodes, nowMs()), (node, abort) =>
-      attempt(node, clock, abort, () => work(node, rpcFor(node), abort)),
+    budget.earn();
+    const found = await firstAnswer(
+      { clock, signal, hedging },
+      byReadiness(candidates, nowMs()),
+      (node, abort) => attempt(node, clock, abort, () => work(node, rpcFor(node), abort)),
     );
     if ('answer' in found) return found.answer;
     const { faults } = found;
@@ -176,19 +182,23 @@ export function createNodes(options: NodesOptions): ChainNodes {
     };
   }
 
-  /** Once for all who ask meanwhile. */
+  /** Once for all who ask meanwhile; by the nodes that are known to answer, when there are any. */
   let calibrating: Promise<void> | undefined;
   function calibrate(signal: AbortSignal): Promise<void> | undefined {
-    calibrating ??= verifier
-      ?.calibrate(byReadiness(nodes, nowMs()).map((node) => sampleOf(node, signal)))
-      .finally(() => {
-        calibrating = undefined;
-      });
+    if (calibrating !== undefined) return calibrating;
+    const now = nowMs();
+    const ordered = byReadiness(nodes, now);
+    const known = ordered.filter((node) => node.capabilities !== undefined && !isOverdue(node, now));
+    const samplings = (known.length > 0 ? known : ordered).map((node) => sampleOf(node, signal));
+    calibrating = verifier?.calibrate(samplings).finally(() => {
+      calibrating = undefined;
+    });
     return calibrating;
   }
 
   return {
-    identify: (signal) => first(signal, (_node, rpc, abort) => readIdentity(rpc, options.chainId, abort)),
+    identify: (signal) =>
+      first(signal, hedgedHeaders, (_node, rpc, abort) => readIdentity(rpc, options.chainId, abort)),
     pin(identity) {
       pinned = identity;
     },
@@ -202,29 +212,30 @@ export function createNodes(options: NodesOptions): ChainNodes {
     },
     async bundles(references, signal) {
       await calibrate(signal);
-      budget.earn();
-      const isUrgent = references.length <= HEDGED_BLOCKS_MAX;
+      const hedging = references.length <= HEDGED_BLOCKS_MAX ? hedgedBundles : undefined;
       try {
-        return await first(
-          signal,
-          (node, rpc, abort) => fetchFrom(node, rpc, references, abort),
-          isUrgent ? hedging : undefined,
-        );
+        return await first(signal, hedging, (node, rpc, abort) => fetchFrom(node, rpc, references, abort));
       } catch (error) {
         for (const reference of references) if (typeof reference === 'string') heads.forget(reference);
         throw error;
       }
     },
     findHeader: (reference, signal) =>
-      first(signal, async (node, rpc, abort) => {
+      first(signal, hedgedHeaders, async (node, rpc, abort) => {
         await prepare(node, rpc, abort);
         const json = await (typeof reference === 'number'
           ? rpc.call('eth_getBlockByNumber', [quantityOf(reference), false], abort)
           : rpc.call('eth_getBlockByHash', [reference, false], abort));
         return json === null ? undefined : parseHeader(json);
       }),
-    finalized: (signal) =>
-      first(signal, async (node, rpc, abort) => readFinalized(rpc, await prepare(node, rpc, abort), abort)),
+    async finalized(signal) {
+      const known = nodes.filter(({ capabilities }) => capabilities !== undefined);
+      const able = known.filter(({ capabilities }) => capabilities?.finalizedTag === true);
+      if (known.length > 0 && able.length === 0) return undefined;
+      const read = async (node: Node, rpc: LearningRpc, abort: AbortSignal) =>
+        readFinalized(rpc, await prepare(node, rpc, abort), abort);
+      return first(signal, hedgedHeaders, read, able.length > 0 ? able : nodes);
+    },
     isPushed: () => sockets.isConnected(),
     status: () => nodes.map((node) => statusOf(node, nowMs())),
     sockets: () => sockets.status(),

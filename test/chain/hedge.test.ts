@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createBudget, firstAnswer } from '../../src/chain/hedge.ts';
+import { createVerifier } from '../../src/chain/verifier.ts';
 import { Fault } from '../../src/core/fault.ts';
+import { silentLog } from '../../src/core/log.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { blocks, complete, countOf, nodeAt, withNodes } from '../kit/nodes.ts';
-import { makeHash } from '../kit/scripted-node.ts';
+import { type Method, makeHash } from '../kit/scripted-node.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const { signal } = new AbortController();
@@ -165,6 +167,47 @@ test('a node that hangs costs three blocks a tenth of a second each, then others
     await nodes.bundles([headHash], signal);
     assert.equal(nodeAt(scripted, 0).exchangeCount(), asked);
   }));
+
+test('a node that hangs from the start holds up nothing that one node has to say', () => {
+  const { eth_getBlockByNumber, ...others } = complete();
+  const byTag: Method = ([reference, isFull]) =>
+    eth_getBlockByNumber?.([reference === 'finalized' ? blocks[4]?.block.number : reference, isFull]);
+  return withNodes(
+    [complete(), { ...others, eth_getBlockByNumber: byTag }],
+    async ({ scripted, nodes, clock }) => {
+      nodeAt(scripted, 0).setHttp('hang');
+      const asks = [
+        () => nodes.identify(signal),
+        () => nodes.findHeader(7, signal),
+        () => nodes.findHeader(headHash, signal),
+      ];
+      for (const ask of asks) {
+        const asking = ask();
+        await waitUntil(() => clock.waits().includes(AFTER_MS));
+        clock.advance(AFTER_MS);
+        await asking;
+      }
+      assert.equal(nodes.status()[0]?.state, 'slow');
+      assert.equal(await nodes.finalized(signal), 4);
+    },
+  );
+});
+
+test('the proof is calibrated by nodes that answer, and does not wait for one that hangs', async () => {
+  const verifier = createVerifier({ mode: 'auto', log: silentLog() });
+  await withNodes(
+    [complete(), complete(), complete()],
+    async ({ scripted, nodes, clock }) => {
+      nodeAt(scripted, 0).setHttp('hang');
+      await nodes.head(signal);
+      clock.advance(1_000);
+      assert.equal((await nodes.bundles([headHash], signal)).length, 1);
+      assert.equal(nodeAt(scripted, 0).exchangeCount(), 1, 'its head alone');
+    },
+    { verifier },
+  );
+  await verifier.close();
+});
 
 for (const [name, count, references] of [
   ['history', 2, [1, 2, 3, 4]],
