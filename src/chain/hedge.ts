@@ -38,7 +38,7 @@ export function createBudget(): Budget {
 
 /**
  * The first answer that is not undefined of candidates asked in order: the next when one has failed or does not know,
- * and one beside the first when that takes too long. What is still under way then is aborted. Undefined when
+ * and two at a time once the first takes too long. What is still under way then is aborted. Undefined when
  * somebody answered that and nobody better; else why each one failed.
  */
 export async function firstAnswer<C, T>(
@@ -52,6 +52,8 @@ export async function firstAnswer<C, T>(
   const faults: Fault[] = [];
   let unknown: { answer: T } | undefined;
   let mayHedge = hedging !== undefined;
+  /** How many are asked at a time: two once the first is late. */
+  let width = 1;
 
   function start(candidate: C): void {
     waiting.shift();
@@ -72,7 +74,6 @@ export async function firstAnswer<C, T>(
     const [first] = running.keys();
     if (!mayHedge || next === undefined || first === undefined || hedging === undefined)
       return Promise.race(outcomes);
-    mayHedge = false;
     const timer = startAbort(signal);
     const late = clock.wait(hedging.afterMs(first, next), timer.signal).then(() => 'late' as const);
     try {
@@ -86,14 +87,13 @@ export async function firstAnswer<C, T>(
   try {
     for (;;) {
       const [next] = waiting;
-      if (running.size === 0) {
-        if (next === undefined) return unknown ?? { faults };
-        start(next);
-      }
+      if (running.size < width && next !== undefined) start(next);
+      if (running.size === 0) return unknown ?? { faults };
       const outcome = await nextOutcome();
       if (outcome === 'late') {
+        mayHedge = false;
         const [beside] = waiting;
-        if (!signal.aborted && beside !== undefined && hedging?.start(beside) === true) start(beside);
+        if (!signal.aborted && beside !== undefined && hedging?.start(beside) === true) width = 2;
         continue;
       }
       running.delete(outcome.candidate);
