@@ -9,6 +9,7 @@ import { exitCodes } from './cli/exit.ts';
 import { addKeysCommands } from './cli/keys.ts';
 import { addMigrateCommand } from './cli/migrate.ts';
 import { addStartCommand } from './cli/start.ts';
+import { addStatusCommand } from './cli/status.ts';
 import { addVerifyCommand } from './cli/verify.ts';
 import { messageOf } from './core/fault.ts';
 
@@ -21,7 +22,7 @@ const program = new Command('chainbell')
   .exitOverride()
   .addHelpText(
     'after',
-    '\nExit codes: 0 done, 1 verify found differences, 64 wrong usage, 69 database or node unavailable, 75 try again, 78 configuration.',
+    '\nExit codes: 0 done, 1 verify found differences, 64 wrong usage, 69 database, node or service unavailable, 75 try again, 78 configuration.',
   );
 
 addStartCommand(program);
@@ -29,6 +30,7 @@ addDemoCommand(program);
 addMigrateCommand(program);
 addKeysCommands(program);
 addVerifyCommand(program);
+addStatusCommand(program);
 addConfigCommands(program);
 
 try {

@@ -2,6 +2,8 @@
  * What operators see: the checks of /readyz, the body of /status, and the gauges that are read on demand.
  */
 import type { Check, OpsSources } from './api/ops.ts';
+import type { SocketStatus } from './chain/heads.ts';
+import type { NodeStatus } from './chain/node.ts';
 import type { ChainNodes } from './chain/nodes.ts';
 import type { Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
@@ -54,7 +56,7 @@ export function createStatus(options: StatusOptions): Status {
 
   function checkNodes(chain: ChainNodes): Check {
     const all = chain.status();
-    const working = all.filter(({ state }) => state === 'ok');
+    const working = all.filter(({ state }) => state === 'ok' || state === 'slow' || state === 'limited');
     const errors = all.flatMap(({ error }) => (error === undefined ? [] : [error]));
     return {
       ok: working.length > 0,
@@ -131,27 +133,16 @@ export function createStatus(options: StatusOptions): Status {
           due: queue.due,
           oldest_due_age_seconds: queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
         },
-        nodes: (nodes?.status() ?? []).map(({ name, state, head: number, error, capabilities }) => ({
-          name,
-          state,
-          head: number ?? null,
-          error: error ?? null,
-          capabilities:
-            capabilities === undefined
-              ? null
-              : {
-                  batch: capabilities.batch,
-                  block_receipts: capabilities.blockReceipts,
-                  finalized_tag: capabilities.finalizedTag,
-                  traces: capabilities.traces,
-                },
-        })),
+        nodes: (nodes?.status() ?? []).map(describeNode),
+        web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
         proof: describeProof(options.proof),
         pushed_heads: nodes?.isPushed() ?? false,
         database: database.kind,
       };
     },
     async refreshMetrics() {
+      for (const { name, throttle } of nodes?.status() ?? [])
+        metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
       const now = clock.now();
       const queue = await queueStatistics(database, now);
       metrics.webhookWaiting.set(queue.waiting + queue.held);
@@ -174,6 +165,43 @@ function describeProof(proof: StatusOptions['proof']) {
       withdrawals_root: checks.withdrawalsRoot,
       receipts_root: checks.receiptsRoot,
     },
+  };
+}
+
+function describeNode({ name, state, head, error, capabilities, throttle, methods }: NodeStatus) {
+  return {
+    name,
+    state,
+    head: head ?? null,
+    error: error ?? null,
+    capabilities:
+      capabilities === undefined
+        ? null
+        : {
+            batch: capabilities.batch,
+            block_receipts: capabilities.blockReceipts,
+            finalized_tag: capabilities.finalizedTag,
+            traces: capabilities.traces,
+          },
+    limited_until: throttle.limited?.until.toISOString() ?? null,
+    limit_reason: throttle.limited?.reason ?? null,
+    in_flight: throttle.inFlight,
+    concurrency_max: throttle.concurrency,
+    batch_calls_max: throttle.batchCallsMax ?? null,
+    methods: methods.map(({ method, calls, errors, limited, p50Ms, p95Ms, lastError }) => ({
+      ...{ method, calls, errors, limited, p50_ms: p50Ms ?? null, p95_ms: p95Ms ?? null },
+      last_error:
+        lastError === undefined ? null : { message: lastError.message, at: lastError.at.toISOString() },
+    })),
+  };
+}
+
+function describeSocket({ name, connectedSince, heads, lastReason }: SocketStatus) {
+  return {
+    name,
+    connected_since: connectedSince?.toISOString() ?? null,
+    heads,
+    last_reason: lastReason ?? null,
   };
 }
 

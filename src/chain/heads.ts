@@ -6,8 +6,30 @@ import { type RawData, WebSocket } from 'ws';
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
+import type { Log } from '../core/log.ts';
 import { parseHeader, quantity } from './parse.ts';
 import { isRecord } from './rpc.ts';
+
+/** What became of the subscription of one ws URL. */
+export type SocketStatus = {
+  name: string;
+  /** Undefined while it is not connected. */
+  connectedSince: Date | undefined;
+  /** How many heads it has brought, over all its connections. */
+  heads: number;
+  /** Why it was last closed. */
+  lastReason: string | undefined;
+};
+
+export type SocketsOptions = {
+  urls: readonly string[];
+  chainId: number;
+  clock: Clock;
+  log: Log;
+  /** Rung at each head, and when a socket comes or goes. */
+  onHead(): void;
+};
 
 export type HeadSocketOptions = {
   url: string;
@@ -21,12 +43,72 @@ export type HeadSocketOptions = {
   onState(state: 'connected' | 'closed', reason: string): void;
 };
 
+/** Heads arrive at least this often, or a socket counts as silent (DESIGN §4). */
+const SILENCE_MS_MIN = 5_000;
+const BLOCK_TIMES_KEPT = 15;
 /** A header is below 4 KiB. */
 const MESSAGE_BYTES_MAX = 1024 * 1024;
 const CHAIN_ID_CALL = 1;
 const SUBSCRIBE_CALL = 2;
 const RECONNECT_MS_MIN = 250;
 const RECONNECT_MS_MAX = 10_000;
+
+/** The WebSocket subscriptions of all ws URLs; the newest head that any of them brought. */
+export function openSockets(options: SocketsOptions) {
+  const { clock, log } = options;
+  const closing = new AbortController();
+  const statuses: SocketStatus[] = [];
+  const arrivals: number[] = [];
+  let pushed: BlockHeader | undefined;
+  let lastHash: Hash | undefined;
+  const silenceMsMax = () => {
+    const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? at));
+    const median = gaps.sort((one, other) => one - other)[Math.floor(gaps.length / 2)] ?? 0;
+    return Math.max(3 * median, SILENCE_MS_MIN);
+  };
+  const running = options.urls
+    .filter((url) => url.startsWith('ws'))
+    .map((url) => {
+      const name = new URL(url).origin;
+      const status: SocketStatus = { name, connectedSince: undefined, heads: 0, lastReason: undefined };
+      statuses.push(status);
+      return followHeads({
+        url,
+        chainId: options.chainId,
+        clock,
+        signal: closing.signal,
+        silenceMsMax,
+        onHead(head) {
+          status.heads += 1;
+          if (head.hash !== lastHash) arrivals.push(clock.now().getTime());
+          if (arrivals.length > BLOCK_TIMES_KEPT) arrivals.shift();
+          lastHash = head.hash;
+          pushed = head;
+          options.onHead();
+        },
+        onState(state, reason) {
+          status.connectedSince = state === 'connected' ? clock.now() : undefined;
+          if (state === 'closed') status.lastReason = reason;
+          log.debug({ node: name, state, reason }, 'node.websocket');
+          // While it was away heads may have passed: ask at once.
+          options.onHead();
+        },
+      });
+    });
+  return {
+    isConnected: () => statuses.some(({ connectedSince }) => connectedSince !== undefined),
+    status: () => statuses.map((status) => ({ ...status })),
+    takeHead() {
+      const head = pushed;
+      pushed = undefined;
+      return head;
+    },
+    async close() {
+      closing.abort();
+      await Promise.all(running);
+    },
+  };
+}
 
 /** Keeps one subscription alive until the signal aborts. Never rejects. */
 export async function followHeads(options: HeadSocketOptions): Promise<void> {

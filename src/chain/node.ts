@@ -1,166 +1,214 @@
 /**
- * One node: its connection, what it can do (found by asking), and how it fares.
+ * One node: its connection, what it can do, how it fares, and what follows from that for the order in which nodes are
+ * asked.
  */
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import type { Hash } from '../core/hex.ts';
 import type { Metrics } from '../core/metrics.ts';
-import { type FetchPlan, quantityOf, type TraceMethod } from './bundle.ts';
-import { parseHeader, quantity } from './parse.ts';
-import { createRpc, lacksMethod, type Rpc, resultOf } from './rpc.ts';
-
-/** What a node can do. */
-export type Capabilities = FetchPlan & { finalizedTag: boolean };
-
-export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
+import { createWindow, type MethodHealth, type Window } from './health.ts';
+import { parseHeader } from './parse.ts';
+import type { Capabilities } from './probe.ts';
+import { createRpc, type NodeRpc, type Rpc, resultOf } from './rpc.ts';
+import type { ThrottleStatus } from './throttle.ts';
 
 export type Node = {
-  readonly rpc: Rpc;
+  readonly rpc: NodeRpc;
   /** Undefined until the first successful probe and after an error that puts them in doubt. */
   capabilities: Capabilities | undefined;
   head: BlockHeader | undefined;
+  /** When it was asked for its head, while it has not answered. */
+  headAskedAt: number | undefined;
+  /** How long the head, and a bundle of few blocks, took lately. */
+  readonly headTimes: Window;
+  readonly bundleTimes: Window;
+  /** Bundles in a row that another node, asked later, gave first. */
+  lostCount: number;
   failures: number;
-  lastError: string | undefined;
+  fault: Fault | undefined;
   /** Until then it is asked only when no other node is left. */
   retryAt: number;
+  /** Until then faster nodes are asked before it. */
+  slowUntil: number;
+};
+
+/** limited: it asked to be left alone for a while. slow: others are asked before it, or its head is overdue. */
+export type NodeState = 'ok' | 'slow' | 'limited' | 'failing' | 'wrong_chain' | 'unknown';
+
+export type NodeStatus = {
+  name: string;
+  state: NodeState;
+  head: number | undefined;
+  error: string | undefined;
+  capabilities: Capabilities | undefined;
+  throttle: ThrottleStatus;
+  methods: MethodHealth[];
 };
 
 const BACK_OFF_MS_MAX = 30_000;
+/** Failures in a row after which it may be another node behind the same address: ask again what it can do. */
+const FAILURES_OF_ONE_MAX = 2;
+/** What is overdue: never before this, which a connection over the ocean needs. */
+const OVERDUE_MS_MIN = 100;
+const OVERDUE_MS_MAX = 1_000;
+/** Slow is who loses so many times in a row, or has a median so many times the best one's, of so many and above this. */
+const LOST_MAX = 3;
+const SLOW_FACTOR = 4;
+const SLOW_SAMPLES_MIN = 5;
+const SLOW_MS_MIN = 50;
+const SLOW_REST_MS = 300_000;
 
-export function createNode(url: string, metrics: Metrics): Node {
+export function createNode(url: string, metrics: Metrics, clock: Clock): Node {
   return {
-    rpc: createRpc(url, metrics),
+    rpc: createRpc(url, metrics, clock),
     capabilities: undefined,
     head: undefined,
+    headAskedAt: undefined,
+    headTimes: createWindow(clock),
+    bundleTimes: createWindow(clock),
+    lostCount: 0,
     failures: 0,
-    lastError: undefined,
+    fault: undefined,
     retryAt: 0,
+    slowUntil: 0,
   };
 }
 
-/** Runs `work` against the node and keeps its record: success clears it, a Fault adds a doubling back-off. */
-export async function attempt<T>(node: Node, clock: Clock, work: (node: Node) => Promise<T>): Promise<T> {
+/**
+ * Runs `work` against the node and keeps its record: success clears it, a Fault adds a doubling back-off, unless the
+ * work was no longer wanted or the node only asks to be left alone.
+ */
+export async function attempt<T>(
+  node: Node,
+  clock: Clock,
+  signal: AbortSignal,
+  work: () => Promise<T>,
+): Promise<T> {
   try {
-    const result = await work(node);
+    const result = await work();
     node.failures = 0;
-    node.lastError = undefined;
+    node.fault = undefined;
     node.retryAt = 0;
     return result;
   } catch (error) {
-    if (error instanceof Fault) {
+    if (error instanceof Fault && !signal.aborted && !node.rpc.throttle.isLimited()) {
       node.failures += 1;
-      node.lastError = messageOf(error);
+      node.fault = error;
       node.retryAt = clock.now().getTime() + Math.min(100 * 2 ** node.failures, BACK_OFF_MS_MAX);
-      // It may be another node behind the same address now: ask again what it can do.
-      if (node.failures >= 3) node.capabilities = undefined;
+      if (node.failures > FAILURES_OF_ONE_MAX) node.capabilities = undefined;
     }
     throw error;
   }
 }
 
-/** Asks the node who it is and what it can do, once; cheap afterwards. @throws Fault. */
-export async function ready(
-  node: Node,
-  expected: ChainIdentity,
-  wantTraces: boolean,
-  signal: AbortSignal,
-): Promise<Capabilities> {
-  if (node.capabilities !== undefined) return node.capabilities;
-  const { genesisHash } = await readIdentity(node.rpc, expected.chainId, signal);
-  if (
-    genesisHash !== undefined &&
-    expected.genesisHash !== undefined &&
-    genesisHash !== expected.genesisHash
-  ) {
-    throw new Fault(
-      'conflict',
-      `${node.rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}`,
-    );
-  }
-  const { capabilities, isCertain } = await probe(node.rpc, wantTraces, signal);
-  if (isCertain) node.capabilities = capabilities;
-  return capabilities;
+/** Whether it would do, now or after a short rest. */
+export function isHopeful(node: Node): boolean {
+  return node.failures <= FAILURES_OF_ONE_MAX && !node.rpc.throttle.isLimited();
 }
 
-/**
- * Chain id and genesis hash (undefined where the node no longer has block 0).
- * @throws Fault `conflict` when the node is on another chain than the expected one.
- */
-export async function readIdentity(
-  rpc: Rpc,
-  expectedChainId: number,
-  signal: AbortSignal,
-): Promise<ChainIdentity> {
-  const chainId = quantity(await rpc.call('eth_chainId', [], signal), 'eth_chainId');
-  if (chainId !== expectedChainId) {
-    throw new Fault(
-      'conflict',
-      `${rpc.name} is on chain ${chainId}, chain.id says ${expectedChainId}: correct one of the two`,
-    );
-  }
-  const [genesis] = await rpc.batch([{ method: 'eth_getBlockByNumber', params: ['0x0', false] }], signal);
-  const hasGenesis = genesis?.ok === true && genesis.result !== null;
-  return { chainId, genesisHash: hasGenesis ? parseHeader(genesis.result).hash : undefined };
+/** Whether nothing speaks against asking it: it neither rests after a failure nor asked to be left alone. */
+export function isReady(node: Node, now: number): boolean {
+  return node.retryAt <= now && !node.rpc.throttle.isLimited();
 }
 
-/** Not certain while there is only the genesis block, which no node can trace. */
-async function probe(
-  rpc: Rpc,
-  wantTraces: boolean,
-  signal: AbortSignal,
-): Promise<{ capabilities: Capabilities; isCertain: boolean }> {
-  const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
-  const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
-  const [finalized] = await rpc.batch(
-    [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
-    signal,
+/** As they should be asked: as configured, but slow ones after the others, then limited ones, then failing ones. */
+export function byReadiness(nodes: readonly Node[], now: number): Node[] {
+  const rank = (node: Node) =>
+    node.retryAt > now ? 3 : node.rpc.throttle.isLimited() ? 2 : isSlow(node, now) ? 1 : 0;
+  const freeAt = (node: Node) =>
+    node.retryAt > now
+      ? node.retryAt
+      : node.rpc.throttle.isLimited()
+        ? node.rpc.throttle.limitedUntilMs()
+        : 0;
+  return [...nodes].sort((one, other) => rank(one) - rank(other) || freeAt(one) - freeAt(other));
+}
+
+const isSlow = (node: Node, now: number) => node.slowUntil > now || isOverdue(node, now);
+
+/** How long an answer may take before it is worth asking another node. */
+export function overdueMs(times: Window | undefined): number {
+  return Math.max(OVERDUE_MS_MIN, 2 * (times?.percentile(95) ?? 0));
+}
+
+/** How long the others' heads wait for this node's. One that has not been heard yet may need to be probed first. */
+export function headPatienceMs({ headTimes, failures }: Node): number {
+  if (headTimes.count() === 0 && failures === 0) return OVERDUE_MS_MAX;
+  return Math.min(overdueMs(headTimes), OVERDUE_MS_MAX);
+}
+
+/** Whether it was asked for its head so long ago that the others no longer wait for it. */
+export function isOverdue(node: Node, now: number): boolean {
+  return node.headAskedAt !== undefined && now - node.headAskedAt >= headPatienceMs(node);
+}
+
+/** Notes how long a bundle of few blocks took; a node that is much slower than the best comes later for a while. */
+export function noteBundleTime(nodes: readonly Node[], node: Node, tookMs: number, now: number): void {
+  node.lostCount = 0;
+  node.bundleTimes.add(tookMs);
+  const medians = nodes
+    .filter(({ bundleTimes }) => bundleTimes.count() >= SLOW_SAMPLES_MIN)
+    .map((one) => ({ one, median: one.bundleTimes.percentile(50) ?? 0 }));
+  const best = Math.min(...medians.map(({ median }) => median));
+  for (const { one, median } of medians)
+    if (median > SLOW_FACTOR * best && median > SLOW_MS_MIN) comeLater(one, now);
+}
+
+/** Notes that another node, asked later, gave a bundle first. */
+export function noteLost(node: Node, now: number): void {
+  node.lostCount += 1;
+  if (node.lostCount >= LOST_MAX) comeLater(node, now);
+}
+
+function comeLater(node: Node, now: number): void {
+  node.slowUntil = now + SLOW_REST_MS;
+  // When it comes first again, what it was counts no more.
+  node.bundleTimes.clear();
+  node.lostCount = 0;
+}
+
+/** Whether a method that the node was asked by its plan is gone. */
+export function hasLostMethod({ capabilities, rpc }: Node): boolean {
+  if (capabilities === undefined) return false;
+  const { blockReceipts, traces } = capabilities;
+  return (
+    (blockReceipts && rpc.health.lacks('eth_getBlockReceipts')) ||
+    (traces !== 'none' && rpc.health.lacks(traces))
   );
-  const capabilities: Capabilities = {
-    batch: await canBatch(rpc, signal),
-    blockReceipts: receipts?.ok === true || !lacksMethod(receipts),
-    finalizedTag: finalized?.ok === true && finalized.result !== null,
-    traces: wantTraces ? await findTraceMethod(rpc, head, signal) : 'none',
-  };
-  return { capabilities, isCertain: head.number > 0 || !wantTraces || capabilities.traces !== 'none' };
-}
-
-async function canBatch(rpc: Rpc, signal: AbortSignal): Promise<boolean> {
-  const call = { method: 'eth_chainId', params: [] };
-  try {
-    const answers = await rpc.batch([call, call], signal);
-    return answers.length === 2 && answers.every((answer) => answer.ok);
-  } catch (error) {
-    if (error instanceof Fault && !signal.aborted) return false;
-    throw error;
-  }
-}
-
-async function findTraceMethod(
-  rpc: Rpc,
-  head: BlockHeader,
-  signal: AbortSignal,
-): Promise<TraceMethod | 'none'> {
-  const tracer = { tracer: 'callTracer' };
-  const candidates: [TraceMethod, unknown[]][] = [
-    ['debug_traceBlockByHash', [head.hash, tracer]],
-    ['debug_traceBlockByNumber', [quantityOf(head.number), tracer]],
-    ['trace_block', [quantityOf(head.number)]],
-  ];
-  for (const [method, params] of candidates) {
-    const [answer] = await rpc.batch([{ method, params }], signal);
-    if (answer?.ok === true && Array.isArray(answer.result)) return method;
-  }
-  return 'none';
 }
 
 /** The newest block that the node calls final; undefined where it has no such tag. */
-export async function readFinalized(node: Node, signal: AbortSignal): Promise<number | undefined> {
-  if (node.capabilities?.finalizedTag !== true) return undefined;
-  const [answer] = await node.rpc.batch(
+export async function readFinalized(
+  rpc: Rpc,
+  { finalizedTag }: Capabilities,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  if (!finalizedTag) return undefined;
+  const [answer] = await rpc.batch(
     [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
     signal,
   );
-  const json = resultOf(node.rpc, 'eth_getBlockByNumber', answer);
+  const json = resultOf(rpc, 'eth_getBlockByNumber', answer);
   return json === null ? undefined : parseHeader(json).number;
+}
+
+export function statusOf(node: Node, now: number): NodeStatus {
+  const { rpc, capabilities, fault } = node;
+  return {
+    name: rpc.name,
+    state: stateOf(node, now),
+    head: node.head?.number,
+    error: fault === undefined ? undefined : messageOf(fault),
+    capabilities,
+    throttle: rpc.throttle.status(),
+    methods: rpc.health.list(),
+  };
+}
+
+function stateOf(node: Node, now: number): NodeState {
+  if (node.fault?.code === 'conflict') return 'wrong_chain';
+  if (node.rpc.throttle.isLimited()) return 'limited';
+  if (node.fault !== undefined) return 'failing';
+  if (isSlow(node, now)) return 'slow';
+  return node.capabilities === undefined ? 'unknown' : 'ok';
 }

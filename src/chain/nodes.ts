@@ -4,22 +4,31 @@
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
-import { followHeads } from './heads.ts';
+import { createHeadReader } from './head.ts';
+import { openSockets, type SocketStatus } from './heads.ts';
+import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import {
   attempt,
-  type Capabilities,
-  type ChainIdentity,
+  byReadiness,
   createNode,
+  hasLostMethod,
+  isHopeful,
+  isOverdue,
+  isReady,
   type Node,
+  type NodeStatus,
+  noteBundleTime,
+  noteLost,
+  overdueMs,
   readFinalized,
-  readIdentity,
-  ready,
+  statusOf,
 } from './node.ts';
 import { parseHeader } from './parse.ts';
+import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
+import type { LearningRpc } from './rpc.ts';
 import type { Sampling, Verifier } from './verifier.ts';
 
 export type NodesOptions = {
@@ -35,22 +44,14 @@ export type NodesOptions = {
   onHead(): void;
 };
 
-export type NodeStatus = {
-  name: string;
-  state: 'ok' | 'failing' | 'unknown';
-  head: number | undefined;
-  error: string | undefined;
-  capabilities: Capabilities | undefined;
-};
-
 export type ChainNodes = {
   /** Chain id and genesis hash by the first node that answers. @throws Fault `conflict` for a wrong chain. */
   identify(signal: AbortSignal): Promise<ChainIdentity>;
   /** From now on nodes with another genesis are refused. */
   pin(identity: ChainIdentity): void;
-  /** The newest block that a second node has too; of a single node, its own. @throws Fault when none answers. */
+  /** The newest block that a second node has too; of a single node, its own; never lower than the last one. @throws Fault when none answers. */
   head(signal: AbortSignal): Promise<BlockHeader>;
-  /** Blocks with receipts and traces, each wholly from one node. @throws Fault when no node can give them. */
+  /** Blocks with receipts and traces, each wholly from one node. May be called concurrently. @throws Fault when no node can give them. */
   bundles(references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
@@ -59,61 +60,109 @@ export type ChainNodes = {
   /** Whether a WebSocket delivers heads at the moment. */
   isPushed(): boolean;
   status(): NodeStatus[];
+  sockets(): SocketStatus[];
   close(): Promise<void>;
 };
 
-/** Heads arrive at least this often, or a socket counts as silent (DESIGN §4). */
-const SILENCE_MS_MIN = 5_000;
-const BLOCK_TIMES_KEPT = 15;
 /** Recent blocks from which is learned what the chain honours. */
 const SAMPLE_BLOCKS_MAX = 20;
+/** As many blocks as one follows live; what fetches more is not in a hurry. */
+const HEDGED_BLOCKS_MAX = 3;
 
 export function createNodes(options: NodesOptions): ChainNodes {
-  const { clock, log, verifier } = options;
+  const { clock, log, metrics, verifier } = options;
   const nodes = options.urls
     .filter((url) => url.startsWith('http'))
-    .map((url) => createNode(url, options.metrics));
+    .map((url) => createNode(url, metrics, clock));
   const wantTraces = options.internalTransfers !== 'off';
   let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
   const sockets = openSockets(options);
+  const budget = createBudget();
+  const nowMs = () => clock.now().getTime();
+  const hedgingBy = (times: 'headTimes' | 'bundleTimes'): Hedging<Node> => ({
+    // One that has not been measured is asked early: else a node that is always slow would never be found out.
+    afterMs: (slow, next) => overdueMs(next[times].count() === 0 ? undefined : slow[times]),
+    start(next) {
+      const isAffordable = isReady(next, nowMs()) && budget.take();
+      if (isAffordable) metrics.rpcHedges.inc({ node: next.rpc.name });
+      return isAffordable;
+    },
+    lost: (slow) => noteLost(slow, nowMs()),
+  });
+  const [hedgedBundles, hedgedHeaders] = [hedgingBy('bundleTimes'), hedgingBy('headTimes')];
+  const heads = createHeadReader(nodes, clock, (node, signal) =>
+    attempt(node, clock, signal, async () => {
+      const rpc = rpcFor(node);
+      await prepare(node, rpc, signal);
+      const startedAt = nowMs();
+      const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
+      node.headTimes.add(nowMs() - startedAt);
+      return head;
+    }),
+  );
 
-  async function prepare(node: Node, signal: AbortSignal): Promise<Capabilities> {
-    const isNew = node.capabilities === undefined;
-    const capabilities = await ready(node, pinned, wantTraces, signal);
+  /** The node's capabilities, asked for when they are not known. */
+  async function prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities> {
+    const known = node.capabilities;
+    const { capabilities, isCertain } =
+      known === undefined
+        ? await probe(rpc, pinned, wantTraces, signal)
+        : { capabilities: known, isCertain: true };
+    if (isCertain) node.capabilities = capabilities;
     if (options.internalTransfers === 'required' && capabilities.traces === 'none') {
       throw new Fault(
         'unavailable',
         `${node.rpc.name} cannot trace, and chain.internalTransfers is required`,
       );
     }
-    if (isNew) log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
+    if (known === undefined) log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
     return capabilities;
   }
 
-  /** The first node, by preference, that does it; resting ones come last. One that answers undefined leaves it to the next. */
-  async function first<T>(signal: AbortSignal, work: (node: Node) => Promise<T>): Promise<T> {
-    const now = clock.now().getTime();
-    const byReadiness = [...nodes].sort(
-      (one, other) => Number(one.retryAt > now) - Number(other.retryAt > now),
+  /** Who is limited waits when nobody else would do; otherwise the others are asked. */
+  function rpcFor(node: Node): LearningRpc {
+    return nodes.some((other) => other !== node && isHopeful(other)) ? node.rpc : node.rpc.patient;
+  }
+
+  /** The first answer that is not undefined, of the nodes in the order of their readiness. @throws Fault. */
+  async function first<T>(
+    signal: AbortSignal,
+    hedging: Hedging<Node> | undefined,
+    work: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<T>,
+    candidates: readonly Node[] = nodes,
+  ): Promise<T> {
+    budget.earn();
+    const found = await firstAnswer(
+      { clock, signal, hedging },
+      byReadiness(candidates, nowMs()),
+      (node, abort) => attempt(node, clock, abort, () => work(node, rpcFor(node), abort)),
     );
-    const faults: Fault[] = [];
-    let unknown: { answer: T } | undefined;
-    for (const node of byReadiness) {
-      try {
-        const answer = await attempt(node, clock, work);
-        if (answer !== undefined) return answer;
-        unknown = { answer };
-      } catch (error) {
-        if (!(error instanceof Fault) || signal.aborted) throw error;
-        faults.push(error);
-      }
+    if ('answer' in found) return found.answer;
+    const { faults } = found;
+    const code = (['inconsistent', 'unavailable'] as const).find((one) =>
+      faults.some((fault) => fault.code === one),
+    );
+    throw new Fault(code ?? faults[0]?.code ?? 'unavailable', faults.map(messageOf).join('; '));
+  }
+
+  async function fetchFrom(
+    node: Node,
+    rpc: LearningRpc,
+    references: readonly BlockReference[],
+    signal: AbortSignal,
+  ): Promise<Bundle[]> {
+    const plan = await prepare(node, rpc, signal);
+    const startedAt = nowMs();
+    try {
+      const bundles = await fetchBundles(rpc, references, plan, signal, verifier?.verify);
+      if (references.length <= HEDGED_BLOCKS_MAX) noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
+      return bundles;
+    } catch (error) {
+      if (!(error instanceof Fault) || signal.aborted || !hasLostMethod(node)) throw error;
+      log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
+      node.capabilities = undefined;
+      return fetchBundles(rpc, references, await prepare(node, rpc, signal), signal, verifier?.verify);
     }
-    if (unknown !== undefined) return unknown.answer;
-    const wrongChain = faults.length === 1 && faults[0]?.code === 'conflict';
-    throw new Fault(
-      wrongChain ? 'conflict' : faults.some(isInconsistent) ? 'inconsistent' : 'unavailable',
-      faults.map(messageOf).join('; '),
-    );
   }
 
   /**
@@ -122,7 +171,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
    */
   function sampleOf(node: Node, references: readonly BlockReference[], signal: AbortSignal): Sampling {
     return async (verify) => {
-      const plan: Capabilities = { ...(await prepare(node, signal)), traces: 'none' };
+      const plan: Capabilities = { ...(await prepare(node, node.rpc.patient, signal)), traces: 'none' };
       const head = parseHeader(await node.rpc.call('eth_getBlockByNumber', ['latest', false], signal));
       const from = Math.max(1, head.number - SAMPLE_BLOCKS_MAX + 1);
       const newest = Array.from({ length: head.number - from + 1 }, (_, index) => from + index);
@@ -140,8 +189,18 @@ export function createNodes(options: NodesOptions): ChainNodes {
     };
   }
 
+  /** By the nodes that are known to answer, when there are any. */
+  async function calibrate(references: readonly BlockReference[], signal: AbortSignal): Promise<void> {
+    const now = nowMs();
+    const ordered = byReadiness(nodes, now);
+    const known = ordered.filter((node) => node.capabilities !== undefined && !isOverdue(node, now));
+    const samplings = (known.length > 0 ? known : ordered).map((node) => sampleOf(node, references, signal));
+    await verifier?.calibrate(samplings);
+  }
+
   return {
-    identify: (signal) => first(signal, (node) => readIdentity(node.rpc, options.chainId, signal)),
+    identify: (signal) =>
+      first(signal, hedgedHeaders, (_node, rpc, abort) => readIdentity(rpc, options.chainId, abort)),
     pin(identity) {
       pinned = identity;
     },
@@ -149,117 +208,42 @@ export function createNodes(options: NodesOptions): ChainNodes {
       const pushed = sockets.takeHead();
       // One node needs no second opinion: what it pushed is what it would say.
       const [only] = nodes;
-      if (pushed !== undefined && nodes.length === 1 && only !== undefined) {
-        only.head = pushed;
-        return pushed;
-      }
-      const heads = await Promise.allSettled(
-        nodes.map((node) => attempt(node, clock, (one) => readHead(one, signal))),
-      );
-      const known = heads.flatMap((head) => (head.status === 'fulfilled' ? [head.value] : []));
-      const corroborated = known.sort((one, other) => other.number - one.number)[
-        Math.min(1, known.length - 1)
-      ];
-      if (corroborated !== undefined) return corroborated;
-      const reasons = heads.flatMap((head) => (head.status === 'rejected' ? [head.reason] : []));
-      const bug = reasons.find((reason) => !(reason instanceof Fault));
-      if (bug !== undefined) throw bug;
-      const code = reasons.every((reason) => reason.code === 'conflict') ? 'conflict' : 'unavailable';
-      throw new Fault(code, reasons.map(messageOf).join('; '));
-
-      async function readHead(node: Node, abort: AbortSignal): Promise<BlockHeader> {
-        await prepare(node, abort);
-        node.head = parseHeader(await node.rpc.call('eth_getBlockByNumber', ['latest', false], abort));
-        return node.head;
+      if (pushed === undefined || only === undefined || nodes.length > 1) return heads.read(signal);
+      only.head = pushed;
+      return heads.serve(pushed);
+    },
+    async bundles(references, signal) {
+      await calibrate(references, signal);
+      const hedging = references.length <= HEDGED_BLOCKS_MAX ? hedgedBundles : undefined;
+      try {
+        return await first(signal, hedging, (node, rpc, abort) => fetchFrom(node, rpc, references, abort));
+      } catch (error) {
+        for (const reference of references) if (typeof reference === 'string') heads.forget(reference);
+        throw error;
       }
     },
-    bundles: (references, signal) =>
-      first(signal, async (node) => {
-        const plan = await prepare(node, signal);
-        const others = nodes.filter((other) => other !== node);
-        await verifier?.calibrate([node, ...others].map((one) => sampleOf(one, references, signal)));
-        return fetchBundles(node.rpc, references, plan, signal, verifier?.verify);
-      }),
     findHeader: (reference, signal) =>
-      first(signal, async (node) => {
-        await prepare(node, signal);
+      first(signal, hedgedHeaders, async (node, rpc, abort) => {
+        await prepare(node, rpc, abort);
         const json = await (typeof reference === 'number'
-          ? node.rpc.call('eth_getBlockByNumber', [quantityOf(reference), false], signal)
-          : node.rpc.call('eth_getBlockByHash', [reference, false], signal));
+          ? rpc.call('eth_getBlockByNumber', [quantityOf(reference), false], abort)
+          : rpc.call('eth_getBlockByHash', [reference, false], abort));
         return json === null ? undefined : parseHeader(json);
       }),
-    finalized: (signal) =>
-      first(signal, async (node) => {
-        await prepare(node, signal);
-        return readFinalized(node, signal);
-      }),
+    async finalized(signal) {
+      const known = nodes.filter(({ capabilities }) => capabilities !== undefined);
+      const able = known.filter(({ capabilities }) => capabilities?.finalizedTag === true);
+      if (known.length > 0 && able.length === 0) return undefined;
+      const read = async (node: Node, rpc: LearningRpc, abort: AbortSignal) =>
+        readFinalized(rpc, await prepare(node, rpc, abort), abort);
+      return first(signal, hedgedHeaders, read, able.length > 0 ? able : nodes);
+    },
     isPushed: () => sockets.isConnected(),
-    status: () =>
-      nodes.map((node) => ({
-        name: node.rpc.name,
-        state: node.lastError !== undefined ? 'failing' : node.capabilities === undefined ? 'unknown' : 'ok',
-        head: node.head?.number,
-        error: node.lastError,
-        capabilities: node.capabilities,
-      })),
+    status: () => nodes.map((node) => statusOf(node, nowMs())),
+    sockets: () => sockets.status(),
     async close() {
       await sockets.close();
       await Promise.all(nodes.map((node) => node.rpc.close()));
-    },
-  };
-}
-
-const isInconsistent = (fault: Fault) => fault.code === 'inconsistent';
-
-/** The WebSocket subscriptions of all ws URLs; the newest head that any of them brought. */
-function openSockets(options: NodesOptions) {
-  const { clock, log } = options;
-  const closing = new AbortController();
-  const connected = new Set<string>();
-  const arrivals: number[] = [];
-  let pushed: BlockHeader | undefined;
-  let lastHash: Hash | undefined;
-  const silenceMsMax = () => {
-    const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? at));
-    const median = gaps.sort((one, other) => one - other)[Math.floor(gaps.length / 2)] ?? 0;
-    return Math.max(3 * median, SILENCE_MS_MIN);
-  };
-  const running = options.urls
-    .filter((url) => url.startsWith('ws'))
-    .map((url) => {
-      const name = new URL(url).origin;
-      return followHeads({
-        url,
-        chainId: options.chainId,
-        clock,
-        signal: closing.signal,
-        silenceMsMax,
-        onHead(head) {
-          if (head.hash !== lastHash) arrivals.push(clock.now().getTime());
-          if (arrivals.length > BLOCK_TIMES_KEPT) arrivals.shift();
-          lastHash = head.hash;
-          pushed = head;
-          options.onHead();
-        },
-        onState(state, reason) {
-          if (state === 'connected') connected.add(name);
-          else connected.delete(name);
-          log.debug({ node: name, state, reason }, 'node.websocket');
-          // While it was away heads may have passed: ask at once.
-          options.onHead();
-        },
-      });
-    });
-  return {
-    isConnected: () => connected.size > 0,
-    takeHead() {
-      const head = pushed;
-      pushed = undefined;
-      return head;
-    },
-    async close() {
-      closing.abort();
-      await Promise.all(running);
     },
   };
 }

@@ -1,42 +1,66 @@
 /**
- * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors.
+ * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors, within the
+ * limits that the node has shown.
  */
-import { Agent, request } from 'undici';
+import { Agent, errors, request } from 'undici';
 import { startAbort } from '../core/abort.ts';
+import { type Clock, systemClock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { type CallOutcome, createHealth, type Health } from './health.ts';
+import { type Limit, limitOfError, limitOfHttp } from './limits.ts';
+import { CONCURRENCY_MAX, createThrottle, type Throttle } from './throttle.ts';
 
 export type RpcCall = { method: string; params: readonly unknown[] };
-export type RpcAnswer = { ok: true; result: unknown } | { ok: false; code: number; message: string };
+export type RpcAnswer =
+  | { ok: true; result: unknown }
+  | { ok: false; code: number; message: string; limit?: Limit };
 
 export type Rpc = {
   /** scheme://host, for logs: the path may hold a key. */
   readonly name: string;
-  /** The answers in the order of the calls, in one HTTP exchange. @throws Fault `unavailable`. */
+  /**
+   * The answers in the order of the calls, in one HTTP exchange unless the node has shown that it takes smaller batches.
+   * @throws Fault `unavailable`, at once when the node limits requests.
+   */
   batch(calls: readonly RpcCall[], signal: AbortSignal): Promise<RpcAnswer[]>;
   /** One call's result. @throws Fault `unavailable` for transport errors and for JSON-RPC errors. */
   call(method: string, params: readonly unknown[], signal: AbortSignal): Promise<unknown>;
   close(): Promise<void>;
 };
 
+/** With what was learned of the node. */
+export type LearningRpc = Rpc & { readonly throttle: Throttle; readonly health: Health };
+
+export type NodeRpc = LearningRpc & {
+  /** The same, but waits while the node limits requests, and asks again for what it refused, up to PATIENCE_MS_MAX. */
+  readonly patient: LearningRpc;
+};
+
 /** A traced mainnet block can take seconds; beyond this the node is taken for dead. */
 const REQUEST_MS_MAX = 30_000;
+/** As for an answer: who waits longer should hear why. */
+const PATIENCE_MS_MAX = REQUEST_MS_MAX;
 /** The largest answer read: some 50 traced mainnet blocks. */
 const ANSWER_BYTES_MAX = 256 * 1024 * 1024;
-const CONNECTIONS_MAX = 8;
 /** What a node says goes to the log and to the status page; some send whole stack traces. */
 const MESSAGE_CHARACTERS_MAX = 500;
 /** JSON-RPC 2.0 section 5.1, and what nodes say instead of it. */
 const METHOD_NOT_FOUND = -32_601;
 
-export function createRpc(url: string, metrics: Metrics): Rpc {
+export function createRpc(url: string, metrics: Metrics, clock: Clock = systemClock()): NodeRpc {
   const name = new URL(url).origin;
-  const agent = new Agent({ connections: CONNECTIONS_MAX, maxResponseSize: ANSWER_BYTES_MAX });
+  const agent = new Agent({ connections: CONCURRENCY_MAX, maxResponseSize: ANSWER_BYTES_MAX });
+  const throttle = createThrottle(clock, name);
+  const health = createHealth(clock);
   let lastId = 0;
 
-  async function post(body: string, signal: AbortSignal): Promise<unknown> {
-    const limit = startAbort(signal, REQUEST_MS_MAX);
-    const stop = metrics.rpcSeconds.startTimer({ node: name });
+  /** The JSON that the node answers, or what it says instead when that is a limit. */
+  async function post(
+    body: string,
+    signal: AbortSignal,
+  ): Promise<{ json: unknown } | { refusal: RpcAnswer }> {
+    const timeout = startAbort(signal, REQUEST_MS_MAX);
     try {
       const {
         statusCode,
@@ -47,62 +71,142 @@ export function createRpc(url: string, metrics: Metrics): Rpc {
         headers: { 'content-type': 'application/json' },
         body,
         dispatcher: agent,
-        signal: limit.signal,
+        signal: timeout.signal,
       });
       const text = await answer.text();
-      if (statusCode !== 200) {
-        // Some say by HTTP 400 what belongs into a JSON-RPC error: that they lack a method.
-        const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
-        if (refusal !== undefined) return refusal;
-        const wait =
-          headers['retry-after'] === undefined ? '' : `, retry-after ${String(headers['retry-after'])}`;
-        throw new Fault('unavailable', `${name} answered HTTP ${statusCode}${wait}`);
-      }
-      return JSON.parse(text);
+      if (statusCode === 200) return { json: JSON.parse(text) };
+      const retryAfter = headers['retry-after']?.toString();
+      const message = `HTTP ${statusCode}${retryAfter === undefined ? '' : `, retry-after ${retryAfter}`}`;
+      const beginning = text.slice(0, MESSAGE_CHARACTERS_MAX);
+      const limit = limitOfHttp({ statusCode, retryAfter, text: beginning, now: clock.now() });
+      if (limit !== undefined) return { refusal: { ok: false, code: statusCode, message, limit } };
+      // Some say by HTTP 400 what belongs into a JSON-RPC error: that they lack a method.
+      const refusal = statusCode === 400 ? parseRefusal(text) : undefined;
+      if (refusal !== undefined) return { json: refusal };
+      throw new Fault('unavailable', `${name} answered ${message}`);
     } catch (error) {
       if (error instanceof Fault) throw error;
+      if (error instanceof errors.ResponseExceededMaxSizeError)
+        return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };
       throw new Fault('unavailable', `${name}: ${messageOf(error)}`, { cause: error });
     } finally {
-      limit.release();
+      timeout.release();
+    }
+  }
+
+  /** One HTTP exchange, in a slot that was taken; undefined for a call that the node's limits left open. */
+  async function exchange(
+    calls: readonly RpcCall[],
+    signal: AbortSignal,
+  ): Promise<(RpcAnswer | undefined)[]> {
+    const startedAt = clock.now().getTime();
+    const method = calls.length > 1 ? 'batch' : calls[0]?.method;
+    const stop = metrics.rpcSeconds.startTimer({ node: name, ...(method !== undefined && { method }) });
+    const note = (outcomes: readonly CallOutcome[]) => {
+      health.note(calls, outcomes, clock.now().getTime() - startedAt);
+      for (const [index, call] of calls.entries()) {
+        const kind = outcomes[index]?.kind ?? 'failed';
+        const outcome = kind === 'lacking' ? 'error' : kind;
+        metrics.rpcRequests.inc({ node: name, method: call.method, outcome });
+      }
+    };
+    try {
+      const ids = calls.map(() => ++lastId);
+      const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
+      const reply = await post(JSON.stringify(messages.length === 1 ? messages[0] : messages), signal);
+      const answers = 'json' in reply ? readAnswers(reply.json, ids) : calls.map(() => reply.refusal);
+      const limits = noteLimits(answers);
+      // geth refuses a batch in the answer of its first call and leaves the others unanswered.
+      const unanswered = calls[answers.indexOf(undefined)];
+      if (unanswered !== undefined && !limits.has('too much'))
+        throw new Fault('inconsistent', `${name} left ${unanswered.method} unanswered`);
+      const outcomes = answers.map((answer) => outcomeOf(answer, calls.length > 1));
+      note(outcomes);
+      return answers.map((answer, index) => (outcomes[index]?.kind === 'limited' ? undefined : answer));
+    } catch (error) {
+      const message = messageOf(error);
+      // Who is no longer wanted has not failed.
+      if (!signal.aborted) note(calls.map(() => ({ kind: 'failed', message })));
+      throw error;
+    } finally {
+      throttle.leave();
       stop();
     }
   }
 
-  const count = (call: RpcCall, outcome: 'ok' | 'error' | 'failed') =>
-    metrics.rpcRequests.inc({ node: name, method: call.method, outcome });
+  /** Tells the throttle what the answers say; which kinds of limits they met. */
+  function noteLimits(answers: readonly (RpcAnswer | undefined)[]): Set<Limit['kind']> {
+    const met = new Set<Limit['kind']>();
+    for (const answer of answers) {
+      if (answer === undefined || answer.ok || answer.limit === undefined) continue;
+      if (!met.has(answer.limit.kind)) throttle.noteLimit(answer.limit, answers.length, answer.message);
+      met.add(answer.limit.kind);
+    }
+    if (met.size === 0) throttle.noteAnswered(answers.length);
+    return met;
+  }
 
-  const rpc: Rpc = {
-    name,
-    async batch(calls, signal) {
-      if (calls.length === 0) return [];
-      const ids = calls.map(() => ++lastId);
-      const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
-      let answers: unknown;
-      try {
-        answers = await post(JSON.stringify(messages.length === 1 ? messages[0] : messages), signal);
-      } catch (error) {
-        for (const call of calls) count(call, 'failed');
-        throw error;
-      }
-      const byId = new Map<unknown, RpcAnswer>();
-      for (const answer of Array.isArray(answers) ? answers : [answers]) {
-        if (isRecord(answer)) byId.set(answer.id, parseAnswer(answer));
-      }
-      return calls.map((call, index) => {
-        // A node that cannot batch answers a batch with one error object whose id is null.
-        const answer = byId.get(ids[index]) ?? byId.get(null);
-        if (answer === undefined) throw new Fault('inconsistent', `${name} left ${call.method} unanswered`);
-        count(call, answer.ok ? 'ok' : 'error');
-        return answer;
-      });
-    },
-    async call(method, params, signal) {
-      const [answer] = await rpc.batch([{ method, params }], signal);
-      return resultOf(rpc, method, answer);
-    },
-    close: () => agent.destroy(),
+  async function batch(
+    calls: readonly RpcCall[],
+    signal: AbortSignal,
+    patienceMs: number,
+  ): Promise<RpcAnswer[]> {
+    const answers: (RpcAnswer | undefined)[] = calls.map(() => undefined);
+    const giveUpAtMs = clock.now().getTime() + patienceMs;
+    for (;;) {
+      const open = [...calls.entries()].filter(([index]) => answers[index] === undefined);
+      if (open.length === 0) return answers.filter((answer) => answer !== undefined);
+      const size = Math.min(throttle.batchCallsMax(), open.length);
+      const groups = Array.from({ length: Math.ceil(open.length / size) }, (_, index) =>
+        open.slice(index * size, (index + 1) * size),
+      );
+      await Promise.all(
+        groups.map(async (group) => {
+          if (!throttle.tryEnter()) await throttle.enter(signal, giveUpAtMs);
+          const given = await exchange(
+            group.map(([, call]) => call),
+            signal,
+          );
+          for (const [position, [index]] of group.entries()) answers[index] = given[position];
+        }),
+      );
+    }
+  }
+
+  const withPatience = (patienceMs: number): LearningRpc => {
+    const rpc = {
+      name,
+      throttle,
+      health,
+      batch: (calls: readonly RpcCall[], signal: AbortSignal) => batch(calls, signal, patienceMs),
+      async call(method: string, params: readonly unknown[], signal: AbortSignal) {
+        const [answer] = await rpc.batch([{ method, params }], signal);
+        return resultOf(rpc, method, answer);
+      },
+      close: () => agent.destroy(),
+    };
+    return rpc;
   };
-  return rpc;
+  return { ...withPatience(0), patient: withPatience(PATIENCE_MS_MAX) };
+}
+
+/** The answers by their ids; undefined where the node left one out. */
+function readAnswers(json: unknown, ids: readonly number[]): (RpcAnswer | undefined)[] {
+  const byId = new Map<unknown, RpcAnswer>();
+  for (const answer of Array.isArray(json) ? json : [json]) {
+    if (isRecord(answer)) byId.set(answer.id, parseAnswer(answer));
+  }
+  // A node that cannot batch answers a batch with one error object whose id is null.
+  return ids.map((id) => byId.get(id) ?? byId.get(null));
+}
+
+/** What became of a call. One that was too much alone cannot be made smaller: that is its answer. */
+function outcomeOf(answer: RpcAnswer | undefined, isBatch: boolean): CallOutcome {
+  if (answer === undefined) return { kind: 'limited' };
+  if (answer.ok) return { kind: 'ok' };
+  const isLimited = answer.limit?.kind === 'too often' || (answer.limit !== undefined && isBatch);
+  if (isLimited) return { kind: 'limited' };
+  return { kind: lacksMethod(answer) ? 'lacking' : 'error', message: answer.message };
 }
 
 /** The result of an answer. @throws Fault `unavailable` when it is an error. */
@@ -126,10 +230,14 @@ const LACKS_METHOD =
 
 function parseAnswer(answer: Record<string, unknown>): RpcAnswer {
   if (!isRecord(answer.error)) return { ok: true, result: answer.result };
-  const { code, message } = answer.error;
-  const text =
-    typeof message === 'string' ? message.slice(0, MESSAGE_CHARACTERS_MAX) : 'an error without a message';
-  return { ok: false, code: typeof code === 'number' ? code : 0, message: text };
+  const { code, message, data } = answer.error;
+  const error = {
+    code: typeof code === 'number' ? code : 0,
+    message:
+      typeof message === 'string' ? message.slice(0, MESSAGE_CHARACTERS_MAX) : 'an error without a message',
+  };
+  const limit = limitOfError({ ...error, data });
+  return { ok: false, ...error, ...(limit !== undefined && { limit }) };
 }
 
 /** The JSON-RPC error in the body of an HTTP error; undefined when it is anything else. */

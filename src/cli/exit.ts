@@ -27,10 +27,16 @@ export async function withConfig(
   options: { config?: string },
   command: (config: Config) => Promise<void>,
 ): Promise<void> {
-  try {
+  await withFaults(async () => {
     const file = findConfigFile(options.config);
-    const config = loadConfig({ env: readEnvironment(), ...(file !== undefined && { file }) });
-    await command(config);
+    await command(loadConfig({ env: readEnvironment(), ...(file !== undefined && { file }) }));
+  });
+}
+
+/** The same for a command that needs no configuration. */
+export async function withFaults(command: () => Promise<void>): Promise<void> {
+  try {
+    await command();
   } catch (error) {
     if (error instanceof ConfigError) {
       process.stderr.write(`${error.message}\n`);

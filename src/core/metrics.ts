@@ -48,6 +48,13 @@ export function createMetrics(version: string) {
     rpcRequests: counter('rpc_requests_total', 'JSON-RPC calls by outcome.', ['node', 'method', 'outcome']),
     rpcSeconds: histogram('rpc_request_duration_seconds', 'Duration of JSON-RPC requests.', SECONDS, [
       'node',
+      'method',
+    ]),
+    rpcHedges: counter('rpc_hedges_total', 'Requests sent to a second node because the first was slow.', [
+      'node',
+    ]),
+    rpcConcurrencyMax: gauge('rpc_concurrency_max', 'Requests that a node is given at a time, as learned.', [
+      'node',
     ]),
     webhookAttempts: counter('webhook_attempts_total', 'Delivery attempts by outcome.', ['outcome']),
     webhookAttemptSeconds: histogram(

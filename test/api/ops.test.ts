@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { createMetricsServer } from '../../src/api/ops.ts';
-import type { ChainNodes, NodeStatus } from '../../src/chain/nodes.ts';
+import type { NodeStatus } from '../../src/chain/node.ts';
+import type { ChainNodes } from '../../src/chain/nodes.ts';
 import type { Verifier } from '../../src/chain/verifier.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
@@ -31,6 +32,8 @@ const METRIC_NAMES = [
   'chainbell_ingest_blocks_total',
   'chainbell_ingest_notifications_total',
   'chainbell_ingest_transfers_total',
+  'chainbell_rpc_concurrency_max',
+  'chainbell_rpc_hedges_total',
   'chainbell_rpc_request_duration_seconds',
   'chainbell_rpc_requests_total',
   'chainbell_webhook_attempt_duration_seconds',
@@ -46,6 +49,8 @@ const config = loadConfig({
   env: { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' },
 });
 
+const noon = new Date('2025-11-20T12:00:00.000Z');
+
 /** Nodes of which only the status is asked. */
 function nodesWith(statuses: NodeStatus[]): ChainNodes {
   const unused = () => Promise.reject(new Error('not asked here'));
@@ -58,6 +63,10 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     finalized: unused,
     isPushed: () => true,
     status: () => statuses,
+    sockets: () => [
+      { name: 'ws://node.example', connectedSince: noon, heads: 4, lastReason: undefined },
+      { name: 'ws://other.example', connectedSince: undefined, heads: 0, lastReason: 'silent for 5 s' },
+    ],
     close: async () => {},
   };
 }
@@ -68,6 +77,13 @@ const healthy: NodeStatus = {
   head: 9,
   error: undefined,
   capabilities: { batch: true, blockReceipts: true, finalizedTag: true, traces: 'none' },
+  throttle: { concurrency: 16, inFlight: 1, batchCallsMax: undefined, limited: undefined },
+  methods: [
+    {
+      ...{ method: 'eth_chainId', calls: 3, errors: 1, limited: 0, p50Ms: 4, p95Ms: 9 },
+      lastError: { message: 'reset', at: noon },
+    },
+  ],
 };
 const failing: NodeStatus = {
   name: 'http://other.example',
@@ -75,6 +91,16 @@ const failing: NodeStatus = {
   head: undefined,
   error: 'refused',
   capabilities: undefined,
+  throttle: {
+    ...{ concurrency: 8, inFlight: 0, batchCallsMax: 10 },
+    limited: { until: noon, reason: 'HTTP 429' },
+  },
+  methods: [
+    {
+      ...{ method: 'eth_chainId', calls: 1, errors: 0, limited: 1 },
+      ...{ p50Ms: undefined, p95Ms: undefined, lastError: undefined },
+    },
+  ],
 };
 
 const proof: Pick<Verifier, 'status'> = {
@@ -138,6 +164,12 @@ onEachDatabase(({ kind, database }) => {
     });
   });
 
+  test('/readyz is 200 while the only node is limited: that is no failure', async () => {
+    await mine(database(), headerOf(7), []);
+    const { ask } = createStory(database(), nodesWith([{ ...healthy, state: 'limited' }]));
+    assert.equal((await ask('GET', '/readyz')).status, 200);
+  });
+
   test('/status tells how far the chain is followed, what waits, and what each node can', async () => {
     await insertChain(database(), 31337, hashOf(1));
     await watchAddress(database());
@@ -162,8 +194,37 @@ onEachDatabase(({ kind, database }) => {
           head: 9,
           error: null,
           capabilities: { batch: true, block_receipts: true, finalized_tag: true, traces: 'none' },
+          ...{ limited_until: null, limit_reason: null },
+          ...{ in_flight: 1, concurrency_max: 16, batch_calls_max: null },
+          methods: [
+            {
+              ...{ method: 'eth_chainId', calls: 3, errors: 1, limited: 0, p50_ms: 4, p95_ms: 9 },
+              last_error: { message: 'reset', at: noon.toISOString() },
+            },
+          ],
         },
-        { name: 'http://other.example', state: 'failing', head: null, error: 'refused', capabilities: null },
+        {
+          ...{ name: 'http://other.example', state: 'failing', head: null, error: 'refused' },
+          capabilities: null,
+          ...{ limited_until: noon.toISOString(), limit_reason: 'HTTP 429' },
+          ...{ in_flight: 0, concurrency_max: 8, batch_calls_max: 10 },
+          methods: [
+            {
+              ...{ method: 'eth_chainId', calls: 1, errors: 0, limited: 1 },
+              ...{ p50_ms: null, p95_ms: null, last_error: null },
+            },
+          ],
+        },
+      ],
+      web_sockets: [
+        {
+          ...{ name: 'ws://node.example', connected_since: noon.toISOString() },
+          ...{ heads: 4, last_reason: null },
+        },
+        {
+          ...{ name: 'ws://other.example', connected_since: null },
+          ...{ heads: 0, last_reason: 'silent for 5 s' },
+        },
       ],
       proof: {
         mode: 'auto',
@@ -232,6 +293,7 @@ onEachDatabase(({ kind, database }) => {
     assert.match(text, /^chainbell_webhook_due 2$/m);
     assert.match(text, /^chainbell_webhook_oldest_due_age_seconds 5$/m);
     assert.match(text, /^chainbell_build_info\{version="1\.2\.3"\} 1$/m);
+    assert.match(text, /^chainbell_rpc_concurrency_max\{node="http:\/\/node\.example"\} 16$/m);
   });
 
   test('requests are measured by route and never by path, so that labels stay few', async () => {

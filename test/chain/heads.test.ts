@@ -181,9 +181,10 @@ test('a pushed head rings, and is the head without asking the node', async () =>
   await using sockets = await startSocketNode();
   await using node = await startScriptedNode(chainMethods(1, [makeNodeBlock(7)]));
   let ringCount = 0;
+  const clock = createTestClock();
   const nodes = createNodes({
     ...{ urls: [node.url, sockets.url], chainId: 1, internalTransfers: 'off' },
-    ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
+    ...{ clock, log: silentLog(), metrics: createMetrics('test') },
     onHead: () => {
       ringCount += 1;
     },
@@ -198,10 +199,21 @@ test('a pushed head rings, and is the head without asking the node', async () =>
   assert.ok(nodes.isPushed());
   assert.equal((await nodes.head(signal)).number, 8);
   assert.equal(node.exchangeCount(), asked);
-  // A pushed head is used once: then the node is asked again.
-  assert.equal((await nodes.head(signal)).number, 7);
+  // A pushed head is used once: then the node is asked again. What was served before stays the head.
+  assert.equal((await nodes.head(signal)).number, 8);
+  assert.equal(node.exchangeCount(), asked + 1);
+  assert.equal(nodes.status()[0]?.head, 7);
+  assert.deepEqual(nodes.sockets(), [
+    {
+      ...{ name: new URL(sockets.url).origin, connectedSince: clock.now() },
+      ...{ heads: 1, lastReason: undefined },
+    },
+  ]);
+  sockets.cut();
+  await waitUntil(() => !nodes.isPushed());
+  const [{ connectedSince, lastReason } = {}] = nodes.sockets();
+  assert.deepEqual([connectedSince, lastReason], [undefined, 'closed by the node']);
   await nodes.close();
-  assert.ok(!nodes.isPushed());
 });
 
 function headMessage(number: number): string {

@@ -212,6 +212,7 @@ test('two nodes that break a check alike turn it off, also where only an old blo
     } as const),
     ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
   });
+  await nodes.head(signal);
   assert.equal((await nodes.bundles([30], signal))[0]?.proved, false);
   assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
   assert.equal((await nodes.bundles([1], signal))[0]?.proved, false);

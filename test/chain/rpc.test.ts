@@ -2,10 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
-import { createRpc, lacksMethod, type Rpc } from '../../src/chain/rpc.ts';
+import { createRpc, lacksMethod, type NodeRpc } from '../../src/chain/rpc.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
-import type { Answer } from '../kit/receiver.ts';
+import { createTestClock, type TestClock } from '../kit/clock.ts';
+import type { Answer, AnswerTo } from '../kit/receiver.ts';
 import {
   type Json,
   RpcError,
@@ -13,19 +14,26 @@ import {
   SECRET_PATH,
   startScriptedNode,
 } from '../kit/scripted-node.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 const { signal } = new AbortController();
 const chainId = { method: 'eth_chainId', params: [] };
 const number = { method: 'eth_blockNumber', params: [] };
 
-type Stage = { node: ScriptedNode; rpc: Rpc; metrics: ReturnType<typeof createMetrics> };
+type Stage = {
+  node: ScriptedNode;
+  rpc: NodeRpc;
+  metrics: ReturnType<typeof createMetrics>;
+  clock: TestClock;
+};
 
 async function withNode(work: (stage: Stage) => Promise<void>): Promise<void> {
   await using node = await startScriptedNode({ eth_chainId: () => '0x1', eth_blockNumber: () => '0x7' });
   const metrics = createMetrics('test');
-  const rpc = createRpc(node.url, metrics);
+  const clock = createTestClock();
+  const rpc = createRpc(node.url, metrics, clock);
   try {
-    await work({ node, rpc, metrics });
+    await work({ node, rpc, metrics, clock });
   } finally {
     await rpc.close();
   }
@@ -95,7 +103,7 @@ test('a method that is not there is told from one that fails', () =>
   }));
 
 const failures: [name: string, answer: Answer][] = [
-  ['HTTP 429', { status: 429, headers: { 'retry-after': '7' }, body: 'slow down' }],
+  ['HTTP 503', { status: 503, body: 'over capacity' }],
   ['HTTP 500', { status: 500, body: '<html>' }],
   ['HTTP 200 with a page', { body: '<html>maintenance</html>' }],
   ['HTTP 200 without a body', { body: '' }],
@@ -128,10 +136,151 @@ for (const [name, answer] of failures) {
     }));
 }
 
-test('a 429 says how long the node asks to be left alone', () =>
-  withNode(async ({ node, rpc }) => {
-    node.setHttp({ status: 429, headers: { 'retry-after': '7' } });
+const slowDown = (retryAfter: string): Answer => ({ status: 429, headers: { 'retry-after': retryAfter } });
+
+test('a node that limits requests is not asked before its wait is over, and counts as limited, not as failed', () =>
+  withNode(async ({ node, rpc, metrics, clock }) => {
+    node.setHttp(slowDown('7'));
     assert.match((await faultOf(rpc.call('eth_chainId', [], signal))).message, /HTTP 429, retry-after 7/);
+    node.setHttp(undefined);
+    clock.advance(6_999);
+    assert.match(
+      (await faultOf(rpc.call('eth_chainId', [], signal))).message,
+      /limits requests until 2025-11-20T12:00:07/,
+    );
+    assert.equal(node.exchangeCount(), 1);
+    clock.advance(1);
+    assert.equal(await rpc.call('eth_chainId', [], signal), '0x1');
+    assert.match(await metrics.registry.metrics(), /rpc_requests_total\{.*outcome="limited"\} 1/);
+    const [{ calls, errors, limited } = {}] = rpc.health.list();
+    assert.deepEqual([calls, errors, limited], [2, 0, 1]);
+  }));
+
+test('who is patient waits exactly as long as the node says, and gets the answer', () =>
+  withNode(async ({ node, rpc, clock }) => {
+    node.setHttp(slowDown('Thu, 20 Nov 2025 12:00:05 GMT'));
+    const asking = rpc.patient.call('eth_chainId', [], signal);
+    await waitUntil(() => clock.waits().includes(5_000));
+    node.setHttp(undefined);
+    clock.advance(4_999);
+    assert.equal(node.exchangeCount(), 1);
+    clock.advance(1);
+    assert.equal(await asking, '0x1');
+    node.setHttp(slowDown('31'));
+    assert.match(
+      (await faultOf(rpc.patient.call('eth_chainId', [], signal))).message,
+      /limits requests until .*12:00:36/,
+      'longer than patience lasts',
+    );
+  }));
+
+test('of a batch of which some calls were limited only these are asked again', () =>
+  withNode(async ({ node, rpc, clock }) => {
+    let isLimited = true;
+    node.methods.eth_blockNumber = () => {
+      if (isLimited) throw new RpcError(-32_005, 'in batch triggered rate limit');
+      return '0x7';
+    };
+    const asking = rpc.patient.batch([number, chainId, number], signal);
+    await waitUntil(() => clock.waits().includes(1_000));
+    isLimited = false;
+    clock.advance(1_000);
+    assert.deepEqual(
+      (await asking).map((answer) => answer.ok && answer.result),
+      ['0x7', '0x1', '0x7'],
+    );
+    assert.deepEqual(
+      node.calls.map(({ method }) => method),
+      ['eth_blockNumber', 'eth_chainId', 'eth_blockNumber', 'eth_blockNumber', 'eth_blockNumber'],
+    );
+  }));
+
+/** A node that takes batches of at most two calls, and how it says so. */
+const small = (refusal: (calls: Json[]) => Answer): AnswerTo => {
+  const answerTo = ({ id, method }: Json) => ({ jsonrpc: '2.0', id, result: method });
+  return ({ json }) => {
+    if (!Array.isArray(json)) return { body: JSON.stringify(answerTo(json as Json)) };
+    return json.length > 2 ? refusal(json) : { body: JSON.stringify(json.map(answerTo)) };
+  };
+};
+const tooLarge = { code: -32_600, message: 'batch too large' };
+for (const [name, refusal] of [
+  ['one error for the whole batch', () => ({ body: JSON.stringify({ id: null, error: tooLarge }) })],
+  [
+    'an error for the first call only, as geth does',
+    ([first]) => ({ body: JSON.stringify([{ id: first?.id, error: tooLarge }]) }),
+  ],
+  ['HTTP 413', () => ({ status: 413 })],
+  [
+    'an error for each call that did not fit',
+    (calls) => ({
+      body: JSON.stringify(
+        calls.map(({ id, method }, index) =>
+          index < 2
+            ? { id, result: method }
+            : { id, error: { code: -32_003, message: 'response too large' } },
+        ),
+      ),
+    }),
+  ],
+] satisfies [string, (calls: Json[]) => Answer][]) {
+  test(`a node that refuses large batches by ${name} gets smaller ones, from then on`, () =>
+    withNode(async ({ node, rpc }) => {
+      node.setHttp(small(refusal));
+      const calls = [chainId, number, number, chainId, number, number, chainId];
+      const answers = await rpc.batch(calls, signal);
+      assert.deepEqual(
+        answers.map((answer) => answer.ok && answer.result),
+        calls.map(({ method }) => method),
+      );
+      const learned = rpc.throttle.batchCallsMax();
+      assert.ok(learned === 1 || learned === 2, String(learned));
+      const before = node.exchangeCount();
+      await rpc.batch([chainId, number], signal);
+      assert.equal(node.exchangeCount() - before, 2 / learned);
+      assert.equal(rpc.throttle.status().concurrency, 16, 'it was not asked too often');
+    }));
+}
+
+test('a single call whose answer is too large is an error, and is not asked again', () =>
+  withNode(async ({ node, rpc }) => {
+    node.methods.eth_blockNumber = () => {
+      throw new RpcError(-32_003, 'response too large');
+    };
+    assert.match((await faultOf(rpc.call('eth_blockNumber', [], signal))).message, /response too large/);
+    assert.equal(node.exchangeCount(), 1);
+  }));
+
+test('per method the calls, the errors with the last one, and how long they took are known', () =>
+  withNode(async ({ node, rpc, clock }) => {
+    node.methods.eth_blockNumber = () => {
+      clock.advance(30);
+      throw new RpcError(-32_000, 'header not found');
+    };
+    await rpc.batch([chainId, number, number], signal);
+    node.setHttp('reset');
+    await faultOf(rpc.call('eth_chainId', [], signal));
+    const [first, second] = rpc.health.list();
+    assert.deepEqual(
+      [first?.method, first?.calls, first?.errors, first?.p50Ms, first?.p95Ms],
+      ['eth_chainId', 2, 1, 0, 60],
+    );
+    assert.deepEqual(second, {
+      ...{ method: 'eth_blockNumber', calls: 2, errors: 2, limited: 0, p50Ms: 60, p95Ms: 60 },
+      lastError: { message: 'header not found', at: new Date('2025-11-20T12:00:00.060Z') },
+    });
+  }));
+
+test('who ends a request has not seen the node fail', () =>
+  withNode(async ({ node, rpc }) => {
+    const abort = new AbortController();
+    node.setHttp(() => {
+      abort.abort();
+      return 'hang';
+    });
+    await faultOf(rpc.call('eth_chainId', [], abort.signal));
+    assert.deepEqual(rpc.health.list(), []);
+    assert.equal(rpc.throttle.status().inFlight, 0);
   }));
 
 test('a node that refuses a method by HTTP 400 with a JSON-RPC error is understood', () =>

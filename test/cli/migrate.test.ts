@@ -80,7 +80,7 @@ test('asking for help or the version ends with 0, and a word that is no command 
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/);
   const help = await chainbell(tmpdir(), {}, '--help');
   assert.equal(help.code, 0);
-  for (const word of ['start', 'demo', 'migrate', 'keys', 'config', 'Exit codes'])
+  for (const word of ['start', 'demo', 'migrate', 'keys', 'status', 'config', 'Exit codes'])
     assert.ok(help.out.includes(word), word);
   for (const words of [['strat'], ['start', '--role', 'cook'], ['migrate', '--unknown']]) {
     const { code, out, err } = await chainbell(tmpdir(), chain, ...words);

@@ -27,8 +27,8 @@ export type ScriptedNode = {
   url: string;
   /** What it can do; a method that is not here answers -32601. */
   methods: Methods;
-  /** error: one error object with a null id, as nodes without batches answer. */
-  batches: 'answer' | 'error' | 'http 400';
+  /** error: one error object with a null id, as nodes without batches answer; so are larger batches than callsMax. */
+  batches: 'answer' | 'error' | 'http 400' | { callsMax: number };
   /** Every call so far, also those in a batch. */
   calls: { method: string; params: readonly unknown[] }[];
   /** How many HTTP requests have arrived. */
@@ -62,12 +62,12 @@ export async function startScriptedNode(methods: Methods = {}): Promise<Scripted
     const message: unknown = JSON.parse(body);
     if (!Array.isArray(message)) return { body: JSON.stringify(answerOne(message as Json)) };
     if (node.batches === 'http 400') return { status: 400, body: 'batches are not supported' };
-    const refusal = {
-      jsonrpc: '2.0',
-      id: null,
-      error: { code: -32_600, message: 'batches are not supported' },
-    };
-    return { body: JSON.stringify(node.batches === 'error' ? refusal : message.map(answerOne)) };
+    const refuse = (text: string) => ({
+      body: JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32_600, message: text } }),
+    });
+    if (node.batches === 'error') return refuse('batches are not supported');
+    if (node.batches !== 'answer' && message.length > node.batches.callsMax) return refuse('batch too large');
+    return { body: JSON.stringify(message.map(answerOne)) };
   }
 
   function answerOne({ id, method, params }: Json): Json {

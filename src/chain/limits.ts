@@ -1,0 +1,89 @@
+/**
+ * What a node's answer says about its limits: that it was asked too often, or for too much at once. Providers agree on
+ * no code and on no wording, so both are read.
+ */
+
+/** How long to leave the node alone is undefined where it does not say; a quota is one of a day or a month. */
+export type Limit =
+  | { kind: 'too often'; waitMs: number | undefined; isQuota: boolean }
+  | { kind: 'too much' };
+
+export type HttpRefusal = {
+  statusCode: number;
+  retryAfter: string | undefined;
+  /** The beginning of the body. */
+  text: string;
+  now: Date;
+};
+
+export type RpcRefusal = { code: number; message: string; data?: unknown };
+
+/** What an HTTP status other than 200 says; undefined when the node simply failed. */
+export function limitOfHttp({ statusCode, retryAfter, text, now }: HttpRefusal): Limit | undefined {
+  if (statusCode === 413 || TOO_MUCH.test(text)) return { kind: 'too much' };
+  const says = statusCode < 500 && TOO_OFTEN.test(text);
+  if (statusCode !== 429 && !says && !(statusCode === 503 && retryAfter !== undefined)) return undefined;
+  return tooOften(text, parseRetryAfter(retryAfter, now));
+}
+
+/** What a JSON-RPC error says; undefined when it is about something else. */
+export function limitOfError({ code, message, data }: RpcRefusal): Limit | undefined {
+  if (TOO_MUCH.test(message)) return { kind: 'too much' };
+  if (OF_THE_QUESTION.test(message)) return undefined;
+  if (TOO_OFTEN_CODES.has(code) || TOO_OFTEN.test(message)) return tooOften(message, waitOfData(data));
+  return undefined;
+}
+
+/**
+ * -32005 EIP-1474 "limit exceeded" (Infura, Erigon, BSC) · -32007 QuickNode · -32016 OP-stack proxies (Base) ·
+ * -32029 and 429 gateways that repeat the HTTP status (Alchemy).
+ */
+const TOO_OFTEN_CODES = new Set([-32_005, -32_007, -32_016, -32_029, 429]);
+
+const TOO_OFTEN =
+  /rate.?limit|too many.{0,20}requests?|(request|call|usage|throughput|capacity|credits?) (limit|quota)|requests? per (second|minute|hour|day)|exceed.{0,60}(capacity|quota|compute units|credits|requests|throughput)|(capacity|quota|compute units|credits|request count).{0,40}exceed|(daily|monthly) .{0,20}(limit|quota|count|capacity)|throttl|slow down/i;
+
+/** geth, Erigon, Nethermind and Besu, drpc, and proxies that count bytes. */
+const TOO_MUCH =
+  /(response|result|payload|content|body|entity)( size)?( is)? too (large|big)|batch.{0,20}too (large|big|many)|batch( size| request| item)? limit|(max\w*|exceed\w*|limit\w*|more than).{0,30}\bbatch|batch of more than|too many.{0,20} in (\w+ )?batch/i;
+
+/** Limits on what was asked, which waiting does not change. */
+const OF_THE_QUESTION = /query returned more than|block range|range.{0,20}(large|wide)|\bgas\b/i;
+
+const QUOTA = /daily|monthly|per (day|month)|24.?h/i;
+
+function tooOften(text: string, waitMs: number | undefined): Limit {
+  return { kind: 'too often', waitMs: waitMs ?? waitOfText(text), isQuota: QUOTA.test(text) };
+}
+
+/** RFC 9110 section 10.2.3: seconds, or a date. */
+function parseRetryAfter(text: string | undefined, now: Date): number | undefined {
+  if (text === undefined) return undefined;
+  if (/^\s*\d+(\.\d+)?\s*$/.test(text)) return Math.ceil(Number(text) * 1_000);
+  const at = Date.parse(text);
+  return Number.isNaN(at) ? undefined : Math.max(0, at - now.getTime());
+}
+
+/** Infura: `{"rate": {"backoff_seconds": 30}}`. */
+function waitOfData(data: unknown): number | undefined {
+  const rate = fieldOf(data, 'rate');
+  const seconds = fieldOf(rate, 'backoff_seconds');
+  return typeof seconds === 'number' && seconds > 0 ? Math.ceil(seconds * 1_000) : undefined;
+}
+
+/** "try again in 10 seconds", "retry after 500ms". */
+function waitOfText(text: string): number | undefined {
+  const found =
+    /(?:try again|retry|wait)(?: in| after)?:? (\d{1,9}(?:\.\d{1,9})?) ?(ms|milliseconds?|s|sec\w*|m|min\w*)\b/i.exec(
+      text,
+    );
+  if (found === null) return undefined;
+  const [, count = '', unit = ''] = found;
+  const unitMs =
+    unit.startsWith('ms') || unit.startsWith('milli') ? 1 : unit.startsWith('m') ? 60_000 : 1_000;
+  return Math.ceil(Number(count) * unitMs);
+}
+
+function fieldOf(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
+}

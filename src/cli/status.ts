@@ -1,0 +1,220 @@
+/**
+ * `chainbell status`: how the running service fares, asked of the service itself.
+ */
+import type { Command } from 'commander';
+import Type, { type Static } from 'typebox';
+import { Check } from 'typebox/value';
+import type { Config } from '../config/schema.ts';
+import { startAbort } from '../core/abort.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import { exitCodes, withConfig, withFaults } from './exit.ts';
+
+type Flags = { config?: string; url?: string; json?: boolean };
+
+/** The service reads its database for this; one that takes longer is in trouble. */
+const ANSWER_MS_MAX = 10_000;
+
+const orNull = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+
+/** What is shown of /status; an older or newer service may say less or more beside it. */
+const Shown = Type.Object({
+  version: Type.String(),
+  state: Type.String(),
+  chain: Type.Object({
+    id: Type.Number(),
+    head: orNull(Type.Number()),
+    finalized: orNull(Type.Number()),
+  }),
+  cursor: orNull(Type.Object({ number: Type.Number(), mined_at: Type.String() })),
+  lag_blocks: orNull(Type.Number()),
+  lag_seconds: Type.Number(),
+  problem: orNull(Type.Object({ message: Type.String(), since: Type.String() })),
+  queue: Type.Object({
+    held: Type.Number(),
+    waiting: Type.Number(),
+    due: Type.Number(),
+    oldest_due_age_seconds: Type.Number(),
+  }),
+  nodes: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      state: Type.String(),
+      head: orNull(Type.Number()),
+      error: orNull(Type.String()),
+      capabilities: orNull(Type.Record(Type.String(), Type.Unknown())),
+      limited_until: orNull(Type.String()),
+      limit_reason: orNull(Type.String()),
+      in_flight: Type.Number(),
+      concurrency_max: Type.Number(),
+      batch_calls_max: orNull(Type.Number()),
+      methods: Type.Array(
+        Type.Object({
+          method: Type.String(),
+          calls: Type.Number(),
+          errors: Type.Number(),
+          limited: Type.Number(),
+          p50_ms: orNull(Type.Number()),
+          p95_ms: orNull(Type.Number()),
+          last_error: orNull(Type.Object({ message: Type.String(), at: Type.String() })),
+        }),
+      ),
+    }),
+  ),
+  web_sockets: Type.Array(
+    Type.Object({
+      name: Type.String(),
+      connected_since: orNull(Type.String()),
+      heads: Type.Number(),
+      last_reason: orNull(Type.String()),
+    }),
+  ),
+  proof: orNull(Type.Object({ mode: Type.String(), checks: Type.Record(Type.String(), Type.String()) })),
+});
+type Shown = Static<typeof Shown>;
+
+export function addStatusCommand(program: Command): void {
+  program
+    .command('status')
+    .description('how the running service fares; exit code 75 when it is degraded or holding')
+    .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
+    .option('--url <url>', "the service's address (default: http.host and http.port of the configuration)")
+    .option('--json', 'the body of /status as JSON on standard output')
+    .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- status --url http://127.0.0.1:8080')
+    .action(async (flags: Flags) => {
+      const { url } = flags;
+      if (url === undefined) await withConfig(flags, (config) => show(addressOf(config), flags));
+      else await withFaults(() => show(url, flags));
+    });
+}
+
+async function show(origin: string, flags: Flags): Promise<void> {
+  const status = await readStatus(origin);
+  process.stdout.write(flags.json === true ? `${JSON.stringify(status)}\n` : render(status));
+  if (status.state !== 'ok') process.exitCode = exitCodes.tryAgain;
+}
+
+/** @throws Fault `unavailable` that says what to do. */
+async function readStatus(origin: string): Promise<Shown> {
+  const url = URL.parse('/status', origin);
+  if (url === null)
+    throw new Fault('not_found', `${origin} is not an address; write it like http://127.0.0.1:8080`);
+  const limit = startAbort(new AbortController().signal, ANSWER_MS_MAX);
+  let response: Response;
+  let text: string;
+  try {
+    response = await fetch(url, { signal: limit.signal });
+    text = await response.text();
+  } catch (error) {
+    throw new Fault(
+      'unavailable',
+      `no service answers at ${url.origin} (${messageOf(error)}): start it with chainbell start, or name it with --url`,
+    );
+  } finally {
+    limit.release();
+  }
+  if (response.status === 503)
+    throw new Fault(
+      'unavailable',
+      `the service at ${url.origin} cannot reach its database: see ${url.origin}/readyz`,
+    );
+  const json = parseJson(text);
+  if (response.status === 200 && Check(Shown, json)) return json;
+  throw new Fault(
+    'unavailable',
+    `what answers at ${url.origin} (HTTP ${response.status}) is no Chainbell of this version: name another with --url`,
+  );
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Where this machine reaches the configured API: a service that listens everywhere listens on loopback too. */
+function addressOf({ http: { host, port } }: Config): string {
+  if (port === 0)
+    throw new Fault(
+      'not_found',
+      'http.port is 0, any free one: name the service with --url http://host:port',
+    );
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+}
+
+function render(status: Shown): string {
+  const { chain, cursor, problem, proof, queue, nodes, web_sockets: sockets } = status;
+  const lag =
+    status.lag_blocks === null || status.lag_blocks <= 0
+      ? ''
+      : `, ${status.lag_blocks} blocks and ${Math.round(status.lag_seconds)} s behind`;
+  const rows = [
+    ['state', status.state],
+    ...(problem === null ? [] : [['problem', `${problem.message} (since ${problem.since})`]]),
+    ['chain', `${chain.id}, head ${chain.head ?? 'unknown'}, final ${chain.finalized ?? 'unknown'}`],
+    [
+      'cursor',
+      cursor === null ? 'no block stored yet' : `block ${cursor.number} of ${cursor.mined_at}${lag}`,
+    ],
+    [
+      'queue',
+      `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held`,
+    ],
+    ['proof', proof === null ? 'not here' : `${proof.mode}: ${describe(proof.checks)}`],
+    ['version', status.version],
+  ];
+  const methods = nodes.flatMap(({ name, methods: own }) =>
+    own.map(({ method, calls, errors, limited, p50_ms, p95_ms, last_error }) => [
+      ...[name, method, String(calls), String(errors), String(limited), String(p50_ms ?? '-')],
+      ...[String(p95_ms ?? '-'), last_error === null ? '' : `${last_error.at} ${last_error.message}`],
+    ]),
+  );
+  const parts = [
+    table(rows),
+    table([
+      ['NODE', 'STATE', 'HEAD', 'IN FLIGHT', 'BATCH MAX', 'CAN', 'REMARK'],
+      ...nodes.map((node) => [
+        ...[node.name, node.state, String(node.head ?? '-'), `${node.in_flight} of ${node.concurrency_max}`],
+        ...[
+          String(node.batch_calls_max ?? '-'),
+          node.capabilities === null ? '-' : describe(node.capabilities),
+        ],
+        node.limited_until === null
+          ? (node.error ?? '')
+          : `until ${node.limited_until}: ${node.limit_reason}`,
+      ]),
+    ]),
+    table([['NODE', 'METHOD', 'CALLS', 'ERRORS', 'LIMITED', 'P50 MS', 'P95 MS', 'LAST ERROR'], ...methods]),
+    table([
+      ['WEBSOCKET', 'CONNECTED SINCE', 'HEADS', 'LAST CLOSED BECAUSE'],
+      ...sockets.map((one) => [
+        ...[one.name, one.connected_since ?? 'not connected', String(one.heads), one.last_reason ?? ''],
+      ]),
+    ]),
+  ];
+  return parts.filter((part) => part !== '').join('\n');
+}
+
+function describe(facts: Record<string, unknown>): string {
+  return Object.entries(facts)
+    .map(([name, value]) => `${name} ${value === true ? 'yes' : value === false ? 'no' : String(value)}`)
+    .join(', ');
+}
+
+/** Lines with aligned columns; nothing for a heading alone. */
+function table(rows: readonly (readonly string[])[]): string {
+  const [first = []] = rows;
+  if (rows.length < 2) return '';
+  const widths = first.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('');
+}

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Hash } from '../../src/core/hex.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { startReceiver } from '../kit/receiver.ts';
+import { chainMethods, makeHash, makeNodeBlock, startScriptedNode } from '../kit/scripted-node.ts';
+import { CHAIN_ID, startTestService } from '../kit/service.ts';
+
+test('a node that hangs, one of another chain and one that limits requests do not keep the service from following', async () => {
+  await using place = await createTestDatabase('embedded');
+  const blocks = [makeNodeBlock(0), makeNodeBlock(1), makeNodeBlock(2)];
+  await using hanging = await startReceiver({ answer: 'hang' });
+  await using foreign = await startScriptedNode(chainMethods(99, [makeNodeBlock(1_000_000, { fork: 9 })]));
+  await using limited = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
+  await using good = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
+  limited.setHttp({ status: 429, headers: { 'retry-after': '3600' } });
+  await using service = await startTestService({
+    database: place,
+    rpc: [hanging.url, foreign.url, limited.url, good.url],
+  });
+  const head = async (): Promise<{ number: number; hash: Hash }> => ({
+    number: blocks.length - 1,
+    hash: makeHash(0, blocks.length - 1, 0),
+  });
+  await service.inSync({ head });
+  for (let number = 3; number < 6; number += 1) {
+    blocks.push(makeNodeBlock(number));
+    await service.inSync({ head });
+  }
+  const { state, nodes }: { state: string; nodes: { state: string }[] } = JSON.parse(
+    await (await fetch(`${service.apiUrl}/status`)).text(),
+  );
+  assert.equal(state, 'ok');
+  assert.deepEqual(
+    nodes.map((node) => node.state),
+    ['slow', 'wrong_chain', 'limited', 'ok'],
+  );
+  assert.equal(limited.exchangeCount(), 1, 'it is left alone for the hour');
+});
