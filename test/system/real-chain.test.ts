@@ -214,6 +214,8 @@ function listNotifications(receiver: Receiver): Record<string, unknown>[] {
   return [...byId.values()];
 }
 
+const TIME = /^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{6}$/;
+
 /** All that a record was told, field by field and as often as it was told it. */
 function checkRecord(
   record: Registered,
@@ -223,13 +225,15 @@ function checkRecord(
   const { scenario, id, watcherId, webhookUrl } = record;
   const own = {
     ...{ watched_addresses_id: id, watcher_id: watcherId },
-    ...{ webhook_url: webhookUrl, api_key: key, next_retry_at: null },
+    ...{ webhook_url: webhookUrl, api_key: key },
   };
   const received = notifications
     .filter((notification) => notification.webhook_url === webhookUrl)
-    .map(({ id: number, timestamp, amount, ...fields }) => {
+    .map(({ id: number, timestamp, next_retry_at, amount, ...fields }) => {
       assert.equal(typeof number, 'number');
-      assert.match(String(timestamp), /^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{6}$/);
+      assert.match(String(timestamp), TIME);
+      // Of a first attempt that did not come through the second one tells when it was due.
+      assert.ok(next_retry_at === null || (typeof next_retry_at === 'string' && TIME.test(next_retry_at)));
       assert.ok(typeof amount === 'number' || typeof amount === 'bigint', 'the amount is a JSON number');
       return { ...fields, amount: String(amount) };
     });
