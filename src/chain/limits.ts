@@ -30,8 +30,8 @@ export function limitOfHttp({ statusCode, retryAfter, text, now }: HttpRefusal):
 export function limitOfError({ code, message, data }: RpcRefusal): Limit | undefined {
   if (TOO_MUCH.test(message)) return { kind: 'too much' };
   if (OF_THE_QUESTION.test(message)) return undefined;
-  if (TOO_OFTEN_CODES.has(code) || TOO_OFTEN.test(message)) return tooOften(message, waitOfData(data));
-  return undefined;
+  if (!TOO_OFTEN_CODES.has(code) && !TOO_OFTEN.test(message)) return undefined;
+  return tooOften(message, data === undefined ? undefined : waitOfText(JSON.stringify(data)));
 }
 
 /**
@@ -50,6 +50,9 @@ const TOO_MUCH =
 /** Limits on what was asked, which waiting does not change. */
 const OF_THE_QUESTION = /query returned more than|block range|range.{0,20}(large|wide)|\bgas\b/i;
 
+const WAIT =
+  /(?:try again|retry|wait)(?: in| after)?:? (\d{1,9}(?:\.\d{1,9})?) ?(ms|milliseconds?|s|sec\w*|m|min\w*)\b/;
+
 const QUOTA = /daily|monthly|per (day|month)|24.?h/i;
 
 function tooOften(text: string, waitMs: number | undefined): Limit {
@@ -64,26 +67,14 @@ function parseRetryAfter(text: string | undefined, now: Date): number | undefine
   return Number.isNaN(at) ? undefined : Math.max(0, at - now.getTime());
 }
 
-/** Infura: `{"rate": {"backoff_seconds": 30}}`. */
-function waitOfData(data: unknown): number | undefined {
-  const rate = fieldOf(data, 'rate');
-  const seconds = fieldOf(rate, 'backoff_seconds');
-  return typeof seconds === 'number' && seconds > 0 ? Math.ceil(seconds * 1_000) : undefined;
-}
-
-/** "try again in 10 seconds", "retry after 500ms". */
+/** "try again in 10 seconds", "retry after 500ms", and Infura's `"backoff_seconds": 30`. */
 function waitOfText(text: string): number | undefined {
-  const found =
-    /(?:try again|retry|wait)(?: in| after)?:? (\d{1,9}(?:\.\d{1,9})?) ?(ms|milliseconds?|s|sec\w*|m|min\w*)\b/i.exec(
-      text,
-    );
+  const backOff = /"backoff_seconds": ?(\d{1,9}(?:\.\d{1,9})?)/.exec(text);
+  if (backOff !== null) return Math.ceil(Number(backOff[1]) * 1_000);
+  const found = WAIT.exec(text.toLowerCase());
   if (found === null) return undefined;
   const [, count = '', unit = ''] = found;
   const unitMs =
     unit.startsWith('ms') || unit.startsWith('milli') ? 1 : unit.startsWith('m') ? 60_000 : 1_000;
   return Math.ceil(Number(count) * unitMs);
-}
-
-function fieldOf(value: unknown, name: string): unknown {
-  return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
 }

@@ -146,6 +146,7 @@ export function isOverdue(node: Node, now: number): boolean {
 export function noteBundleTime(nodes: readonly Node[], node: Node, tookMs: number, now: number): void {
   node.lostCount = 0;
   node.bundleTimes.add(tookMs);
+  if (nodes.length === 1) return;
   const medians = nodes
     .filter(({ bundleTimes }) => bundleTimes.count() >= SLOW_SAMPLES_MIN)
     .map((one) => ({ one, median: one.bundleTimes.percentile(50) ?? 0 }));

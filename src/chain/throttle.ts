@@ -124,8 +124,9 @@ export function createThrottle(clock: Clock, name: string): Throttle {
     },
     noteLimit(limit, callCount, why) {
       if (limit.kind === 'too much') {
-        batchCallsMax = Math.min(batchCallsMax, Math.max(1, callCount >> 1));
         goodBatchCount = 0;
+        // One call that is too much alone says nothing about batches.
+        if (callCount > 1) batchCallsMax = Math.min(batchCallsMax, callCount >> 1);
         return;
       }
       const now = nowMs();

@@ -23,6 +23,7 @@ const tooOften: [code: number, message: string, waitMs?: number, data?: unknown]
   [-32_603, 'You have exceeded your daily quota'],
   [-32_000, 'request throttled, please wait 1.5 seconds', 1_500],
   [-32_001, 'You have reached the usage limit of your plan'],
+  [-32_001, 'Request limit reached. Try again in 2 Minutes.', 120_000],
 ];
 for (const [code, message, waitMs, data] of tooOften) {
   test(`"${message}" (${code}) means that the node was asked too often`, () => {
@@ -79,6 +80,11 @@ const http: [name: string, refusal: Partial<Parameters<typeof limitOfHttp>[0]>, 
   ['429 with a date that is over', { statusCode: 429, retryAfter: 'Thu, 20 Nov 2025 11:00:00 GMT' }, 0],
   ['429 with what is neither', { statusCode: 429, retryAfter: 'soon' }, 'unsaid'],
   ['429 without a word', { statusCode: 429 }, 'unsaid'],
+  [
+    '429 with the wait in its body',
+    { statusCode: 429, text: '{"error":{"code":-32005,"data":{"rate":{"backoff_seconds":30.5}}}}' },
+    30_500,
+  ],
   ['503 with seconds', { statusCode: 503, retryAfter: '120' }, 120_000],
   ['503 without', { statusCode: 503, text: 'too many requests' }, 'none'],
   ['500', { statusCode: 500, retryAfter: '7' }, 'none'],

@@ -138,5 +138,7 @@ test('a batch that is too large halves the next ones, which grow back by one cal
   succeed(throttle, 1, 30);
   assert.equal(throttle.batchCallsMax(), 31);
   throttle.noteLimit({ kind: 'too much' }, 1, 'response too large');
+  assert.equal(throttle.batchCallsMax(), 31, 'one call that is too much alone says nothing about batches');
+  throttle.noteLimit({ kind: 'too much' }, 3, 'batch too large');
   assert.equal(throttle.batchCallsMax(), 1);
 });
