@@ -14,6 +14,7 @@ import { createTestClock } from '../kit/clock.ts';
 import { type RealBlock, readMainnetBlocks } from '../kit/real-blocks.ts';
 import { testWithRealchain } from '../kit/replay.ts';
 import { chainMethods, makeNodeBlock, type NodeBlock, startScriptedNode } from '../kit/scripted-node.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 const { signal } = new AbortController();
 const rawOf = ({ block, receipts }: NodeBlock): RawBlock => ({ block, receipts });
@@ -213,8 +214,11 @@ test('two nodes that break a check alike turn it off, also where only an old blo
     ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
   });
   await nodes.head(signal);
+  await waitUntil(() => nodes.status().every(({ capabilities }) => capabilities !== undefined));
   assert.equal((await nodes.bundles([30], signal))[0]?.proved, false);
   assert.equal(verifier.status().checks.receiptsRoot, 'calibrating');
+  // Held once, and then both nodes are asked for this very block.
+  await assert.rejects(nodes.bundles([1], signal), /is not proved/);
   assert.equal((await nodes.bundles([1], signal))[0]?.proved, false);
   assert.equal(verifier.status().checks.receiptsRoot, 'off');
   await Promise.all([nodes.close(), verifier.close()]);
