@@ -1,0 +1,181 @@
+/**
+ * A node whose answers do not come as they should: refused, torn, garbled, slow, or not at all.
+ */
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { waitUntil } from '../kit/wait.ts';
+import type { NodeFault } from './node-proxy.ts';
+import type { Stage } from './stage.ts';
+import type { Story } from './story.ts';
+
+/** Sends every answer in this way. */
+function sending(send: (response: ServerResponse, text: string) => unknown): NodeFault {
+  return {
+    send(response, text) {
+      send(response, text);
+      return true;
+    },
+  };
+}
+
+const json = { 'content-type': 'application/json' };
+const limited = sending((response) => response.writeHead(429).end('too many requests'));
+const limitedForOneSecond = sending((response) =>
+  response.writeHead(429, { 'retry-after': '1' }).end('too many requests'),
+);
+
+/** What the only node does until /status says so. */
+const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
+  { name: '429', fault: limited, problem: /429|limit/i },
+  { name: '429 with Retry-After', fault: limitedForOneSecond, problem: /429|limit/i },
+  {
+    name: '503 with a page',
+    fault: sending((response) => response.writeHead(503, { 'content-type': 'text/html' }).end('<html>')),
+    problem: /503/,
+  },
+  {
+    name: 'gzip that is none',
+    fault: sending((response) =>
+      response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end('garbage'),
+    ),
+    problem: /JSON/,
+  },
+  {
+    name: 'JSON cut off',
+    fault: sending((response, text) => response.writeHead(200, json).end(text.slice(0, -20))),
+    problem: /JSON/,
+  },
+  {
+    name: 'a body that ends before its length',
+    fault: sending((response, text) => {
+      response.writeHead(200, { ...json, 'content-length': text.length });
+      response.write(text.slice(0, -20), () => response.socket?.destroy());
+    }),
+    problem: /other side closed|terminated|aborted/,
+  },
+  {
+    name: 'a connection that is reset',
+    fault: sending((response) => response.socket?.resetAndDestroy()),
+    problem: /ECONNRESET/,
+  },
+];
+
+const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
+  name,
+  isPolled: true,
+  async tell({ nodes: [node], payBlock, payUntil, settled, status }) {
+    // Every fifth answer: it goes on all the same.
+    let sent = 0;
+    node.inject({
+      send(...answer) {
+        sent += 1;
+        return sent % 5 === 0 && fault.send?.(...answer) === true;
+      },
+    });
+    await payUntil(() => node.struck() >= 3, 'three answers to be spoilt');
+    await settled();
+    node.inject(fault);
+    await payBlock();
+    await waitUntil(async () => problem.test((await status()).problem?.message ?? ''), {
+      describe: `/status to say ${problem}`,
+    });
+    node.mend();
+  },
+}));
+
+/** With another node beside it the chain is followed all the while, and /status names the first one. */
+async function tellFallback(
+  fault: NodeFault,
+  { nodes: [node], payBlock, settled, status }: Stage,
+): Promise<void> {
+  node.inject(fault);
+  await payBlock();
+  await settled();
+  const { state, nodes } = await status();
+  assert.notEqual(state, 'holding');
+  assert.deepEqual(
+    nodes.map((one) => one.state === 'ok'),
+    [false, true],
+  );
+  node.mend();
+}
+
+export const transportStories: readonly Story[] = [
+  ...alone,
+  {
+    name: 'the first of two nodes answers 429',
+    nodes: 2,
+    isPolled: true,
+    tell: (stage) => tellFallback(limited, stage),
+  },
+  {
+    name: 'bodies that come byte by byte',
+    async tell({ nodes: [node], payUntil }) {
+      node.inject(
+        sending((response, text) => drip(response.writeHead(200, json), text)),
+        2,
+      );
+      await payUntil(() => node.struck() >= 2, 'two answers to have come so');
+    },
+  },
+  // The limits are 5 s for a silent WebSocket and 30 s for an answer.
+  {
+    isSlow: true,
+    name: 'a WebSocket that stays open and says nothing',
+    async tell({ nodes: [node], payUntil, settled, status }) {
+      assert.equal((await status()).pushed_heads, true);
+      node.inject({ isMute: true });
+      // Polling goes on beside it, and it is closed.
+      await payUntil(() => node.struck() >= 1, 'a head to be swallowed');
+      await settled();
+      await waitUntil(async () => !(await status()).pushed_heads, { describe: 'the socket to be given up' });
+      await settled();
+      node.mend();
+      await waitUntil(async () => (await status()).pushed_heads, { describe: 'a new socket' });
+    },
+  },
+  {
+    isSlow: true,
+    name: 'connections that are accepted and never answered, at the first of two nodes',
+    nodes: 2,
+    isPolled: true,
+    tell: (stage) =>
+      tellFallback(
+        sending(() => {}),
+        stage,
+      ),
+  },
+  {
+    isSlow: true,
+    name: 'answers that never end, at the first of two nodes',
+    nodes: 2,
+    isPolled: true,
+    tell: (stage) =>
+      tellFallback(
+        sending((response) => {
+          response.writeHead(200, json);
+          const timer = setInterval(() => response.write(' '), 100);
+          response.on('close', () => clearInterval(timer));
+        }),
+        stage,
+      ),
+  },
+  {
+    isSlow: true,
+    name: 'connections that die without a word',
+    async tell({ nodes: [node], payBlock, settled }) {
+      node.killConnections();
+      await payBlock();
+      await settled();
+    },
+  },
+];
+
+async function drip(response: ServerResponse, text: string): Promise<void> {
+  for (const byte of Buffer.from(text)) {
+    response.write(Uint8Array.of(byte));
+    await nextTurn();
+  }
+  response.end();
+}
