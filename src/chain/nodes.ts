@@ -48,6 +48,8 @@ export type ChainNodes = {
   identify(signal: AbortSignal): Promise<ChainIdentity>;
   /** From now on nodes with another genesis are refused. */
   pin(identity: ChainIdentity): void;
+  /** Has each node say anew who it is and what it can do, before it is asked anything else. */
+  doubt(): void;
   /** The newest block that a second node has too; of a single node, its own. @throws Fault when none answers. */
   head(signal: AbortSignal): Promise<BlockHeader>;
   /** Blocks with receipts and traces, each wholly from one node. @throws Fault when no node can give them. */
@@ -137,6 +139,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
     identify: (signal) => first(signal, (node) => readIdentity(node.rpc, options.chainId, signal)),
     pin(identity) {
       pinned = identity;
+    },
+    doubt() {
+      for (const node of nodes) node.capabilities = undefined;
     },
     async head(signal) {
       const pushed = sockets.takeHead();

@@ -144,6 +144,7 @@ export function createFollower(options: FollowerOptions): Follower {
     if (branch.number > tip.number + 1) {
       throw new Fault('inconsistent', `block ${branch.number} came as the one after ${tip.number}`);
     }
+    await confirmBranch(branch, signal);
     await refreshFinalized(branch, signal);
     let child = branch;
     for (;;) {
@@ -168,6 +169,13 @@ export function createFollower(options: FollowerOptions): Follower {
       'chain.reorg',
     );
     return 'worked';
+  }
+
+  /** A node that has gone over to another chain looks like a fork of everything: each says anew who it is. */
+  async function confirmBranch(branch: BlockHeader, signal: AbortSignal): Promise<void> {
+    nodes.doubt();
+    if ((await nodes.findHeader(branch.hash, signal)) === undefined)
+      throw new Fault('unavailable', `no node has block ${branch.hash} of the fork any more`);
   }
 
   async function getParent(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader> {

@@ -2,6 +2,7 @@
  * A node that says what is not so: about the contents of blocks, about its head, about its chain.
  */
 import assert from 'node:assert/strict';
+import { startChain } from '../kit/anvil.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { block, both, change, changeLog, dropLog, farAhead, heads, listOf, only, receipts } from './spoil.ts';
@@ -10,6 +11,9 @@ import type { Story } from './story.ts';
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 const TRANSFER = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 const ANYBODY = `0x${'7'.repeat(40).padStart(64, '0')}`;
+const NOBODYS = `0x${'9'.repeat(64)}`;
+/** Of a chain that is not ours. */
+const OTHER_CHAIN = 4_242;
 
 /** A lie about one kind of answer; undefined for an answer that it cannot spoil. */
 type Lie = {
@@ -141,6 +145,16 @@ const aboutHeads: Story[] = [
     },
   },
   {
+    name: 'a head that nobody has mined, at the height of ours',
+    isPolled: true,
+    async tell({ nodes: [node], settled, status }) {
+      await settled();
+      node.inject(heads(async (head) => ({ ...head, hash: NOBODYS })));
+      await waitUntil(async () => /no node has block/.test((await status()).problem?.message ?? ''));
+      node.mend();
+    },
+  },
+  {
     name: 'a head far ahead, at one of three nodes',
     nodes: 3,
     isPolled: true,
@@ -169,4 +183,33 @@ const aboutHeads: Story[] = [
   },
 ];
 
-export const lieStories: readonly Story[] = [...aboutBlocks, amongTwo, ...aboutHeads];
+const aboutChains: Story[] = [
+  {
+    name: 'a node of another chain, among three',
+    nodes: 3,
+    isPolled: true,
+    async tell({ chain, nodes: [node], payUntil, settled, status }) {
+      await using other = await startChain({ chainId: OTHER_CHAIN });
+      await other.mine((await chain.head()).number + 50);
+      node.turnTo(other);
+      await payUntil(async () => (await status()).nodes[0]?.state !== 'ok', '/status to name the node');
+      await settled();
+      assert.equal((await status()).state, 'ok');
+      node.turnTo(chain);
+    },
+  },
+  {
+    name: 'the only node is of another chain for a while',
+    isPolled: true,
+    async tell({ chain, nodes: [node], payUntil, status }) {
+      await using other = await startChain({ chainId: OTHER_CHAIN });
+      await other.mine((await chain.head()).number + 50);
+      node.turnTo(other);
+      const isNamed = async () => /is on chain 4242/.test((await status()).problem?.message ?? '');
+      await payUntil(isNamed, '/status to say so');
+      node.turnTo(chain);
+    },
+  },
+];
+
+export const lieStories: readonly Story[] = [...aboutBlocks, amongTwo, ...aboutHeads, ...aboutChains];
