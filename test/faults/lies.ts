@@ -155,6 +155,25 @@ const aboutHeads: Story[] = [
     },
   },
   {
+    name: 'a head far ahead, while confirmations are waited for',
+    isPolled: true,
+    chain: { confirmations: 3 },
+    async tell({ chain, nodes: [node], service, payBlock, status }) {
+      node.inject(farAhead);
+      await waitUntil(() => node.struck() >= 1);
+      const hashes = await payBlock();
+      const { number } = await chain.head();
+      await waitUntil(async () => (await status()).cursor?.number === number, {
+        describe: 'the block to be stored',
+      });
+      await waitUntil(async () => /does not have block/.test((await status()).problem?.message ?? ''));
+      // Nobody has built upon the block yet, whatever the node says.
+      const rows = await Promise.all(hashes.map((hash) => service.notifications({ hash })));
+      assert.deepEqual(new Set(rows.flat().map(({ state }) => state)), new Set(['held']));
+      node.mend();
+    },
+  },
+  {
     name: 'a head far ahead, at one of three nodes',
     nodes: 3,
     isPolled: true,

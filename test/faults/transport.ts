@@ -6,6 +6,7 @@ import type { ServerResponse } from 'node:http';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
+import { farAhead } from './spoil.ts';
 import type { Stage } from './stage.ts';
 import type { Story } from './story.ts';
 
@@ -168,6 +169,26 @@ export const transportStories: readonly Story[] = [
       node.killConnections();
       await payBlock();
       await settled();
+    },
+  },
+  {
+    isSlow: true,
+    name: 'a head far ahead when what is final is asked for, and then a reorg',
+    isPolled: true,
+    chain: { finalityDepth: 3 },
+    async tell({ chain, nodes: [node], payUntil, settled, service, oracle, happened }) {
+      node.inject({
+        answer: async (call, ask) =>
+          call.params[0] === 'finalized' ? { result: null } : farAhead.answer?.(call, ask),
+      });
+      const isAsked = async () =>
+        (await service.metric('chainbell_chain_block_number{stage="finalized"}')) > 0;
+      await payUntil(isAsked, 'it to be asked for again');
+      node.mend();
+      await settled();
+      await oracle.look();
+      await chain.reorg(1);
+      happened.forks += 1;
     },
   },
 ];
