@@ -8,7 +8,7 @@ import type { Hash } from '../core/hex.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { type FetchPlan, quantityOf, type TraceMethod } from './bundle.ts';
 import { parseHeader, quantity } from './parse.ts';
-import { createRpc, lacksMethod, type Rpc, resultOf } from './rpc.ts';
+import { createRpc, isLimited, lacksMethod, type Rpc, resultOf } from './rpc.ts';
 
 /** What a node can do. */
 export type Capabilities = FetchPlan & { finalizedTag: boolean };
@@ -150,6 +150,8 @@ async function findTraceMethod(
   for (const [method, params] of candidates) {
     const [answer] = await rpc.batch([{ method, params }], signal);
     if (answer?.ok === true && Array.isArray(answer.result)) return method;
+    // Taken for a node that cannot trace, it would hide every internal transfer from now on.
+    if (isLimited(answer)) resultOf(rpc, method, answer);
   }
   return 'none';
 }

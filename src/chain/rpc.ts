@@ -120,6 +120,17 @@ export function lacksMethod(answer: RpcAnswer | undefined): boolean {
   return answer.code === METHOD_NOT_FOUND || LACKS_METHOD.test(answer.message);
 }
 
+/** Whether the answer says that too much was asked for the moment; then it says nothing about what the node can do. */
+export function isLimited(answer: RpcAnswer | undefined): boolean {
+  if (answer === undefined || answer.ok) return false;
+  return answer.code === LIMIT_EXCEEDED || IS_LIMITED.test(answer.message);
+}
+
+/** EIP-1474; and how nodes say it that use another error code. */
+const LIMIT_EXCEEDED = -32_005;
+const IS_LIMITED =
+  /rate.?limit|too many requests|(request|daily).*(limit|exceeded)|exceeded.*(capacity|limit)/i;
+
 /** How nodes say it that use another error code. */
 const LACKS_METHOD =
   /method.*(not (be )?(found|available|supported|exist|allowed)|unavailable)|(unsupported|unknown|invalid) method/i;

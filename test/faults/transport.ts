@@ -20,6 +20,8 @@ function sending(send: (response: ServerResponse, text: string) => unknown): Nod
   };
 }
 
+/** As many are tried. */
+const TRACE_METHODS = 3;
 const json = { 'content-type': 'application/json' };
 const limited = sending((response) => response.writeHead(429).end('too many requests'));
 const limitedForOneSecond = sending((response) =>
@@ -104,6 +106,21 @@ async function tellFallback(
 
 export const transportStories: readonly Story[] = [
   ...alone,
+  {
+    name: 'a limit told as a JSON-RPC error, first of everything and then of traces, while it is asked what it can do',
+    isPolled: true,
+    async tell({ nodes: [node], payUntil, status }) {
+      const error = { code: -32_005, message: 'daily request count exceeded, request rate limited' };
+      node.inject({ answer: async () => ({ error }) });
+      await payUntil(() => node.struck() >= 3, 'three refusals');
+      assert.notEqual((await status()).nodes[0]?.state, 'ok');
+      node.inject(
+        { answer: async ({ method }) => (method.includes('trace') ? { error } : undefined) },
+        TRACE_METHODS,
+      );
+      await payUntil(() => node.struck() === TRACE_METHODS, 'no trace method to be known');
+    },
+  },
   {
     name: 'the first of two nodes answers 429',
     nodes: 2,
