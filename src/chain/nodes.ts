@@ -49,6 +49,8 @@ export type ChainNodes = {
   identify(signal: AbortSignal): Promise<ChainIdentity>;
   /** From now on nodes with another genesis are refused. */
   pin(identity: ChainIdentity): void;
+  /** Has each node say anew who it is and what it can do, before it is asked anything else. */
+  doubt(): void;
   /** The newest block that a second node has too; of a single node, its own; never lower than the last one. @throws Fault when none answers. */
   head(signal: AbortSignal): Promise<BlockHeader>;
   /** Blocks with receipts and traces, each wholly from one node. May be called concurrently. @throws Fault when no node can give them. */
@@ -203,6 +205,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
       first(signal, hedgedHeaders, (_node, rpc, abort) => readIdentity(rpc, options.chainId, abort)),
     pin(identity) {
       pinned = identity;
+    },
+    doubt() {
+      for (const node of nodes) node.capabilities = undefined;
     },
     async head(signal) {
       const pushed = sockets.takeHead();

@@ -88,8 +88,8 @@ export function createFollower(options: FollowerOptions): Follower {
     if (tip !== undefined && first.header.parentHash !== tip.hash) return askAgain(tip, first.header, signal);
     const blocks = linkedPrefix(read);
     const newest = blocks.at(-1) ?? first;
-    await refreshFinalized(head, signal);
-    const releasedNumber = Math.max(head.number, newest.header.number) - options.confirmations;
+    // Only what is stored confirms: the head is a node's word.
+    const releasedNumber = newest.header.number - options.confirmations;
     const known = releasedBefore;
     // Until this commit is known to have come through, and after another follower's, nothing is known.
     releasedBefore = undefined;
@@ -105,6 +105,8 @@ export function createFollower(options: FollowerOptions): Follower {
     if (committed.outcome === 'lost') return 'worked';
     releasedBefore = releasedNumber;
     report(blocks, committed.notificationCount, head, startedAt);
+    // After the commit: neither the wait for it nor its failure costs the blocks anything.
+    await refreshFinalized(newest.header, signal);
     return 'worked';
   }
 
@@ -128,7 +130,8 @@ export function createFollower(options: FollowerOptions): Follower {
     if (branch.number > tip.number + 1) {
       throw new Fault('inconsistent', `block ${branch.number} came as the one after ${tip.number}`);
     }
-    await refreshFinalized(branch, signal);
+    await confirmBranch(branch, signal);
+    await refreshFinalized(tip, signal);
     let child = branch;
     for (;;) {
       const stored = await findBlockHash(database, child.number - 1);
@@ -152,6 +155,13 @@ export function createFollower(options: FollowerOptions): Follower {
       'chain.reorg',
     );
     return 'worked';
+  }
+
+  /** A node that has gone over to another chain looks like a fork of everything: each says anew who it is. */
+  async function confirmBranch(branch: BlockHeader, signal: AbortSignal): Promise<void> {
+    nodes.doubt();
+    if ((await nodes.findHeader(branch.hash, signal)) === undefined)
+      throw new Fault('unavailable', `no node has block ${branch.hash} of the fork any more`);
   }
 
   async function getParent(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader> {
@@ -195,16 +205,29 @@ export function createFollower(options: FollowerOptions): Follower {
     isPinned = true;
   }
 
-  /** What is final never moves back (reference: chain.md, lesson 10). */
-  async function refreshFinalized(head: BlockHeader, signal: AbortSignal): Promise<void> {
+  /** What is final never moves back (reference: chain.md, lesson 10), and is a block of ours, not a node's word. */
+  async function refreshFinalized(tip: BlockId, signal: AbortSignal): Promise<void> {
     const now = clock.now().getTime();
     if (now - finalizedAt < FINALIZED_MS) return;
     const tagged = await nodes.finalized(signal);
+    const found =
+      tagged === undefined
+        ? tip.number - options.finalityDepth
+        : (await isOurs(tagged, tip, signal))
+          ? tagged
+          : 0;
     // What another follower found while this one stood by counts too.
     const stored = (await findChain(database))?.finalizedNumber ?? 0;
-    finalizedNumber = Math.max(finalizedNumber, stored, tagged ?? head.number - options.finalityDepth);
+    finalizedNumber = Math.max(finalizedNumber, stored, found);
     finalizedAt = now;
     metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
+  }
+
+  /** Whether the nodes have our block at this height; below the first one that is stored there is none to differ. */
+  async function isOurs(number: number, tip: BlockId, signal: AbortSignal): Promise<boolean> {
+    const stored = await findBlockHash(database, number);
+    if (stored === undefined) return number < tip.number;
+    return (await nodes.findHeader(number, signal))?.hash === stored;
   }
 
   function report(

@@ -25,7 +25,7 @@ export type BlockCommit = {
   /** What the follower built upon; undefined for the very first block. */
   expectedTip: BlockId | undefined;
   blocks: readonly { header: BlockHeader; proved: boolean; transfers: readonly Transfer[] }[];
-  /** Notifications of blocks up to this number may be sent (head minus confirmations). */
+  /** Notifications of blocks up to this number may be sent (the newest stored minus confirmations). */
   releasedNumber: number;
   /** Up to here everything was released before; undefined when the caller does not know. */
   releasedBefore?: number | undefined;

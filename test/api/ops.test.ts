@@ -61,6 +61,7 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     bundles: unused,
     findHeader: unused,
     finalized: unused,
+    doubt: () => {},
     isPushed: () => true,
     status: () => statuses,
     sockets: () => [

@@ -3,27 +3,18 @@
  * as two things.
  */
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { fileURLToPath } from 'node:url';
 import { quantity } from '../../devnet/wallet.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
+import { type Program, startProgram } from '../kit/program.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import {
-  CHAIN_ID,
-  createWatcher,
-  freshAddress,
-  SECRET,
-  startTestService,
-  type TestService,
-} from '../kit/service.ts';
+import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const parts = new AsyncDisposableStack();
@@ -214,42 +205,6 @@ test('two services on one database tell of each transfer once, both are ready, a
   await assertToldOnce(second, watched, hashes);
 });
 
-type Program = { child: ChildProcess; log: string; ended: Promise<void> };
-
-/** The real program as a process of its own. */
-function startProgram(database: TestDatabase, startBlock: number): Program {
-  const child = spawn(
-    process.execPath,
-    [fileURLToPath(new URL('../../src/main.ts', import.meta.url)), 'start'],
-    {
-      cwd: database.dataDir,
-      env: {
-        PATH: process.env.PATH,
-        CHAINBELL_CHAIN_ID: String(CHAIN_ID),
-        CHAINBELL_CHAIN_RPC: `${chain.url},${chain.wsUrl}`,
-        CHAINBELL_CHAIN_START_BLOCK: String(startBlock),
-        CHAINBELL_DATABASE_URL: database.url,
-        CHAINBELL_DATA_DIR: database.dataDir,
-        CHAINBELL_SECRET: SECRET,
-        CHAINBELL_HTTP_PORT: '0',
-        CHAINBELL_METRICS_PORT: '0',
-        CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
-        CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
-        CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
-        CHAINBELL_LOG_FORMAT: 'json',
-      },
-      stdio: ['ignore', 'pipe', 'pipe'],
-    },
-  );
-  const program: Program = { child, log: '', ended: once(child, 'close').then(() => {}) };
-  for (const output of [child.stdout, child.stderr]) {
-    output.setEncoding('utf8').on('data', (text: string) => {
-      program.log += text;
-    });
-  }
-  return program;
-}
-
 /** The moments of a life at which it is ended, told by its log and by what its receiver hears. */
 const MOMENTS: readonly [name: string, isNow: (program: Program, heardCount: number) => boolean][] = [
   ['it starts', () => true],
@@ -274,7 +229,7 @@ for (const kind of databaseKinds) {
     for (const [name, isNow] of MOMENTS) {
       let heardCount = 0;
       hashes.push(...(await pay(watched.address, TRANSFERS_BEFORE)));
-      const program = startProgram(database, startBlock);
+      const program = startProgram({ database, rpc: [chain.url, chain.wsUrl], startBlock, receiver });
       const { child } = program;
       const isOver = () => child.killed || (isNow(program, heardCount) && child.kill('SIGKILL'));
       // Ended inside an attempt, it cannot settle what it sent.

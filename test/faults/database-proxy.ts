@@ -1,0 +1,69 @@
+/**
+ * A PostgreSQL that is watched: tells when certain statements pass, so that a test can end a process right there.
+ */
+import { once } from 'node:events';
+import { connect, createServer, type Socket } from 'node:net';
+
+/** When these have passed on one connection, one after the other: before the last is forwarded, or its answer is. */
+export type Moment = { statements: readonly string[]; when: 'asked' | 'answered' };
+
+export type DatabaseProxy = { url: string; [Symbol.asyncDispose](): Promise<void> };
+
+/** Calls `onMoment` once; from then on nothing passes in either direction. */
+export async function startDatabaseProxy(
+  url: string,
+  { statements, when }: Moment,
+  onMoment: () => void,
+): Promise<DatabaseProxy> {
+  const target = new URL(url);
+  const sockets = new Set<Socket>();
+  let isOver = false;
+  const end = () => {
+    if (!isOver) onMoment();
+    isOver = true;
+  };
+  const server = createServer((client) => {
+    const postgres = connect(Number(target.port), target.hostname);
+    let passed = 0;
+    client.on('data', (bytes) => {
+      // A statement's text begins its message, and messages are far smaller than what a socket reads at once.
+      const text = bytes.toString('latin1');
+      for (let statement = statements[passed]; statement !== undefined && text.includes(statement); ) {
+        passed += 1;
+        statement = statements[passed];
+      }
+      if (passed === statements.length && when === 'asked') end();
+      if (!isOver) postgres.write(bytes);
+    });
+    postgres.on('data', (bytes) => {
+      if (passed === statements.length) end();
+      if (!isOver) client.write(bytes);
+    });
+    for (const [one, other] of [
+      [client, postgres],
+      [postgres, client],
+    ] as const) {
+      sockets.add(one);
+      one.on('error', () => other.destroy());
+      one.on('close', () => {
+        sockets.delete(one);
+        other.destroy();
+      });
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('the proxy has no port');
+  const own = new URL(url);
+  own.host = `127.0.0.1:${address.port}`;
+  return {
+    url: own.href,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close');
+      server.close();
+      for (const socket of sockets) socket.destroy();
+      await closed;
+    },
+  };
+}

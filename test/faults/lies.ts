@@ -1,0 +1,234 @@
+/**
+ * A node that says what is not so: about the contents of blocks, about its head, about its chain.
+ */
+import assert from 'node:assert/strict';
+import { startChain } from '../kit/anvil.ts';
+import { waitUntil } from '../kit/wait.ts';
+import type { NodeFault } from './node-proxy.ts';
+import { block, both, change, changeLog, dropLog, farAhead, heads, listOf, only, receipts } from './spoil.ts';
+import type { Story } from './story.ts';
+
+/** keccak256("Transfer(address,address,uint256)"), EIP-20. */
+const TRANSFER = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
+const ANYBODY = `0x${'7'.repeat(40).padStart(64, '0')}`;
+const NOBODYS = `0x${'9'.repeat(64)}`;
+/** Of a chain that is not ours. */
+const OTHER_CHAIN = 4_242;
+
+/** A lie about one kind of answer; undefined for an answer that it cannot spoil. */
+type Lie = {
+  name: string;
+  fault: NodeFault;
+  /** What /status says while every such answer is a lie; undefined: the node itself can make it good. */
+  seen: [state: 'holding' | 'degraded', problem: RegExp] | undefined;
+};
+
+const lies: readonly Lie[] = [
+  {
+    name: 'one log dropped',
+    fault: receipts(dropLog),
+    seen: ['holding', /receipts root/],
+  },
+  {
+    name: 'the tail of the receipts dropped',
+    fault: receipts((all) => all.slice(0, -2)),
+    seen: undefined,
+  },
+  {
+    name: 'a receipt of another block',
+    fault: receipts((all) => change(all, 0, { blockHash: `0x${'5'.repeat(64)}` })),
+    seen: ['holding', /receipt of .* is of block/],
+  },
+  { name: 'an empty list of receipts', fault: receipts(() => []), seen: undefined },
+  {
+    name: 'null receipts',
+    fault: receipts(() => null),
+    seen: ['degraded', /does not have the receipts yet/],
+  },
+  { name: 'a null block', fault: block(() => null), seen: ['degraded', /does not have block/] },
+  {
+    name: 'a block without its transactions',
+    fault: block((one) => ({ ...one, transactions: [] })),
+    seen: ['holding', /0 transactions and \d+ receipts/],
+  },
+  {
+    name: 'a block without its transactions, and no receipts',
+    fault: both(
+      block((one) => ({ ...one, transactions: [] })),
+      receipts(() => []),
+    ),
+    seen: ['holding', /transactions root/],
+  },
+  {
+    name: 'the amount of a log altered',
+    fault: receipts((all) => changeLog(all, { data: `0x${'7'.padStart(64, '0')}` })),
+    seen: ['holding', /receipts root/],
+  },
+  {
+    name: 'the token of a log altered',
+    fault: receipts((all) => changeLog(all, { address: `0x${'7'.repeat(40)}` })),
+    seen: ['holding', /receipts root/],
+  },
+  {
+    name: 'a topic of a log altered',
+    fault: receipts((all) => changeLog(all, { topics: [TRANSFER, ANYBODY, ANYBODY] })),
+    seen: ['holding', /receipts root/],
+  },
+  {
+    name: 'the status of a receipt altered',
+    fault: receipts((all) => change(all, 0, { status: '0x0' })),
+    seen: ['holding', /receipts root/],
+  },
+  {
+    name: 'the value of a transaction altered',
+    fault: block((one) => ({ ...one, transactions: change(listOf(one.transactions), 0, { value: '0x7' }) })),
+    seen: ['holding', /transactions root/],
+  },
+  {
+    name: 'the time of a block altered',
+    fault: block((one) => ({ ...one, timestamp: '0x7' })),
+    seen: ['holding', /header hash/],
+  },
+];
+
+/** Every lie is told once, which costs nothing, and then until it is noticed. */
+const aboutBlocks: Story[] = lies.map(({ name, fault, seen }) => ({
+  name,
+  async tell({ nodes: [node], payUntil, settled, status }) {
+    node.inject(fault, 1);
+    await payUntil(() => node.struck() >= 1, 'the lie to be told');
+    await settled();
+    node.inject(fault);
+    const isSeen = async () => {
+      if (seen === undefined) return node.struck() >= 3;
+      const { state, problem } = await status();
+      return state === seen[0] && seen[1].test(problem?.message ?? '');
+    };
+    await payUntil(isSeen, `/status to say ${seen?.join(' ')}`);
+    node.mend();
+  },
+}));
+
+const amongTwo: Story = {
+  name: 'the first of two nodes lies in every way',
+  nodes: 2,
+  async tell({ nodes: [node], payUntil, settled, status }) {
+    for (const { fault, seen } of lies) {
+      if (seen === undefined) continue;
+      node.inject(fault);
+      const isNamed = async () => {
+        const { state, nodes } = await status();
+        assert.equal(state, 'ok');
+        return seen[1].test(JSON.stringify(nodes[0]));
+      };
+      await payUntil(isNamed, `/status to say of the first node ${seen[1]}`);
+      await settled();
+      node.mend();
+    }
+  },
+};
+
+const aboutHeads: Story[] = [
+  {
+    name: 'every third head is old by one',
+    isPolled: true,
+    async tell({ nodes: [node], payUntil }) {
+      let asked = 0;
+      node.inject(
+        heads(async (head, ask) => {
+          asked += 1;
+          return asked % 3 === 0 ? ask(Number(head.number) - 1) : undefined;
+        }),
+      );
+      await payUntil(() => node.struck() >= 4, 'four old heads');
+      node.mend();
+    },
+  },
+  {
+    name: 'a head that nobody has mined, at the height of ours',
+    isPolled: true,
+    async tell({ nodes: [node], settled, status }) {
+      await settled();
+      node.inject(heads(async (head) => ({ ...head, hash: NOBODYS })));
+      await waitUntil(async () => /no node has block/.test((await status()).problem?.message ?? ''));
+      node.mend();
+    },
+  },
+  {
+    name: 'a head far ahead, while confirmations are waited for',
+    isPolled: true,
+    chain: { confirmations: 3 },
+    async tell({ chain, nodes: [node], service, payBlock, status }) {
+      node.inject(farAhead);
+      await waitUntil(() => node.struck() >= 1);
+      const hashes = await payBlock();
+      const { number } = await chain.head();
+      await waitUntil(async () => (await status()).cursor?.number === number, {
+        describe: 'the block to be stored',
+      });
+      await waitUntil(async () => /does not have block/.test((await status()).problem?.message ?? ''));
+      // Nobody has built upon the block yet, whatever the node says.
+      const rows = await Promise.all(hashes.map((hash) => service.notifications({ hash })));
+      assert.deepEqual(new Set(rows.flat().map(({ state }) => state)), new Set(['held']));
+      node.mend();
+    },
+  },
+  {
+    name: 'a head far ahead, at one of three nodes',
+    nodes: 3,
+    isPolled: true,
+    async tell({ chain, nodes: [node], payUntil, settled, status }) {
+      node.inject(farAhead);
+      await payUntil(() => node.struck() >= 2, 'the node to be asked');
+      await settled();
+      const { state, nodes } = await status();
+      assert.equal(state, 'ok');
+      assert.ok((nodes[0]?.head ?? 0) > (await chain.head()).number);
+      node.mend();
+    },
+  },
+  {
+    name: 'a node 1,000 blocks behind what it said before',
+    isPolled: true,
+    async tell({ chain, nodes: [node], settled, status }) {
+      await chain.mine(1000);
+      await settled();
+      const { number } = await chain.head();
+      node.inject(only(number - 1000));
+      await waitUntil(async () => (await status()).nodes[0]?.head === number - 1000 && node.struck() >= 3);
+      assert.equal((await status()).cursor?.number, number);
+      node.mend();
+    },
+  },
+];
+
+const aboutChains: Story[] = [
+  {
+    name: 'a node of another chain, among three',
+    nodes: 3,
+    isPolled: true,
+    async tell({ chain, nodes: [node], payUntil, settled, status }) {
+      await using other = await startChain({ chainId: OTHER_CHAIN });
+      await other.mine((await chain.head()).number + 50);
+      node.turnTo(other);
+      await payUntil(async () => (await status()).nodes[0]?.state !== 'ok', '/status to name the node');
+      await settled();
+      assert.equal((await status()).state, 'ok');
+      node.turnTo(chain);
+    },
+  },
+  {
+    name: 'the only node is of another chain for a while',
+    isPolled: true,
+    async tell({ chain, nodes: [node], payUntil, status }) {
+      await using other = await startChain({ chainId: OTHER_CHAIN });
+      await other.mine((await chain.head()).number + 50);
+      node.turnTo(other);
+      const isNamed = async () => /is on chain 4242/.test((await status()).problem?.message ?? '');
+      await payUntil(isNamed, '/status to say so');
+      node.turnTo(chain);
+    },
+  },
+];
+
+export const lieStories: readonly Story[] = [...aboutBlocks, amongTwo, ...aboutHeads, ...aboutChains];

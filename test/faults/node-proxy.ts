@@ -1,0 +1,157 @@
+/**
+ * A node that misbehaves: stands between Chainbell and a real node, over HTTP and WebSocket, and does what a NodeFault
+ * says to the answers that pass.
+ */
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+
+export type Call = { id: unknown; method: string; params: readonly unknown[] };
+/** What a call is answered with: `{ result }` or `{ error }`. */
+export type Answer = { result?: unknown; error?: { code: number; message: string } };
+export type Ask = (call: Call) => Promise<Answer>;
+
+/** What goes wrong. Each part says false or undefined where it leaves things as they are. */
+export type NodeFault = {
+  /** Answers a call in the node's place. */
+  answer?(call: Call, ask: Ask): Promise<Answer | undefined>;
+  /** Sends the answers of a request in the node's place. */
+  send?(response: ServerResponse, text: string): boolean;
+  /** Whether what the node says on a WebSocket is dropped. */
+  isMute?: boolean;
+};
+
+export type NodeProxy = {
+  url: string;
+  wsUrl: string;
+  /** Goes over to another node, for all that comes from now on. */
+  turnTo(target: { port: number }): void;
+  /** From now on this goes wrong, so often at most. */
+  inject(fault: NodeFault, times?: number): void;
+  /** All is well again; what was left without an answer is cut. */
+  mend(): void;
+  /** The connections of now die without a word: they stay open, and nothing passes any more. */
+  killConnections(): void;
+  /** How often the fault has struck since it was injected. */
+  struck(): number;
+  /** How often any has, so far. */
+  injected(): number;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** Stands before the node, and lets everything pass at first. */
+export async function startNodeProxy(first: { port: number }): Promise<NodeProxy> {
+  let target = first;
+  let fault: NodeFault = {};
+  let timesMax = 0;
+  let struck = 0;
+  let injected = 0;
+  let dead = new WeakSet<Duplex>();
+  const open = new Set<Socket>();
+  const unanswered = new Set<ServerResponse>();
+
+  /** Notes that the fault has struck. */
+  function strike(): void {
+    injected += 1;
+    struck += 1;
+    if (struck >= timesMax) fault = {};
+  }
+
+  async function ask(call: Call): Promise<Answer> {
+    const response = await fetch(`http://127.0.0.1:${target.port}`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ jsonrpc: '2.0', ...call }),
+    });
+    const { result, error } = (await response.json()) as Answer;
+    return error === undefined ? { result } : { error };
+  }
+
+  async function answer(call: Call): Promise<unknown> {
+    const wrong = await fault.answer?.(call, ask);
+    if (wrong !== undefined) strike();
+    return { jsonrpc: '2.0', id: call.id, ...(wrong ?? (await ask(call))) };
+  }
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const chunks: Buffer[] = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const question = JSON.parse(Buffer.concat(chunks).toString()) as Call | Call[];
+    const calls = Array.isArray(question) ? question : [question];
+    const answers: unknown[] = [];
+    // One after the other, so that something can happen between two of them.
+    for (const call of calls) answers.push(await answer(call));
+    if (dead.has(request.socket)) return;
+    const text = JSON.stringify(Array.isArray(question) ? answers : answers[0]);
+    if (fault.send?.(response, text) === true) {
+      unanswered.add(response);
+      response.on('close', () => unanswered.delete(response));
+      return strike();
+    }
+    response.setHeader('content-type', 'application/json').end(text);
+  }
+
+  const server = createServer((request, response) => {
+    // The node is gone, or Chainbell hung up: either way this connection is over.
+    handle(request, response).catch(() => request.socket.destroy());
+  });
+  server.keepAliveTimeout = 0;
+  server.on('connection', (socket) => {
+    open.add(socket);
+    socket.on('close', () => open.delete(socket));
+  });
+  server.on('upgrade', (request, socket) => {
+    const node = connect(target.port, '127.0.0.1');
+    const { rawHeaders } = request;
+    const lines = rawHeaders.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${rawHeaders[at + 1]}`] : []));
+    node.write(`GET / HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
+    node.on('data', (bytes) => {
+      if (dead.has(socket)) return;
+      if (fault.isMute === true && node.bytesRead > bytes.length) strike();
+      else socket.write(bytes);
+    });
+    socket.on('data', (bytes) => node.write(bytes));
+    for (const [one, other] of [
+      [node, socket],
+      [socket, node],
+    ] as const) {
+      one.on('error', () => other.destroy());
+      one.on('close', () => other.destroy());
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('the proxy has no port');
+
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    wsUrl: `ws://127.0.0.1:${address.port}`,
+    turnTo(next) {
+      target = next;
+      injected += 1;
+    },
+    inject(next, times = Number.POSITIVE_INFINITY) {
+      fault = next;
+      struck = 0;
+      timesMax = times;
+    },
+    mend() {
+      fault = {};
+      for (const response of unanswered) response.destroy();
+    },
+    killConnections() {
+      dead = new WeakSet([...open]);
+      injected += open.size;
+    },
+    struck: () => struck,
+    injected: () => injected,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close');
+      server.close();
+      for (const socket of open) socket.destroy();
+      await closed;
+    },
+  };
+}

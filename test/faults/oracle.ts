@@ -1,0 +1,110 @@
+/**
+ * The oracle: reads the canonical chain straight from the node, with viem and nothing of src/, and says which
+ * notifications must exist. `judge` compares that with the stored blocks, the rows and the webhooks that were heard.
+ */
+import { type Address, createPublicClient, type Hex, http, parseAbiItem, parseEventLogs } from 'viem';
+
+export type Found = {
+  blocks: { number: number; hash: string }[];
+  rows: { content: string; state: string; isAttempted: boolean }[];
+  heard: { id: number; content: string }[];
+};
+export type Verdict = Record<
+  'blocks' | 'transfers' | 'wrongBlocks' | 'lost' | 'doubled' | 'falseNotices',
+  number
+>;
+export type Oracle = {
+  /** Reads the chain as it is now; what it tells now may rightly have been told, whatever comes later. */
+  look(): Promise<void>;
+  /** To be called when all is settled. `mayRepeat`: a webhook under way at a kill is heard again, with the same id. */
+  judge(found: Found, options: { mayRepeat: boolean }): Promise<Verdict>;
+};
+
+/** What a notification says, as one text; amounts are different in every transfer of the suite. */
+export const contentOf = (...parts: readonly (string | bigint | null | undefined)[]): string =>
+  parts.map((part) => String(part ?? '').toLowerCase()).join(' ');
+
+type Trace = {
+  transactionHash: Hex;
+  traceAddress: number[];
+  error?: string;
+  action: { from: Hex; to: Hex; value: Hex };
+};
+const transferAbi = [
+  parseAbiItem('event Transfer(address indexed from, address indexed to, uint256 value)'),
+] as const;
+
+/** `records` are the watched addresses: id of the record by address, in lower case. */
+export function createOracle(url: () => string, records: ReadonlyMap<string, string>, start: number): Oracle {
+  const ever = new Set<string>();
+  /** What was judged; a chain that turns over below it does not pass. */
+  const judged = { hashes: new Map<number, Hex>(), due: new Set<string>() };
+
+  /** The chain above what was judged. */
+  async function read(): Promise<typeof judged> {
+    const client = createPublicClient({ transport: http(url(), { batch: true, retryCount: 0 }) });
+    const head = Number(await client.getBlockNumber({ cacheTime: 0 }));
+    const from = start + judged.hashes.size;
+    const numbers = Array.from({ length: head - from + 1 }, (_, index) => BigInt(from + index));
+    const blocks = await Promise.all(
+      numbers.map((blockNumber) => client.getBlock({ blockNumber, includeTransactions: true })),
+    );
+    const due = new Set<string>();
+    const add = (
+      hash: Hex,
+      type: string,
+      sides: readonly (Address | null)[],
+      amount: bigint,
+      asset = 'eth',
+    ) => {
+      for (const side of new Set(sides)) {
+        const record = records.get(side?.toLowerCase() ?? '');
+        if (record !== undefined) due.add(contentOf(record, hash, type, ...sides, amount, asset));
+      }
+    };
+    for (const { hash, from: sender, to, value } of blocks.flatMap(({ transactions }) => transactions)) {
+      const { status, logs } = await client.getTransactionReceipt({ hash });
+      if (status === 'success' && value > 0n) add(hash, 'COIN_TRANSFER', [sender, to], value);
+      for (const { args, address } of parseEventLogs({ abi: transferAbi, logs }))
+        add(hash, 'TOKEN_TRANSFER', [args.from, args.to], args.value, address);
+      const traces = await client.request<{ Method: string; Parameters: [Hex]; ReturnType: Trace[] }>({
+        method: 'trace_transaction',
+        params: [hash],
+      });
+      for (const { traceAddress, error, action } of traces)
+        if (traceAddress.length > 0 && error === undefined && BigInt(action.value) > 0n)
+          add(hash, 'COIN_TRANSFER', [action.from, action.to], BigInt(action.value));
+    }
+    for (const one of due) ever.add(one);
+    return { hashes: new Map(blocks.map(({ number, hash }) => [Number(number), hash])), due };
+  }
+
+  return {
+    look: async () => void (await read()),
+    async judge({ blocks, rows, heard }, { mayRepeat }) {
+      const news = await read();
+      for (const one of news.due) judged.due.add(one);
+      for (const [number, hash] of news.hashes) judged.hashes.set(number, hash);
+      const { hashes, due } = judged;
+      const isRight = ({ content, isAttempted }: Found['rows'][number]) =>
+        due.has(content) || (isAttempted && ever.has(content));
+      const live = rows.filter(({ state }) => state !== 'withdrawn' && state !== 'cancelled');
+      const told = new Set(live.filter(({ state }) => state === 'processed').map(({ content }) => content));
+      const heardOf = new Set(heard.map(({ content }) => content));
+      const notices = mayRepeat ? [...new Map(heard.map((one) => [one.id, one])).values()] : heard;
+      return {
+        blocks: news.hashes.size,
+        transfers: news.due.size,
+        wrongBlocks:
+          blocks.filter(({ number, hash }) => hashes.get(number) !== hash).length +
+          Math.abs(hashes.size - blocks.length),
+        lost: [...due].filter((content) => !told.has(content) || !heardOf.has(content)).length,
+        doubled:
+          live.length - new Set(live.map(({ content }) => content)).size + notices.length - heardOf.size,
+        falseNotices:
+          live.filter((row) => !isRight(row)).length +
+          heard.filter(({ content }) => !ever.has(content)).length,
+      };
+    },
+  };
+}

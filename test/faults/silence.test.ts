@@ -1,0 +1,4 @@
+import { slowStories } from './stories.ts';
+import { testStories } from './suite.ts';
+
+testStories(slowStories, { concurrency: slowStories.length });

@@ -1,0 +1,204 @@
+/**
+ * Where stories of faults are told: a real chain behind misbehaving nodes, Chainbell on PostgreSQL, a receiver, and
+ * payments to watched addresses.
+ */
+import { encodeCall } from '../../devnet/contracts.ts';
+import { sendTransaction } from '../../devnet/wallet.ts';
+import type { ConfigOverrides } from '../../src/config/load.ts';
+import type { Address, Hash } from '../../src/core/hex.ts';
+import { sql } from '../../src/store/sql.ts';
+import { type Chain, startChain } from '../kit/anvil.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { type Receiver, startReceiver } from '../kit/receiver.ts';
+import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+import { type NodeProxy, startNodeProxy } from './node-proxy.ts';
+import { contentOf, createOracle, type Found, type Oracle } from './oracle.ts';
+
+/** What a story needs. */
+export type Setting = {
+  nodes?: 1 | 2 | 3;
+  /** Whether all heads are polled; else the first node pushes them. */
+  isPolled?: boolean;
+  chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
+  chainOptions?: Parameters<typeof startChain>[0];
+};
+
+/** What the stories look at in /status. */
+export type Status = {
+  state: string;
+  problem: { message: string } | null;
+  pushed_heads: boolean;
+  cursor: { number: number } | null;
+  nodes: { state: string; head: number | null }[];
+};
+
+export type Stage = {
+  /** The canonical chain; a story may go over to another one. */
+  chain: Chain;
+  database: TestDatabase;
+  receiver: Receiver;
+  /** In order of preference. */
+  nodes: readonly [NodeProxy, ...NodeProxy[]];
+  service: TestService;
+  /** Ends with the stage. */
+  parts: AsyncDisposableStack;
+  /** The first block that is followed. */
+  startBlock: number;
+  /** After the service was stopped: another one on the same database. */
+  restart(): Promise<void>;
+  oracle: Oracle;
+  /** Noted by the stories: forks that the follower had to follow, and faults that did not strike in a proxy. */
+  happened: { forks: number; injected: number };
+  /** Mines one block with a payment of each kind to watched addresses, among others. */
+  payBlock(): Promise<Hash[]>;
+  /** Pays block after block until the condition holds. */
+  payUntil(condition: () => boolean | Promise<boolean>, describe: string): Promise<void>;
+  /** Resolves when the chain is stored and everything is told. */
+  settled(): Promise<void>;
+  status(): Promise<Status>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** A node that hangs is given up after 30 s; two of them may follow one another. */
+const RECOVERY_MS_MAX = 90_000;
+/** A webhook that failed is sent again soon. */
+const RETRY_MINUTES = [0.01];
+/** Far above what a story leaves. */
+const ROWS_MAX = 10_000;
+/** Enough for the proof of the first blocks to be calibrated. */
+const BLOCKS_BEFORE = 4;
+
+/** Sets it up, with a few blocks followed and told. */
+export async function setStage(setting: Setting): Promise<Stage> {
+  const parts = new AsyncDisposableStack();
+  try {
+    const stage = await buildStage(parts, setting);
+    for (let block = 0; block < BLOCKS_BEFORE; block += 1) await stage.payBlock();
+    await stage.settled();
+    return stage;
+  } catch (error) {
+    await parts.disposeAsync();
+    throw error;
+  }
+}
+
+async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promise<Stage> {
+  const { nodes: nodeCount = 1, chainOptions = {}, chain: config } = setting;
+  const chain = parts.use(await startChain(chainOptions));
+  const receiver = parts.use(await startReceiver());
+  const database = parts.use(await createTestDatabase('postgres'));
+  const first = parts.use(await startNodeProxy(chain));
+  const others: NodeProxy[] = [];
+  while (others.length + 1 < nodeCount) others.push(parts.use(await startNodeProxy(chain)));
+  const nodes = [first, ...others] as const;
+  const token = await chain.deploy('DemoToken', 'Fault', 'FLT', 18);
+  const splitter = await chain.deploy('Splitter');
+  await chain.mintToken(token, { to: chain.accounts[3], amount: 10n ** 30n });
+  await chain.pauseMining();
+  const { number: startBlock } = await chain.head();
+  const start = () =>
+    startTestService({
+      ...{ database, receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
+      rpc: [...nodes.map(({ url }) => url), ...(setting.isPolled === true ? [] : [first.wsUrl])],
+    });
+  const service = parts.use(await start());
+  const watcher = await createWatcher(service, 'acme');
+  const watched = [freshAddress(), freshAddress()] as const;
+  const records = new Map<string, string>();
+  for (const address of watched)
+    records.set(address, (await watcher.watch({ address, webhookUrl: receiver.url })).id);
+
+  let amount = 1000n;
+  /** An amount that no other transfer has. */
+  const next = () => {
+    amount += 1n;
+    return amount;
+  };
+  const stage: Stage = {
+    ...{ chain, database, receiver, nodes, service, startBlock, happened: { forks: 0, injected: 0 } },
+    parts,
+    oracle: createOracle(() => stage.chain.url, records, startBlock),
+    async restart() {
+      stage.service = parts.use(await start());
+    },
+    async payBlock() {
+      const [, one, two, three] = stage.chain.accounts;
+      const input = (contract: 'DemoToken' | 'Splitter', method: string, values: readonly unknown[]) =>
+        encodeCall({ contract, method, values });
+      const pay = (from: Address, to: Address) => ({ from, to, valueWei: next() });
+      const transactions = [
+        pay(one, watched[0]),
+        { from: three, to: token, input: input('DemoToken', 'transfer', [watched[0], next()]) },
+        { ...pay(two, splitter), input: input('Splitter', 'split', [[watched[1]]]) },
+        { from: three, to: token, input: input('DemoToken', 'transfer', [watched[1], next()]) },
+        pay(two, freshAddress()),
+      ];
+      const hashes: Hash[] = [];
+      for (const transaction of transactions) hashes.push(await sendTransaction(stage.chain, transaction));
+      await stage.chain.mine();
+      return hashes;
+    },
+    async payUntil(condition, describe) {
+      let blocks = 0;
+      let nextAt = 0;
+      const seen = async () => {
+        if (await condition()) return true;
+        if (performance.now() < nextAt) return false;
+        await stage.payBlock();
+        blocks += 1;
+        // Slower and slower: a wait for a timeout would leave the oracle too much to read.
+        nextAt = performance.now() + blocks ** 2;
+        return false;
+      };
+      await waitUntil(seen, { describe, timeoutMs: RECOVERY_MS_MAX });
+    },
+    async settled() {
+      const isTold = async () => {
+        const [tip] = await stage.service.database.query<{ hash: Uint8Array }>(
+          sql`select hash from block order by number desc limit 1`,
+        );
+        if (`0x${Buffer.from(tip?.hash ?? []).toString('hex')}` !== (await stage.chain.head()).hash)
+          return false;
+        const open = await stage.service.database.query(sql`
+          select 1 from notification where state = 'waiting' limit 1`);
+        return open.length === 0;
+      };
+      await waitUntil(isTold, { describe: 'the chain to be stored and told', timeoutMs: RECOVERY_MS_MAX });
+    },
+    async status() {
+      return (await (await fetch(`${stage.service.apiUrl}/status`)).json()) as Status;
+    },
+    [Symbol.asyncDispose]: () => parts.disposeAsync(),
+  };
+  return stage;
+}
+
+/** What the oracle judges: the stored blocks, all rows, all webhooks. */
+export async function findAll({ service: { database }, receiver }: Stage): Promise<Found> {
+  const blocks = await database.query<{ number: number; hash: string }>(sql`
+    select number, '0x' || encode(hash, 'hex') as hash from block order by number limit ${ROWS_MAX}`);
+  const rows = await database.query<
+    Record<string, string | null> & { state: string; retry_count: number }
+  >(sql`
+    select watched_address_id as record, '0x' || encode(tx_hash, 'hex') as hash,
+      case kind when 'token' then 'TOKEN_TRANSFER' else 'COIN_TRANSFER' end as type,
+      '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
+      coalesce('0x' || encode(token, 'hex'), 'eth') as asset, state, retry_count
+    from notification order by id limit ${ROWS_MAX}`);
+  const heard = receiver.requests.map(({ json }) => json as Record<string, string> & { id: number });
+  return {
+    blocks,
+    rows: rows.map(({ record, hash, type, sender, receiver: to, amount, asset, state, retry_count }) => ({
+      content: contentOf(record, hash, type, sender, to, amount, asset),
+      state,
+      isAttempted: state === 'processed' || retry_count > 0,
+    })),
+    heard: heard.map(
+      ({ id, watched_addresses_id: record, hash, type, sender, receiver: to, amount, asset }) => ({
+        id,
+        content: contentOf(record, hash, type, sender, to, amount, asset),
+      }),
+    ),
+  };
+}

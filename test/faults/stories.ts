@@ -1,0 +1,17 @@
+/**
+ * The table of all stories, by kind.
+ */
+import { killStories } from './kills.ts';
+import { lieStories } from './lies.ts';
+import { reorgStories } from './reorgs.ts';
+import type { Story } from './story.ts';
+import { transportStories } from './transport.ts';
+
+const byKind = { lies: lieStories, transport: transportStories, reorgs: reorgStories, kills: killStories };
+
+export const allStories: readonly Story[] = Object.values(byKind).flat();
+
+export const quickStories = (kind: keyof typeof byKind): Story[] =>
+  byKind[kind].filter(({ isSlow }) => isSlow !== true);
+
+export const slowStories: readonly Story[] = allStories.filter(({ isSlow }) => isSlow === true);

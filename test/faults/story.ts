@@ -1,0 +1,93 @@
+/**
+ * How a story is told: the fault, the recovery, two more blocks, and the oracle's verdict as a row.
+ */
+import type { Verdict } from './oracle.ts';
+import { findAll, type Setting, type Stage, setStage } from './stage.ts';
+
+export type Story = Setting & {
+  /** What goes wrong. */
+  name: string;
+  /** Told beside others: it waits for time limits and does little else. */
+  isSlow?: boolean;
+  /** Webhooks fail in it, or the program is killed: the same notice may be heard again, with the same id. */
+  mayRepeat?: boolean;
+  /** Lets it happen, asserts what must be seen, and ends it. */
+  tell(stage: Stage): Promise<void>;
+};
+
+export type Row = { fault: string; injected: number } & Verdict & {
+    falseRollbacks: number;
+    recoveredMs: number;
+  };
+
+export type Teller = {
+  /** Stories of one setting are told on the same stage, one after the other, until one goes wrong. */
+  tell(story: Story): Promise<Row>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+export function createTeller(): Teller {
+  const free = new Map<string, Stage>();
+  return {
+    async tell(story) {
+      const { nodes, isPolled, chain, chainOptions, mayRepeat } = story;
+      const key = JSON.stringify([nodes, isPolled, chain, chainOptions, mayRepeat]);
+      const stage = free.get(key) ?? (await setStage(story));
+      free.delete(key);
+      let row: Row | undefined;
+      try {
+        row = await tellOn(stage, story);
+        return row;
+      } finally {
+        // Nodes that rest after their faults would be missing in the next story.
+        const isReusable = row !== undefined && problemsOf(row).length === 0 && nodes === undefined;
+        if (isReusable && !free.has(key)) free.set(key, stage);
+        else await stage[Symbol.asyncDispose]();
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      for (const stage of free.values()) await stage[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** What is wrong with a row; empty when nothing was lost, doubled or made up, and the fault did strike. */
+export function problemsOf(row: Row): string[] {
+  const { wrongBlocks, lost, doubled, falseRollbacks, falseNotices } = row;
+  const wrong = Object.entries({ wrongBlocks, lost, doubled, falseRollbacks, falseNotices });
+  return [
+    ...wrong.flatMap(([what, count]) => (count === 0 ? [] : [`${what}: ${count}`])),
+    ...(row.injected === 0 ? ['the fault never struck'] : []),
+  ];
+}
+
+async function tellOn(stage: Stage, story: Story): Promise<Row> {
+  const { service } = stage;
+  const before = {
+    injected: countInjected(stage),
+    forks: stage.happened.forks,
+    followed: await countForks(stage),
+  };
+  await story.tell(stage);
+  const startedAt = performance.now();
+  await stage.payBlock();
+  await stage.payBlock();
+  await stage.chain.mine(story.chain?.confirmations ?? 1);
+  await stage.settled();
+  const recoveredMs = Math.round(performance.now() - startedAt);
+  const verdict = await stage.oracle.judge(await findAll(stage), { mayRepeat: story.mayRepeat === true });
+  // A service that was started anew counts from zero.
+  const followed = (await countForks(stage)) - (stage.service === service ? before.followed : 0);
+  return {
+    fault: story.name,
+    injected: countInjected(stage) - before.injected,
+    ...verdict,
+    falseRollbacks: Math.max(0, followed - (stage.happened.forks - before.forks)),
+    recoveredMs,
+  };
+}
+
+const countForks = ({ service }: Stage) => service.metric('chainbell_chain_reorgs_total');
+
+const countInjected = ({ nodes, happened }: Stage) =>
+  nodes.reduce((sum, node) => sum + node.injected(), happened.injected);

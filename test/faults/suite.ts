@@ -1,0 +1,19 @@
+/**
+ * The stories as tests: each leaves a row in which nothing is wrong.
+ */
+import assert from 'node:assert/strict';
+import { after, describe, test } from 'node:test';
+import { createTeller, problemsOf, type Story } from './story.ts';
+
+export function testStories(stories: readonly Story[], options: { concurrency: number }): void {
+  describe('nothing is lost, doubled or made up by', options, () => {
+    const teller = createTeller();
+    after(() => teller[Symbol.asyncDispose]());
+    for (const story of stories) {
+      test(story.name, async () => {
+        const row = await teller.tell(story);
+        assert.deepEqual(problemsOf(row), [], JSON.stringify(row));
+      });
+    }
+  });
+}

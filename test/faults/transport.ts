@@ -1,0 +1,219 @@
+/**
+ * A node whose answers do not come as they should: refused, torn, garbled, slow, or not at all.
+ */
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { waitUntil } from '../kit/wait.ts';
+import type { NodeFault } from './node-proxy.ts';
+import { farAhead } from './spoil.ts';
+import type { Stage } from './stage.ts';
+import type { Story } from './story.ts';
+
+/** Sends every answer in this way. */
+function sending(send: (response: ServerResponse, text: string) => unknown): NodeFault {
+  return {
+    send(response, text) {
+      send(response, text);
+      return true;
+    },
+  };
+}
+
+/** As many are tried. */
+const TRACE_METHODS = 3;
+const json = { 'content-type': 'application/json' };
+const limited = sending((response) => response.writeHead(429).end('too many requests'));
+const limitedForOneSecond = sending((response) =>
+  response.writeHead(429, { 'retry-after': '1' }).end('too many requests'),
+);
+
+/** What the only node does until /status says so. */
+const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
+  { name: '429', fault: limited, problem: /429|limit/i },
+  { name: '429 with Retry-After', fault: limitedForOneSecond, problem: /429|limit/i },
+  {
+    name: '503 with a page',
+    fault: sending((response) => response.writeHead(503, { 'content-type': 'text/html' }).end('<html>')),
+    problem: /503/,
+  },
+  {
+    name: 'gzip that is none',
+    fault: sending((response) =>
+      response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end('garbage'),
+    ),
+    problem: /JSON/,
+  },
+  {
+    name: 'JSON cut off',
+    fault: sending((response, text) => response.writeHead(200, json).end(text.slice(0, -20))),
+    problem: /JSON/,
+  },
+  {
+    name: 'a body that ends before its length',
+    fault: sending((response, text) => {
+      response.writeHead(200, { ...json, 'content-length': text.length });
+      response.write(text.slice(0, -20), () => response.socket?.destroy());
+    }),
+    problem: /other side closed|terminated|aborted/,
+  },
+  {
+    name: 'a connection that is reset',
+    fault: sending((response) => response.socket?.resetAndDestroy()),
+    problem: /ECONNRESET/,
+  },
+];
+
+const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
+  name,
+  isPolled: true,
+  async tell({ nodes: [node], payBlock, payUntil, settled, status }) {
+    // Every fifth answer: it goes on all the same.
+    let sent = 0;
+    node.inject({
+      send(...answer) {
+        sent += 1;
+        return sent % 5 === 0 && fault.send?.(...answer) === true;
+      },
+    });
+    await payUntil(() => node.struck() >= 3, 'three answers to be spoilt');
+    await settled();
+    node.inject(fault);
+    await payBlock();
+    await waitUntil(async () => problem.test((await status()).problem?.message ?? ''), {
+      describe: `/status to say ${problem}`,
+    });
+    node.mend();
+  },
+}));
+
+/** With another node beside it the chain is followed all the while, and /status names the first one. */
+async function tellFallback(
+  fault: NodeFault,
+  { nodes: [node], payBlock, settled, status }: Stage,
+): Promise<void> {
+  node.inject(fault);
+  await payBlock();
+  await settled();
+  const { state, nodes } = await status();
+  assert.notEqual(state, 'holding');
+  assert.deepEqual(
+    nodes.map((one) => one.state === 'ok'),
+    [false, true],
+  );
+  node.mend();
+}
+
+export const transportStories: readonly Story[] = [
+  ...alone,
+  {
+    name: 'a limit told as a JSON-RPC error, first of everything and then of traces, while it is asked what it can do',
+    isPolled: true,
+    async tell({ nodes: [node], payUntil, status }) {
+      const error = { code: -32_005, message: 'daily request count exceeded, request rate limited' };
+      node.inject({ answer: async () => ({ error }) });
+      await payUntil(() => node.struck() >= 3, 'three refusals');
+      assert.notEqual((await status()).nodes[0]?.state, 'ok');
+      node.inject(
+        { answer: async ({ method }) => (method.includes('trace') ? { error } : undefined) },
+        TRACE_METHODS,
+      );
+      await payUntil(() => node.struck() === TRACE_METHODS, 'no trace method to be known');
+    },
+  },
+  {
+    name: 'the first of two nodes answers 429',
+    nodes: 2,
+    isPolled: true,
+    tell: (stage) => tellFallback(limited, stage),
+  },
+  {
+    name: 'bodies that come byte by byte',
+    async tell({ nodes: [node], payUntil }) {
+      node.inject(
+        sending((response, text) => drip(response.writeHead(200, json), text)),
+        2,
+      );
+      await payUntil(() => node.struck() >= 2, 'two answers to have come so');
+    },
+  },
+  // The limits are 5 s for a silent WebSocket and 30 s for an answer.
+  {
+    isSlow: true,
+    name: 'a WebSocket that stays open and says nothing',
+    async tell({ nodes: [node], payUntil, settled, status }) {
+      assert.equal((await status()).pushed_heads, true);
+      node.inject({ isMute: true });
+      // Polling goes on beside it, and it is closed.
+      await payUntil(() => node.struck() >= 1, 'a head to be swallowed');
+      await settled();
+      await waitUntil(async () => !(await status()).pushed_heads, { describe: 'the socket to be given up' });
+      await settled();
+      node.mend();
+      await waitUntil(async () => (await status()).pushed_heads, { describe: 'a new socket' });
+    },
+  },
+  {
+    isSlow: true,
+    name: 'connections that are accepted and never answered, at the first of two nodes',
+    nodes: 2,
+    isPolled: true,
+    tell: (stage) =>
+      tellFallback(
+        sending(() => {}),
+        stage,
+      ),
+  },
+  {
+    isSlow: true,
+    name: 'answers that never end, at the first of two nodes',
+    nodes: 2,
+    isPolled: true,
+    tell: (stage) =>
+      tellFallback(
+        sending((response) => {
+          response.writeHead(200, json);
+          const timer = setInterval(() => response.write(' '), 100);
+          response.on('close', () => clearInterval(timer));
+        }),
+        stage,
+      ),
+  },
+  {
+    isSlow: true,
+    name: 'connections that die without a word',
+    async tell({ nodes: [node], payBlock, settled }) {
+      node.killConnections();
+      await payBlock();
+      await settled();
+    },
+  },
+  {
+    isSlow: true,
+    name: 'a head far ahead when what is final is asked for, and then a reorg',
+    isPolled: true,
+    chain: { finalityDepth: 3 },
+    async tell({ chain, nodes: [node], payUntil, settled, service, oracle, happened }) {
+      node.inject({
+        answer: async (call, ask) =>
+          call.params[0] === 'finalized' ? { result: null } : farAhead.answer?.(call, ask),
+      });
+      const isAsked = async () =>
+        (await service.metric('chainbell_chain_block_number{stage="finalized"}')) > 0;
+      await payUntil(isAsked, 'it to be asked for again');
+      node.mend();
+      await settled();
+      await oracle.look();
+      await chain.reorg(1);
+      happened.forks += 1;
+    },
+  },
+];
+
+async function drip(response: ServerResponse, text: string): Promise<void> {
+  for (const byte of Buffer.from(text)) {
+    response.write(Uint8Array.of(byte));
+    await nextTurn();
+  }
+  response.end();
+}

@@ -1,0 +1,55 @@
+/**
+ * The real program as a process of its own, as an operator runs it; for tests that end it by force.
+ */
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { CHAIN_ID, SECRET } from './service.ts';
+
+export type Program = {
+  child: ChildProcess;
+  /** What it has printed so far. */
+  log: string;
+  /** Resolves when it has ended, whoever ended it. */
+  ended: Promise<void>;
+};
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+/** Starts the program; its ports are free ones. */
+export function startProgram(options: {
+  database: { url: string; dataDir: string };
+  rpc: readonly string[];
+  startBlock: number;
+  confirmations?: number;
+  receiver: { port: number };
+}): Program {
+  const { database, rpc, startBlock, confirmations = 0, receiver } = options;
+  const child = spawn(process.execPath, [MAIN, 'start'], {
+    cwd: database.dataDir,
+    env: {
+      PATH: process.env.PATH,
+      CHAINBELL_CHAIN_ID: String(CHAIN_ID),
+      CHAINBELL_CHAIN_RPC: rpc.join(','),
+      CHAINBELL_CHAIN_START_BLOCK: String(startBlock),
+      CHAINBELL_CHAIN_CONFIRMATIONS: String(confirmations),
+      CHAINBELL_DATABASE_URL: database.url,
+      CHAINBELL_DATA_DIR: database.dataDir,
+      CHAINBELL_SECRET: SECRET,
+      CHAINBELL_HTTP_PORT: '0',
+      CHAINBELL_METRICS_PORT: '0',
+      CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
+      CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
+      CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
+      CHAINBELL_LOG_FORMAT: 'json',
+    },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const program: Program = { child, log: '', ended: once(child, 'close').then(() => {}) };
+  for (const output of [child.stdout, child.stderr]) {
+    output.setEncoding('utf8').on('data', (text: string) => {
+      program.log += text;
+    });
+  }
+  return program;
+}
