@@ -3,6 +3,7 @@
  */
 import type { BenchChain } from './chain.ts';
 import { type Contestant, reachesBlock, startRun } from './contestant.ts';
+import { cpuSecondsOf } from './program.ts';
 import type { Figures } from './results.ts';
 
 const POLL_MS = 20;
@@ -16,6 +17,7 @@ export async function backfill(
   { chain, blocks }: { chain: BenchChain; blocks: number },
 ): Promise<Figures> {
   const head = chain.head();
+  const nodeCpuSeconds = cpuSecondsOf(chain.pid);
   await using run = await startRun(contestant, { chain, startBlock: head - blocks + 1, heads: 'polled' });
   let firstRowsAt: number | undefined;
   const sampler = setInterval(() => run.usage(), USAGE_MS);
@@ -38,6 +40,7 @@ export async function backfill(
     secondsFromFirstRows: round((doneAt - (firstRowsAt ?? doneAt)) / 1000),
     transfersPerSecond: Math.round(found.transfers / seconds),
     cpuSeconds: round(usage.cpuSeconds),
+    nodeCpuSeconds: round(cpuSecondsOf(chain.pid) - nodeCpuSeconds),
     peakMiB: usage.peakMiB,
     ...found,
   };

@@ -88,7 +88,7 @@ function listTree(pid: number): number[] {
 }
 
 /** proc(5), stat: utime, stime, cutime and cstime are fields 14 to 17; the name in field 2 may hold spaces. */
-function cpuSecondsOf(pid: number): number {
+export function cpuSecondsOf(pid: number): number {
   const stat = orElse('', () => readFileSync(`/proc/${pid}/stat`, 'utf8'));
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return sum(fields.slice(11, 15).map(Number)) / TICKS_PER_SECOND;

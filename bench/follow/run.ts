@@ -13,12 +13,13 @@ import { type BenchChain, startBenchChain } from './chain.ts';
 import { chainbell } from './chainbell.ts';
 import type { Contestant } from './contestant.ts';
 import { followLive } from './live.ts';
+import { readNodeAlone } from './node-alone.ts';
 import { type PonderOptions, ponder } from './ponder.ts';
 import { profile } from './profile.ts';
 import { type Figures, type Outcome, type Part, parts, readResults, writeResults } from './results.ts';
 import { renderTables } from './table.ts';
 
-type Task = { part: Part; contestant: Contestant; blocks: number; run(): Promise<Figures> };
+type Task = { part: Part; name: string; blocks: number; run(): Promise<Figures> };
 
 const proved = chainbell({ verify: 'auto' });
 const unproved = chainbell({ verify: 'off' });
@@ -53,7 +54,7 @@ export async function follow(words: string[]): Promise<void> {
   if (values.profile) return await profile(chain);
   const tasks = asked
     .flatMap((part) => tasksOf(part, chain))
-    .filter(({ contestant }) => contestant.name.includes(values.only));
+    .filter(({ name }) => name.includes(values.only));
   if (tasks.length === 0) throw new Error(`nothing to run; the parts are follow/${parts.join(', follow/')}`);
   await runAll(tasks, { repeats, conditions: await describeConditions(chain) });
 }
@@ -65,23 +66,27 @@ function parseCount(text: string): number {
 
 function tasksOf(part: Part, chain: BenchChain): Task[] {
   const fill = (contestant: Contestant, blocks: number): Task => {
-    return { part, contestant, blocks, run: () => backfill(contestant, { chain, blocks }) };
+    return { part, name: contestant.name, blocks, run: () => backfill(contestant, { chain, blocks }) };
   };
   const all = chain.head();
   switch (part) {
     case 'backfill':
       return [
-        unproved,
-        proved,
-        ...ponders({ urlCount: 20, native: true }),
-        ...ponders({ urlCount: 20, native: false }),
-        ...ponders({ urlCount: 1, native: false }),
-      ].map((contestant) => fill(contestant, all));
+        { part, name: 'anvil alone', blocks: all, run: () => readNodeAlone(chain, all) },
+        ...[
+          unproved,
+          proved,
+          ...ponders({ urlCount: 20, native: true }),
+          ...ponders({ urlCount: 20, native: false }),
+          ...ponders({ urlCount: 1, native: false }),
+        ].map((contestant) => fill(contestant, all)),
+      ];
     case 'linear':
       return [all / 4, all / 2, all].map((blocks) => fill(proved, Math.round(blocks)));
     case 'live':
       return [proved, ...ponders({ urlCount: 20, native: false })].map((contestant) => {
-        return { part, contestant, blocks: LIVE_BLOCKS, run: () => followLive(contestant, LIVE_BLOCKS) };
+        const run = () => followLive(contestant, LIVE_BLOCKS);
+        return { part, name: contestant.name, blocks: LIVE_BLOCKS, run };
       });
   }
 }
@@ -113,9 +118,9 @@ async function runAll(
 }
 
 /** A contestant that fails is a result too. */
-async function runTask({ contestant, blocks, run }: Task, repeat: number): Promise<Outcome> {
+async function runTask({ name, blocks, run }: Task, repeat: number): Promise<Outcome> {
   const load = Number(loadavg()[0]?.toFixed(1));
-  const outcome = { contestant: contestant.name, blocks, repeat };
+  const outcome = { contestant: name, blocks, repeat };
   try {
     return { ...outcome, figures: { load, ...(await run()) } };
   } catch (error) {

@@ -10,6 +10,7 @@ const columns: Record<Part, Record<string, string>> = {
     secondsFromFirstRows: 'from first rows, s',
     transfersPerSecond: 'transfers/s',
     cpuSeconds: 'CPU, s',
+    nodeCpuSeconds: 'CPU of anvil, s',
     peakMiB: 'peak, MiB',
   },
   linear: { seconds: 'time, s', transfersPerSecond: 'transfers/s', peakMiB: 'peak, MiB' },
