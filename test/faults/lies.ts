@@ -140,7 +140,7 @@ const aboutHeads: Story[] = [
           return asked % 3 === 0 ? ask(Number(head.number) - 1) : undefined;
         }),
       );
-      await payUntil(() => node.struck() >= 4, 'four old heads');
+      await payUntil(() => node.struck() >= 3, 'three old heads');
       node.mend();
     },
   },

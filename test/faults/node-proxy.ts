@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { request } from 'undici';
 
 export type Call = { id: unknown; method: string; params: readonly unknown[] };
 /** What a call is answered with: `{ result }` or `{ error }`. */
@@ -59,12 +60,12 @@ export async function startNodeProxy(first: { port: number }): Promise<NodeProxy
   }
 
   async function ask(call: Call): Promise<Answer> {
-    const response = await fetch(`http://127.0.0.1:${target.port}`, {
+    const { body } = await request(`http://127.0.0.1:${target.port}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify({ jsonrpc: '2.0', ...call }),
     });
-    const { result, error } = (await response.json()) as Answer;
+    const { result, error } = (await body.json()) as Answer;
     return error === undefined ? { result } : { error };
   }
 
@@ -74,15 +75,15 @@ export async function startNodeProxy(first: { port: number }): Promise<NodeProxy
     return { jsonrpc: '2.0', id: call.id, ...(wrong ?? (await ask(call))) };
   }
 
-  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async function handle(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     const chunks: Buffer[] = [];
-    for await (const chunk of request) chunks.push(chunk);
+    for await (const chunk of incoming) chunks.push(chunk);
     const question = JSON.parse(Buffer.concat(chunks).toString()) as Call | Call[];
     const calls = Array.isArray(question) ? question : [question];
     const answers: unknown[] = [];
     // One after the other, so that something can happen between two of them.
     for (const call of calls) answers.push(await answer(call));
-    if (dead.has(request.socket)) return;
+    if (dead.has(incoming.socket)) return;
     const text = JSON.stringify(Array.isArray(question) ? answers : answers[0]);
     if (fault.send?.(response, text) === true) {
       unanswered.add(response);
@@ -92,18 +93,17 @@ export async function startNodeProxy(first: { port: number }): Promise<NodeProxy
     response.setHeader('content-type', 'application/json').end(text);
   }
 
-  const server = createServer((request, response) => {
+  const server = createServer((incoming, response) => {
     // The node is gone, or Chainbell hung up: either way this connection is over.
-    handle(request, response).catch(() => request.socket.destroy());
+    handle(incoming, response).catch(() => incoming.socket.destroy());
   });
   server.keepAliveTimeout = 0;
   server.on('connection', (socket) => {
     open.add(socket);
     socket.on('close', () => open.delete(socket));
   });
-  server.on('upgrade', (request, socket) => {
+  server.on('upgrade', ({ rawHeaders }, socket) => {
     const node = connect(target.port, '127.0.0.1');
-    const { rawHeaders } = request;
     const lines = rawHeaders.flatMap((name, at) => (at % 2 === 0 ? [`${name}: ${rawHeaders[at + 1]}`] : []));
     node.write(`GET / HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`);
     node.on('data', (bytes) => {

@@ -29,7 +29,8 @@ const deep = (depth: number, confirmations: number): Story => ({
     // What waits for confirmations must not have been told.
     if (confirmations === 0) await oracle.look();
     await reorg(chain, depth, paid);
-    happened.injected = happened.forks += 1;
+    happened.injected += 1;
+    happened.forks += 1;
     await settled();
   },
 });
@@ -44,11 +45,10 @@ const torn = (word: 'hash' | 'number'): Story => ({
         async answer(call, ask) {
           const [reference] = call.params;
           if (call.method !== 'eth_getBlockReceipts' || typeof reference !== 'string') return undefined;
+          const isByHash = reference.length === 66;
           const head = await chain.head();
-          const number =
-            reference.length < 66 ? Number(reference) : head.hash === reference ? head.number : undefined;
-          if (number === undefined || (reference.length === 66) !== (word === 'hash')) return undefined;
-          await chain.reorg(head.number - number + 1);
+          if (isByHash !== (word === 'hash') || (isByHash && reference !== head.hash)) return undefined;
+          await chain.reorg(isByHash ? 1 : head.number - Number(reference) + 1);
           return ask(call);
         },
       },

@@ -154,17 +154,14 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
       await waitUntil(seen, { describe, timeoutMs: RECOVERY_MS_MAX });
     },
     async settled() {
-      const isTold = async () => {
-        const [tip] = await stage.service.database.query<{ hash: Uint8Array }>(
-          sql`select hash from block order by number desc limit 1`,
-        );
-        if (`0x${Buffer.from(tip?.hash ?? []).toString('hex')}` !== (await stage.chain.head()).hash)
-          return false;
-        const open = await stage.service.database.query(sql`
-          select 1 from notification where state = 'waiting' limit 1`);
-        return open.length === 0;
+      const head = await stage.chain.head();
+      const isSettled = async () => {
+        const rows = await stage.service.database.query(sql`
+          select from block where '0x' || encode(hash, 'hex') = ${head.hash}
+            and number = (select max(number) from block) and not exists (select from notification where state = 'waiting')`);
+        return rows.length === 1;
       };
-      await waitUntil(isTold, { describe: 'the chain to be stored and told', timeoutMs: RECOVERY_MS_MAX });
+      await waitUntil(isSettled, { describe: 'the chain to be stored and told', timeoutMs: RECOVERY_MS_MAX });
     },
     async status() {
       return (await (await fetch(`${stage.service.apiUrl}/status`)).json()) as Status;

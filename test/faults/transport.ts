@@ -80,9 +80,12 @@ const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
     await settled();
     node.inject(fault);
     await payBlock();
-    await waitUntil(async () => problem.test((await status()).problem?.message ?? ''), {
-      describe: `/status to say ${problem}`,
-    });
+    // A node that limits is waited for: then it is the node of which /status says so.
+    const isSeen = async () => {
+      const { problem: seen, nodes } = await status();
+      return problem.test(JSON.stringify([seen, nodes]));
+    };
+    await waitUntil(isSeen, { describe: `/status to say ${problem}` });
     node.mend();
   },
 }));
@@ -110,7 +113,7 @@ export const transportStories: readonly Story[] = [
     name: 'a limit told as a JSON-RPC error, first of everything and then of traces, while it is asked what it can do',
     isPolled: true,
     async tell({ nodes: [node], payUntil, status }) {
-      const error = { code: -32_005, message: 'daily request count exceeded, request rate limited' };
+      const error = { code: -32_005, message: 'rate limit exceeded, try again in 100ms' };
       node.inject({ answer: async () => ({ error }) });
       await payUntil(() => node.struck() >= 3, 'three refusals');
       assert.notEqual((await status()).nodes[0]?.state, 'ok');
