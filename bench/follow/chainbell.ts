@@ -38,9 +38,8 @@ export function chainbell({
         },
       };
     },
-    newestBlockSql: `
-      select block_number as block from notification where state in ('held', 'waiting')
-      order by block_number desc limit 1`,
+    // The block is committed with its notifications.
+    newestBlockSql: 'select number as block from block order by number desc limit 1',
     // A row of a block that was to be proved and was not counts as lost.
     transfersSql: `
       select kind = 'token' as is_token, amount from notification

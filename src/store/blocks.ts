@@ -167,8 +167,8 @@ type Made = { laneId: number; state: string; count: number };
  * that is mined again meets its old row: a withdrawn one is revived, any other stays as it is.
  */
 async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<Made[]> {
-  const transfers = await findWatched(tx, onceEach(blocks));
-  if (transfers.length === 0) return [];
+  const matches = await findMatches(tx, onceEach(blocks));
+  if (matches.length === 0) return [];
   const rows = await tx.query<{ lane_id: number; state: string; count: number }>(sql`
     with made as (
       insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
@@ -176,15 +176,15 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
       select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
         t.token, t.block, case when t.block <= ${releasedNumber} then 'waiting' else 'held' end, ${now}::timestamptz, ${now}::timestamptz
       from unnest(
-        ${listOf(transfers.map(({ kind }) => kind))}::text::text[],
-        ${bytesOf(transfers.map(({ txHash }) => txHash))}::text::bytea[],
-        ${listOf(transfers.map(({ ordinal }) => ordinal))}::text::integer[],
-        ${bytesOf(transfers.map(({ sender }) => sender))}::text::bytea[],
-        ${bytesOf(transfers.map(({ receiver }) => receiver))}::text::bytea[],
-        ${listOf(transfers.map(({ amount }) => amount))}::text::numeric[],
-        ${bytesOf(transfers.map(({ token }) => token))}::text::bytea[],
-        ${listOf(transfers.map(({ block }) => block))}::text::bigint[],
-        ${bytesOf(transfers.map(({ watched }) => watched))}::text::bytea[]
+        ${listOf(matches.map(({ transfer }) => transfer.kind))}::text::text[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::text::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::text::integer[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.sender))}::text::bytea[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::text::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.amount))}::text::numeric[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.token))}::text::bytea[],
+        ${listOf(matches.map(({ block }) => block))}::text::bigint[],
+        ${bytesOf(matches.map(({ watched }) => watched))}::text::bytea[]
       ) with ordinality as t (kind, tx_hash, ordinal, sender, receiver, amount, token, block, watched, position)
       join watched_address w on w.address = t.watched
       where case when t.kind = 'token' then w.watch_token else w.watch_coin end
@@ -200,26 +200,27 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
   return rows.map((row) => ({ laneId: row.lane_id, state: row.state, count: row.count }));
 }
 
-type BlockTransfer = Transfer & { block: number };
+/** A transfer and the number of its block. */
+type Placed = { transfer: Transfer; block: number };
 
 /** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
-function onceEach(blocks: BlockCommit['blocks']): BlockTransfer[] {
+function onceEach(blocks: BlockCommit['blocks']): Placed[] {
   const blockOf = new Map<Hash, number>();
-  return blocks.flatMap(({ header, transfers }) =>
-    transfers.flatMap((one) => {
-      const first = blockOf.get(one.txHash);
-      if (first === undefined) blockOf.set(one.txHash, header.number);
-      return (first ?? header.number) === header.number ? [{ ...one, block: header.number }] : [];
-    }),
-  );
+  const placed: Placed[] = [];
+  for (const { header, transfers } of blocks) {
+    const block = header.number;
+    for (const transfer of transfers) {
+      const first = blockOf.get(transfer.txHash);
+      if (first === undefined) blockOf.set(transfer.txHash, block);
+      if (first === undefined || first === block) placed.push({ transfer, block });
+    }
+  }
+  return placed;
 }
 
 /** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
-async function findWatched(
-  tx: Db,
-  transfers: readonly BlockTransfer[],
-): Promise<(BlockTransfer & { watched: Address })[]> {
-  const addresses = new Set(transfers.flatMap(sidesOf));
+async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<(Placed & { watched: Address })[]> {
+  const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(sql`
     select p.address from unnest(${bytesOf([...addresses])}::text::bytea[]) as p (address)
@@ -227,8 +228,8 @@ async function findWatched(
     order by p.address limit ${addresses.size}`);
   const known = new Set(rows.map(({ address }) => fromBytes(address)));
   if (known.size === 0) return [];
-  return transfers.flatMap((one) =>
-    sidesOf(one).flatMap((watched) => (known.has(watched) ? [{ ...one, watched }] : [])),
+  return transfers.flatMap(({ transfer, block }) =>
+    sidesOf(transfer).flatMap((watched) => (known.has(watched) ? [{ transfer, block, watched }] : [])),
   );
 }
 

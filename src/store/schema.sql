@@ -100,7 +100,7 @@ create table notification (
 );
 CREATE INDEX notification_block ON public.notification USING brin (block_number) WITH (autosummarize='on');
 CREATE INDEX notification_due ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE (state = 'waiting'::text);
-CREATE INDEX notification_open_block ON public.notification USING btree (block_number) WHERE (state = ANY (ARRAY['held'::text, 'waiting'::text]));
+CREATE INDEX notification_held ON public.notification USING btree (block_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
 
 create table watched_address (
