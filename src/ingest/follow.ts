@@ -37,6 +37,9 @@ export type Follower = {
   step: Step;
 };
 
+/** Being this far behind, the head is asked for now and then only. */
+const BEHIND_BLOCKS_MIN = 200;
+const HEAD_MS_MAX = 1_000;
 /** How often the nodes are asked what is final. */
 const FINALIZED_MS = 10_000;
 
@@ -49,6 +52,9 @@ export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
   const readAhead = createReadAhead({ nodes, clock });
   let isPinned = false;
+  let lastHead: BlockHeader | undefined;
+  let headAtMs = 0;
+  let isFarBehind = false;
   let finalizedAt = Number.NEGATIVE_INFINITY;
   let finalizedNumber = 0;
   let releasedBefore: number | undefined;
@@ -57,15 +63,25 @@ export function createFollower(options: FollowerOptions): Follower {
     const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
     // Who stands by asks too: its readiness tells whether its nodes would do.
-    const head = await nodes.head(signal);
+    const head = await findHead(signal);
     if (!isLeader) {
       releasedBefore = undefined;
       return 'idle';
     }
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
+    isFarBehind = tip !== undefined && head.number - tip.number > BEHIND_BLOCKS_MIN;
     if (tip !== undefined && head.number <= tip.number) return atOrBehindTip(tip, head, signal);
     return append(tip, head, signal);
+  }
+
+  /** Far behind, the head of a moment ago will do: a busy node takes as long for it as for blocks. */
+  async function findHead(signal: AbortSignal): Promise<BlockHeader> {
+    const nowMs = clock.now().getTime();
+    if (lastHead !== undefined && isFarBehind && nowMs - headAtMs < HEAD_MS_MAX) return lastHead;
+    lastHead = await nodes.head(signal);
+    headAtMs = nowMs;
+    return lastHead;
   }
 
   /** A head that is not news: ours or older is ignored; another hash at the tip's height is a fork. */

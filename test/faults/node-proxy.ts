@@ -7,6 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { request } from 'undici';
+import type { Chain } from '../kit/anvil.ts';
 
 export type Call = { id: unknown; method: string; params: readonly unknown[] };
 /** What a call is answered with: `{ result }` or `{ error }`. */
@@ -23,11 +24,13 @@ export type NodeFault = {
   isMute?: boolean;
 };
 
+type Target = Pick<Chain, 'port' | 'alone'>;
+
 export type NodeProxy = {
   url: string;
   wsUrl: string;
   /** Goes over to another node, for all that comes from now on. */
-  turnTo(target: { port: number }): void;
+  turnTo(target: Target): void;
   /** From now on this goes wrong, so often at most. */
   inject(fault: NodeFault, times?: number): void;
   /** All is well again; what was left without an answer is cut. */
@@ -42,7 +45,7 @@ export type NodeProxy = {
 };
 
 /** Stands before the node, and lets everything pass at first. */
-export async function startNodeProxy(first: { port: number }): Promise<NodeProxy> {
+export async function startNodeProxy(first: Target): Promise<NodeProxy> {
   let target = first;
   let fault: NodeFault = {};
   let timesMax = 0;
@@ -59,7 +62,12 @@ export async function startNodeProxy(first: { port: number }): Promise<NodeProxy
     if (struck >= timesMax) fault = {};
   }
 
-  async function ask(call: Call): Promise<Answer> {
+  function ask(call: Call): Promise<Answer> {
+    const isTrace = /^(debug_)?trace/.test(call.method);
+    return isTrace ? target.alone(() => pass(call)) : pass(call);
+  }
+
+  async function pass(call: Call): Promise<Answer> {
     const { body } = await request(`http://127.0.0.1:${target.port}`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },

@@ -16,7 +16,8 @@ export async function reorg(chain: Chain, depth: number, paid: readonly Hash[]):
   for (const hash of paid) raw.push(await chain.rpc('eth_getRawTransactionByHash', [hash]));
   const [, transfer, split, second, other] = raw;
   // Each sender's own order stays.
-  await chain.rpc('anvil_reorg', [depth, [split, transfer, other, second].map((one) => [one, depth - 1])]);
+  const again = [split, transfer, other, second].map((one) => [one, depth - 1]);
+  await chain.alone(() => chain.rpc('anvil_reorg', [depth, again]));
 }
 
 const deep = (depth: number, confirmations: number): Story => ({

@@ -22,6 +22,8 @@ export type Chain = Anvil & {
   /** Ten accounts with 10,000 coins each; the node signs for them. */
   accounts: readonly [Address, Address, Address, Address, ...Address[]];
   head(): Promise<{ number: number; hash: Hash }>;
+  /** One work after the other: anvil 1.7.1 stops for good at times when it is traced while it mines. */
+  alone<T>(work: () => Promise<T>): Promise<T>;
   /** Mines blocks at once, with whatever waits in the pool. */
   mine(blocks?: number): Promise<void>;
   /** From now on transactions wait in the pool until `mine`. */
@@ -57,8 +59,16 @@ export async function startChain(options: AnvilOptions = {}): Promise<Chain> {
   const callToken = (from: Address, token: Address, method: string, values: readonly unknown[]) =>
     execute({ from, to: token, input: encodeCall({ contract: 'DemoToken', method, values }) });
 
+  let turn: Promise<unknown> = Promise.resolve();
+  const alone = <T>(work: () => Promise<T>): Promise<T> => {
+    const result = turn.then(work);
+    turn = result.catch(() => {});
+    return result;
+  };
+
   return {
     ...anvil,
+    alone,
     accounts: [first, second, third, fourth, ...others],
     async head() {
       const block = await findBlock(anvil, 'latest');
@@ -66,7 +76,7 @@ export async function startChain(options: AnvilOptions = {}): Promise<Chain> {
       return block;
     },
     async mine(blocks = 1) {
-      await anvil.rpc('anvil_mine', [quantity(blocks)]);
+      await alone(() => anvil.rpc('anvil_mine', [quantity(blocks)]));
     },
     async pauseMining() {
       await anvil.rpc('evm_setAutomine', [false]);
@@ -86,7 +96,7 @@ export async function startChain(options: AnvilOptions = {}): Promise<Chain> {
         { from, ...(to === undefined ? {} : { to }), value: quantity(valueWei), data: input },
         block,
       ]);
-      await anvil.rpc('anvil_reorg', [depth, placed]);
+      await alone(() => anvil.rpc('anvil_reorg', [depth, placed]));
     },
   };
 }
