@@ -16,6 +16,8 @@ export type Node = {
   readonly rpc: NodeRpc;
   /** Undefined until the first successful probe and after an error that puts them in doubt. */
   capabilities: Capabilities | undefined;
+  /** Whether it could trace when it was last probed, also while its capabilities are in doubt; undefined before. */
+  canTrace: boolean | undefined;
   head: BlockHeader | undefined;
   /** When it was asked for its head, while it has not answered. */
   headAskedAt: number | undefined;
@@ -62,6 +64,7 @@ export function createNode(url: string, metrics: Metrics, clock: Clock): Node {
   return {
     rpc: createRpc(url, metrics, clock),
     capabilities: undefined,
+    canTrace: undefined,
     head: undefined,
     headAskedAt: undefined,
     headTimes: createWindow(clock),

@@ -111,6 +111,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
         ? await probe(rpc, pinned, wantTraces, signal)
         : { capabilities: known, isCertain: true };
     if (isCertain) node.capabilities = capabilities;
+    node.canTrace = capabilities.traces !== 'none';
     if (options.internalTransfers === 'required' && capabilities.traces === 'none') {
       throw new Fault(
         'unavailable',
@@ -119,6 +120,12 @@ export function createNodes(options: NodesOptions): ChainNodes {
     }
     if (known === undefined) log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
     return capabilities;
+  }
+
+  /** Who is asked for blocks: a node that cannot trace would drop internal transfers in silence where another one can. */
+  function blockNodes(): readonly Node[] {
+    const isTraced = nodes.some(({ canTrace }) => canTrace === true);
+    return isTraced ? nodes.filter(({ canTrace }) => canTrace !== false) : nodes;
   }
 
   /** Who is limited waits when nobody else would do; otherwise the others are asked. */
@@ -154,6 +161,8 @@ export function createNodes(options: NodesOptions): ChainNodes {
     signal: AbortSignal,
   ): Promise<Bundle[]> {
     const plan = await prepare(node, rpc, signal);
+    if (!blockNodes().includes(node))
+      throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
     try {
       const bundles = await fetchBundles(rpc, references, plan, signal, verifier?.verify);
@@ -163,7 +172,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
       if (!(error instanceof Fault) || signal.aborted || !hasLostMethod(node)) throw error;
       log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
       node.capabilities = undefined;
-      return fetchBundles(rpc, references, await prepare(node, rpc, signal), signal, verifier?.verify);
+      const next = await prepare(node, rpc, signal);
+      if (!blockNodes().includes(node)) throw error;
+      return fetchBundles(rpc, references, next, signal, verifier?.verify);
     }
   }
 
@@ -221,7 +232,12 @@ export function createNodes(options: NodesOptions): ChainNodes {
       await calibrate(references, signal);
       const hedging = references.length <= HEDGED_BLOCKS_MAX ? hedgedBundles : undefined;
       try {
-        return await first(signal, hedging, (node, rpc, abort) => fetchFrom(node, rpc, references, abort));
+        return await first(
+          signal,
+          hedging,
+          (node, rpc, abort) => fetchFrom(node, rpc, references, abort),
+          blockNodes(),
+        );
       } catch (error) {
         for (const reference of references) if (typeof reference === 'string') heads.forget(reference);
         throw error;

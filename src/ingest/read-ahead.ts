@@ -41,7 +41,7 @@ const REQUEST_BLOCKS_MAX = 30;
 const AHEAD_MAX = 12;
 /** Blocks and transfers of one commit: bounds the work that is lost at a crash, and the statement. */
 const COMMIT_BLOCKS_MAX = 100;
-const COMMIT_TRANSFERS_MAX = 3_000;
+const COMMIT_TRANSFERS_MAX = 5_000;
 
 type Request = { from: number; to: number; result: Promise<ReadBlock[]>; blocks: ReadBlock[] | undefined };
 

@@ -1,5 +1,5 @@
 /**
- * Arrays as PostgreSQL writes them, for statements that take thousands of values: `${listOf(numbers)}::text::bigint[]`.
+ * Arrays as PostgreSQL writes them, for statements that take thousands of values: `${listOf(numbers)}::bigint[]`.
  * The drivers' own way asks each value what it is and escapes it.
  */
 import type { Hex } from '../core/hex.ts';

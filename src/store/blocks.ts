@@ -176,15 +176,15 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
       select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
         t.token, t.block, case when t.block <= ${releasedNumber} then 'waiting' else 'held' end, ${now}::timestamptz, ${now}::timestamptz
       from unnest(
-        ${listOf(matches.map(({ transfer }) => transfer.kind))}::text::text[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::text::bytea[],
-        ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::text::integer[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.sender))}::text::bytea[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::text::bytea[],
-        ${listOf(matches.map(({ transfer }) => transfer.amount))}::text::numeric[],
-        ${bytesOf(matches.map(({ transfer }) => transfer.token))}::text::bytea[],
-        ${listOf(matches.map(({ block }) => block))}::text::bigint[],
-        ${bytesOf(matches.map(({ watched }) => watched))}::text::bytea[]
+        ${listOf(matches.map(({ transfer }) => transfer.kind))}::text[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::integer[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.sender))}::bytea[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
+        ${listOf(matches.map(({ block }) => block))}::bigint[],
+        ${bytesOf(matches.map(({ watched }) => watched))}::bytea[]
       ) with ordinality as t (kind, tx_hash, ordinal, sender, receiver, amount, token, block, watched, position)
       join watched_address w on w.address = t.watched
       where case when t.kind = 'token' then w.watch_token else w.watch_coin end
@@ -223,7 +223,7 @@ async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<(Place
   const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(sql`
-    select p.address from unnest(${bytesOf([...addresses])}::text::bytea[]) as p (address)
+    select p.address from unnest(${bytesOf([...addresses])}::bytea[]) as p (address)
     where exists (select from watched_address w where w.address = p.address)
     order by p.address limit ${addresses.size}`);
   const known = new Set(rows.map(({ address }) => fromBytes(address)));

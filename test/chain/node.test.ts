@@ -190,3 +190,17 @@ test('a node that is slower, but not by much, keeps its place', () =>
     for (let time = 0; time < 20; time += 1) await nodes.bundles([headHash], signal);
     assert.equal(countOf(second, 'eth_getBlockByHash'), 5);
   }));
+
+test('where one node can trace, no block comes without its traces: neither from another one nor when it loses that', () =>
+  withNodes([complete(), chainMethods(1, blocks), complete()], async ({ scripted, nodes }) => {
+    await nodes.head(signal);
+    await waitUntil(() => nodes.status().every(({ capabilities }) => capabilities !== undefined));
+    const callsOf = async () =>
+      (await nodes.bundles([7], signal))[0]?.transactions.map(({ calls }) => calls.length);
+    assert.deepEqual(await callsOf(), [1, 1]);
+    delete nodeAt(scripted, 0).methods.debug_traceBlockByHash;
+    assert.deepEqual(await callsOf(), [1, 1]);
+    nodeAt(scripted, 2).setHttp({ status: 503 });
+    await assert.rejects(nodes.bundles([7], signal), /503/);
+    assert.equal(countOf(nodeAt(scripted, 1), 'eth_getBlockReceipts'), 1, 'its probe alone');
+  }));

@@ -124,7 +124,7 @@ test('a node that cannot trace gives blocks without internal transfers, unless t
         [1, 1],
       );
       await scripted[1]?.close();
-      await assert.rejects(nodes.bundles([8], signal), { code: 'unavailable', message: /cannot trace/ });
+      await assert.rejects(nodes.bundles([8], signal), { code: 'unavailable' });
     },
     { internalTransfers: 'required' },
   );
