@@ -11,7 +11,7 @@ import { Fault } from './core/fault.ts';
 import { createLog } from './core/log.ts';
 import { createMetrics } from './core/metrics.ts';
 import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/verify.ts';
-import { findChain } from './store/blocks.ts';
+import { findChain, requireChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
 import { migrationState } from './store/migrate.ts';
 
@@ -44,10 +44,7 @@ export async function runVerification(config: Config, options: VerificationOptio
   parts.defer(close);
   if (chain !== undefined) {
     const { chainId, genesisHash } = chain;
-    if (chainId !== config.chain.id) {
-      const told = `the database holds chain ${chainId}, the configuration says ${config.chain.id}`;
-      throw new Fault('conflict', told);
-    }
+    requireChain(chain, config.chain.id);
     nodes.pin({ chainId, genesisHash });
     await nodes.identify(signal);
   }

@@ -33,3 +33,8 @@ export type Transfer = {
   /** The token contract, for kind `token`. */
   token: Address | undefined;
 };
+
+/** Sender and receiver, once when they are the same; nobody receives when a contract is made. */
+export function sidesOf({ sender, receiver }: Transfer): Address[] {
+  return receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
+}

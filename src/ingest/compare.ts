@@ -2,8 +2,8 @@
  * What the chain says of some blocks against what is stored of them: each notification that must be there is there once,
  * as it should be, and no other is. Pure.
  */
-import type { Transfer } from '../core/block.ts';
-import type { Address, Hash } from '../core/hex.ts';
+import { sidesOf, type Transfer } from '../core/block.ts';
+import type { Hash } from '../core/hex.ts';
 import type { NotificationPlace, StoredBlock, StoredNotification, StoredWatch } from '../store/comparison.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
@@ -99,11 +99,6 @@ export function dueOf(events: Events, watches: readonly StoredWatch[], limit: nu
     }
   }
   return due;
-}
-
-/** Sender and receiver, which is nobody when a contract is made. */
-export function sidesOf({ sender, receiver }: Transfer): Address[] {
-  return receiver === undefined ? [sender] : [sender, receiver];
 }
 
 /** Where the notifications of `due` are, if they are there. */

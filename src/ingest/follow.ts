@@ -8,7 +8,15 @@ import { Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
-import { commitBlocks, findBlockHash, findChain, findTip, insertChain, rollbackTo } from '../store/blocks.ts';
+import {
+  commitBlocks,
+  findBlockHash,
+  findChain,
+  findTip,
+  insertChain,
+  requireChain,
+  rollbackTo,
+} from '../store/blocks.ts';
 import type { Database } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
 import { createReadAhead, type ReadBlock } from './read-ahead.ts';
@@ -200,12 +208,7 @@ export function createFollower(options: FollowerOptions): Follower {
       genesisHash,
       finalizedNumber: stored,
     } = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
-    if (chainId !== options.chainId) {
-      throw new Fault(
-        'conflict',
-        `the database holds chain ${chainId}, the configuration says ${options.chainId}`,
-      );
-    }
+    requireChain({ chainId }, options.chainId);
     if (
       genesisHash !== undefined &&
       identity.genesisHash !== undefined &&

@@ -3,7 +3,7 @@
  * Nothing is written, and a follower may run meanwhile.
  */
 import type { ChainNodes } from '../chain/nodes.ts';
-import type { BlockHeader } from '../core/block.ts';
+import { type BlockHeader, sidesOf } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
@@ -27,7 +27,6 @@ import {
   eventsOf,
   nothingUndecided,
   placesOf,
-  sidesOf,
   type UndecidedReason,
   type Verdict,
 } from './compare.ts';

@@ -1,7 +1,8 @@
 /**
  * The chain as far as it was followed: the tip, the commit of new blocks with their notifications, the undoing of a fork.
  */
-import type { BlockHeader, BlockId, Transfer } from '../core/block.ts';
+import { type BlockHeader, type BlockId, sidesOf, type Transfer } from '../core/block.ts';
+import { Fault } from '../core/fault.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
@@ -79,6 +80,12 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
       enforcedChecks: row.enforced_checks,
     }
   );
+}
+
+/** @throws Fault `conflict` when the database holds another chain than the configured one. */
+export function requireChain({ chainId }: Pick<ChainRow, 'chainId'>, configuredId: number): void {
+  if (chainId === configuredId) return;
+  throw new Fault('conflict', `the database holds chain ${chainId}, the configuration says ${configuredId}`);
 }
 
 /** Binds the database to a chain; the first follower's word stays. */
@@ -231,11 +238,6 @@ async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<(Place
   return transfers.flatMap(({ transfer, block }) =>
     sidesOf(transfer).flatMap((watched) => (known.has(watched) ? [{ transfer, block, watched }] : [])),
   );
-}
-
-/** Sender and receiver, once when they are the same. */
-function sidesOf({ sender, receiver }: Transfer): Address[] {
-  return receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
 }
 
 /** The lower bound keeps the scan off what lies dead in the index: without it 2,500 entries were read per block. */

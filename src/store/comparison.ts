@@ -1,35 +1,24 @@
 /**
  * What is stored of some blocks, for those who compare it with the chain: read in one moment, changing nothing.
  */
-import type { TransferKind } from '../core/block.ts';
+import type { Transfer, TransferKind } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { sql } from './sql.ts';
+import type { WatchedAddress } from './watched.ts';
 
 export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
 
 /** A record as it is now: what it was before its last change is not known. */
-export type StoredWatch = {
-  shardId: number;
-  id: string;
-  address: Address;
-  watchCoin: boolean;
-  watchToken: boolean;
-  createdAt: Date;
-  updatedAt: Date;
-};
+export type StoredWatch = { shardId: number } & Pick<
+  WatchedAddress,
+  'id' | 'address' | 'watchCoin' | 'watchToken' | 'createdAt' | 'updatedAt'
+>;
 
-export type StoredNotification = {
+export type StoredNotification = Transfer & {
   shardId: number;
   watchedAddressId: string;
-  kind: TransferKind;
-  txHash: Hash;
-  ordinal: number;
-  sender: Address;
-  receiver: Address | undefined;
-  amount: bigint;
-  token: Address | undefined;
   blockNumber: number;
   createdAt: Date;
 };
@@ -76,7 +65,7 @@ export async function listWatchesOf(
 ): Promise<StoredWatch[]> {
   const rows = await db.query<WatchRow>(sql`
     select ${watchColumns}
-    from unnest(${bytesOf(addresses)}::text::bytea[]) as p (address)
+    from unnest(${bytesOf(addresses)}::bytea[]) as p (address)
     join watched_address w on w.address = p.address
     order by w.shard_id, w.id limit ${limit}`);
   return rows.map(toWatch);
@@ -90,8 +79,8 @@ export async function listWatchesById(
   const rows = await db.query<WatchRow>(sql`
     select ${watchColumns}
     from unnest(
-      ${listOf(records.map(({ shardId }) => shardId))}::text::bigint[],
-      ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::text::uuid[]
+      ${listOf(records.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
     ) as p (shard_id, id)
     join watched_address w on w.shard_id = p.shard_id and w.id = p.id
     order by w.shard_id, w.id limit ${records.length}`);
@@ -140,9 +129,9 @@ export async function listNotificationsOf(
     union all
     select ${columns}
     from unnest(
-      ${listOf(places.map(({ shardId }) => shardId))}::text::bigint[],
-      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::text::uuid[],
-      ${bytesOf(places.map(({ txHash }) => txHash))}::text::bytea[]
+      ${listOf(places.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
+      ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
     join notification n on n.shard_id = p.shard_id and n.watched_address_id = p.watched_address_id and n.tx_hash = p.tx_hash
     where n.block_number not between ${from} and ${to} and n.state <> 'withdrawn'

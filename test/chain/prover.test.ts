@@ -3,17 +3,23 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createNodes } from '../../src/chain/nodes.ts';
+import { type ChainNodes, createNodes } from '../../src/chain/nodes.ts';
 import type { RawBlock } from '../../src/chain/proof.ts';
 import { createProver } from '../../src/chain/prover.ts';
-import { createVerifier, type Sampling } from '../../src/chain/verifier.ts';
+import { createVerifier, type Sampling, type Verifier } from '../../src/chain/verifier.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { type RealBlock, readMainnetBlocks } from '../kit/real-blocks.ts';
 import { testWithRealchain } from '../kit/replay.ts';
-import { chainMethods, makeNodeBlock, type NodeBlock, startScriptedNode } from '../kit/scripted-node.ts';
+import {
+  chainMethods,
+  makeNodeBlock,
+  type NodeBlock,
+  type ScriptedNode,
+  startScriptedNode,
+} from '../kit/scripted-node.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const { signal } = new AbortController();
@@ -125,10 +131,7 @@ test('made-up blocks turn every check off, and go on being followed', async () =
   const blocks = Array.from({ length: 10 }, (_, number) => makeNodeBlock(number));
   await using node = await startScriptedNode(chainMethods(1, blocks));
   const verifier = createVerifier(fresh);
-  const nodes = createNodes({
-    ...{ urls: [node.url], chainId: 1, internalTransfers: 'off', verifier, onHead() {} },
-    ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
-  });
+  const nodes = openNodes(verifier, [node]);
   const [bundle] = await nodes.bundles([1], signal);
   assert.equal(bundle?.proved, false);
   assert.deepEqual(verifier.status().checks, {
@@ -170,18 +173,8 @@ testWithRealchain('a node that drops data is not believed while the other one is
   await using first = await startScriptedNode(chainMethods(1, dropping));
   await using second = await startScriptedNode(chainMethods(1, good));
   second.setHttp({ status: 503 });
-  const clock = createTestClock();
   const verifier = createVerifier({ ...fresh, nodeCount: 2 });
-  const nodes = createNodes({
-    ...({
-      urls: [first.url, second.url],
-      chainId: 1,
-      internalTransfers: 'off',
-      verifier,
-      onHead() {},
-    } as const),
-    ...{ clock, log: silentLog(), metrics: createMetrics('test') },
-  });
+  const nodes = openNodes(verifier, [first, second]);
   const asked = [Number(good[3]?.block.number)];
   for (let attempt = 0; attempt < 5; attempt += 1) {
     await assert.rejects(nodes.bundles(asked, signal), { code: 'inconsistent', message: /receipts root/ });
@@ -203,16 +196,7 @@ test('two nodes that break a check alike turn it off, also where only an old blo
   await using first = await startScriptedNode(chainMethods(1, blocks));
   await using second = await startScriptedNode(chainMethods(1, blocks));
   const verifier = createVerifier({ ...fresh, nodeCount: 2 });
-  const nodes = createNodes({
-    ...({
-      urls: [first.url, second.url],
-      chainId: 1,
-      internalTransfers: 'off',
-      verifier,
-      onHead() {},
-    } as const),
-    ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
-  });
+  const nodes = openNodes(verifier, [first, second]);
   await nodes.head(signal);
   await waitUntil(() => nodes.status().every(({ capabilities }) => capabilities !== undefined));
   assert.equal((await nodes.bundles([30], signal))[0]?.proved, false);
@@ -223,6 +207,15 @@ test('two nodes that break a check alike turn it off, also where only an old blo
   assert.equal(verifier.status().checks.receiptsRoot, 'off');
   await Promise.all([nodes.close(), verifier.close()]);
 });
+
+/** These nodes of chain 1, with a proof of their blocks and without traces. */
+function openNodes(verifier: Verifier, scripted: readonly ScriptedNode[]): ChainNodes {
+  const urls = scripted.map(({ url }) => url);
+  return createNodes({
+    ...{ urls, chainId: 1, internalTransfers: 'off', verifier, onHead() {} },
+    ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
+  });
+}
 
 /** Of a list without entries (yellow paper, section 4.3.2). */
 const EMPTY_ROOT = '0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421';
