@@ -3,6 +3,7 @@
  */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
+import { tieSockets } from '../kit/tcp-proxy.ts';
 
 /** When these have passed on one connection, one after the other: before the last is forwarded, or its answer is. */
 export type Moment = { statements: readonly string[]; when: 'asked' | 'answered' };
@@ -39,17 +40,7 @@ export async function startDatabaseProxy(
       if (passed === statements.length) end();
       if (!isOver) client.write(bytes);
     });
-    for (const [one, other] of [
-      [client, postgres],
-      [postgres, client],
-    ] as const) {
-      sockets.add(one);
-      one.on('error', () => other.destroy());
-      one.on('close', () => {
-        sockets.delete(one);
-        other.destroy();
-      });
-    }
+    tieSockets(client, postgres, sockets);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

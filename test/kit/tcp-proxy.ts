@@ -21,18 +21,9 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
   async function listen(): Promise<void> {
     server = createServer((inner) => {
       const outer = connect(target);
-      for (const [from, to] of [
-        [inner, outer],
-        [outer, inner],
-      ] as const) {
-        sockets.add(from);
-        from.on('error', () => to.destroy());
-        from.on('close', () => {
-          sockets.delete(from);
-          to.destroy();
-        });
-        from.pipe(to);
-      }
+      tieSockets(inner, outer, sockets);
+      inner.pipe(outer);
+      outer.pipe(inner);
     });
     server.listen(port, '127.0.0.1');
     await once(server, 'listening');
@@ -56,4 +47,19 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     mend: listen,
     [Symbol.asyncDispose]: cut,
   };
+}
+
+/** From now on each ends with the other; both are in `open` for as long as they live. */
+export function tieSockets(one: Socket, other: Socket, open: Set<Socket>): void {
+  for (const [from, to] of [
+    [one, other],
+    [other, one],
+  ] as const) {
+    open.add(from);
+    from.on('error', () => to.destroy());
+    from.on('close', () => {
+      open.delete(from);
+      to.destroy();
+    });
+  }
 }
