@@ -56,7 +56,9 @@ async function main(): Promise<Outcome> {
   if (files.length === 0 && !isChecking)
     return { passed: 0, skipped: 0, failed: [`no test file contains ${words.join(' or ')}`] };
 
-  const [checks, server] = await Promise.all([isChecking ? runStaticChecks(ROOT) : [], startServer(files)]);
+  // Not beside the checks, which take every processor: the database's connections have a time limit.
+  const server = await startServer(files);
+  const checks = isChecking ? await runStaticChecks(ROOT) : [];
   for (const check of checks) showCheck(check);
   // Crashed tests leave folders behind; all of them lie in this one. Its files may be another user's (PostgreSQL as root).
   const temporary = await mkdtemp(path.join(tmpdir(), 'chainbell-run-'));

@@ -6,7 +6,7 @@ import { Fault, messageOf } from '../core/fault.ts';
 import { type Database, type Db, databaseError, INT8_OID, parseInt8, type Session } from './db.ts';
 import type { Sql } from './sql.ts';
 
-const CONNECT_MS_MAX = 5_000;
+const CONNECT_MS_MAX = 10_000;
 /** Ends a statement whose answer never comes (a half-open connection), so that no loop hangs for ever. */
 const QUERY_MS_MAX = 120_000;
 const SERVER_VERSION_MIN = 150_000;

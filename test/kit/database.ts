@@ -56,9 +56,13 @@ export async function createTestDatabase(kind: DatabaseKind): Promise<TestDataba
   };
 }
 
-/** Makes the templates of both kinds, so that no test has to wait for them. The server is TEST_DATABASE_URL. */
+/**
+ * Makes the templates of both kinds, so that no test has to wait for them. The server is TEST_DATABASE_URL. One after
+ * the other: a cold PGlite holds the event loop for seconds, which a connection to the server takes for its own delay.
+ */
 export async function prepareTemplates(): Promise<void> {
-  await Promise.all([prepareEmbedded(), findServer().then(preparePostgres)]);
+  await prepareEmbedded();
+  await preparePostgres(await findServer());
 }
 
 type Place = { url: string; drop(): Promise<void> };
