@@ -34,11 +34,11 @@ const REQUESTS_MAX = 4;
 /** A request that takes longer than this makes the next ones smaller. */
 const REQUEST_MS_TARGET = 500;
 /** Transactions, receipts and logs of one request, about 0.8 KiB of JSON each. */
-const REQUEST_ITEMS_TARGET = 600;
+const REQUEST_ITEMS_TARGET = 1200;
 /** Two calls for each, and one batch of JSON-RPC for all. */
 const REQUEST_BLOCKS_MAX = 30;
 /** Requests that are on their way or wait to be committed: bounds memory where the database is slower than the node. */
-const AHEAD_MAX = 12;
+const AHEAD_MAX = 8;
 /** Blocks and transfers of one commit: bounds the work that is lost at a crash, and the statement. */
 const COMMIT_BLOCKS_MAX = 100;
 const COMMIT_TRANSFERS_MAX = 5_000;

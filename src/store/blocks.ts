@@ -3,7 +3,7 @@
  */
 import { type BlockHeader, type BlockId, sidesOf, type Transfer } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
-import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
+import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
@@ -176,6 +176,8 @@ type Made = { laneId: number; state: string; count: number };
 async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<Made[]> {
   const matches = await findMatches(tx, onceEach(blocks));
   if (matches.length === 0) return [];
+  // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
+  const onConflict = (await isAnyMetBefore(tx, matches)) ? REVIVE : sql``;
   const rows = await tx.query<{ lane_id: number; state: string; count: number }>(sql`
     with made as (
       insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
@@ -183,6 +185,7 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
       select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
         t.token, t.block, case when t.block <= ${releasedNumber} then 'waiting' else 'held' end, ${now}::timestamptz, ${now}::timestamptz
       from unnest(
+        ${listOf(matches.map(({ side }) => side))}::text[],
         ${listOf(matches.map(({ transfer }) => transfer.kind))}::text[],
         ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::bytea[],
         ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::integer[],
@@ -190,25 +193,39 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
         ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::bytea[],
         ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
         ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
-        ${listOf(matches.map(({ block }) => block))}::bigint[],
-        ${bytesOf(matches.map(({ watched }) => watched))}::bytea[]
-      ) with ordinality as t (kind, tx_hash, ordinal, sender, receiver, amount, token, block, watched, position)
-      join watched_address w on w.address = t.watched
+        ${listOf(matches.map(({ block }) => block))}::bigint[]
+      ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, block, position)
+      join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
       where case when t.kind = 'token' then w.watch_token else w.watch_coin end
       order by t.position, w.created_at, w.id
-      on conflict (shard_id, watched_address_id, tx_hash, kind, ordinal) do update
-        set state = excluded.state, lane_id = excluded.lane_id, block_number = excluded.block_number,
-          sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
-          next_attempt_at = excluded.next_attempt_at
-        where notification.state = 'withdrawn'
+      ${onConflict}
       returning lane_id, state
     )
     select lane_id, state, count(*) as count from made group by lane_id, state order by lane_id, state`);
   return rows.map((row) => ({ laneId: row.lane_id, state: row.state, count: row.count }));
 }
 
+const REVIVE = sql`
+  on conflict (tx_hash, kind, ordinal, watched_address_id, shard_id) do update
+    set state = excluded.state, lane_id = excluded.lane_id, block_number = excluded.block_number,
+      sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
+      next_attempt_at = excluded.next_attempt_at
+    where notification.state = 'withdrawn'`;
+
+/** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
+async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolean> {
+  const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
+  const met = await tx.query(sql`
+    select from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
+    cross join lateral (select from notification n where n.tx_hash = t.tx_hash limit 1) as n
+    limit 1`);
+  return met.length > 0;
+}
+
 /** A transfer and the number of its block. */
 type Placed = { transfer: Transfer; block: number };
+/** The side of it that somebody watches. */
+type Match = Placed & { side: 'sender' | 'receiver' };
 
 /** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
 function onceEach(blocks: BlockCommit['blocks']): Placed[] {
@@ -226,7 +243,7 @@ function onceEach(blocks: BlockCommit['blocks']): Placed[] {
 }
 
 /** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
-async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<(Placed & { watched: Address })[]> {
+async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<Match[]> {
   const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(sql`
@@ -236,7 +253,9 @@ async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<(Place
   const known = new Set(rows.map(({ address }) => fromBytes(address)));
   if (known.size === 0) return [];
   return transfers.flatMap(({ transfer, block }) =>
-    sidesOf(transfer).flatMap((watched) => (known.has(watched) ? [{ transfer, block, watched }] : [])),
+    sidesOf(transfer)
+      .filter((side) => known.has(side))
+      .map((side) => ({ transfer, block, side: side === transfer.sender ? 'sender' : 'receiver' })),
   );
 }
 

@@ -133,7 +133,7 @@ export async function listNotificationsOf(
       ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
       ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
-    join notification n on n.shard_id = p.shard_id and n.watched_address_id = p.watched_address_id and n.tx_hash = p.tx_hash
+    join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
     where n.block_number not between ${from} and ${to} and n.state <> 'withdrawn'
     order by shard_id, watched_address_id, tx_hash, kind, ordinal
     limit ${limit}`);

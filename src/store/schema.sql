@@ -94,14 +94,15 @@ create table notification (
   processed_at timestamp with time zone,
   constraint notification_pkey PRIMARY KEY (shard_id, id),
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
-  constraint notification_shard_id_watched_address_id_tx_hash_kind_ordin_key UNIQUE (shard_id, watched_address_id, tx_hash, kind, ordinal),
   constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
+  constraint notification_transaction UNIQUE (tx_hash, kind, ordinal, watched_address_id, shard_id),
   constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
 );
 CREATE INDEX notification_block ON public.notification USING brin (block_number) WITH (autosummarize='on');
 CREATE INDEX notification_due ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE (state = 'waiting'::text);
 CREATE INDEX notification_held ON public.notification USING btree (block_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
+CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
 
 create table watched_address (
   shard_id bigint not null,
