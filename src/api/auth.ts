@@ -1,6 +1,7 @@
 /**
  * `Authorization: Bearer <API_KEY>` names the watcher (spec 5).
  */
+import type { FastifyRequest } from 'fastify';
 import { isWellFormedKey, type KeyRing, lookupOf } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -9,16 +10,37 @@ import { findWatcherByLookup } from '../store/keys.ts';
 
 export type Authenticator = (authorization: string | undefined) => Promise<number>;
 
+/** The two halves of asking a route's caller for a key. */
+export type WatcherGate = {
+  /** For the route's `onRequest`, before the body is read: who has no key costs nothing and learns nothing. */
+  onRequest: (request: FastifyRequest) => Promise<void>;
+  /** The watcher of a request that has passed. */
+  watcherOf: (request: FastifyRequest) => number;
+};
+
+type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
+
+/** A gate that lets a request through whose key is valid. @throws Fault `unauthorized` as the authenticator does. */
+export function createWatcherGate(dependencies: Dependencies): WatcherGate {
+  const authenticate = createAuthenticator(dependencies);
+  const watchers = new WeakMap<FastifyRequest, number>();
+  return {
+    async onRequest(request) {
+      watchers.set(request, await authenticate(request.headers.authorization));
+    },
+    watcherOf(request) {
+      const watcherId = watchers.get(request);
+      if (watcherId === undefined) throw new Error('the request was not authenticated');
+      return watcherId;
+    },
+  };
+}
+
 /**
  * The watcher of a valid key. The database is asked every time, so that a revoked key ends at once.
  * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key.
  */
-export function createAuthenticator(dependencies: {
-  database: Database;
-  clock: Clock;
-  keyRing: KeyRing;
-}): Authenticator {
-  const { database, clock, keyRing } = dependencies;
+export function createAuthenticator({ database, clock, keyRing }: Dependencies): Authenticator {
   return async (authorization) => {
     const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
     if (key === undefined || !isWellFormedKey(key)) throw new Fault('unauthorized', 'Unauthorized');

@@ -3,7 +3,6 @@
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
-import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Fault, type Problem } from '../core/fault.ts';
 import { parseAddress } from '../core/hex.ts';
@@ -18,7 +17,7 @@ import {
   type WatchedAddress,
   type WatchedAddressPatch,
 } from '../store/watched.ts';
-import { createAuthenticator } from './auth.ts';
+import { createWatcherGate } from './auth.ts';
 import { INVALID_REQUEST } from './errors.ts';
 import type { Api, ApiOptions } from './server.ts';
 
@@ -55,17 +54,7 @@ const ListQuery = Type.Object({ limit: Type.Optional(Type.String()), cursor: Typ
 
 export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, webhookPolicy } = options;
-  const authenticate = createAuthenticator(options);
-  const watchers = new WeakMap<FastifyRequest, number>();
-  // Before the body is read: who has no key costs nothing and learns nothing.
-  const onRequest = async (request: FastifyRequest) => {
-    watchers.set(request, await authenticate(request.headers.authorization));
-  };
-  const watcherOf = (request: FastifyRequest): number => {
-    const watcherId = watchers.get(request);
-    if (watcherId === undefined) throw new Error('the request was not authenticated');
-    return watcherId;
-  };
+  const { onRequest, watcherOf } = createWatcherGate(options);
 
   api.post(PATH, { onRequest, schema: { body: Create, response: { 200: One } } }, async (request) => {
     const { watch_coin = true, watch_token = true } = request.body;
