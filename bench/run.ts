@@ -1,9 +1,11 @@
 /**
  * `npm run bench [-- scenario …]`: runs the scenarios, prints their tables, writes bench/results/<scenario>.json.
- * `follow` takes up to an hour and has words of its own (bench/follow/run.ts): it runs when it is asked for, alone.
+ * `follow` and `deliver` take up to an hour and have words of their own (bench/follow/run.ts, bench/deliver/run.ts): each
+ * runs when it is asked for, alone.
  * Figures depend on the machine: they are for comparing two states of the code in one sitting, and are never asserted.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
+import { deliver } from './deliver/run.ts';
 import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
@@ -20,8 +22,9 @@ const scenarios: Record<string, () => Promise<Figures>> = { live, memory, proof 
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);
-if (asked[0]?.split('/')[0] === 'follow') {
-  await follow(asked);
+const long = { follow, deliver }[asked[0]?.split('/')[0] ?? ''];
+if (long !== undefined) {
+  await long(asked);
   process.exit();
 }
 const unknown = asked.find((name) => !(name in scenarios));

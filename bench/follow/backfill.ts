@@ -3,7 +3,7 @@
  */
 import type { BenchChain } from './chain.ts';
 import { type Contestant, reachesBlock, startRun } from './contestant.ts';
-import { cpuSecondsOf } from './program.ts';
+import { cpuSecondsOf } from '../program.ts';
 import type { Figures } from './results.ts';
 
 const POLL_MS = 20;

@@ -19,17 +19,20 @@ export type BenchChain = Anvil & {
   countsUpTo(block: number): Counts;
   /** Puts one token transfer into a block, and resolves when it is mined, with the time before that call. */
   mineTransfer(): Promise<{ block: number; minedAt: number }>;
+  /** Puts so many token transfers into a block, by transactions of up to 100 of them. */
+  mineTransfers(count: number): Promise<{ block: number; minedAt: number }>;
 };
 
 const TOKEN_CALLS = 10;
 const TRANSFERS_PER_CALL = 10;
 const NATIVE_TRANSFERS = 10;
 const RECIPIENTS = 1_000;
+const TRANSFERS_PER_CALL_MAX = 100;
 const RECIPIENT_BASE = 0x10n << 152n;
 const TOKEN: Address = `0x${'70'.repeat(20)}`;
 /** keccak256 of Transfer(address,address,uint256) */
 const TRANSFER_TOPIC = 'ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
-const GAS = 100_000;
+const GAS = 500_000;
 const CALL_MS_MAX = 30_000;
 const ANVIL_ARGUMENTS = [
   '--no-mining',
@@ -39,14 +42,14 @@ const ANVIL_ARGUMENTS = [
 ];
 
 /**
- * Emits Transfer(caller, RECIPIENT_BASE + n % 1000, n) for each n from calldata word 0 up to, and without, word 1.
+ * Emits Transfer(caller, RECIPIENT_BASE + n % recipients, n) for each n from calldata word 0 up to, and without, word 1.
  * Stack on the left is the stack's bottom.
  */
-const TOKEN_CODE: Hex = `0x${[
+const tokenCode = (recipients: number): Hex => `0x${[
   '5f35', //                 PUSH0 CALLDATALOAD               n
   '5b', //                   JUMPDEST (2)                     n
   '805f52', //               DUP1 PUSH0 MSTORE                n                  memory[0..32] = n
-  '6103e88106', //           PUSH2 1000 DUP2 MOD              n n%1000
+  `61${hexOf(BigInt(recipients), 2)}8106`, // PUSH2 recipients DUP2 MOD  n n%recipients
   `73${hexOf(RECIPIENT_BASE, 20)}01`, // PUSH20 base ADD      n recipient
   '33', //                   CALLER                           n recipient caller
   `7f${TRANSFER_TOPIC}`, //  PUSH32 topic                     n recipient caller topic
@@ -57,11 +60,11 @@ const TOKEN_CODE: Hex = `0x${[
   '00', //                   STOP
 ].join('')}`;
 
-/** Starts anvil and mines `blocks` blocks of 100 token transfers and 10 native ones. */
-export async function startBenchChain(blocks: number): Promise<BenchChain> {
+/** Starts anvil and mines `blocks` blocks of 100 token transfers and 10 native ones to so many recipients in turn. */
+export async function startBenchChain(blocks: number, recipients = RECIPIENTS): Promise<BenchChain> {
   const anvil = await startAnvil({ extraArguments: ANVIL_ARGUMENTS });
   try {
-    await anvil.rpc('anvil_setCode', [TOKEN, TOKEN_CODE]);
+    await anvil.rpc('anvil_setCode', [TOKEN, tokenCode(recipients)]);
     const senders = await listAccounts(anvil);
     const counts: Counts[] = [{ token: 0, native: 0 }];
     const latest = () => counts.at(-1) ?? { token: 0, native: 0 };
@@ -79,13 +82,23 @@ export async function startBenchChain(blocks: number): Promise<BenchChain> {
     return {
       ...anvil,
       token: TOKEN,
-      recipients: Array.from({ length: RECIPIENTS }, (_, index) => recipientOf(index)),
+      recipients: Array.from({ length: recipients }, (_, index) => recipientOf(index)),
       head: () => counts.length - 1,
       countsUpTo: (block) => counts[block] ?? latest(),
       async mineTransfer() {
         const { token, native } = latest();
         await sendAll(anvil, [tokenCall(senderOf(senders, 0), { first: token + 1, count: 1 })]);
         return mine({ token: token + 1, native });
+      },
+      async mineTransfers(count) {
+        const { token, native } = latest();
+        const calls: Transaction[] = [];
+        for (let sent = 0; sent < count; sent += TRANSFERS_PER_CALL_MAX) {
+          const size = Math.min(TRANSFERS_PER_CALL_MAX, count - sent);
+          calls.push(tokenCall(senderOf(senders, calls.length), { first: token + 1 + sent, count: size }));
+        }
+        await sendAll(anvil, calls);
+        return mine({ token: token + count, native });
       },
     };
   } catch (error) {
@@ -106,7 +119,7 @@ function denseBlock(senders: readonly Address[], { token, native }: Counts) {
   );
   const transfers = Array.from({ length: NATIVE_TRANSFERS }, (_, index) => {
     const number = native + 1 + index;
-    return { from: senderOf(senders, index), to: recipientOf(number), value: quantity(number) };
+    return { from: senderOf(senders, index), to: recipientOf(number % RECIPIENTS), value: quantity(number) };
   });
   const sent = { token: token + TOKEN_CALLS * TRANSFERS_PER_CALL, native: native + NATIVE_TRANSFERS };
   return { transactions: [...calls, ...transfers], sent };
@@ -143,7 +156,7 @@ async function sendAll(anvil: Anvil, transactions: readonly Transaction[]): Prom
 }
 
 function recipientOf(number: number): Address {
-  return `0x${hexOf(RECIPIENT_BASE + BigInt(number % RECIPIENTS), 20)}`;
+  return `0x${hexOf(RECIPIENT_BASE + BigInt(number), 20)}`;
 }
 
 function hexOf(value: bigint, bytes: number): string {

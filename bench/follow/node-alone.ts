@@ -4,7 +4,7 @@
 import { Agent, request } from 'undici';
 import { quantity } from '../../devnet/wallet.ts';
 import type { BenchChain } from './chain.ts';
-import { cpuSecondsOf } from './program.ts';
+import { cpuSecondsOf } from '../program.ts';
 
 /** As Chainbell asks, once it has found its measure (src/ingest/read-ahead.ts). */
 const REQUESTS = 4;

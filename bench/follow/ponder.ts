@@ -2,15 +2,10 @@
  * Ponder as a contestant, in two versions: installed on demand into a folder outside the clone, run as its users start
  * it, on the same Node as Chainbell.
  */
-import { execFile } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
-import { cp, readFile } from 'node:fs/promises';
-import { tmpdir, userInfo } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { promisify } from 'node:util';
 import { findFreePort } from '../../devnet/free-port.ts';
+import { installPeer } from '../peer.ts';
 import type { Contestant } from './contestant.ts';
 
 export type PonderOptions = {
@@ -23,7 +18,6 @@ export type PonderOptions = {
 };
 
 const PEER = fileURLToPath(new URL('./peers/ponder/', import.meta.url));
-const INSTALL_MS_MAX = 300_000;
 
 export function ponder({ version, urlCount, native }: PonderOptions): Contestant {
   const newestToken = 'select block_number as block from pub.token_transfer order by id desc limit 1';
@@ -34,7 +28,7 @@ export function ponder({ version, urlCount, native }: PonderOptions): Contestant
     name: `Ponder ${version}, URL ${urlCount}×, ${native ? 'tokens and native' : 'tokens only'}`,
     findsNative: native,
     async prepare({ chain, databaseUrl, startBlock, heads }) {
-      const folder = await installPonder(version);
+      const folder = await installPeer(version, PEER, `package-${version}.json`);
       const port = await findFreePort(0);
       return {
         command: [
@@ -60,24 +54,4 @@ export function ponder({ version, urlCount, native }: PonderOptions): Contestant
       : newestToken,
     transfersSql: native ? `${tokens} union all select false, amount from pub.native_transfer` : tokens,
   };
-}
-
-/** A folder with the version installed; kept between runs, another one for each package.json. */
-async function installPonder(version: PonderOptions['version']): Promise<string> {
-  const manifest = path.join(PEER, `package-${version}.json`);
-  const hash = createHash('sha256')
-    .update(await readFile(manifest))
-    .digest('hex');
-  const folder = path.join(tmpdir(), `chainbell-peers-${userInfo().uid}`, `${version}-${hash.slice(0, 12)}`);
-  await cp(PEER, folder, { recursive: true });
-  await cp(manifest, path.join(folder, 'package.json'));
-  // npm writes it as its last act.
-  if (existsSync(path.join(folder, 'node_modules/.package-lock.json'))) return folder;
-  process.stderr.write(`installing Ponder ${version} …\n`);
-  // --prefix, because an npm above us has put its own folder into the environment.
-  await promisify(execFile)('npm', ['install', '--no-save', `--prefix=${folder}`, '--loglevel=error'], {
-    cwd: folder,
-    timeout: INSTALL_MS_MAX,
-  });
-  return folder;
 }

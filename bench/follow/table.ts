@@ -1,6 +1,7 @@
 /**
  * The results as Markdown: for each contestant the median of its runs and, in brackets, the lowest and the highest.
  */
+import { spreadOf } from '../spread.ts';
 import { type Outcome, type Part, parts, type Results } from './results.ts';
 
 /** Figures of a run by their names in the results, with the headings of their columns. */
@@ -59,15 +60,4 @@ function cellsOf(runs: readonly Outcome[], names: readonly string[]): string[] {
     total('lost'),
     total('extra'),
   ];
-}
-
-function spreadOf(values: readonly number[]): string {
-  const sorted = values.toSorted((one, other) => one - other);
-  const [lowest] = sorted;
-  const highest = sorted.at(-1);
-  if (lowest === undefined || highest === undefined) return '–';
-  const upper = sorted[Math.floor(sorted.length / 2)] ?? highest;
-  const lower = sorted[Math.floor((sorted.length - 1) / 2)] ?? lowest;
-  const median = Number(((lower + upper) / 2).toFixed(2));
-  return lowest === highest ? `${median}` : `${median} (${lowest}–${highest})`;
 }

@@ -6,9 +6,17 @@ import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
 import type { Session } from '../store/db.ts';
-import { findNextDue, freeDeadLanes, leaseLanes, renewLeases, WORKER_LOCK_SPACE } from '../store/lanes.ts';
+import {
+  findNextDue,
+  freeDeadLanes,
+  type Lane,
+  leaseLanes,
+  renewLeases,
+  WORKER_LOCK_SPACE,
+} from '../store/lanes.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createSettler } from './settler.ts';
+import { createSlots } from './slots.ts';
 
 export type DelivererOptions = DeliveryOptions & {
   /** The process's session; a new one after the old one was lost. */
@@ -40,8 +48,15 @@ assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
 const RENEW_MS = 8_000;
 const LANES_PER_STEP_MAX = 64;
 const LANES_MAX = 4_096;
-/** Attempts under way in this process: bounds sockets and memory. */
-const ATTEMPTS_MAX = 1_024;
+/** When there are more lanes than that with something due, one that has had this long gives way. */
+const TURN_MS = 10_000;
+/**
+ * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang,
+ * and so many may go to one receiver as one behind an ordinary load balancer takes without noticing.
+ */
+const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: 128 };
+/** Lanes whose low concurrency is remembered between their turns. */
+const LEARNED_MAX = 10_000;
 /** A queue that nobody rings for is looked at this often. */
 const POLL_MS_MAX = 1_000;
 /** How long a shutdown waits for answers before it breaks attempts off; they will be made again. */
@@ -49,7 +64,7 @@ const STOP_MS_MAX = 2_000;
 
 export function createDeliverer(options: DelivererOptions): Deliverer {
   const { database, clock, log, metrics } = options;
-  const lanes = new Map<number, LaneRun>();
+  const lanes = new Map<number, { run: LaneRun; startedAt: number }>();
   const stopping = new AbortController();
   const killed = new AbortController();
   const settler = createSettler({ database, clock, log, signal: killed.signal });
@@ -59,23 +74,15 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   bug.promise.catch(() => {});
   let worker: { session: Session; number: number } | undefined;
   let renewedAt = 0;
-  let attempts = 0;
-  const slots = {
-    free: () => ATTEMPTS_MAX - attempts,
-    take: () => {
-      attempts += 1;
-    },
-    give: () => {
-      attempts -= 1;
-    },
-  };
+  const slots = createSlots(SLOT_LIMITS);
+  const learned = new Map<number, number>();
 
   /** This worker's number, locked for as long as the session lives: a new one for each session. */
   async function workerNumber(): Promise<number> {
     const session = await options.session();
     if (worker?.session === session) return worker.number;
     // The old number's lock ended with its session: its lanes are anybody's now.
-    for (const run of lanes.values()) run.lose();
+    for (const { run } of lanes.values()) run.lose();
     for (;;) {
       const number = randomInt(1, 2 ** 31 - 1);
       if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
@@ -87,30 +94,50 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function step(): Promise<'worked' | 'idle'> {
     if (stopping.signal.aborted) return 'idle';
     const owner = await workerNumber();
-    const limit = Math.min(LANES_PER_STEP_MAX, LANES_MAX - lanes.size);
-    if (limit <= 0) return 'idle';
     const now = clock.now();
-    const leased = await leaseLanes(database, {
-      owner,
-      now,
-      leaseUntil: new Date(now.getTime() + LEASE_MS),
-      limit,
-    });
-    for (const lane of leased)
-      begin(runLane(lane, { ...options, settler, slots, stopping: stopping.signal, killed: killed.signal }));
+    const limit = Math.min(LANES_PER_STEP_MAX, LANES_MAX - lanes.size);
+    if (limit <= 0) {
+      await makeRoom(now);
+      return 'idle';
+    }
+    const leaseUntil = new Date(now.getTime() + LEASE_MS);
+    const leased = await leaseLanes(database, { owner, now, leaseUntil, limit });
+    for (const lane of leased) begin(lane, now);
     return leased.length === limit ? 'worked' : 'idle';
   }
 
-  function begin(run: LaneRun): void {
-    const { id } = run.lane;
-    lanes.set(id, run);
+  /** The longest at work give way to those that wait; they come back after them. */
+  async function makeRoom(now: Date): Promise<void> {
+    const nextDue = await findNextDue(database);
+    if (nextDue === undefined || nextDue > now) return;
+    const hadTheirTurn = [...lanes.values()].filter(({ startedAt }) => now.getTime() - startedAt >= TURN_MS);
+    // A Map lists in the order of insertion: the oldest first.
+    for (const { run } of hadTheirTurn.slice(0, LANES_PER_STEP_MAX)) run.giveWay();
+  }
+
+  function begin(lane: Lane, now: Date): void {
+    const { id } = lane;
+    const signals = { stopping: stopping.signal, killed: killed.signal };
+    const run = runLane(lane, { ...options, settler, slots, concurrency: learned.get(id), ...signals });
+    const entry = { run, startedAt: now.getTime() };
+    lanes.set(id, entry);
     metrics.webhookLanes.set(lanes.size);
     run.done.catch(bug.reject).finally(() => {
-      if (lanes.get(id) === run) lanes.delete(id);
+      if (lanes.get(id) === entry) lanes.delete(id);
       metrics.webhookLanes.set(lanes.size);
+      remember(id, run.learnedConcurrency());
       // It may have become due again between its last look and its return.
       wake.ring();
     });
+  }
+
+  /** What a receiver does not take is not tried again at each turn. */
+  function remember(laneId: number, concurrency: number | undefined): void {
+    learned.delete(laneId);
+    if (concurrency === undefined) return;
+    learned.set(laneId, concurrency);
+    const [oldest] = learned.keys();
+    if (learned.size > LEARNED_MAX && oldest !== undefined) learned.delete(oldest);
   }
 
   async function heartbeat(): Promise<'idle'> {
@@ -120,7 +147,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const laneIds = [...lanes.keys()];
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
     const kept = await renewLeases(database, { owner: worker.number, laneIds, leaseUntil });
-    for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.lose();
+    for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.run.lose();
     renewedAt = now.getTime();
     return 'idle';
   }
@@ -131,17 +158,19 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     wake,
     failed: bug.promise,
     async idleMs() {
+      if (lanes.size >= LANES_MAX) return POLL_MS_MAX;
       const nextDue = await findNextDue(database);
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);
     },
     ring(payload) {
-      for (const id of payload === '*' ? lanes.keys() : payload.split(',').map(Number)) lanes.get(id)?.ring();
+      for (const id of payload === '*' ? lanes.keys() : payload.split(',').map(Number))
+        lanes.get(id)?.run.ring();
       wake.ring();
     },
     async stop() {
       stopping.abort();
-      const finished = Promise.allSettled([...lanes.values()].map((run) => run.done));
+      const finished = Promise.allSettled([...lanes.values()].map(({ run }) => run.done));
       const timer = new AbortController();
       await Promise.race([finished, clock.wait(STOP_MS_MAX, timer.signal)]);
       timer.abort();

@@ -16,6 +16,7 @@ import { renderMessage } from './payload.ts';
 import { nextRetryAt } from './schedule.ts';
 import type { Send, SendResult } from './send.ts';
 import type { Settler } from './settler.ts';
+import type { SlotKind, Slots } from './slots.ts';
 
 /** What delivering needs, from the whole down to one lane. */
 export type DeliveryOptions = {
@@ -31,8 +32,9 @@ export type DeliveryOptions = {
 
 export type LaneOptions = DeliveryOptions & {
   settler: Settler;
-  /** Attempts of all lanes together: how many more may start now. */
-  slots: { free(): number; take(): void; give(): void };
+  slots: Slots;
+  /** How many attempts at once the lane took when it was last worked, where that is known and low. */
+  concurrency: number | undefined;
   /** No new attempts from here on. */
   stopping: AbortSignal;
   /** Break off what is under way. */
@@ -45,7 +47,11 @@ export type LaneRun = {
   ring(): void;
   /** The lease is gone: start nothing more. */
   lose(): void;
+  /** Others wait: start nothing more, and give the lane back. */
+  giveWay(): void;
   readonly done: Promise<void>;
+  /** Attempts at once that the receiver takes; undefined while nothing speaks against the usual beginning. */
+  learnedConcurrency(): number | undefined;
 };
 
 /** Attempts of one lane under way: start, ceiling, and the floor that keeps due times exact (delivery reference, trap 13). */
@@ -59,53 +65,85 @@ const RETRY_MS = 250;
 
 type Due = { notification: DueNotification; apiKey: ApiKey | undefined };
 
+/** Works the lane until nothing is due, it is lost, or it has to give way. `done` rejects only for a bug. */
 export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const { database, clock, log, metrics, slots, stopping } = options;
   const underWay = new Map<number, Promise<void>>();
-  let concurrency = CONCURRENCY_START;
-  let ahead: Due[] = [];
+  let retriesUnderWay = 0;
+  let concurrency = options.concurrency ?? CONCURRENCY_START;
+  let firsts: Due[] = [];
+  let retries: Due[] = [];
   let readAt = Number.NEGATIVE_INFINITY;
-  let mayHaveMore = true;
-  let isLost = false;
+  let mayHaveMore = { firsts: true, retries: true };
+  let end: 'lost' | 'gives way' | undefined;
   let wakeUp = () => {};
-
-  const ring = () => {
-    mayHaveMore = true;
-    wakeUp();
-  };
+  const onSlotFree = () => wakeUp();
 
   async function work(): Promise<void> {
-    while (!stopping.aborted && !isLost) {
-      const free = Math.min(concurrency - underWay.size, slots.free());
-      if (free > 0) await readAhead();
-      for (const due of ahead.splice(0, Math.max(0, free))) start(due);
-      if (underWay.size === 0 && ahead.length === 0 && !mayHaveMore) break;
-      if (underWay.size > 0 || ahead.length > 0) await nextEvent();
+    while (!stopping.aborted && end === undefined) {
+      if (underWay.size < concurrency) {
+        await readAhead();
+        startWhatMay();
+      }
+      const hasRows = firsts.length > 0 || retries.length > 0;
+      if (underWay.size > 0 || hasRows) await nextEvent();
+      else if (!mayHaveMore.firsts && !mayHaveMore.retries) break;
     }
+    slots.leave(lane.origin, onSlotFree);
     await Promise.all(underWay.values());
-    if (!isLost) await giveBack();
+    if (end !== 'lost') await giveBack();
   }
 
-  /** Refills the rows read ahead when they are used up or old and there may be more. */
+  /** Refills the rows read ahead when those of a kind are used up, or all are old, and there may be more. */
   async function readAhead(): Promise<void> {
     const now = clock.now();
     const isOld = now.getTime() - readAt > READ_AHEAD_MS_MAX;
-    if (isOld) ahead = [];
-    if (ahead.length > 0 || !(mayHaveMore || isOld)) return;
+    const isWanted =
+      (firsts.length === 0 && mayHaveMore.firsts) || (retries.length === 0 && mayHaveMore.retries);
+    if (!isOld && !isWanted) return;
     try {
-      mayHaveMore = false;
-      const rows = await listDue(database, lane, { now, exclude: [...underWay.keys()], limit: READ_MAX });
+      mayHaveMore = { firsts: false, retries: false };
+      const exclude = [...underWay.keys()];
+      const rows = await listDue(database, lane, { now, exclude, limit: READ_MAX });
+      if (rows === 'lost') {
+        end = 'lost';
+        return;
+      }
       const [first] = rows;
       const apiKey = first && (await findKeyText(first.watcherId, now));
-      ahead = rows.map((notification) => ({ notification, apiKey }));
-      mayHaveMore ||= rows.length === READ_MAX;
+      const due = rows.map((notification) => ({ notification, apiKey }));
+      firsts = due.filter(({ notification }) => notification.retryCount === 0);
+      retries = due.filter(({ notification }) => notification.retryCount > 0);
+      mayHaveMore.firsts ||= firsts.length === READ_MAX;
+      mayHaveMore.retries ||= retries.length === READ_MAX;
       readAt = now.getTime();
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
-      mayHaveMore = true;
+      mayHaveMore = { firsts: true, retries: true };
       await clock.wait(RETRY_MS, stopping);
     }
+  }
+
+  /** As many attempts as the lane and the process take; where both wait, first attempts and retries share the lane. */
+  function startWhatMay(): void {
+    while (end === undefined && underWay.size < concurrency) {
+      const queue = nextQueue();
+      const due = queue?.[0];
+      if (due === undefined) return;
+      const isDoubtful = due.notification.retryCount > 0 || concurrency <= CONCURRENCY_MIN;
+      const kind = isDoubtful ? 'doubtful' : 'promising';
+      if (!slots.tryTake(lane.origin, kind, onSlotFree)) return;
+      queue?.shift();
+      start(due, kind);
+    }
+  }
+
+  /** One place is always left to first attempts. */
+  function nextQueue(): Due[] | undefined {
+    const mayRetry = retries.length > 0 && retriesUnderWay < concurrency - 1;
+    if (firsts.length === 0) return mayRetry ? retries : undefined;
+    return mayRetry && retriesUnderWay < underWay.size - retriesUnderWay ? retries : firsts;
   }
 
   async function findKeyText(watcherId: number, now: Date): Promise<ApiKey | undefined> {
@@ -115,11 +153,12 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     );
   }
 
-  function start(due: Due): void {
-    slots.take();
-    const { id } = due.notification;
+  function start(due: Due, kind: SlotKind): void {
+    const { id, retryCount } = due.notification;
+    if (retryCount > 0) retriesUnderWay += 1;
     const attempt = attemptOnce(due).finally(() => {
-      slots.give();
+      slots.give(lane.origin, kind);
+      if (retryCount > 0) retriesUnderWay -= 1;
       underWay.delete(id);
       wakeUp();
     });
@@ -163,7 +202,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         if (options.killed.aborted) return 'lost' as const;
         throw error;
       });
-    if (settled === 'lost') isLost = true;
+    if (settled === 'lost') end = 'lost';
     report(notification, result, retryAt, settled);
   }
 
@@ -204,7 +243,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   async function giveBack(): Promise<void> {
     try {
-      await releaseLane(database, lane);
+      await releaseLane(database, lane, clock.now());
     } catch (error) {
       // The lease runs out by itself; nothing is lost but a few seconds.
       if (!(error instanceof Fault)) throw error;
@@ -223,11 +262,19 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   return {
     lane,
-    ring,
+    ring() {
+      mayHaveMore = { firsts: true, retries: true };
+      wakeUp();
+    },
     lose() {
-      isLost = true;
+      end = 'lost';
+      wakeUp();
+    },
+    giveWay() {
+      end ??= 'gives way';
       wakeUp();
     },
     done: work(),
+    learnedConcurrency: () => (concurrency < CONCURRENCY_START ? concurrency : undefined),
   };
 }

@@ -2,7 +2,7 @@
  * Lanes: all work of one shard for one webhook origin. Workers lease lanes, not rows; every lease has a new epoch.
  */
 import type { Database, Db } from './db.ts';
-import { sql } from './sql.ts';
+import { type Sql, sql } from './sql.ts';
 
 /** NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". */
 export const LANE_CHANNEL = 'chainbell_lane';
@@ -11,7 +11,8 @@ const PAYLOAD_LANES_MAX = 500;
 /** Advisory lock space of delivery workers: the key is the worker's number. Its end means the worker's end. */
 export const WORKER_LOCK_SPACE = 0x6362_0003;
 
-export type Lane = { id: number; shardId: number; epoch: number };
+/** A leased lane. `origin` is the webhooks' scheme, host and port. */
+export type Lane = { id: number; shardId: number; origin: string; epoch: number };
 
 /** The lane of a shard and a webhook origin, made when it is new. */
 export async function ensureLane(db: Db, shardId: number, origin: string): Promise<number> {
@@ -40,7 +41,7 @@ export async function leaseLanes(
   db: Db,
   { owner, now, leaseUntil, limit }: { owner: number; now: Date; leaseUntil: Date; limit: number },
 ): Promise<Lane[]> {
-  const rows = await db.query<{ id: number; shard_id: number; epoch: number }>(sql`
+  const rows = await db.query<{ id: number; shard_id: number; origin: string; epoch: number }>(sql`
     update lane set owner = ${owner}, epoch = epoch + 1, lease_until = ${leaseUntil}
     where id in (
       select id from lane
@@ -49,8 +50,8 @@ export async function leaseLanes(
       limit ${limit}
       for update skip locked
     )
-    returning id, shard_id, epoch`);
-  return rows.map((row) => ({ id: row.id, shardId: row.shard_id, epoch: row.epoch }));
+    returning id, shard_id, origin, epoch`);
+  return rows.map(({ id, shard_id: shardId, origin, epoch }) => ({ id, shardId, origin, epoch }));
 }
 
 /** Extends the worker's leases on these lanes; returns those that it still has. */
@@ -65,8 +66,19 @@ export async function renewLeases(
   return new Set(rows.map((row) => row.id));
 }
 
-/** Gives a lane back and notes when it next has something due. Does nothing when the lease is lost. */
-export async function releaseLane(database: Database, { id, shardId, epoch }: Lane): Promise<void> {
+/**
+ * Gives a lane back and notes when it next has something due: now at the earliest, so that a lane which gives way comes
+ * after those that wait. Does nothing when the lease is lost.
+ */
+export async function releaseLane(
+  database: Database,
+  { id, shardId, epoch }: Lane,
+  now: Date,
+): Promise<void> {
+  const earliest = (attempts: Sql) => sql`(
+    select next_attempt_at from notification
+    where shard_id = ${shardId} and lane_id = ${id} and state = 'waiting' and ${attempts}
+    order by next_attempt_at limit 1)`;
   await database.transaction(async (tx) => {
     // The lock comes in a statement of its own: the next one then sees every notification whose commit could not wake
     // this lane before it, and a later commit waits for this one and wakes it again.
@@ -74,9 +86,9 @@ export async function releaseLane(database: Database, { id, shardId, epoch }: La
     if (own === undefined) return;
     await tx.query(sql`
       update lane set owner = null, lease_until = null, next_due = (
-        select next_attempt_at from notification
-        where shard_id = ${shardId} and lane_id = ${id} and state = 'waiting'
-        order by next_attempt_at limit 1)
+        select greatest(min(next_attempt_at), ${now}::timestamptz)
+        from (${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)}) as next
+        having min(next_attempt_at) is not null)
       where id = ${id}`);
   });
 }

@@ -3,9 +3,10 @@
  */
 import type { Address, Hash } from '../core/hex.ts';
 import { fromBytes } from '../core/hex.ts';
+import { listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { type Lane, wakeLanes } from './lanes.ts';
-import { sql } from './sql.ts';
+import { type Sql, sql } from './sql.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
@@ -51,31 +52,40 @@ type DueRow = {
 };
 
 /**
- * Up to `limit` due notifications of the lane in their order, without those in `exclude` (in flight). Rows whose record
- * was deleted or moved to another webhook origin while they were being made are cancelled or moved here.
+ * Up to `limit` due first attempts of the lane in their order, then as many retries, without those in `exclude` (in
+ * flight); 'lost' when the lane is leased to another worker by now. Rows whose record was deleted or moved to another
+ * webhook origin while they were being made are cancelled or moved here.
  */
 export async function listDue(
   db: Db,
   lane: Lane,
   { now, exclude, limit }: { now: Date; exclude: readonly number[]; limit: number },
-): Promise<DueNotification[]> {
-  const rows = await db.query<DueRow>(sql`
+): Promise<DueNotification[] | 'lost'> {
+  const due = (attempts: Sql) => sql`(
+    select * from notification
+    where shard_id = ${lane.shardId} and lane_id = ${lane.id} and state = 'waiting' and ${attempts}
+      and next_attempt_at <= ${now} and id <> all(${exclude}::bigint[])
+    order by next_attempt_at, id
+    limit ${limit})`;
+  // One row without a notification tells a lane with nothing due from one that is lost.
+  const rows = await db.query<DueRow | { id: null }>(sql`
     select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
       to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.retry_count,
       to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
       w.webhook_url, w.lane_id as record_lane_id
-    from notification n
+    from lane l
+    left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as n on true
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
-    where n.shard_id = ${lane.shardId} and n.lane_id = ${lane.id} and n.state = 'waiting'
-      and n.next_attempt_at <= ${now} and n.id <> all(${exclude}::bigint[])
-    order by n.next_attempt_at, n.id
-    limit ${limit}`);
-  const due: DueNotification[] = [];
+    where l.id = ${lane.id} and l.epoch = ${lane.epoch}
+    order by n.retry_count > 0, n.next_attempt_at, n.id`);
+  if (rows.length === 0) return 'lost';
+  const found: DueNotification[] = [];
   for (const row of rows) {
+    if (row.id === null) continue;
     if (row.webhook_url === null || row.record_lane_id !== lane.id) await correct(db, lane, row, now);
-    else due.push(toDue(row, row.webhook_url, lane));
+    else found.push(toDue(row, row.webhook_url, lane));
   }
-  return due;
+  return found;
 }
 
 /** The record changed between the commit of the block and now: it decides. */
@@ -133,76 +143,79 @@ export type Settlement = {
 /**
  * Records attempts: the log row of each, and `processed` or the next retry. Only for lanes that are still held under
  * the same epoch: returns the settlements of others, whose rows stay untouched.
+ *
+ * The lanes are locked in shared mode, so that a takeover waits for these results and never sends what is being settled.
+ * One group may hold outcomes of a lane's former lease beside those of the present one. A row that was withdrawn or
+ * cancelled while its attempt was in flight: a 2xx makes it processed; after a failure a withdrawn one goes on (it was
+ * attempted), a cancelled one stays cancelled.
  */
 export async function settle(
   database: Database,
   settlements: readonly Settlement[],
 ): Promise<Set<Settlement>> {
-  return database.transaction(async (tx) => {
-    const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
-    // Shared: a takeover waits for these results, so that it never sends what is being settled.
-    const rows = await tx.query<{ id: number; epoch: number }>(sql`
-      select id, epoch from lane where id = any(${laneIds}::bigint[])
+  const numbers = (of: (settlement: Settlement) => number | undefined) =>
+    listOf(settlements.map((settlement) => of(settlement) ?? 'null'));
+  const times = (of: (settlement: Settlement) => Date | undefined) =>
+    listOf(settlements.map((settlement) => of(settlement)?.toISOString() ?? 'null'));
+  const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
+  const rows = await database.query<{ position: number }>(sql`
+    with held as materialized (
+      select id, epoch from lane where id = any(${listOf(laneIds)}::bigint[])
       order by id
-      for share`);
-    const epochs = new Map(rows.map(({ id, epoch }) => [id, epoch]));
-    // One group may hold outcomes of a lane's former lease beside those of the present one.
-    const isHeld = ({ lane }: Settlement) => epochs.get(lane.id) === lane.epoch;
-    const valid = settlements.filter(isHeld);
-    if (valid.length > 0) {
-      await updateNotifications(tx, valid);
-      await insertAttempts(tx, valid);
-    }
-    return new Set(settlements.filter((one) => !isHeld(one)));
-  });
-}
-
-/**
- * A row that was withdrawn or cancelled while its attempt was in flight: a 2xx makes it processed; after a failure a
- * withdrawn one goes on (it was attempted), a cancelled one stays cancelled.
- */
-async function updateNotifications(tx: Db, settlements: readonly Settlement[]): Promise<void> {
-  await tx.query(sql`
-    update notification n set
-      state = case when s.next_retry_at is null then 'processed' when n.state = 'cancelled' then 'cancelled' else 'waiting' end,
-      processed_at = case when s.next_retry_at is null then s.settled_at end,
-      retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
-      next_retry_at = s.next_retry_at,
-      next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
-    from unnest(
-      ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
-      ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
-      ${settlements.map(({ retryCount }) => retryCount)}::integer[],
-      ${settlements.map(({ nextRetryAt }) => nextRetryAt ?? null)}::timestamptz[],
-      ${settlements.map(({ settledAt }) => settledAt)}::timestamptz[]
-    ) as s (shard_id, id, retry_count, next_retry_at, settled_at)
-    where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'withdrawn', 'cancelled')
-      and (s.next_retry_at is null or n.retry_count = s.retry_count)`);
-}
-
-async function insertAttempts(tx: Db, settlements: readonly Settlement[]): Promise<void> {
-  await tx.query(sql`
-    insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
-    select * from unnest(
-      ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
-      ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
-      ${settlements.map(({ startedAt }) => startedAt)}::timestamptz[],
-      ${settlements.map(({ durationMs }) => durationMs)}::integer[],
-      ${settlements.map(({ outcome }) => outcome)}::text[],
-      ${settlements.map(({ status }) => status ?? null)}::integer[],
-      ${settlements.map(({ response }) => response ?? null)}::text[])`);
+      for share
+    ), valid as materialized (
+      select s.*
+      from unnest(
+        ${numbers(({ lane }) => lane.id)}::bigint[],
+        ${numbers(({ lane }) => lane.epoch)}::bigint[],
+        ${numbers(({ lane }) => lane.shardId)}::bigint[],
+        ${numbers(({ notificationId }) => notificationId)}::bigint[],
+        ${numbers(({ retryCount }) => retryCount)}::integer[],
+        ${times(({ startedAt }) => startedAt)}::timestamptz[],
+        ${numbers(({ durationMs }) => durationMs)}::integer[],
+        ${listOf(settlements.map(({ outcome }) => outcome))}::text[],
+        ${numbers(({ status }) => status)}::integer[],
+        ${settlements.map(({ response }) => response ?? null)}::text[],
+        ${times(({ nextRetryAt }) => nextRetryAt)}::timestamptz[],
+        ${times(({ settledAt }) => settledAt)}::timestamptz[]
+      ) with ordinality as s (lane_id, epoch, shard_id, notification_id, retry_count, started_at, duration_ms, outcome,
+        status, response, next_retry_at, settled_at, position)
+      join held on held.id = s.lane_id and held.epoch = s.epoch
+    ), updated as (
+      update notification n set
+        state = case when s.next_retry_at is null then 'processed' when n.state = 'cancelled' then 'cancelled' else 'waiting' end,
+        processed_at = case when s.next_retry_at is null then s.settled_at end,
+        retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
+        next_retry_at = s.next_retry_at,
+        next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
+      from valid s
+      where n.shard_id = s.shard_id and n.id = s.notification_id and n.state in ('waiting', 'withdrawn', 'cancelled')
+        and (s.next_retry_at is null or n.retry_count = s.retry_count)
+    ), logged as (
+      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
+      select shard_id, notification_id, started_at, duration_ms, outcome, status, response from valid order by position
+    )
+    select position from valid`);
+  const settled = new Set(rows.map(({ position }) => position));
+  return new Set(settlements.filter((_, index) => !settled.has(index + 1)));
 }
 
 /** Counts of the queue at a moment. */
 export type QueueStatistics = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
 
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
+  // Each part has an index of its own that holds nothing else.
+  const waiting = (attempts: Sql) => sql`
+    select 'waiting' as state, next_attempt_at from notification where state = 'waiting' and ${attempts}`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select count(*) filter (where state = 'held') as held,
       count(*) filter (where state = 'waiting') as waiting,
       count(*) filter (where state = 'waiting' and next_attempt_at <= ${now}) as due,
       min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest
-    from notification where state in ('held', 'waiting')`);
+    from (
+      select 'held' as state, null::timestamptz as next_attempt_at from notification where state = 'held'
+      union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
+    ) as queue`);
   return {
     held: row?.held ?? 0,
     waiting: row?.waiting ?? 0,

@@ -22,18 +22,16 @@ const VERSION_MIN = 15;
 const START_MS_MAX = 60_000;
 /** Someone else may take the free port between the look and the start. */
 const START_TRIES_MAX = 3;
-const SETTINGS = [
-  // Nothing here outlives the run, so nothing is worth waiting for a disk.
-  ...[
-    'fsync=off',
-    'synchronous_commit=off',
-    'full_page_writes=off',
-    'wal_level=minimal',
-    'max_wal_senders=0',
-  ],
-  // A pool of ten in each of several tests, in several processes at once.
-  ...['max_connections=300', 'unix_socket_directories=', 'listen_addresses=127.0.0.1'],
+/** Nothing in a test outlives the run, so nothing is worth waiting for a disk. */
+const FLEETING = [
+  'fsync=off',
+  'synchronous_commit=off',
+  'full_page_writes=off',
+  'wal_level=minimal',
+  'max_wal_senders=0',
 ];
+/** A pool of ten in each of several tests, in several processes at once. */
+const SETTINGS = ['max_connections=300', 'unix_socket_directories=', 'listen_addresses=127.0.0.1'];
 /**
  * Runs the server until standard input closes: the kernel closes it when the starter dies, even by SIGKILL. SIGINT
  * is PostgreSQL's fast shutdown. The folder goes last.
@@ -41,8 +39,8 @@ const SETTINGS = [
 const SUPERVISOR =
   'folder=$1; shift; "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server; rm -rf "$folder"';
 
-/** Starts a server of its own. @throws Error that says what to install when there is no PostgreSQL here. */
-export async function startPostgresServer(): Promise<PostgresServer> {
+/** Starts a server of its own, as it is installed if it is to be durable. @throws Error that says what to install when there is no PostgreSQL here. */
+export async function startPostgresServer({ isDurable = false } = {}): Promise<PostgresServer> {
   const user = await findServerUser();
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-postgres-'));
   if (user !== undefined) await chown(folder, user.uid, user.gid);
@@ -73,7 +71,7 @@ export async function startPostgresServer(): Promise<PostgresServer> {
     for (let tries = 1; ; tries += 1) {
       const port = await findFreePort();
       const words = [folder, path.join(binaries, 'postgres'), '-D', data, '-p', String(port)];
-      const settings = SETTINGS.flatMap((setting) => ['-c', setting]);
+      const settings = [...SETTINGS, ...(isDurable ? [] : FLEETING)].flatMap((setting) => ['-c', setting]);
       const supervisor = spawn('sh', ['-c', SUPERVISOR, 'sh', ...words, ...settings], {
         ...user,
         cwd: folder,

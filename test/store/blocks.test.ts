@@ -44,6 +44,7 @@ async function attemptAll(database: Database, nextRetryAt: Date | undefined = la
   });
   for (const lane of lanes) {
     const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 100 });
+    assert.ok(due !== 'lost');
     const attempt = {
       lane,
       startedAt: noon,
@@ -326,6 +327,7 @@ async function settleAll(database: Database): Promise<void> {
   const [lane] = await leaseLanes(database, { owner: 1, now: later(1), leaseUntil: later(30_000), limit: 1 });
   assert.ok(lane !== undefined);
   const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 10 });
+  assert.ok(due !== 'lost');
   const success = {
     startedAt: noon,
     durationMs: 5,

@@ -56,7 +56,7 @@ onEachDatabase(({ database }) => {
 
   test('a lease goes to one worker, under a new epoch, until it ends', async () => {
     const lane = await leaseOne(database());
-    assert.deepEqual(lane, { id: lane.id, shardId: 1, epoch: 1 });
+    assert.deepEqual(lane, { id: lane.id, shardId: 1, origin: 'https://one.example:443', epoch: 1 });
     assert.deepEqual(await lease(database(), 2), []);
     assert.deepEqual(await lease(database(), 2, later(29_999)), []);
     assert.deepEqual(await lease(database(), 2, later(30_000)), [{ ...lane, epoch: 2 }]);
@@ -92,14 +92,26 @@ onEachDatabase(({ database }) => {
   test('a released lane is due when its next notification is, and at no time when it has none', async () => {
     const lane = await leaseOne(database());
     await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
-    await releaseLane(database(), lane);
+    await releaseLane(database(), lane, noon);
     const free = { id: lane.id, owner: null, epoch: 1, next_due: later(60_000), lease_until: null };
     assert.deepEqual(await listLanes(database()), [free]);
     await database().query(sql`update notification set state = 'processed'`);
     const [again] = await lease(database(), 1, later(60_000));
     assert.ok(again !== undefined);
-    await releaseLane(database(), again);
+    await releaseLane(database(), again, noon);
     assert.deepEqual(await listLanes(database()), [{ ...free, epoch: 2, next_due: null }]);
+  });
+
+  test('a lane that is given back with work left comes after those that wait', async () => {
+    const lane = await leaseOne(database());
+    await database().query(sql`update notification set next_attempt_at = ${later(-60_000)}`);
+    await releaseLane(database(), lane, later(7));
+    assert.deepEqual((await listLanes(database()))[0]?.next_due, later(7));
+    await database().query(sql`update notification set retry_count = 1`);
+    const [again] = await lease(database(), 1, later(7));
+    assert.ok(again !== undefined);
+    await releaseLane(database(), again, later(9));
+    assert.deepEqual((await listLanes(database()))[0]?.next_due, later(9));
   });
 
   test('a worker that lost its lane cannot release, renew or end the lease of the next one', async () => {
@@ -107,7 +119,7 @@ onEachDatabase(({ database }) => {
     const [taken] = await lease(database(), 2, later(30_000));
     assert.equal(taken?.epoch, 2);
     const before = await listLanes(database());
-    await releaseLane(database(), lost);
+    await releaseLane(database(), lost, noon);
     assert.deepEqual(
       await renewLeases(database(), { owner: 1, laneIds: [lost.id], leaseUntil: later(99_000) }),
       new Set(),
@@ -222,7 +234,7 @@ onPostgres(({ database, place }) => {
       });
       await shut.promise;
       const commit = () => mine(follower, headerOf(2), [transferOf()], { now: later(5) });
-      const release = () => releaseLane(worker, lane);
+      const release = () => releaseLane(worker, lane, noon);
       const inLine: Promise<unknown>[] = [];
       try {
         for (const enter of firstInLine === 'the commit' ? [commit, release] : [release, commit]) {

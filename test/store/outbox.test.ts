@@ -49,13 +49,17 @@ async function leaseAgain(database: Database, now = noon, owner = 1): Promise<La
   return lane;
 }
 
-const dueOf = (
+async function dueOf(
   database: Database,
   lane: Lane,
   now = noon,
   exclude: number[] = [],
   limit = 100,
-): Promise<DueNotification[]> => listDue(database, lane, { now, exclude, limit });
+): Promise<DueNotification[]> {
+  const due = await listDue(database, lane, { now, exclude, limit });
+  assert.ok(due !== 'lost');
+  return due;
+}
 
 function settlementOf(
   lane: Lane,
@@ -140,6 +144,27 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await idsAt(noon, [], 10), [b, c, d]);
     assert.deepEqual(await idsAt(later(1), [], 10), [b, c, d, a]);
     assert.deepEqual(await idsAt(later(1), [c], 2), [b, d]);
+  });
+
+  test('first attempts come before retries, as many of each as the limit says', async () => {
+    const { lane, due } = await leaseWith(database(), [
+      transferOf(),
+      transferOf(),
+      transferOf(),
+      transferOf(),
+    ]);
+    const [a = 0, b = 0, c = 0, d = 0] = due.map(({ id }) => id);
+    await database().query(sql`update notification set retry_count = 3 where id in (${a}, ${b})`);
+    const idsOf = async (limit: number) =>
+      (await dueOf(database(), lane, noon, [], limit)).map(({ id }) => id);
+    assert.deepEqual(await idsOf(10), [c, d, a, b]);
+    assert.deepEqual(await idsOf(1), [c, a]);
+  });
+
+  test('a worker whose lane another one has reads nothing of it', async () => {
+    const { lane } = await leaseWith(database());
+    await leaseAgain(database(), later(30_000), 2);
+    assert.equal(await listDue(database(), lane, { now: later(30_000), exclude: [], limit: 10 }), 'lost');
   });
 
   test('a 2xx processes a notification, and its attempt is on record', async () => {
@@ -284,7 +309,7 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await dueOf(database(), lane, later(5)), []);
     const moved = (await listLanes(database())).find(({ id }) => id !== lane.id);
     assert.deepEqual(moved?.next_due, later(5));
-    const [due] = await dueOf(database(), { id: moved?.id ?? 0, shardId: 1, epoch: 0 });
+    const [due] = await dueOf(database(), { ...lane, id: moved?.id ?? 0, epoch: 0 });
     assert.equal(due?.webhookUrl, 'https://two.example/x');
   });
 

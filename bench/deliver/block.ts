@@ -1,0 +1,130 @@
+/**
+ * From a block's head to its webhooks, with two million watched addresses and three thousand transfers in each block, of
+ * which some ring: the whole service in one process, heads over WebSocket, blocks proved.
+ */
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { WebSocket } from 'ws';
+import { createTestDatabase } from '../../test/kit/database.ts';
+import { waitUntil } from '../../test/kit/wait.ts';
+import { startBenchChain } from '../follow/chain.ts';
+import { startProgram } from '../program.ts';
+import { percentile } from '../stage.ts';
+import { deliveryProgram, makeWatchers, type Watcher } from './chainbell.ts';
+import type { Figures } from './results.ts';
+import type { Sink } from './stage.ts';
+
+const TRANSFERS = 3_000;
+const RECIPIENTS = 60_000;
+/** Every so manieth recipient is watched: 60 webhooks a block. */
+const WATCHED_EVERY = 50;
+const WATCHERS = 20;
+const BLOCKS = 100;
+const WARM_UP_BLOCKS = 10;
+/** Between blocks; a chain of 3,000 transfers in each block has slower ones. */
+const PAUSE_MS = 500;
+const BLOCK_MS_MAX = 30_000;
+
+export async function block(sink: Sink, watchedAddresses: number): Promise<Figures> {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startBenchChain(5, RECIPIENTS));
+  const database = parts.use(await createTestDatabase('postgres'));
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
+  parts.defer(() => rm(folder, { recursive: true, force: true }));
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  parts.defer(() => client.end());
+  const hosts = { first: 0, count: 4 };
+  const watchers = await makeWatchers(client, { databaseUrl: database.url, sink, count: WATCHERS, hosts });
+  const ringing = chain.recipients.filter((_, index) => index % WATCHED_EVERY === 0);
+  await watch(client, watchers, ringing, watchedAddresses - ringing.length);
+
+  const program = deliveryProgram(database.url, sink, folder, 'follower,delivery');
+  program.environment.CHAINBELL_CHAIN_RPC = `${chain.url},${chain.wsUrl}`;
+  program.environment.CHAINBELL_CHAIN_INTERNAL_TRANSFERS = 'off';
+  const running = parts.use(await startProgram(program));
+  const headAt = await watchHeads(chain.wsUrl, parts);
+
+  const waits: number[] = [];
+  const perBlock = TRANSFERS / WATCHED_EVERY;
+  await chain.mineTransfer();
+  await waitUntil(
+    async () => {
+      await running.assertAlive();
+      return (await client.query('select from block')).rowCount;
+    },
+    { timeoutMs: BLOCK_MS_MAX, describe: 'the first block to be stored' },
+  );
+  await sink.takeStats();
+  for (let index = 0; index < WARM_UP_BLOCKS + BLOCKS; index += 1) {
+    await delay(PAUSE_MS);
+    const { block: number } = await chain.mineTransfers(TRANSFERS);
+    const times: number[] = [];
+    await waitUntil(async () => times.push(...(await sink.takeStats()).times) >= perBlock, {
+      timeoutMs: BLOCK_MS_MAX,
+      describe: `the webhooks of block ${number}`,
+      pollMs: 100,
+    });
+    if (index >= WARM_UP_BLOCKS) waits.push(...times.map((at) => at - headAt(number)));
+  }
+  const sorted = waits.sort((one, other) => one - other);
+  return {
+    watchedAddresses,
+    transfersPerBlock: TRANSFERS,
+    webhooks: waits.length,
+    p50Ms: percentile(sorted, 0.5),
+    p90Ms: percentile(sorted, 0.9),
+    p99Ms: percentile(sorted, 0.99),
+    maxMs: percentile(sorted, 1),
+    peakMiB: running.usage().peakMiB,
+  };
+}
+
+/** The ringing addresses, spread over the watchers, and as many others as are asked for, whom nobody pays. */
+async function watch(
+  client: pg.Client,
+  watchers: readonly Watcher[],
+  ringing: readonly string[],
+  others: number,
+): Promise<void> {
+  const columns = `insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token,
+    webhook_url, created_at, updated_at)`;
+  const ids = watchers.map(({ id }) => id);
+  const laneIds = watchers.map(({ laneId }) => laneId);
+  const urls = watchers.map(({ url }) => url);
+  const owner = (n: string) => `1 + (${n}) % cardinality($1::bigint[])`;
+  const of = (n: string) =>
+    `($1::bigint[])[${owner(n)}], gen_random_uuid(), ($1::bigint[])[${owner(n)}], ($2::bigint[])[${owner(n)}]`;
+  const rest = (n: string) => `true, true, ($3::text[])[${owner(n)}], now(), now()`;
+  const bytes = ringing.map((address) => Buffer.from(address.slice(2), 'hex'));
+  await client.query(
+    `${columns} select ${of('n')}, address, ${rest('n')} from unnest($4::bytea[]) with ordinality as t (address, n)`,
+    [ids, laneIds, urls, bytes],
+  );
+  await client.query(
+    `${columns} select ${of('n')}, substr(sha256(n::text::bytea), 1, 20), ${rest('n')}
+     from generate_series(1, $4::integer) as n`,
+    [ids, laneIds, urls, others],
+  );
+  await client.query('vacuum analyze');
+}
+
+/** When a bare client heard of each block. */
+async function watchHeads(url: string, parts: AsyncDisposableStack): Promise<(number: number) => number> {
+  const heard = new Map<number, number>();
+  const socket = new WebSocket(url);
+  parts.defer(() => socket.terminate());
+  await once(socket, 'open');
+  socket.on('message', (data) => {
+    const at = Date.now();
+    const message: { params?: { result?: { number?: string } } } = JSON.parse(String(data));
+    const number = message.params?.result?.number;
+    if (number !== undefined) heard.set(Number(number), at);
+  });
+  socket.send(JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_subscribe', params: ['newHeads'] }));
+  return (number) => heard.get(number) ?? Number.NaN;
+}

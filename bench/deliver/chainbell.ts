@@ -1,0 +1,108 @@
+/**
+ * Chainbell's delivery as a contestant: rows as the follower writes them, then the process with that role alone.
+ */
+import { fileURLToPath } from 'node:url';
+import type pg from 'pg';
+import { deriveKeyRing } from '../../src/core/api-key.ts';
+import { issueKey } from '../../src/keys.ts';
+import { openDatabase } from '../../src/store/db.ts';
+import type { Program } from '../program.ts';
+import { hostOf, type Sink } from './stage.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const SECRET = Buffer.alloc(32, 7);
+
+/** A watcher with a key and one watched address, whose webhooks go to one receiver. */
+export type Watcher = { id: number; laneId: number; url: string };
+
+/** `count` watchers; watcher n has receiver number `n % hosts`. */
+export async function makeWatchers(
+  client: pg.Client,
+  { databaseUrl, sink, count, hosts, path = '/hook' }: {
+    databaseUrl: string;
+    sink: Sink;
+    count: number;
+    hosts: { first: number; count: number };
+    path?: string;
+  },
+): Promise<Watcher[]> {
+  const database = await openDatabase({ url: databaseUrl, dataDir: '' });
+  const keyRing = deriveKeyRing(SECRET);
+  const watchers: Watcher[] = [];
+  try {
+    for (let index = 0; index < count; index += 1) {
+      const host = hostOf(hosts.first + (index % hosts.count));
+      const origin = `${sink.protocol}://${host}:${sink.port}`;
+      const name = `watcher ${hosts.first} ${index}`;
+      const { watcherId: id } = await issueKey({ database, keyRing }, name, new Date());
+      const { rows } = await client.query<{ id: string }>(
+        'insert into lane (shard_id, origin) values ($1, $2) returning id',
+        [id, origin],
+      );
+      const laneId = Number(rows[0]?.id);
+      const url = `${origin}${path}`;
+      await client.query(
+        `insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+           created_at, updated_at)
+         values ($1, gen_random_uuid(), $1, $2, decode(lpad(to_hex($1::bigint), 40, '0'), 'hex'), true, true, $3, now(), now())`,
+        [id, laneId, url],
+      );
+      watchers.push({ id, laneId, url });
+    }
+  } finally {
+    await database.close();
+  }
+  return watchers;
+}
+
+/** `count` due notifications for each of the watchers, and the ring that goes with them, in one transaction. */
+export async function insertDue(
+  client: pg.Client,
+  watchers: readonly Watcher[],
+  count: number,
+): Promise<void> {
+  const laneIds = watchers.map(({ laneId }) => laneId);
+  await client.query('begin');
+  await client.query(
+    `insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+       receiver, amount, token, block_number, state, next_attempt_at, created_at)
+     select w.shard_id, w.lane_id, w.id, w.watcher_id, 'token', sha256(gen_random_uuid()::text::bytea), 0, w.address,
+       w.address, 1000000000000000000 + n, w.address, 1, 'waiting', clock_timestamp(), clock_timestamp()
+     from watched_address w, generate_series(1, $2) as n where w.lane_id = any($1::bigint[])
+     order by n, w.id`,
+    [laneIds, count],
+  );
+  await client.query(
+    'update lane set next_due = least(next_due, clock_timestamp()) where id = any($1::bigint[])',
+    [laneIds],
+  );
+  await client.query("select pg_notify('chainbell_lane', $1)", [laneIds.length <= 500 ? laneIds.join() : '*']);
+  await client.query('commit');
+}
+
+/** The process, as operators start it for delivery alone, or with further roles. */
+export function deliveryProgram(
+  databaseUrl: string,
+  sink: Sink,
+  folder: string,
+  roles = 'delivery',
+): Program {
+  return {
+    // With the flags of this process: bootstrap.mjs gives the same ones to every program.
+    command: [process.execPath, ...process.execArgv, MAIN, 'start', '--role', roles],
+    folder,
+    environment: {
+      CHAINBELL_CHAIN_ID: '31337',
+      CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1',
+      CHAINBELL_DATABASE_URL: databaseUrl,
+      CHAINBELL_DATA_DIR: folder,
+      CHAINBELL_SECRET: SECRET.toString('base64'),
+      CHAINBELL_METRICS_PORT: '0',
+      CHAINBELL_LOG_FORMAT: 'json',
+      CHAINBELL_WEBHOOKS_ALLOW_HTTP: String(sink.protocol === 'http'),
+      CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
+      CHAINBELL_WEBHOOKS_PORTS: String(sink.port),
+      ...(sink.caFile !== undefined && { CHAINBELL_WEBHOOKS_CA_FILE: sink.caFile }),
+    },
+  };
+}

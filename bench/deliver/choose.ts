@@ -1,0 +1,105 @@
+/**
+ * What it costs to find the next work while one endpoint has a million rows that are due and dead.
+ */
+import { performance } from 'node:perf_hooks';
+import pg from 'pg';
+import { type Database, openDatabase } from '../../src/store/db.ts';
+import { type Lane, leaseLanes } from '../../src/store/lanes.ts';
+import { listDue } from '../../src/store/outbox.ts';
+import { createTestDatabase } from '../../test/kit/database.ts';
+import type { Figures } from './results.ts';
+
+const HEALTHY_LANES = 5_000;
+const ROWS_PER_HEALTHY_LANE = 2;
+const ROUNDS = 5;
+/** As in production (src/delivery/deliver.ts and lane.ts). */
+const LANES_PER_STEP = 64;
+const READ = 128;
+const IN_FLIGHT = 64;
+const LEASE_MS = 3_600_000;
+
+/** Statement times of leasing and of reading due rows, with `deadRows` retries due in one lane. */
+export async function choose(deadRows: number): Promise<Figures> {
+  await using testDatabase = await createTestDatabase('postgres');
+  const client = new pg.Client({ connectionString: testDatabase.url });
+  await client.connect();
+  await fill(client, deadRows);
+  const database = await openDatabase({ url: testDatabase.url, dataDir: '' });
+  const lease: number[] = [];
+  const read: number[] = [];
+  const readDead: number[] = [];
+  for (let round = 0; round < ROUNDS; round += 1) {
+    await client.query('update lane set owner = null, lease_until = null');
+    await client.query('vacuum lane');
+    for (;;) {
+      const now = new Date();
+      const leaseUntil = new Date(now.getTime() + LEASE_MS);
+      const lanes = await timed(lease, () =>
+        leaseLanes(database, { owner: 1, now, leaseUntil, limit: LANES_PER_STEP }),
+      );
+      for (const lane of lanes) {
+        if (lane.origin === 'https://dead.example') await readDeadLane(database, lane, readDead);
+        else await timed(read, () => listDue(database, lane, { now, exclude: [], limit: READ }));
+      }
+      if (lanes.length === 0) break;
+    }
+  }
+  await database.close();
+  await client.end();
+  return {
+    leaseP50Ms: p(lease, 0.5),
+    leaseP99Ms: p(lease, 0.99),
+    readP50Ms: p(read, 0.5),
+    readP99Ms: p(read, 0.99),
+    readDeadP50Ms: p(readDead, 0.5),
+    readDeadP99Ms: p(readDead, 0.99),
+  };
+}
+
+/** As often as a lane reads in a minute, with its attempts in flight left out. */
+async function readDeadLane(database: Database, lane: Lane, times: number[]): Promise<void> {
+  const exclude = Array.from({ length: IN_FLIGHT }, (_, index) => index + 1);
+  for (let reads = 0; reads < 60; reads += 1) {
+    await timed(times, () => listDue(database, lane, { now: new Date(), exclude, limit: READ }));
+  }
+}
+
+async function fill(client: pg.Client, deadRows: number): Promise<void> {
+  await client.query(
+    `insert into watcher (name, created_at) select 'w' || n, now() from generate_series(0, $1::integer) as n`,
+    [HEALTHY_LANES],
+  );
+  await client.query(`
+    insert into lane (shard_id, origin, next_due)
+    select id, case name when 'w0' then 'https://dead.example' else 'https://' || name || '.example' end, now()
+    from watcher`);
+  await client.query(`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+      created_at, updated_at)
+    select shard_id, gen_random_uuid(), shard_id, id, decode(lpad(to_hex(id), 40, '0'), 'hex'), true, true,
+      origin || '/hook', now(), now()
+    from lane`);
+  await client.query(
+    `insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+       receiver, amount, token, block_number, state, retry_count, next_attempt_at, created_at)
+     select w.shard_id, w.lane_id, w.id, w.watcher_id, 'token', sha256(n::text::bytea), 0, w.address, w.address, n,
+       w.address, n, 'waiting', case when is_dead then 7 else 0 end, now() - interval '1 hour', now()
+     from watched_address w, lateral (select w.webhook_url like '%//dead.%' as is_dead) as d,
+       generate_series(1, case when is_dead then $1::integer else $2::integer end) as n`,
+    [deadRows, ROWS_PER_HEALTHY_LANE],
+  );
+  await client.query('vacuum analyze');
+}
+
+async function timed<T>(times: number[], work: () => Promise<T>): Promise<T> {
+  const startedAt = performance.now();
+  const result = await work();
+  times.push(performance.now() - startedAt);
+  return result;
+}
+
+function p(times: readonly number[], share: number): number {
+  const sorted = times.toSorted((one, other) => one - other);
+  const value = sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
+  return Number(value.toFixed(2));
+}

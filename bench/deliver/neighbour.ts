@@ -1,0 +1,64 @@
+/**
+ * What one endpoint that hangs costs the others: notifications that come steadily for many healthy receivers, from
+ * their creation to their receipt, without and with a hundred thousand due rows of one that never answers.
+ */
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { createTestDatabase } from '../../test/kit/database.ts';
+import { waitUntil } from '../../test/kit/wait.ts';
+import { startProgram } from '../program.ts';
+import { deliveryProgram, insertDue, makeWatchers } from './chainbell.ts';
+import type { Figures } from './results.ts';
+import type { Sink } from './stage.ts';
+
+const HEALTHY = 200;
+const SECONDS = 20;
+const EVERY_MS = 50;
+/** One row for each of so many receivers, in turn. */
+const ROWS_EACH = 10;
+const WARM_UP_MS = 3_000;
+const DRAIN_MS_MAX = 30_000;
+
+export async function neighbour(sink: Sink, hangingRows: number): Promise<Figures> {
+  await using parts = new AsyncDisposableStack();
+  const database = parts.use(await createTestDatabase('postgres'));
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
+  parts.defer(() => rm(folder, { recursive: true, force: true }));
+  const client = new pg.Client({ connectionString: database.url });
+  await client.connect();
+  parts.defer(() => client.end());
+  const make = (count: number, hosts: { first: number; count: number }, hookPath: string) =>
+    makeWatchers(client, { databaseUrl: database.url, sink, count, hosts, path: hookPath });
+  const healthy = await make(HEALTHY, { first: 1, count: HEALTHY }, '/hook');
+  const hanging = await make(1, { first: 0, count: 1 }, '/hang');
+  if (hangingRows > 0) await insertDue(client, hanging, hangingRows);
+  await client.query('vacuum analyze');
+  const program = parts.use(await startProgram(deliveryProgram(database.url, sink, folder)));
+  let sent = 0;
+  const sendFor = async (ms: number) => {
+    for (const startedAt = performance.now(); performance.now() - startedAt < ms; ) {
+      const first = sent % HEALTHY;
+      await insertDue(client, healthy.slice(first, first + ROWS_EACH), 1);
+      sent += ROWS_EACH;
+      await delay(EVERY_MS);
+    }
+  };
+  let received = 0;
+  const drained = async () => {
+    await program.assertAlive();
+    const stats = await sink.takeStats();
+    received += stats.ids;
+    return received >= sent && stats;
+  };
+  await sendFor(WARM_UP_MS);
+  await waitUntil(drained, { timeoutMs: DRAIN_MS_MAX });
+  received = sent;
+  await sendFor(SECONDS * 1000);
+  // One answer for all that was measured: nothing is asked before everything has come.
+  await delay(2_000);
+  const stats = await sink.takeStats();
+  return { ...stats.waits, sent: sent - received, lost: sent - received - stats.ids };
+}

@@ -1,0 +1,110 @@
+/**
+ * Chainbell's delivery, beside job queues that do the same work:
+ * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--only TEXT]`, its parts `deliver/http`, `deliver/https`,
+ * `deliver/choose`, `deliver/neighbour`, `deliver/block` and `deliver/takeover`; `deliver --table` prints the last
+ * results. BullMQ needs redis-server on the PATH.
+ */
+import { loadavg } from 'node:os';
+import { parseArgs } from 'node:util';
+import { describeMachine } from '../machine.ts';
+import { block } from './block.ts';
+import { choose } from './choose.ts';
+import { neighbour } from './neighbour.ts';
+import { type Figures, type Outcome, type Part, parts, readResults, renderTables, writeResults } from './results.ts';
+import { type Sink, startDurableServer, startSink } from './stage.ts';
+import { takeover } from './takeover.ts';
+import { chainbell, peer, throughput } from './throughput.ts';
+
+type Task = { part: Part; name: string; run(sinks: Record<'http' | 'https', Sink>): Promise<Figures> };
+
+const DEAD_ROWS = 1_000_000;
+const HANGING_ROWS = 100_000;
+const WATCHED_ADDRESSES = 2_000_000;
+
+export async function deliver(words: string[]): Promise<void> {
+  const { positionals, values } = parseArgs({
+    args: words,
+    allowPositionals: true,
+    options: {
+      repeats: { type: 'string', default: '5' },
+      rows: { type: 'string', default: '20000' },
+      only: { type: 'string', default: '' },
+      table: { type: 'boolean', default: false },
+    },
+  });
+  if (values.table) {
+    process.stdout.write(renderTables(await readResults()));
+    return;
+  }
+  const rows = parseCount(values.rows);
+  const tasks = parts
+    .filter((part) => positionals.some((word) => word === 'deliver' || word === `deliver/${part}`))
+    .flatMap((part) => tasksOf(part, rows))
+    .filter(({ name }) => name.includes(values.only));
+  if (tasks.length === 0) throw new Error(`nothing to run; the parts are deliver/${parts.join(', deliver/')}`);
+  await using _server = await startDurableServer();
+  await using http = await startSink('http');
+  await using https = await startSink('https');
+  await runAll(tasks, { http, https }, { rows, repeats: parseCount(values.repeats) });
+}
+
+function parseCount(text: string): number {
+  if (!/^[1-9]\d{0,6}$/.test(text)) throw new Error(`${text} is not a count`);
+  return Number(text);
+}
+
+function tasksOf(part: Part, rows: number): Task[] {
+  switch (part) {
+    case 'http':
+    case 'https':
+      return [chainbell(20), chainbell(1), peer('graphile-worker'), peer('pg-boss'), peer('bullmq')].map(
+        (contestant) => {
+          return { part, name: contestant.name, run: (sinks) => throughput(contestant, sinks[part], rows) };
+        },
+      );
+    case 'choose':
+      return [0, DEAD_ROWS].map((dead) => ({ part, name: `${dead} dead rows`, run: () => choose(dead) }));
+    case 'neighbour':
+      return [0, HANGING_ROWS].map((hanging) => {
+        return { part, name: `${hanging} hanging rows`, run: ({ http }) => neighbour(http, hanging) };
+      });
+    case 'block':
+      return [{ part, name: 'block to webhook', run: ({ http }) => block(http, WATCHED_ADDRESSES) }];
+    case 'takeover':
+      return [{ part, name: 'after SIGKILL', run: ({ http }) => takeover(http) }];
+  }
+}
+
+/** Every task once in each repeat, in an order that turns around each time. */
+async function runAll(
+  tasks: readonly Task[],
+  sinks: Record<'http' | 'https', Sink>,
+  { rows, repeats }: { rows: number; repeats: number },
+): Promise<void> {
+  const results = await readResults();
+  const machine = describeMachine();
+  const conditions = { rows, database: 'PostgreSQL with fsync', sender: 'on the same machine' };
+  for (const { part } of tasks) results[part] = { machine, conditions, runs: [] };
+  for (let repeat = 1; repeat <= repeats; repeat += 1) {
+    for (const task of repeat % 2 === 1 ? tasks : tasks.toReversed()) {
+      const outcome = await runTask(task, sinks, repeat);
+      results[task.part]?.runs.push(outcome);
+      process.stdout.write(`${task.part} ${JSON.stringify(outcome)}\n`);
+      await writeResults(results);
+    }
+  }
+}
+
+/** A contestant that fails is a result too. */
+async function runTask(
+  { name, run }: Task,
+  sinks: Record<'http' | 'https', Sink>,
+  repeat: number,
+): Promise<Outcome> {
+  const load = Number(loadavg()[0]?.toFixed(1));
+  try {
+    return { contestant: name, repeat, figures: { load, ...(await run(sinks)) } };
+  } catch (error) {
+    return { contestant: name, repeat, failure: String(error), figures: { load } };
+  }
+}

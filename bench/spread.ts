@@ -1,0 +1,15 @@
+/**
+ * Several runs in one cell of a table.
+ */
+
+/** The median and, in brackets, the lowest and the highest; a dash for none. */
+export function spreadOf(values: readonly number[]): string {
+  const sorted = values.toSorted((one, other) => one - other);
+  const [lowest] = sorted;
+  const highest = sorted.at(-1);
+  if (lowest === undefined || highest === undefined) return '–';
+  const upper = sorted[Math.floor(sorted.length / 2)] ?? highest;
+  const lower = sorted[Math.floor((sorted.length - 1) / 2)] ?? lowest;
+  const median = Number(((lower + upper) / 2).toFixed(2));
+  return lowest === highest ? `${median}` : `${median} (${lowest}–${highest})`;
+}
