@@ -119,9 +119,9 @@ async function watchHeads(url: string, parts: AsyncDisposableStack): Promise<(nu
   const socket = new WebSocket(url);
   parts.defer(() => socket.terminate());
   await once(socket, 'open');
-  socket.on('message', (data) => {
+  socket.on('message', (data: Buffer) => {
     const at = Date.now();
-    const message: { params?: { result?: { number?: string } } } = JSON.parse(String(data));
+    const message: { params?: { result?: { number?: string } } } = JSON.parse(data.toString('utf8'));
     const number = message.params?.result?.number;
     if (number !== undefined) heard.set(Number(number), at);
   });

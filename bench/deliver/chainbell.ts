@@ -18,7 +18,13 @@ export type Watcher = { id: number; laneId: number; url: string };
 /** `count` watchers; watcher n has receiver number `n % hosts`. */
 export async function makeWatchers(
   client: pg.Client,
-  { databaseUrl, sink, count, hosts, path = '/hook' }: {
+  {
+    databaseUrl,
+    sink,
+    count,
+    hosts,
+    path = '/hook',
+  }: {
     databaseUrl: string;
     sink: Sink;
     count: number;
@@ -76,7 +82,9 @@ export async function insertDue(
     'update lane set next_due = least(next_due, clock_timestamp()) where id = any($1::bigint[])',
     [laneIds],
   );
-  await client.query("select pg_notify('chainbell_lane', $1)", [laneIds.length <= 500 ? laneIds.join() : '*']);
+  await client.query("select pg_notify('chainbell_lane', $1)", [
+    laneIds.length <= 500 ? laneIds.join() : '*',
+  ]);
   await client.query('commit');
 }
 

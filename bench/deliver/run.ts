@@ -10,7 +10,15 @@ import { describeMachine } from '../machine.ts';
 import { block } from './block.ts';
 import { choose } from './choose.ts';
 import { neighbour } from './neighbour.ts';
-import { type Figures, type Outcome, type Part, parts, readResults, renderTables, writeResults } from './results.ts';
+import {
+  type Figures,
+  type Outcome,
+  type Part,
+  parts,
+  readResults,
+  renderTables,
+  writeResults,
+} from './results.ts';
 import { type Sink, startDurableServer, startSink } from './stage.ts';
 import { takeover } from './takeover.ts';
 import { chainbell, peer, throughput } from './throughput.ts';
@@ -41,7 +49,8 @@ export async function deliver(words: string[]): Promise<void> {
     .filter((part) => positionals.some((word) => word === 'deliver' || word === `deliver/${part}`))
     .flatMap((part) => tasksOf(part, rows))
     .filter(({ name }) => name.includes(values.only));
-  if (tasks.length === 0) throw new Error(`nothing to run; the parts are deliver/${parts.join(', deliver/')}`);
+  if (tasks.length === 0)
+    throw new Error(`nothing to run; the parts are deliver/${parts.join(', deliver/')}`);
   await using _server = await startDurableServer();
   await using http = await startSink('http');
   await using https = await startSink('https');

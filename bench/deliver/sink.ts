@@ -70,10 +70,7 @@ const options = { keepAliveTimeout: 60_000 };
 const server =
   keyFile === undefined || certFile === undefined
     ? createServer(options, onRequest)
-    : createSecureServer(
-        { ...options, key: readFileSync(keyFile), cert: readFileSync(certFile) },
-        onRequest,
-      );
+    : createSecureServer({ ...options, key: readFileSync(keyFile), cert: readFileSync(certFile) }, onRequest);
 // All of 127.0.0.0/8: each address is another receiver.
 server.listen(0, '0.0.0.0', () => {
   const address = server.address();

@@ -49,7 +49,11 @@ export async function startSink(protocol: 'http' | 'https'): Promise<Sink> {
   await using parts = new AsyncDisposableStack();
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-sink-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
-  const files = { key: path.join(folder, 'key'), cert: path.join(folder, 'cert'), ca: path.join(folder, 'ca') };
+  const files = {
+    key: path.join(folder, 'key'),
+    cert: path.join(folder, 'cert'),
+    ca: path.join(folder, 'ca'),
+  };
   if (protocol === 'https') {
     const authority = createAuthority();
     const { key, cert } = authority.issue(Array.from({ length: HOSTS_MAX }, (_, index) => hostOf(index)));
@@ -60,7 +64,10 @@ export async function startSink(protocol: 'http' | 'https'): Promise<Sink> {
     ]);
   }
   const child = spawn(process.execPath, [...process.execArgv, SINK], {
-    env: { ...process.env, ...(protocol === 'https' && { SINK_KEY_FILE: files.key, SINK_CERT_FILE: files.cert }) },
+    env: {
+      ...process.env,
+      ...(protocol === 'https' && { SINK_KEY_FILE: files.key, SINK_CERT_FILE: files.cert }),
+    },
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));

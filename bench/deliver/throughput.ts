@@ -69,7 +69,11 @@ export function peer(name: 'graphile-worker' | 'pg-boss' | 'bullmq'): Contestant
       };
       await fillOutbox(client, `${sink.protocol}://${hostOf(0)}:${sink.port}/hook`, rows);
       const options = { cwd: folder, env: { ...process.env, ...environment } };
-      await promisify(execFile)(process.execPath, [path.join(folder, 'enqueue.js'), name, String(rows)], options);
+      await promisify(execFile)(
+        process.execPath,
+        [path.join(folder, 'enqueue.js'), name, String(rows)],
+        options,
+      );
       await client.query('vacuum analyze');
       return {
         program: { command: [process.execPath, path.join(folder, `${name}.js`)], folder, environment },

@@ -1,9 +1,10 @@
 /**
  * Back-fill: from the start of the process until the transfers of all blocks are in the database.
  */
+
+import { cpuSecondsOf } from '../program.ts';
 import type { BenchChain } from './chain.ts';
 import { type Contestant, reachesBlock, startRun } from './contestant.ts';
-import { cpuSecondsOf } from '../program.ts';
 import type { Figures } from './results.ts';
 
 const POLL_MS = 20;

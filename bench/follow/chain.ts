@@ -45,20 +45,21 @@ const ANVIL_ARGUMENTS = [
  * Emits Transfer(caller, RECIPIENT_BASE + n % recipients, n) for each n from calldata word 0 up to, and without, word 1.
  * Stack on the left is the stack's bottom.
  */
-const tokenCode = (recipients: number): Hex => `0x${[
-  '5f35', //                 PUSH0 CALLDATALOAD               n
-  '5b', //                   JUMPDEST (2)                     n
-  '805f52', //               DUP1 PUSH0 MSTORE                n                  memory[0..32] = n
-  `61${hexOf(BigInt(recipients), 2)}8106`, // PUSH2 recipients DUP2 MOD  n n%recipients
-  `73${hexOf(RECIPIENT_BASE, 20)}01`, // PUSH20 base ADD      n recipient
-  '33', //                   CALLER                           n recipient caller
-  `7f${TRANSFER_TOPIC}`, //  PUSH32 topic                     n recipient caller topic
-  '60205fa3', //             PUSH1 32 PUSH0 LOG3              n
-  '600101', //               PUSH1 1 ADD                      n+1
-  '8060203511', //           DUP1 PUSH1 32 CALLDATALOAD GT    n+1 (word 1 > n+1)
-  '600257', //               PUSH1 2 JUMPI                    n+1
-  '00', //                   STOP
-].join('')}`;
+const tokenCode = (recipients: number): Hex =>
+  `0x${[
+    '5f35', //                 PUSH0 CALLDATALOAD               n
+    '5b', //                   JUMPDEST (2)                     n
+    '805f52', //               DUP1 PUSH0 MSTORE                n                  memory[0..32] = n
+    `61${hexOf(BigInt(recipients), 2)}8106`, // PUSH2 recipients DUP2 MOD  n n%recipients
+    `73${hexOf(RECIPIENT_BASE, 20)}01`, // PUSH20 base ADD      n recipient
+    '33', //                   CALLER                           n recipient caller
+    `7f${TRANSFER_TOPIC}`, //  PUSH32 topic                     n recipient caller topic
+    '60205fa3', //             PUSH1 32 PUSH0 LOG3              n
+    '600101', //               PUSH1 1 ADD                      n+1
+    '8060203511', //           DUP1 PUSH1 32 CALLDATALOAD GT    n+1 (word 1 > n+1)
+    '600257', //               PUSH1 2 JUMPI                    n+1
+    '00', //                   STOP
+  ].join('')}`;
 
 /** Starts anvil and mines `blocks` blocks of 100 token transfers and 10 native ones to so many recipients in turn. */
 export async function startBenchChain(blocks: number, recipients = RECIPIENTS): Promise<BenchChain> {

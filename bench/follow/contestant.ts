@@ -7,8 +7,8 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { createTestDatabase } from '../../test/kit/database.ts';
-import type { BenchChain } from './chain.ts';
 import { type Program, type RunningProgram, startProgram } from '../program.ts';
+import type { BenchChain } from './chain.ts';
 
 /** How news of a block come to those who can choose. */
 type Heads = 'polled' | 'WebSocket';

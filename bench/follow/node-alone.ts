@@ -3,8 +3,8 @@
  */
 import { Agent, request } from 'undici';
 import { quantity } from '../../devnet/wallet.ts';
-import type { BenchChain } from './chain.ts';
 import { cpuSecondsOf } from '../program.ts';
+import type { BenchChain } from './chain.ts';
 
 /** As Chainbell asks, once it has found its measure (src/ingest/read-ahead.ts). */
 const REQUESTS = 4;

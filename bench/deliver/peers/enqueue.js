@@ -26,12 +26,19 @@ switch (peer) {
     const boss = new PgBoss({ connectionString, supervise: false, schedule: false });
     await boss.start();
     await boss.createQueue('deliver');
-    await inGroups((group) => boss.insert('deliver', group.map((id) => ({ data: { id } }))));
+    await inGroups((group) =>
+      boss.insert(
+        'deliver',
+        group.map((id) => ({ data: { id } })),
+      ),
+    );
     await boss.stop({ graceful: false });
     break;
   }
   case 'bullmq': {
-    const queue = new Queue('deliver', { connection: { host: '127.0.0.1', port: Number(process.env.REDIS_PORT) } });
+    const queue = new Queue('deliver', {
+      connection: { host: '127.0.0.1', port: Number(process.env.REDIS_PORT) },
+    });
     await inGroups((group) => queue.addBulk(group.map((id) => ({ name: 'deliver', data: { id } }))));
     await queue.close();
     break;
