@@ -99,10 +99,11 @@ create table notification (
   constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
 );
 CREATE INDEX notification_block ON public.notification USING brin (block_number) WITH (autosummarize='on');
-CREATE INDEX notification_due ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE (state = 'waiting'::text);
+CREATE INDEX notification_first ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count = 0));
 CREATE INDEX notification_held ON public.notification USING btree (block_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
+CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 
 create table watched_address (
   shard_id bigint not null,
