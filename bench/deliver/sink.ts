@@ -44,7 +44,7 @@ function onRequest(request: IncomingMessage, response: ServerResponse): void {
 function note(body: string, host: string): void {
   const now = Date.now();
   times.push(now);
-  ids.add(/"id":\s*"?(\d+)/.exec(body)?.[1] ?? '');
+  ids.add(/"id"\s*:\s*(\d+)/.exec(body)?.[1] ?? '');
   const createdAt = /"timestamp":\s*"([^"]+)"/.exec(body)?.[1];
   if (createdAt !== undefined) waits.push(now - Date.parse(`${createdAt.replace(' ', 'T')}Z`));
   if (!firstAtByHost.has(host)) firstAtByHost.set(host, now);

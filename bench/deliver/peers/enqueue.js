@@ -3,6 +3,7 @@
  */
 import { Queue } from 'bullmq';
 import { makeWorkerUtils } from 'graphile-worker';
+import { Redis } from 'ioredis';
 import { PgBoss } from 'pg-boss';
 
 const [, , peer, rowCount] = process.argv;
@@ -37,7 +38,7 @@ switch (peer) {
   }
   case 'bullmq': {
     const queue = new Queue('deliver', {
-      connection: { host: '127.0.0.1', port: Number(process.env.REDIS_PORT) },
+      connection: new Redis(Number(process.env.REDIS_PORT), '127.0.0.1'),
     });
     await inGroups((group) => queue.addBulk(group.map((id) => ({ name: 'deliver', data: { id } }))));
     await queue.close();
