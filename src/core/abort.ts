@@ -11,6 +11,9 @@ export type WorkAbort = {
   release(): void;
 };
 
+/** One for all: an error with a stack for each work that simply ends is much of what a delivery costs. */
+const ENDED = new DOMException('this work has ended', 'AbortError');
+
 /** Aborts with the parent, after `timeoutMs` (reason: a TimeoutError), or when told to. */
 export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
   const own = new AbortController();
@@ -21,7 +24,7 @@ export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
   else parent.addEventListener('abort', onParent, { once: true });
   return {
     signal: own.signal,
-    abort: (reason) => own.abort(reason),
+    abort: (reason = ENDED) => own.abort(reason),
     release() {
       clearTimeout(timer);
       parent.removeEventListener('abort', onParent);

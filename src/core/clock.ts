@@ -1,8 +1,6 @@
 /**
  * Time, as a dependency: production passes `systemClock`, tests pass a clock that they move.
  */
-import { setTimeout as delay } from 'node:timers/promises';
-
 export type Clock = {
   /** The present, UTC. */
   now(): Date;
@@ -14,9 +12,16 @@ export type Clock = {
 export function systemClock(offsetMs = 0): Clock {
   return {
     now: () => new Date(Date.now() + offsetMs),
+    // Not by node:timers/promises: there each wait that ends early costs an error with its stack.
     wait: (ms, signal) =>
-      delay(ms, undefined, { signal }).catch((error: unknown) => {
-        if (!signal.aborted) throw error;
+      new Promise((resolve) => {
+        const end = () => {
+          clearTimeout(timer);
+          signal.removeEventListener('abort', end);
+          resolve();
+        };
+        const timer = setTimeout(end, signal.aborted ? 0 : ms);
+        signal.addEventListener('abort', end);
       }),
   };
 }
