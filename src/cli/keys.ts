@@ -6,11 +6,12 @@ import { InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
-import { type IssuedKey, issueKey, type KeyIssuer, rotateKey } from '../keys.ts';
+import { type IssuedKey, issueKey, rotateKey } from '../keys.ts';
 import { openKeyRing } from '../secret.ts';
 import { openDatabase } from '../store/db.ts';
 import { listKeys, revokeKey, type StoredKey } from '../store/keys.ts';
 import { migrate } from '../store/migrate.ts';
+import type { SecretStore } from '../store/signing-secrets.ts';
 import { readTime } from '../store/time.ts';
 import { withConfig } from './exit.ts';
 
@@ -62,7 +63,7 @@ export function addKeysCommands(program: Command): void {
 
 async function withIssuer(
   flags: Flags,
-  work: (issuer: KeyIssuer, now: Date) => Promise<void>,
+  work: (issuer: SecretStore, now: Date) => Promise<void>,
 ): Promise<void> {
   await withConfig(flags, async (config: Config) => {
     const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });

@@ -3,15 +3,15 @@
  * gives the lane back when nothing is due.
  */
 import { startAbort } from '../core/abort.ts';
-import { type ApiKey, decryptKey, type KeyRing } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Database } from '../store/db.ts';
-import { findDeliveryKey } from '../store/keys.ts';
 import { type Lane, releaseLane } from '../store/lanes.ts';
 import { type DueNotification, listDue } from '../store/outbox.ts';
+import { type Credentials, readCredentials } from './credentials.ts';
 import { renderMessage } from './payload.ts';
 import { nextRetryAt } from './schedule.ts';
 import type { Send, SendResult } from './send.ts';
@@ -57,7 +57,7 @@ const READ_AHEAD_MS_MAX = 1_000;
 const READ_MAX = 128;
 const RETRY_MS = 250;
 
-type Due = { notification: DueNotification; apiKey: ApiKey | undefined };
+type Due = { notification: DueNotification; credentials: Credentials };
 
 export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const { database, clock, log, metrics, slots, stopping } = options;
@@ -96,8 +96,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       mayHaveMore = false;
       const rows = await listDue(database, lane, { now, exclude: [...underWay.keys()], limit: READ_MAX });
       const [first] = rows;
-      const apiKey = first && (await findKeyText(first.watcherId, now));
-      ahead = rows.map((notification) => ({ notification, apiKey }));
+      if (first !== undefined) {
+        const credentials = await readCredentials(options, first.watcherId, now);
+        ahead = rows.map((notification) => ({ notification, credentials }));
+      }
       mayHaveMore ||= rows.length === READ_MAX;
       readAt = now.getTime();
     } catch (error) {
@@ -106,13 +108,6 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       mayHaveMore = true;
       await clock.wait(RETRY_MS, stopping);
     }
-  }
-
-  async function findKeyText(watcherId: number, now: Date): Promise<ApiKey | undefined> {
-    const key = await findDeliveryKey(database, watcherId, now);
-    return (
-      key && { id: key.id, text: decryptKey(key.ciphertext, { keyId: key.id, watcherId }, options.keyRing) }
-    );
   }
 
   function start(due: Due): void {
@@ -126,10 +121,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     underWay.set(id, attempt);
   }
 
-  async function attemptOnce({ notification, apiKey }: Due): Promise<void> {
+  async function attemptOnce({ notification, credentials }: Due): Promise<void> {
     const startedAt = clock.now();
     const message = renderMessage(notification, {
-      apiKey: apiKey?.text,
+      ...credentials,
       nativeSymbol: options.nativeSymbol,
       now: startedAt,
     });

@@ -104,6 +104,16 @@ CREATE INDEX notification_held ON public.notification USING btree (block_number)
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
 
+create table signing_secret (
+  watcher_id bigint not null,
+  number integer not null,
+  ciphertext bytea not null,
+  kek_id text not null,
+  created_at timestamp with time zone not null,
+  ends_at timestamp with time zone,
+  constraint signing_secret_pkey PRIMARY KEY (watcher_id, number)
+);
+
 create table watched_address (
   shard_id bigint not null,
   id uuid not null,

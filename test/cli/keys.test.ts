@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { deriveKeyRing, lookupOf } from '../../src/core/api-key.ts';
+import { lookupsOf } from '../../src/core/api-key.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { findWatcherByLookup } from '../../src/store/keys.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { chain, chainbell, type Run } from './chainbell.ts';
@@ -91,7 +92,7 @@ describe('keys on a server', () => {
     const database = await place.open();
     const ring = deriveKeyRing(Buffer.from(SECRET, 'base64'));
     const watcherAt = (key: string, ms: number) =>
-      findWatcherByLookup(database, lookupOf(key, ring), new Date(Date.parse(second.created_at) + ms));
+      findWatcherByLookup(database, lookupsOf(key, ring), new Date(Date.parse(second.created_at) + ms));
     assert.equal(Date.parse(first.revoked_at ?? '') - Date.parse(second.created_at), 2 * 3_600_000);
     assert.equal(await watcherAt(old.key, 2 * 3_600_000 - 1), old.watcher_id);
     assert.equal(await watcherAt(old.key, 2 * 3_600_000), undefined);
