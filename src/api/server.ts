@@ -14,6 +14,7 @@ import type { Database } from '../store/db.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -71,6 +72,7 @@ export function createApi(options: ApiOptions): Api {
   });
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
+  addSigningSecretRoutes(api, options);
   refuseOtherMethods();
   return api;
 }
