@@ -1,19 +1,19 @@
 /**
  * Issuing and rotating API keys: the one time that a key's text exists outside of its owner's hands.
  */
-import { encryptKey, generateApiKey, type KeyRing, lookupOf } from './core/api-key.ts';
+import { encryptKey, generateApiKey, lookupOf } from './core/api-key.ts';
 import { Fault } from './core/fault.ts';
-import type { Database, Db } from './store/db.ts';
+import type { KeyRing } from './core/key-ring.ts';
+import type { Db } from './store/db.ts';
 import { ensureWatcher, findKey, insertKey, revokeKey } from './store/keys.ts';
+import type { SecretStore } from './store/signing-secrets.ts';
 
 /** `key` is shown to its owner once and kept nowhere in this form. */
 export type IssuedKey = { watcherId: number; keyId: string; key: string };
 
-export type KeyIssuer = { database: Database; keyRing: KeyRing };
-
 /** A new key for the watcher of that name, who is made when new. */
 export async function issueKey(
-  { database, keyRing }: KeyIssuer,
+  { database, keyRing }: SecretStore,
   watcherName: string,
   now: Date,
 ): Promise<IssuedKey> {
@@ -26,7 +26,7 @@ export async function issueKey(
  * @throws Fault `not_found` for an unknown key, `conflict` for one that is revoked.
  */
 export async function rotateKey(
-  { database, keyRing }: KeyIssuer,
+  { database, keyRing }: SecretStore,
   keyId: string,
   { now, overlapMs }: { now: Date; overlapMs: number },
 ): Promise<IssuedKey> {
@@ -53,8 +53,7 @@ async function insertNewKey(
     id,
     watcherId,
     lookup: lookupOf(text, keyRing),
-    ciphertext: encryptKey(text, { keyId: id, watcherId }, keyRing),
-    kekId: keyRing.kekId,
+    ...encryptKey(text, { keyId: id, watcherId }, keyRing),
     now,
   });
   return { watcherId, keyId: id, key: text };

@@ -3,7 +3,7 @@
  */
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
-import { deriveKeyRing } from '../../src/core/api-key.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { issueKey } from '../../src/keys.ts';
 import { openDatabase } from '../../src/store/db.ts';
 import type { Program } from '../program.ts';

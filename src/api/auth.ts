@@ -2,9 +2,10 @@
  * `Authorization: Bearer <API_KEY>` names the watcher (spec 5).
  */
 import type { FastifyRequest } from 'fastify';
-import { isWellFormedKey, type KeyRing, lookupOf } from '../core/api-key.ts';
+import { isWellFormedKey, lookupsOf } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
+import type { KeyRing } from '../core/key-ring.ts';
 import type { Database } from '../store/db.ts';
 import { findWatcherByLookup } from '../store/keys.ts';
 
@@ -44,7 +45,7 @@ export function createAuthenticator({ database, clock, keyRing }: Dependencies):
   return async (authorization) => {
     const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
     if (key === undefined || !isWellFormedKey(key)) throw new Fault('unauthorized', 'Unauthorized');
-    const watcherId = await findWatcherByLookup(database, lookupOf(key, keyRing), clock.now());
+    const watcherId = await findWatcherByLookup(database, lookupsOf(key, keyRing), clock.now());
     if (watcherId === undefined) throw new Fault('unauthorized', 'Unauthorized');
     return watcherId;
   };

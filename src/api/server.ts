@@ -5,8 +5,8 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
 import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify';
-import type { KeyRing } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
+import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
@@ -14,6 +14,7 @@ import type { Database } from '../store/db.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -71,6 +72,7 @@ export function createApi(options: ApiOptions): Api {
   });
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
+  addSigningSecretRoutes(api, options);
   refuseOtherMethods();
   return api;
 }

@@ -6,15 +6,16 @@ import { formatDuration } from './scalars.ts';
 import type { Config, ConfigText } from './schema.ts';
 
 /**
- * The configuration in the file's form, for YAML or JSON. The secret and the database's password are left out, node
+ * The configuration in the file's form, for YAML or JSON. Secrets and the database's password are left out, node
  * and price URLs are reduced to scheme and host.
  */
 export function printableConfig(config: Config): ConfigText {
-  const { chain, database, secret, prices, retention, ...rest } = config;
+  const { chain, database, secret, formerSecrets, prices, retention, ...rest } = config;
   return {
     chain: { ...chain, rpc: chain.rpc.map(redactUrl) },
     database: { url: redactDatabaseUrl(database.url) },
     secret: secret === '' ? '' : '[redacted]',
+    formerSecrets: formerSecrets.map(() => '[redacted]'),
     ...rest,
     prices:
       prices.native === undefined

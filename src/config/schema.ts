@@ -207,6 +207,12 @@ export const ConfigSchema = Type.Object(
       default: '',
       description: 'Protects API keys: 32 bytes in base64; with the embedded database it is made in dataDir.',
     }),
+    formerSecrets: Type.Array(SecretText, {
+      maxItems: 10,
+      default: [],
+      description:
+        'Secrets that secret has replaced, until `keys rekey` is done: both are accepted meanwhile.',
+    }),
     http: Type.Object(
       { host: Type.With(Host, { default: '127.0.0.1' }), port: Type.With(Port, { default: 8080 }) },
       { ...section, description: 'The API.' },

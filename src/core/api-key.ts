@@ -3,18 +3,11 @@
  * AES-256-GCM that is bound to its row.
  */
 import assert from 'node:assert/strict';
-import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
+import { type KeyRing, type Sealed, seal, unseal } from './key-ring.ts';
 
 export type ApiKey = { id: string; text: string };
-
-/** The two secrets derived from `secret`: lookup needs only the pepper, delivery only the key-encryption key. */
-export type KeyRing = {
-  pepper: Buffer;
-  /** Names the key-encryption key in `api_key.kek_id`. */
-  kekId: string;
-  kek: Buffer;
-};
 
 /** What the ciphertext is bound to: moved to another row it does not decrypt. */
 export type KeyOwner = { keyId: string; watcherId: number };
@@ -27,19 +20,6 @@ const ID_DIGITS = 11;
 const SECRET_DIGITS = 43;
 const CHECKSUM_DIGITS = 6;
 const FORM = new RegExp(`^(cb_live_\\w{${ID_DIGITS}}_\\w{${SECRET_DIGITS}})_(\\w{${CHECKSUM_DIGITS}})$`);
-const NONCE_BYTES = 12;
-const TAG_BYTES = 16;
-
-/** Derives the key ring from the 32 bytes of `secret` (RFC 5869). */
-export function deriveKeyRing(secret: Buffer): KeyRing {
-  const derive = (purpose: string, bytes: number) =>
-    Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `chainbell ${purpose}`, bytes));
-  return {
-    pepper: derive('lookup', 32),
-    kek: derive('encryption', 32),
-    kekId: derive('encryption id', 6).toString('hex'),
-  };
-}
 
 /** A new random key. */
 export function generateApiKey(): ApiKey {
@@ -54,34 +34,26 @@ export function isWellFormedKey(text: string): boolean {
   return match?.[1] !== undefined && checksum(match[1]) === match[2];
 }
 
-/** The value under which a key is found: HMAC-SHA256 with the pepper. */
-export function lookupOf(text: string, ring: KeyRing): Buffer {
-  return createHmac('sha256', ring.pepper).update(text).digest();
+/** The value under which a key is stored: HMAC-SHA256 with the present pepper. */
+export function lookupOf(text: string, { pepper }: { pepper: Buffer }): Buffer {
+  return createHmac('sha256', pepper).update(text).digest();
 }
 
-/** nonce ‖ ciphertext ‖ tag. */
-export function encryptKey(text: string, owner: KeyOwner, ring: KeyRing): Buffer {
-  const nonce = randomBytes(NONCE_BYTES);
-  const cipher = createCipheriv('aes-256-gcm', ring.kek, nonce).setAAD(boundTo(owner, ring));
-  return Buffer.concat([nonce, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()]);
+/** Every value under which the key may be stored: one for each secret. */
+export function lookupsOf(text: string, ring: KeyRing): Buffer[] {
+  return [ring, ...ring.former].map((keys) => lookupOf(text, keys));
 }
 
-/** The key's text. @throws Error when the bytes belong to another row or another key-encryption key. */
-export function decryptKey(bytes: Uint8Array, owner: KeyOwner, ring: KeyRing): string {
-  const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const decipher = createDecipheriv('aes-256-gcm', ring.kek, sealed.subarray(0, NONCE_BYTES)).setAAD(
-    boundTo(owner, ring),
-  );
-  decipher.setAuthTag(sealed.subarray(-TAG_BYTES));
-  return Buffer.concat([
-    decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)),
-    decipher.final(),
-  ]).toString('utf8');
+export function encryptKey(text: string, owner: KeyOwner, ring: KeyRing): Sealed {
+  return seal(Buffer.from(text), rowOf(owner), ring);
 }
 
-function boundTo({ keyId, watcherId }: KeyOwner, { kekId }: KeyRing): Buffer {
-  return Buffer.from(`v1|${keyId}|${watcherId}|${kekId}`);
+/** The key's text. @throws Fault as `unseal` does. */
+export function decryptKey(sealed: Sealed, owner: KeyOwner, ring: KeyRing): string {
+  return unseal(sealed, rowOf(owner), ring).toString('utf8');
 }
+
+const rowOf = ({ keyId, watcherId }: KeyOwner) => `${keyId}|${watcherId}`;
 
 function checksum(body: string): string {
   const bytes = Buffer.alloc(4);

@@ -3,15 +3,15 @@
  * gives the lane back when nothing is due.
  */
 import { startAbort } from '../core/abort.ts';
-import { type ApiKey, decryptKey, type KeyRing } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Database } from '../store/db.ts';
-import { findDeliveryKey } from '../store/keys.ts';
 import { type Lane, releaseLane } from '../store/lanes.ts';
 import { type DueNotification, listDue } from '../store/outbox.ts';
+import { type Credentials, readCredentials } from './credentials.ts';
 import { renderMessage } from './payload.ts';
 import { nextRetryAt } from './schedule.ts';
 import type { Send, SendResult } from './send.ts';
@@ -63,7 +63,7 @@ const READ_AHEAD_MS_MAX = 1_000;
 const READ_MAX = 128;
 const RETRY_MS = 250;
 
-type Due = { notification: DueNotification; apiKey: ApiKey | undefined };
+type Due = { notification: DueNotification; credentials: Credentials };
 
 /** Works the lane until nothing is due, it is lost, or it has to give way. `done` rejects only for a bug. */
 export function runLane(lane: Lane, options: LaneOptions): LaneRun {
@@ -110,8 +110,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         return;
       }
       const [first] = rows;
-      const apiKey = first && (await findKeyText(first.watcherId, now));
-      const due = rows.map((notification) => ({ notification, apiKey }));
+      const credentials = first && (await readCredentials(options, first.watcherId, now));
+      const due = credentials === undefined ? [] : rows.map((row) => ({ notification: row, credentials }));
       firsts = due.filter(({ notification }) => notification.retryCount === 0);
       retries = due.filter(({ notification }) => notification.retryCount > 0);
       mayHaveMore.firsts ||= firsts.length === READ_MAX;
@@ -146,13 +146,6 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     return mayRetry && retriesUnderWay < underWay.size - retriesUnderWay ? retries : firsts;
   }
 
-  async function findKeyText(watcherId: number, now: Date): Promise<ApiKey | undefined> {
-    const key = await findDeliveryKey(database, watcherId, now);
-    return (
-      key && { id: key.id, text: decryptKey(key.ciphertext, { keyId: key.id, watcherId }, options.keyRing) }
-    );
-  }
-
   function start(due: Due, kind: SlotKind): void {
     const { id, retryCount } = due.notification;
     if (retryCount > 0) retriesUnderWay += 1;
@@ -165,10 +158,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     underWay.set(id, attempt);
   }
 
-  async function attemptOnce({ notification, apiKey }: Due): Promise<void> {
+  async function attemptOnce({ notification, credentials }: Due): Promise<void> {
     const startedAt = clock.now();
     const message = renderMessage(notification, {
-      apiKey: apiKey?.text,
+      ...credentials,
       nativeSymbol: options.nativeSymbol,
       now: startedAt,
     });

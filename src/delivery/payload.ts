@@ -4,7 +4,9 @@
  */
 import packageJson from '../../package.json' with { type: 'json' };
 import { exactInteger } from '../core/json.ts';
+import { signMessage } from '../core/signature.ts';
 import type { DueNotification } from '../store/outbox.ts';
+import type { Credentials } from './credentials.ts';
 
 /** One HTTP POST, ready to be sent. */
 export type Message = { url: string; headers: Record<string, string>; body: string };
@@ -13,14 +15,16 @@ const USER_AGENT = `chainbell/${packageJson.version}`;
 
 /**
  * The POST that tells a receiver of a notification: exactly the 13 fields of spec 2.7 in their order, the amount as
- * an exact JSON integer. `webhook-id` and `webhook-timestamp` are those of Standard Webhooks: the id stays the same
- * over all attempts, the timestamp is the attempt's.
+ * an exact JSON integer. The headers `webhook-…` are those of Standard Webhooks: the id stays the same over all
+ * attempts, the timestamp is the attempt's, the signatures are over both and the body.
  */
 export function renderMessage(
   notification: DueNotification,
-  sending: { apiKey: string | undefined; nativeSymbol: string; now: Date },
+  sending: Credentials & { nativeSymbol: string; now: Date },
 ): Message {
-  const { apiKey, nativeSymbol, now } = sending;
+  const { apiKey, signingKeys, nativeSymbol, now } = sending;
+  const id = String(notification.id);
+  const timestamp = String(Math.floor(now.getTime() / 1000));
   const body = JSON.stringify({
     id: notification.id,
     watched_addresses_id: notification.watchedAddressId,
@@ -42,8 +46,9 @@ export function renderMessage(
       'content-type': 'application/json',
       ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
       'user-agent': USER_AGENT,
-      'webhook-id': String(notification.id),
-      'webhook-timestamp': String(Math.floor(now.getTime() / 1000)),
+      'webhook-id': id,
+      'webhook-timestamp': timestamp,
+      'webhook-signature': signMessage({ id, timestamp, body }, signingKeys),
     },
     body,
   };

@@ -31,7 +31,7 @@ export type SendResult = {
   /** The HTTP status, when a status line came. */
   status: number | undefined;
   durationMs: number;
-  /** The first KiB of the answer, its echoes of the API key replaced by [redacted]. */
+  /** The first KiB of the answer, keys and signing secrets in it replaced by [redacted]. */
   responseText: string | undefined;
 };
 
@@ -62,6 +62,11 @@ const BODY_BYTES_MAX = 16_384;
 /** How long an answer's body may hold the slot once the status has decided. */
 const BODY_MS_MAX = 500;
 const RESPONSE_TEXT_BYTES_MAX = 1024;
+/**
+ * What looks like one of our keys or signing secrets: a receiver that refuses a webhook may quote the one that it
+ * expected. With what URL and JSON encoders make of base64.
+ */
+const SECRET_FORM = /\b(cb_live|whsec|whsk)_[\w+/=%\\-]+/g;
 /** Interim responses (1xx) say nothing; a few are ordinary (103 Early Hints), a stream of them is an attack. */
 const INTERIM_COUNT_MAX = 32;
 
@@ -231,7 +236,7 @@ function shownText({ end, body }: { end: 'whole' | 'cut'; body: Buffer }, messag
     text = text.replaceAll(key, '[redacted]');
     if (end === 'cut') text = withoutBeginningOf(key, text);
   }
-  const bytes = Buffer.from(text).subarray(0, RESPONSE_TEXT_BYTES_MAX);
+  const bytes = Buffer.from(text.replace(SECRET_FORM, '[redacted]')).subarray(0, RESPONSE_TEXT_BYTES_MAX);
   // A character that the cut went through is left out.
   return new TextDecoder().decode(bytes, { stream: true });
 }

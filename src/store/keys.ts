@@ -1,6 +1,9 @@
 /**
  * Watchers and their API keys. Key texts never come here: only their HMAC and their ciphertext (DESIGN §8).
  */
+import { fromBytes } from '../core/hex.ts';
+import type { Sealed } from '../core/key-ring.ts';
+import { bytesOf } from './array-text.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 
@@ -17,26 +20,38 @@ export type StoredKey = {
 /** The watcher of that name, made when it is new. */
 export async function ensureWatcher(db: Db, name: string, now: Date): Promise<number> {
   await db.query(sql`insert into watcher (name, created_at) values (${name}, ${now}) on conflict do nothing`);
-  const [row] = await db.query<{ id: number }>(sql`select id from watcher where name = ${name}`);
-  if (row === undefined) throw new Error(`watcher ${name} is missing`);
-  return row.id;
+  const id = await findWatcherByName(db, name);
+  if (id === undefined) throw new Error(`watcher ${name} is missing`);
+  return id;
 }
 
 export async function insertKey(
   db: Db,
-  key: { id: string; watcherId: number; lookup: Buffer; ciphertext: Buffer; kekId: string; now: Date },
+  key: { id: string; watcherId: number; lookup: Buffer; now: Date } & Sealed,
 ): Promise<void> {
   await db.query(sql`
     insert into api_key (id, watcher_id, lookup, ciphertext, kek_id, created_at)
     values (${key.id}, ${key.watcherId}, ${key.lookup}, ${key.ciphertext}, ${key.kekId}, ${key.now})`);
 }
 
-/** The watcher whose valid key has this HMAC. Asked at every request: a revocation counts at once. */
-export async function findWatcherByLookup(db: Db, lookup: Buffer, now: Date): Promise<number | undefined> {
+/**
+ * The watcher whose valid key has one of these HMACs. Asked at every request: a revocation counts at once. One
+ * statement for all of them: a key whose HMAC changes meanwhile is found under the former or under the new one.
+ */
+export async function findWatcherByLookup(
+  db: Db,
+  lookups: readonly Buffer[],
+  now: Date,
+): Promise<number | undefined> {
   const [row] = await db.query<{ watcher_id: number }>(sql`
     select watcher_id from api_key
-    where lookup = ${lookup} and (revoked_at is null or revoked_at > ${now})`);
+    where lookup = any(${bytesOf(lookups.map(fromBytes))}::bytea[]) and (revoked_at is null or revoked_at > ${now})`);
   return row?.watcher_id;
+}
+
+export async function findWatcherByName(db: Db, name: string): Promise<number | undefined> {
+  const [row] = await db.query<{ id: number }>(sql`select id from watcher where name = ${name}`);
+  return row?.id;
 }
 
 /** The key that goes out with the watcher's webhooks: the newest that is not being revoked. */
@@ -44,7 +59,7 @@ export async function findDeliveryKey(
   db: Db,
   watcherId: number,
   now: Date,
-): Promise<{ id: string; kekId: string; ciphertext: Uint8Array } | undefined> {
+): Promise<({ id: string } & Sealed) | undefined> {
   const [row] = await db.query<{ id: string; kek_id: string; ciphertext: Uint8Array }>(sql`
     select id, kek_id, ciphertext from api_key
     where watcher_id = ${watcherId} and (revoked_at is null or revoked_at > ${now})
@@ -95,10 +110,10 @@ function toKey(row: KeyRow): StoredKey {
   };
 }
 
-/** The key-encryption keys that stored keys still need. */
+/** The key-encryption keys that stored API keys and signing secrets still need. */
 export async function listKekIds(db: Db): Promise<string[]> {
   const rows = await db.query<{ kek_id: string }>(
-    sql`select distinct kek_id from api_key order by kek_id limit 100`,
+    sql`select kek_id from api_key union select kek_id from signing_secret order by kek_id limit 100`,
   );
   return rows.map((row) => row.kek_id);
 }

@@ -105,6 +105,16 @@ CREATE INDEX notification_processed ON public.notification USING btree (processe
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
 CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 
+create table signing_secret (
+  watcher_id bigint not null,
+  number integer not null,
+  ciphertext bytea not null,
+  kek_id text not null,
+  created_at timestamp with time zone not null,
+  ends_at timestamp with time zone,
+  constraint signing_secret_pkey PRIMARY KEY (watcher_id, number)
+);
+
 create table watched_address (
   shard_id bigint not null,
   id uuid not null,

@@ -4,7 +4,7 @@
 
 import type { OpsSources } from '../../src/api/ops.ts';
 import { type Api, createApi } from '../../src/api/server.ts';
-import { deriveKeyRing } from '../../src/core/api-key.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';

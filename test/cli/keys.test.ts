@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { readFile, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { deriveKeyRing, lookupOf } from '../../src/core/api-key.ts';
+import { lookupsOf } from '../../src/core/api-key.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { findWatcherByLookup } from '../../src/store/keys.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { chain, chainbell, type Run } from './chainbell.ts';
@@ -91,7 +92,7 @@ describe('keys on a server', () => {
     const database = await place.open();
     const ring = deriveKeyRing(Buffer.from(SECRET, 'base64'));
     const watcherAt = (key: string, ms: number) =>
-      findWatcherByLookup(database, lookupOf(key, ring), new Date(Date.parse(second.created_at) + ms));
+      findWatcherByLookup(database, lookupsOf(key, ring), new Date(Date.parse(second.created_at) + ms));
     assert.equal(Date.parse(first.revoked_at ?? '') - Date.parse(second.created_at), 2 * 3_600_000);
     assert.equal(await watcherAt(old.key, 2 * 3_600_000 - 1), old.watcher_id);
     assert.equal(await watcherAt(old.key, 2 * 3_600_000), undefined);
@@ -141,5 +142,38 @@ describe('keys on a server', () => {
     assert.match(away.err, /ECONNREFUSED/);
     for (const { err } of [refused, away])
       assert.ok(!err.includes('not-the-password') && !/^ +at /m.test(err), err);
+  });
+});
+
+describe('a new secret on a server', () => {
+  const NEW_SECRET = Buffer.alloc(32, 9).toString('base64');
+  const both = { CHAINBELL_SECRET: NEW_SECRET, CHAINBELL_FORMER_SECRETS: SECRET };
+  let place: TestDatabase;
+  const keysWith = (env: Record<string, string>, ...words: string[]): Promise<Run> =>
+    chainbell(place.dataDir, { ...chain, CHAINBELL_DATABASE_URL: place.url, ...env }, 'keys', ...words);
+  before(async () => {
+    place = await createTestDatabase('postgres');
+  });
+  after(() => place[Symbol.asyncDispose]());
+
+  test('beside the former one it is taken over by rekey, after which the former one can be dropped', async () => {
+    const created = await keysWith({ CHAINBELL_SECRET: SECRET }, 'create', '--watcher', 'acme', '--json');
+    const issued: Issued = JSON.parse(created.out);
+    const alone = await keysWith({ CHAINBELL_SECRET: NEW_SECRET }, 'rekey');
+    assert.deepEqual([alone.code, alone.out], [78, '']);
+    assert.match(alone.err, /secret is not the one with which .* in formerSecrets/);
+
+    const rekeyed = await keysWith(both, 'rekey');
+    assert.deepEqual([rekeyed.code, rekeyed.out], [0, '']);
+    assert.match(rekeyed.err, /^1 of 1 sealed anew\nall is under the present secret/);
+    const again = await keysWith(both, 'rekey', '--json');
+    const ring = deriveKeyRing(Buffer.from(NEW_SECRET, 'base64'));
+    assert.deepEqual([again.err, JSON.parse(again.out)], ['', { rekeyed: 0, kek_id: ring.kekId }]);
+
+    assert.equal((await keysWith({ CHAINBELL_SECRET: NEW_SECRET }, 'list')).code, 0);
+    assert.equal((await keysWith({ CHAINBELL_SECRET: SECRET }, 'list')).code, 78);
+    const database = await place.open();
+    const watcherId = await findWatcherByLookup(database, lookupsOf(issued.key, ring), new Date());
+    assert.equal(watcherId, issued.watcher_id);
   });
 });

@@ -9,6 +9,7 @@ import { writeConfig } from './write-config.ts';
 const GOOD = `chain: { id: 1, rpc: ["https://user:pw@node.example/v2/NODE-KEY"] }
 database: { url: "postgres://chainbell:DATABASE-PASSWORD@db.example/chainbell" }
 secret: ${Buffer.alloc(32, 7).toString('base64')}
+formerSecrets: ["${Buffer.alloc(32, 7).toString('base64')}"]
 prices: { native: { sources: [{ type: http, url: "https://prices.example/PRICE-KEY", path: $.price }] } }
 retention: { attempts: 90m }
 `;
@@ -83,6 +84,7 @@ test('config print shows what is in effect, in the keys of the file, without any
   assert.deepEqual(printed.chain.rpc, ['https://node.example/…']);
   assert.equal(printed.database.url, 'postgres://chainbell:…@db.example/chainbell');
   assert.equal(printed.secret, '[redacted]');
+  assert.deepEqual(printed.formerSecrets, ['[redacted]']);
   assert.equal(printed.prices.native.sources[0].url, 'https://prices.example/…');
   assert.deepEqual(printed.retention, { attempts: '90m', notifications: '90d' });
   assert.equal(printed.http.port, 8080);

@@ -9,6 +9,7 @@ import { writeConfig } from './write-config.ts';
 
 const MINIMAL = 'chain:\n  id: 31337\n  rpc: [http://127.0.0.1:8545]\n';
 const SECRET = Buffer.alloc(32, 7).toString('base64');
+const FORMER = Buffer.alloc(32, 6).toString('base64');
 
 test('a chain id and one node are enough: everything else has its default', () => {
   assert.deepEqual(load(MINIMAL, {}, { dataDir: '/data' }), {
@@ -26,6 +27,7 @@ test('a chain id and one node are enough: everything else has its default', () =
     database: { url: '' },
     dataDir: '/data',
     secret: '',
+    formerSecrets: [],
     http: { host: '127.0.0.1', port: 8080 },
     metrics: { host: '127.0.0.1', port: 9464 },
     webhooks: {
@@ -103,6 +105,7 @@ test('everything can come from the environment, without a file', () => {
       CHAINBELL_CHAIN_NATIVE_SYMBOL: '888',
       CHAINBELL_DATABASE_URL: 'postgres://one.example,two.example/chainbell',
       CHAINBELL_SECRET: SECRET,
+      CHAINBELL_FORMER_SECRETS: `${FORMER},${SECRET}`,
       CHAINBELL_HTTP_PORT: '0',
       CHAINBELL_WEBHOOKS_ALLOW_HTTP: 'true',
       CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8, ::1/128',
@@ -120,6 +123,7 @@ test('everything can come from the environment, without a file', () => {
   assert.equal(config.chain.native.symbol, '888');
   assert.equal(config.database.url, 'postgres://one.example,two.example/chainbell');
   assert.equal(config.secret, SECRET);
+  assert.deepEqual(config.formerSecrets, [FORMER, SECRET]);
   assert.equal(config.http.port, 0);
   assert.deepEqual(config.webhooks.allowCidrs, ['127.0.0.0/8', '::1/128']);
   assert.deepEqual(config.webhooks.ports, [443, 8443]);

@@ -44,6 +44,10 @@ test('a line of the file is shown with stars for its secrets, as long as before'
     ['secret: abcdef', 'secret: ******'],
     ['{ "secret": "abcdef" }', '{ "secret": "******" }'],
     [`secret: \${CHAINBELL_SECRET:-}`, `secret: \${CHAINBELL_SECRET:-}`],
+    ['formerSecrets: [abcdef, "ghi"]', 'formerSecrets: ***************'],
+    [`formerSecrets: \${FORMER_SECRETS:-}`, `formerSecrets: \${FORMER_SECRETS:-}`],
+    [`  - ${'A'.repeat(43)}=`, `  - ${'*'.repeat(44)}`],
+    ['  - http://127.0.0.1:8545', '  - http://127.0.0.1:8545'],
     ['confirmations: 12', 'confirmations: 12'],
   ];
   assert.deepEqual(

@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Webhook } from 'standardwebhooks';
+import { generateSigningBytes, readSigningKeys, secretText } from '../../src/core/signature.ts';
 import { renderMessage } from '../../src/delivery/payload.ts';
 import type { DueNotification } from '../../src/store/outbox.ts';
 
@@ -21,7 +23,13 @@ const notification: DueNotification = {
   retryCount: 2,
   nextRetryAt: '2026-01-02 03:14:05.678901',
 };
-const sending = { apiKey: 'wk_1', nativeSymbol: 'BELL', now: new Date('2026-01-02T03:04:06.999Z') };
+const signingKeys = [readSigningKeys(generateSigningBytes())] as const;
+const sending = {
+  apiKey: 'wk_1',
+  signingKeys,
+  nativeSymbol: 'BELL',
+  now: new Date('2026-01-02T03:04:06.999Z'),
+};
 
 test('the body is the 13 fields of the specification in their order, a 78-digit amount to the last digit', () => {
   assert.equal(
@@ -63,4 +71,16 @@ test('every attempt carries the same webhook-id and its own webhook-timestamp', 
   ).headers;
   assert.deepEqual([headers['webhook-id'], headers['webhook-timestamp']], ['42', '1767323046']);
   assert.deepEqual([later['webhook-id'], later['webhook-timestamp']], ['42', '1767323646']);
+});
+
+test('every attempt is signed anew over exactly its id, its time and its body', () => {
+  const webhook = new Webhook(secretText(signingKeys[0]));
+  const now = new Date();
+  const [first, second] = [notification, { ...notification, nextRetryAt: '2026-01-02 04:14:05.678901' }].map(
+    (attempt) => renderMessage(attempt, { ...sending, now }),
+  );
+  assert(first !== undefined && second !== undefined);
+  for (const { body, headers } of [first, second]) assert.ok(webhook.verify(body, headers));
+  assert.notEqual(first.headers['webhook-signature'], second.headers['webhook-signature']);
+  assert.throws(() => webhook.verify(second.body, first.headers));
 });

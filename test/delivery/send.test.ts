@@ -5,8 +5,10 @@ import { once } from 'node:events';
 import net from 'node:net';
 import { type TestContext, test } from 'node:test';
 import { promisify } from 'node:util';
+import { generateApiKey } from '../../src/core/api-key.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { parseCidr } from '../../src/core/public-address.ts';
+import { readSigningKeys, secretText } from '../../src/core/signature.ts';
 import type { Message } from '../../src/delivery/payload.ts';
 import type { Resolver } from '../../src/delivery/resolver.ts';
 import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
@@ -374,6 +376,15 @@ test('the API key is not in what is kept of an answer, not even a part of it', a
   receiver.setAnswer({ body: `${'é'.repeat(500)}${KEY.repeat(300)}` });
   const long = await send(messageTo(receiver.url), never);
   assert.equal(long.responseText, `${'é'.repeat(500)}[redacted][redacted][red`);
+});
+
+test('a key or signing secret that a receiver quotes is not kept either, however it was encoded', async (context) => {
+  const { text } = generateApiKey();
+  const secret = secretText(readSigningKeys(Buffer.alloc(64, 0xfb)));
+  const quotes = [text, secret, encodeURIComponent(secret), secret.replaceAll('/', '\\/'), text.slice(0, 30)];
+  const { send, receiver } = await startPair(context, { status: 401, body: quotes.join('; ') });
+  const { responseText } = await send(messageTo(receiver.url), never);
+  assert.equal(responseText, quotes.map(() => '[redacted]').join('; '));
 });
 
 test('a certificate must be valid, of a known authority and for the name; nothing is sent otherwise', async (context) => {

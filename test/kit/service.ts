@@ -5,7 +5,7 @@ import { randomBytes } from 'node:crypto';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import { createLog } from '../../src/core/log.ts';
+import { createLog, type Log } from '../../src/core/log.ts';
 import { type Service, type ServiceOptions, startService } from '../../src/service.ts';
 import { findTip } from '../../src/store/blocks.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -21,6 +21,11 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   receivers?: readonly { port: number }[];
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   retryMinutes?: readonly number[];
+  /** Instead of the secret of all services. */
+  secret?: string;
+  formerSecrets?: readonly string[];
+  /** Silent unless given. */
+  log?: Log;
 };
 
 /** A watched address as the API gives it (spec 2.6). */
@@ -66,14 +71,15 @@ export const SECRET = randomBytes(32).toString('base64');
 
 /** The configuration of a service on loopback, as `startTestService` uses it. */
 export function testConfig(options: TestServiceOptions): Config {
-  const { database, rpc, receivers = [], retryMinutes } = options;
+  const { database, rpc, receivers = [], retryMinutes, secret = SECRET, formerSecrets = [] } = options;
   return loadConfig({
     env: {},
     overrides: {
       chain: { id: CHAIN_ID, rpc: [...rpc], ...options.chain },
       database: { url: database.url },
       dataDir: database.dataDir,
-      secret: SECRET,
+      secret,
+      formerSecrets: [...formerSecrets],
       http: { port: 0 },
       metrics: { port: 0 },
       webhooks: {
@@ -86,10 +92,9 @@ export function testConfig(options: TestServiceOptions): Config {
   });
 }
 
-/** Starts a service with a silent log. A part of it that dies of a bug ends the test run with that bug. */
+/** Starts a service. A part of it that dies of a bug ends the test run with that bug. */
 export async function startTestService(options: TestServiceOptions): Promise<TestService> {
-  const log = createLog({ level: 'error', format: 'json' });
-  const { roles } = options;
+  const { roles, log = createLog({ level: 'error', format: 'json' }) } = options;
   const service = await startService(testConfig(options), { log, ...(roles !== undefined && { roles }) });
   const { database } = service;
   void service.failed.then((bug) => {

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { decryptKey, deriveKeyRing, lookupOf } from '../../src/core/api-key.ts';
+import { decryptKey, lookupsOf } from '../../src/core/api-key.ts';
 import { Fault } from '../../src/core/fault.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { issueKey, rotateKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
 import {
@@ -19,12 +20,12 @@ import { onEachDatabase } from '../kit/each-database.ts';
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
 const findBy = (database: Database, key: string, now: Date) =>
-  findWatcherByLookup(database, lookupOf(key, keyRing), now);
+  findWatcherByLookup(database, lookupsOf(key, keyRing), now);
 
 /** The text of the key that a webhook of this watcher would carry. */
 async function deliveryKeyOf(database: Database, watcherId: number, now: Date): Promise<string | undefined> {
   const key = await findDeliveryKey(database, watcherId, now);
-  return key && decryptKey(key.ciphertext, { keyId: key.id, watcherId }, keyRing);
+  return key && decryptKey(key, { keyId: key.id, watcherId }, keyRing);
 }
 
 onEachDatabase(({ database }) => {

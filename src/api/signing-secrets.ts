@@ -1,0 +1,67 @@
+/**
+ * What a watcher's webhooks are signed with, for the watcher to check them: shown and rotated.
+ */
+import { type Static, Type } from 'typebox';
+import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, overlapMsOf } from '../core/overlap.ts';
+import { publicKeyText, secretText } from '../core/signature.ts';
+import { listSigningSecrets, rotateSigningSecret, type SigningSecret } from '../store/signing-secrets.ts';
+import { createWatcherGate } from './auth.ts';
+import type { Api, ApiOptions } from './server.ts';
+
+const PATH = '/api/notifications/signing-secrets';
+
+const Secret = Type.Object({
+  number: Type.Integer(),
+  secret: Type.String(),
+  public_key: Type.String(),
+  created_at: Type.String(),
+  ends_at: Type.Union([Type.String(), Type.Null()]),
+});
+const All = Type.Object({ success: Type.Literal(true), data: Type.Array(Secret) });
+const Rotation = Type.Object({
+  overlap_hours: Type.Optional(Type.Number({ minimum: 0, maximum: OVERLAP_HOURS_MAX })),
+});
+
+export function addSigningSecretRoutes(api: Api, options: ApiOptions): void {
+  const { clock } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+
+  api.get(PATH, { onRequest, schema: { response: { 200: All } } }, async (request, reply) => {
+    reply.header('cache-control', 'no-store');
+    return success(await listSigningSecrets(options, watcherOf(request), clock.now()));
+  });
+
+  api.post(
+    `${PATH}/rotate`,
+    {
+      onRequest,
+      preValidation: async (request) => {
+        // No body asks for the usual overlap.
+        request.body ??= {};
+      },
+      schema: { body: Rotation, response: { 200: All } },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const { overlap_hours: hours = OVERLAP_HOURS_DEFAULT } = request.body;
+      const overlapMs = overlapMsOf(hours);
+      return success(await rotateSigningSecret(options, watcherOf(request), { now: clock.now(), overlapMs }));
+    },
+  );
+}
+
+const success = (secrets: readonly SigningSecret[]) => ({
+  success: true as const,
+  data: secrets.map(toSecretJson),
+});
+
+/** A signing secret as the API and the command line give it. */
+export function toSecretJson({ number, keys, createdAt, endsAt }: SigningSecret): Static<typeof Secret> {
+  return {
+    number,
+    secret: secretText(keys),
+    public_key: publicKeyText(keys),
+    created_at: createdAt.toISOString(),
+    ends_at: endsAt?.toISOString() ?? null,
+  };
+}

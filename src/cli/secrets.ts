@@ -1,0 +1,60 @@
+/**
+ * `chainbell secrets show | rotate`: what a watcher's webhooks are signed with.
+ */
+import type { Command } from 'commander';
+import { toSecretJson } from '../api/signing-secrets.ts';
+import { Fault } from '../core/fault.ts';
+import { overlapMsOf } from '../core/overlap.ts';
+import { publicKeyText, secretText } from '../core/signature.ts';
+import { findWatcherByName } from '../store/keys.ts';
+import {
+  listSigningSecrets,
+  rotateSigningSecret,
+  type SecretStore,
+  type SigningSecret,
+} from '../store/signing-secrets.ts';
+import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
+
+type WatcherFlags = Flags & { watcher: string };
+
+export function addSecretsCommands(program: Command): void {
+  const secrets = program.command('secrets').description('show and rotate what webhooks are signed with');
+  const add = (name: string, description: string) =>
+    addStoreCommand(secrets, name, description).requiredOption('--watcher <name>', 'whose webhooks');
+
+  add('show', 'the valid secrets of a watcher with their public keys, newest first').action(
+    (flags: WatcherFlags) => withWatcher(flags, listSigningSecrets),
+  );
+  withOverlap(
+    add('rotate', 'make a new secret and key pair, and end the former ones after an overlap'),
+    'how long the former ones still sign too',
+  ).action((flags: WatcherFlags & { overlapHours: number }) =>
+    withWatcher(flags, async (store, watcherId, now) =>
+      rotateSigningSecret(store, watcherId, { now, overlapMs: overlapMsOf(flags.overlapHours) }),
+    ),
+  );
+}
+
+/** Shows the secrets that `work` returns for the watcher that the flags name. */
+async function withWatcher(
+  flags: WatcherFlags,
+  work: (store: SecretStore, watcherId: number, now: Date) => Promise<SigningSecret[]>,
+): Promise<void> {
+  await withStore(flags, async (store, now) => {
+    const watcherId = await findWatcherByName(store.database, flags.watcher);
+    if (watcherId === undefined)
+      throw new Fault('not_found', `no watcher has the name ${flags.watcher}: see chainbell keys list`);
+    show(flags, watcherId, await work(store, watcherId, now));
+  });
+}
+
+function show(flags: WatcherFlags, watcherId: number, secrets: readonly SigningSecret[]): void {
+  if (flags.json === true) {
+    writeJson({ watcher_id: watcherId, secrets: secrets.map(toSecretJson) });
+    return;
+  }
+  for (const { number, keys, endsAt } of secrets) {
+    const state = endsAt === undefined ? 'valid' : `ends ${endsAt.toISOString()}`;
+    process.stdout.write(`${number}  ${state}  ${secretText(keys)}  ${publicKeyText(keys)}\n`);
+  }
+}

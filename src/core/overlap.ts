@@ -1,0 +1,13 @@
+/**
+ * How long what was rotated stays valid beside its successor, in hours as people give it.
+ */
+
+export const OVERLAP_HOURS_DEFAULT = 24;
+/** A year: whoever wants two for longer issues a second one. */
+export const OVERLAP_HOURS_MAX = 8_760;
+
+const HOUR_MS = 3_600_000;
+
+export function overlapMsOf(hours: number): number {
+  return hours * HOUR_MS;
+}

@@ -1,0 +1,110 @@
+/**
+ * What each watcher's webhooks are signed with. A first secret is made when it is first asked for; what is stored is
+ * sealed, what comes out of here is open.
+ */
+import { Fault } from '../core/fault.ts';
+import { type KeyRing, seal, unseal } from '../core/key-ring.ts';
+import { generateSigningBytes, readSigningKeys, type SigningKeys } from '../core/signature.ts';
+import type { Database, Db } from './db.ts';
+import { sql } from './sql.ts';
+
+export type SigningSecret = {
+  /** Counts a watcher's secrets from 1. */
+  number: number;
+  keys: SigningKeys;
+  createdAt: Date;
+  /** From then on nothing is signed with it; undefined for the newest. */
+  endsAt: Date | undefined;
+};
+
+export type SecretStore = { database: Database; keyRing: KeyRing };
+
+/** Valid secrets of one watcher: each costs every attempt two signatures, and the header 142 characters. */
+const VALID_MAX = 5;
+
+/** The valid secrets of a watcher, newest first; never none. */
+export async function listSigningSecrets(
+  { database, keyRing }: SecretStore,
+  watcherId: number,
+  now: Date,
+): Promise<SigningSecret[]> {
+  let rows = await listValid(database, watcherId, now);
+  if (rows.length === 0) {
+    await insertNew(database, keyRing, { watcherId, number: 1, now });
+    rows = await listValid(database, watcherId, now);
+  }
+  return rows.map((row) => ({
+    number: row.number,
+    keys: readSigningKeys(
+      unseal({ ciphertext: row.ciphertext, kekId: row.kek_id }, signingRow(watcherId, row.number), keyRing),
+    ),
+    createdAt: row.created_at,
+    endsAt: row.ends_at ?? undefined,
+  }));
+}
+
+/**
+ * Makes a new secret; the valid ones end after `overlapMs`, unless they end before. Returns what is valid then.
+ * @throws Fault `conflict` when there would be too many at once.
+ */
+export async function rotateSigningSecret(
+  store: SecretStore,
+  watcherId: number,
+  { now, overlapMs }: { now: Date; overlapMs: number },
+): Promise<SigningSecret[]> {
+  const { database, keyRing } = store;
+  const endsAt = new Date(now.getTime() + overlapMs);
+  await listSigningSecrets(store, watcherId, now);
+  await database.transaction(async (tx) => {
+    // Rotations of one watcher take turns: each sees the numbers of the ones before it.
+    await tx.query(sql`select id from watcher where id = ${watcherId} for no key update`);
+    const valid = await listValid(tx, watcherId, now);
+    const [newest] = valid;
+    if (newest === undefined) throw new Error('the newest signing secret has no end');
+    if (valid.length === VALID_MAX && overlapMs > 0) {
+      throw new Fault(
+        'conflict',
+        `${VALID_MAX} signing secrets are valid: wait for one to end, or rotate without overlap`,
+      );
+    }
+    await tx.query(sql`
+      update signing_secret set ends_at = least(ends_at, ${endsAt}) where watcher_id = ${watcherId}`);
+    await tx.query(sql`delete from signing_secret where watcher_id = ${watcherId} and ends_at <= ${now}`);
+    await insertNew(tx, keyRing, { watcherId, number: newest.number + 1, now });
+  });
+  return listSigningSecrets(store, watcherId, now);
+}
+
+/** What a secret is bound to, beside its key-encryption key. */
+export function signingRow(watcherId: number, number: number): string {
+  return `signing|${watcherId}|${number}`;
+}
+
+type SigningSecretRow = {
+  number: number;
+  ciphertext: Uint8Array;
+  kek_id: string;
+  created_at: Date;
+  ends_at: Date | null;
+};
+
+async function listValid(db: Db, watcherId: number, now: Date): Promise<SigningSecretRow[]> {
+  return db.query<SigningSecretRow>(sql`
+    select number, ciphertext, kek_id, created_at, ends_at from signing_secret
+    where watcher_id = ${watcherId} and (ends_at is null or ends_at > ${now})
+    order by number desc
+    limit ${VALID_MAX}`);
+}
+
+/** Of several who make the same one at once, one wins. */
+async function insertNew(
+  db: Db,
+  keyRing: KeyRing,
+  { watcherId, number, now }: { watcherId: number; number: number; now: Date },
+): Promise<void> {
+  const { ciphertext, kekId } = seal(generateSigningBytes(), signingRow(watcherId, number), keyRing);
+  await db.query(sql`
+    insert into signing_secret (watcher_id, number, ciphertext, kek_id, created_at)
+    values (${watcherId}, ${number}, ${ciphertext}, ${kekId}, ${now})
+    on conflict do nothing`);
+}

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decryptKey, lookupsOf } from '../../src/core/api-key.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { deriveKeyRing, type KeyRing } from '../../src/core/key-ring.ts';
+import { secretText } from '../../src/core/signature.ts';
+import { issueKey } from '../../src/keys.ts';
+import { findDeliveryKey, findWatcherByLookup, listKekIds, revokeKey } from '../../src/store/keys.ts';
+import { countToRekey, rekeyBatch } from '../../src/store/rekey.ts';
+import { listSigningSecrets, rotateSigningSecret } from '../../src/store/signing-secrets.ts';
+import { sql } from '../../src/store/sql.ts';
+import { later, noon } from '../kit/chain-story.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const [former, present] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)];
+const formerRing = deriveKeyRing(former);
+const presentRing = deriveKeyRing(present);
+const both = deriveKeyRing(present, [former]);
+
+onEachDatabase(({ database }) => {
+  const store = (keyRing: KeyRing) => ({ database: database(), keyRing });
+  const issue = (name: string) => issueKey(store(formerRing), name, noon);
+  const findBy = (key: string, ring: KeyRing) =>
+    findWatcherByLookup(database(), lookupsOf(key, ring), later(1));
+  const rekeyAll = async () => {
+    const counts: number[] = [];
+    for (let count = await rekeyBatch(store(both)); count > 0; count = await rekeyBatch(store(both)))
+      counts.push(count);
+    return counts;
+  };
+
+  test('what was made under the former secret works under the present one alone once it is rekeyed', async () => {
+    const [acme, other] = [await issue('acme'), await issue('other')];
+    const revoked = await issue('acme');
+    await revokeKey(database(), revoked.keyId, noon);
+    await rotateSigningSecret(store(formerRing), acme.watcherId, { now: noon, overlapMs: 60_000 });
+    const secretsOf = async (ring: KeyRing) =>
+      (await listSigningSecrets(store(ring), acme.watcherId, later(1))).map(({ keys }) => secretText(keys));
+    const secrets = await secretsOf(formerRing);
+
+    // Both are accepted before.
+    assert.equal(await findBy(acme.key, both), acme.watcherId);
+    assert.equal(await findBy(acme.key, presentRing), undefined);
+    assert.deepEqual(await secretsOf(both), secrets);
+    await assert.rejects(secretsOf(presentRing), /add it to formerSecrets/);
+
+    assert.equal(await countToRekey(store(both)), 5);
+    assert.deepEqual(await rekeyAll(), [5]);
+    assert.equal(await countToRekey(store(both)), 0);
+    assert.deepEqual(await listKekIds(database()), [presentRing.kekId]);
+    for (const ring of [both, presentRing]) {
+      assert.equal(await findBy(acme.key, ring), acme.watcherId);
+      assert.equal(await findBy(other.key, ring), other.watcherId);
+      assert.equal(await findBy(revoked.key, ring), undefined);
+      assert.deepEqual(await secretsOf(ring), secrets);
+      const key = await findDeliveryKey(database(), acme.watcherId, later(1));
+      assert.ok(key !== undefined);
+      assert.equal(decryptKey(key, { keyId: key.id, watcherId: acme.watcherId }, ring), acme.key);
+    }
+    assert.equal(await findBy(acme.key, formerRing), undefined);
+  });
+
+  test('it goes batch by batch, and who continues finds the rest', async () => {
+    const keys: string[] = [];
+    for (let index = 0; index < 230; index += 1) keys.push((await issue(`watcher ${index}`)).key);
+    assert.equal(await rekeyBatch(store(both)), 100);
+    assert.equal(await countToRekey(store(both)), 130);
+    for (const key of keys) assert.ok((await findBy(key, both)) !== undefined);
+    assert.deepEqual(await rekeyAll(), [100, 30]);
+    for (const key of keys) assert.ok((await findBy(key, presentRing)) !== undefined);
+  });
+
+  test('two at once do each row once', async () => {
+    for (let index = 0; index < 120; index += 1) await issue('acme');
+    const counts = await Promise.all([rekeyAll(), rekeyAll()]);
+    assert.equal(
+      counts.flat().reduce((sum, count) => sum + count, 0),
+      120,
+    );
+    assert.deepEqual(await listKekIds(database()), [presentRing.kekId]);
+  });
+
+  test('a row that does not open is named, and its batch stays as it was', async () => {
+    const [good, bad] = [await issue('good'), await issue('bad')];
+    await database().query(sql`
+      update api_key set ciphertext = (select ciphertext from api_key where id = ${good.keyId}) where id = ${bad.keyId}`);
+    await assert.rejects(
+      rekeyBatch(store(both)),
+      (error: unknown) => error instanceof Fault && error.message.startsWith(`${bad.keyId}|`),
+    );
+    assert.equal(await countToRekey(store(both)), 2);
+    assert.equal(await findBy(good.key, both), good.watcherId);
+  });
+});
