@@ -66,9 +66,10 @@ async function* resume(first: string, rest: AsyncIterable<string>, { log }: Opti
     yield* rest;
   } catch (error) {
     // Who has hung up cannot be told anything.
-    if (error instanceof Error && 'code' in error && error.code === 'ECONNRESET') throw error;
-    log.error({ err: error }, 'http.stream_ended');
-    yield `${JSON.stringify({ success: false, ...toAnswer(error) })}\n`;
+    if (error instanceof Error && 'code' in error && error.code === 'ECONNRESET') return;
+    const answer = toAnswer(error);
+    if (answer.statusCode >= 500) log.error({ err: error }, 'http.stream_ended');
+    yield `${JSON.stringify({ success: false, ...answer })}\n`;
   }
 }
 

@@ -24,8 +24,8 @@ export const LINES_TYPE = 'application/x-ndjson';
 
 const CHANGES_MAX = 10_000;
 /** More than changes, because a set cannot be cut into several calls. */
-const MEMBERS_MAX = 100_000;
-/** 100,000 members, or 10,000 records with URLs of 600 characters. */
+const MEMBERS_MAX = 50_000;
+/** 50,000 members with all their fields, or 10,000 records with URLs of 600 characters. */
 const BODY_BYTES_MAX = 8 * 1024 * 1024;
 /** Enough to see what is wrong with a list. */
 const PROBLEMS_MAX = 100;

@@ -6,7 +6,7 @@ import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Db } from './db.ts';
 import { ensureLane } from './lanes.ts';
-import { sql } from './sql.ts';
+import { type Sql, sql } from './sql.ts';
 import { cancelNotifications, shardOf } from './watched.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
@@ -51,26 +51,38 @@ export async function replaceWatchedSet(
     shardId,
     deleted.map(({ id }) => id),
   );
-  const updated = await tx.query(sql`
+  const updated = await count(
+    tx,
+    sql`
     update watched_address w set watch_coin = t.watch_coin, watch_token = t.watch_token,
       updated_at = greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond')
     from ${wanted}
     where ${ofUrl} and w.address = t.address
-      and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)
-    returning w.id`);
+      and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)`,
+  );
   const laneId = await ensureLane(tx, shardId, webhookOrigin(webhookUrl));
-  const created = await tx.query(sql`
+  const created = await count(
+    tx,
+    sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
     select ${shardId}::bigint, gen_random_uuid(), ${watcherId}::bigint, ${laneId}::bigint, t.address, t.watch_coin,
       t.watch_token, ${webhookUrl}::text, ${now}::timestamptz, ${now}::timestamptz
     from ${wanted}
-    where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)
-    returning id`);
+    where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)`,
+  );
   return {
-    created: created.length,
-    updated: updated.length,
+    created,
+    updated,
     deleted: deleted.length,
-    unchanged: members.length - created.length - updated.length,
+    unchanged: members.length - created - updated,
   };
+}
+
+/** Runs a statement that changes rows; how many. */
+async function count(tx: Db, statement: Sql): Promise<number> {
+  const [row] = await tx.query<{ count: number }>(
+    sql`with changed as (${statement} returning 1) select count(*) as count from changed`,
+  );
+  return row?.count ?? 0;
 }

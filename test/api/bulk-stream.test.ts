@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import type { ClientRequest, IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { answerLines } from '../../src/api/bulk-stream.ts';
+import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -136,6 +138,33 @@ onEachDatabase(({ database }) => {
     }
   });
 
+  test('a group that cannot be stored ends the answers with a line that says so', async () => {
+    const story = createApiStory(database());
+    const { watcherId } = await story.issue('acme');
+    let groups = 0;
+    const failing: Database = {
+      ...database(),
+      transaction(work) {
+        groups += 1;
+        if (groups === 3) throw new Fault('unavailable', 'database: gone');
+        return database().transaction(work);
+      },
+    };
+    const options = { database: failing, clock: story.clock, log: silentLog(), webhookPolicy: strict };
+    const body = Readable.from([Buffer.from(linesOf(recordsOf(5 * GROUP)))]);
+    const answers = await Array.fromAsync(await answerLines(options, { watcherId, body, once: undefined }));
+    const outcomes: Outcome[] = answers
+      .join('')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    assert.equal(successes(outcomes), 2 * GROUP);
+    assert.deepEqual(outcomes.slice(2 * GROUP), [
+      { success: false, statusCode: 503, statusMessage: 'Service Unavailable' },
+    ]);
+    assert.equal(await countRecords(database()), 2 * GROUP);
+  });
+
   test('a stream that breaks off and comes again with its key is done once, from first to last line', async () => {
     await using story = await createBulkStory(database());
     const lines = [...recordsOf(2 * GROUP + 10), { operation: 'create' }];
@@ -197,15 +226,18 @@ onEachDatabase(({ database }) => {
     for (let number = 0; number < 4; number += 1) {
       const stream = story.open();
       stream.write(linesOf(recordsOf(GROUP + 1, number * 2 * GROUP)));
+      stream.on('error', () => {});
       streams.push({ stream, response: await responseOf(stream) });
     }
     const [refused] = await story.send(recordsOf(1));
     assert.equal(refused?.statusCode, 503);
+    // The place of one that hangs up is free as well.
+    streams.pop()?.stream.destroy();
+    await waitUntil(async () => (await story.send(recordsOf(1)))[0]?.success);
     for (const { stream, response } of streams) {
       stream.end();
       assert.equal((await Array.fromAsync(readOutcomes(response))).length, GROUP + 1);
     }
-    await waitUntil(async () => (await story.send(recordsOf(1)))[0]?.success);
   });
 
   test('blocks that arrive while 20,000 addresses load ring for each one that was answered before', async () => {
