@@ -220,6 +220,20 @@ onEachDatabase(({ database }) => {
     assert.equal(await countRecords(database()), 2 * GROUP);
   });
 
+  test('who is refused at the beginning of a long body gets the answer, and can send the body to its end', async () => {
+    await using story = await createBulkStory(database());
+    await story.send(recordsOf(1), KEY);
+    const stream = story.open(KEY);
+    const sent = once(stream, 'finish');
+    const responded = responseOf(stream);
+    // More than the sockets hold.
+    const url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    stream.end(linesOf(recordsOf(8_000).map((record) => ({ ...record, webhook_url: url }))));
+    const [outcome] = await Array.fromAsync(readOutcomes(await responded));
+    assert.equal(outcome?.statusCode, 409);
+    await sent;
+  });
+
   test('at most four streams are under way in a process; a fifth is asked to come later', async () => {
     await using story = await createBulkStory(database());
     const streams = [];
