@@ -223,7 +223,7 @@ onEachDatabase(({ database }) => {
   test('who is refused at the beginning of a long body gets the answer, and can send the body to its end', async () => {
     await using story = await createBulkStory(database());
     await story.send(recordsOf(1), KEY);
-    const stream = story.open(KEY);
+    const stream = story.open({ ...KEY, connection: 'keep-alive' });
     const sent = once(stream, 'finish');
     const responded = responseOf(stream);
     // More than the sockets hold.
