@@ -5,6 +5,7 @@
  * Figures depend on the machine: they are for comparing two states of the code in one sitting, and are never asserted.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
+import { bulk } from './bulk.ts';
 import { deliver } from './deliver/run.ts';
 import { follow } from './follow/run.ts';
 import { live } from './live.ts';
@@ -18,7 +19,7 @@ export type Figures = {
   rows: Record<string, string | number>[];
 };
 
-const scenarios: Record<string, () => Promise<Figures>> = { live, memory, proof };
+const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, memory, proof };
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);

@@ -19,6 +19,8 @@ export type Stage = {
   database: TestDatabase;
   receiver: Receiver;
   apiUrl: string;
+  /** Of the watcher `bench`. */
+  key: string;
   metricsUrl: string;
   /** Registers an address with the receiver's URL. */
   watch(address: string): Promise<void>;
@@ -94,6 +96,7 @@ export async function setStage({ answer, internalTransfers }: StageOptions): Pro
     database,
     receiver,
     apiUrl,
+    key,
     metricsUrl: `http://127.0.0.1:${metricsPort}/metrics`,
     async watch(address) {
       const answer = await fetch(`${apiUrl}/api/notifications/watched-addresses`, {

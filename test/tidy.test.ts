@@ -44,6 +44,7 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/core/clock.ts': 'it is the Clock',
       'src/core/abort.ts': 'the longest wait for something outside this process',
       'src/chain/': 'deadlines and silence of sockets',
+      'src/api/bulk.ts': "the silence of a stream's socket",
       'src/delivery/send.ts': 'the deadline of an attempt, over real sockets',
       'src/delivery/resolver.ts': 'the deadline of a resolution',
       'src/cli/': 'how long a command may take to stop',

@@ -20,7 +20,7 @@ const statusOf: Record<FaultCode, number> = {
   unavailable: 503,
 };
 
-type Answer = { statusCode: number; statusMessage: string; errors?: Problem[] };
+export type Answer = { statusCode: number; statusMessage: string; errors?: Problem[] };
 
 export async function answerError(
   error: unknown,
@@ -46,7 +46,8 @@ export async function sendAnswer(
   await reply.code(answer.statusCode).send(isWrapped ? { success: false, ...answer } : answer);
 }
 
-function toAnswer(error: unknown): Answer {
+/** What a caller is told of anything thrown. */
+export function toAnswer(error: unknown): Answer {
   if (error instanceof Fault) {
     const statusCode = statusOf[error.code];
     // What the database or a node said is for the operator's log, not for the caller.
@@ -73,7 +74,7 @@ function toAnswer(error: unknown): Answer {
 }
 
 /** One finding of the schema validator; it names all missing fields in one. */
-function toProblems(finding: unknown): Problem[] {
+export function toProblems(finding: unknown): Problem[] {
   const {
     instancePath = '',
     message = 'is invalid',

@@ -5,12 +5,14 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
 import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify';
+import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
+import { addBulkRoutes, LINES_TYPE } from './bulk.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
@@ -37,7 +39,9 @@ export type ApiOptions = {
 
 /** A watched address with a URL of 2,048 characters is below 3 KiB. */
 const BODY_BYTES_MAX = 64 * 1024;
-const REQUEST_MS_MAX = 30_000;
+const BODY_MS_MAX = 30_000;
+/** For streams of changes, which have no other end: some ten million of them. */
+const REQUEST_MS_MAX = 3_600_000;
 /** Longer than the 60 s for which common balancers keep a connection, so that they never write to a closed one. */
 const KEEP_ALIVE_MS = 65_000;
 
@@ -70,11 +74,28 @@ export function createApi(options: ApiOptions): Api {
       'http.answered',
     );
   });
+  limitBodyTime(api);
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
   addSigningSecretRoutes(api, options);
+  addBulkRoutes(api, options);
   refuseOtherMethods();
   return api;
+}
+
+/** Cuts off who takes too long to send a body that is read as a whole. Node's own limit knows no routes. */
+function limitBodyTime(api: Api): void {
+  const closing = new AbortController();
+  api.addHook('onClose', async () => closing.abort());
+  api.addHook('preParsing', async (request, reply) => {
+    if (request.headers['content-type']?.startsWith(LINES_TYPE) === true) return;
+    const limit = startAbort(closing.signal, BODY_MS_MAX);
+    limit.signal.addEventListener('abort', () => {
+      if (!request.raw.complete) request.raw.destroy();
+    });
+    request.raw.once('end', limit.release).once('close', limit.release);
+    reply.raw.once('finish', limit.release);
+  });
 }
 
 /** JSON only. An empty body is no body: many clients send the content type with every request, DELETE included. */

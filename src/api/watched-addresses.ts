@@ -8,36 +8,39 @@ import { Fault, type Problem } from '../core/fault.ts';
 import { parseAddress } from '../core/hex.ts';
 import { parseWebhookUrl, type WebhookPolicy, webhookOrigin } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
+import { doOnce } from '../store/idempotency.ts';
 import {
   deleteWatchedAddress,
   findWatchedAddress,
   insertWatchedAddress,
   listWatchedAddresses,
+  type NewWatchedAddress,
   updateWatchedAddress,
   type WatchedAddress,
   type WatchedAddressPatch,
 } from '../store/watched.ts';
 import { createWatcherGate } from './auth.ts';
 import { INVALID_REQUEST } from './errors.ts';
+import { startOnce } from './idempotency-key.ts';
 import type { Api, ApiOptions } from './server.ts';
 
-const PATH = '/api/notifications/watched-addresses';
+export const PATH = '/api/notifications/watched-addresses';
 /** Records of one database read while a list is streamed. */
 const PAGE_RECORDS = 1_000;
 const LIMIT_MAX = 10_000;
 
-const Patch = Type.Object({
+export const Patch = Type.Object({
   address: Type.Optional(Type.String()),
   watch_coin: Type.Optional(Type.Boolean()),
   watch_token: Type.Optional(Type.Boolean()),
   webhook_url: Type.Optional(Type.String()),
 });
-const Create = Type.Object({
+export const Create = Type.Object({
   ...Patch.properties,
   address: Type.String(),
   webhook_url: Type.String(),
 });
-const Record = Type.Object({
+export const Record = Type.Object({
   id: Type.String(),
   watcher_id: Type.Integer(),
   address: Type.String(),
@@ -57,13 +60,13 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
   const { onRequest, watcherOf } = createWatcherGate(options);
 
   api.post(PATH, { onRequest, schema: { body: Create, response: { 200: One } } }, async (request) => {
-    const { watch_coin = true, watch_token = true } = request.body;
-    const { address, webhookUrl } = parseFields(request.body, webhookPolicy);
-    if (address === undefined || webhookUrl === undefined) throw new Error('the schema requires both');
-    const record = { id: randomUUID(), address, watchCoin: watch_coin, watchToken: watch_token, webhookUrl };
+    const record = parseNew(request.body, webhookPolicy);
     const watcherId = watcherOf(request);
-    const at = { origin: webhookOrigin(webhookUrl), now: clock.now() };
-    return success(await insertWatchedAddress(database, watcherId, record, at));
+    const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now() };
+    const once = startOnce(request, watcherId, at.now)?.(request.body);
+    return doOnce(database, once, async (tx) =>
+      success(await insertWatchedAddress(tx, watcherId, record, at)),
+    );
   });
 
   api.get(PATH, { onRequest, schema: { querystring: ListQuery } }, async (request, reply) => {
@@ -93,14 +96,8 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
     { onRequest, schema: { params: Params, body: Patch, response: { 200: One } } },
     async (request) => {
       const watcherId = watcherOf(request);
-      const { watch_coin: watchCoin, watch_token: watchToken } = request.body;
-      const fields = parseFields(request.body, webhookPolicy);
-      const patch: WatchedAddressPatch = {
-        ...fields,
-        ...(watchCoin !== undefined && { watchCoin }),
-        ...(watchToken !== undefined && { watchToken }),
-      };
-      const origin = fields.webhookUrl === undefined ? undefined : webhookOrigin(fields.webhookUrl);
+      const patch = parsePatch(request.body, webhookPolicy);
+      const origin = patch.webhookUrl === undefined ? undefined : webhookOrigin(patch.webhookUrl);
       const id = parseId(request.params.id);
       return success(
         found(await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now() })),
@@ -119,8 +116,26 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
   );
 }
 
+/** A record to be stored, with a new id. @throws Fault `invalid` with all that is wrong. */
+export function parseNew(body: Static<typeof Create>, policy: WebhookPolicy): NewWatchedAddress {
+  const { watch_coin: watchCoin = true, watch_token: watchToken = true } = body;
+  const { address, webhookUrl } = parseFields(body, policy);
+  if (address === undefined || webhookUrl === undefined) throw new Error('the schema requires both');
+  return { id: randomUUID(), address, watchCoin, watchToken, webhookUrl };
+}
+
+/** What a body changes. @throws Fault `invalid` with all that is wrong. */
+export function parsePatch(body: Static<typeof Patch>, policy: WebhookPolicy): WatchedAddressPatch {
+  const { watch_coin: watchCoin, watch_token: watchToken } = body;
+  return {
+    ...parseFields(body, policy),
+    ...(watchCoin !== undefined && { watchCoin }),
+    ...(watchToken !== undefined && { watchToken }),
+  };
+}
+
 /** Normalized address and checked URL of a body; all that is wrong with them at once. */
-function parseFields(
+export function parseFields(
   body: Static<typeof Patch>,
   policy: WebhookPolicy,
 ): Pick<WatchedAddressPatch, 'address' | 'webhookUrl'> {
@@ -197,7 +212,7 @@ function decodeCursor(text: string): Cursor | undefined {
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** What is not a UUID cannot be a known id. */
-function parseId(text: string): string {
+export function parseId(text: string): string {
   if (!UUID.test(text)) throw notFound();
   return text.toLowerCase();
 }
@@ -205,14 +220,14 @@ function parseId(text: string): string {
 /** Another watcher's record looks the same as none (DESIGN §7). */
 const notFound = () => new Fault('not_found', 'Watched address not found');
 
-function found(record: WatchedAddress | undefined): WatchedAddress {
+export function found(record: WatchedAddress | undefined): WatchedAddress {
   if (record === undefined) throw notFound();
   return record;
 }
 
 const success = (record: WatchedAddress) => ({ success: true as const, data: toJson(record) });
 
-function toJson(record: WatchedAddress): Static<typeof Record> {
+export function toJson(record: WatchedAddress): Static<typeof Record> {
   return {
     id: record.id,
     watcher_id: record.watcherId,

@@ -16,14 +16,31 @@ export type Lane = { id: number; shardId: number; origin: string; epoch: number 
 
 /** The lane of a shard and a webhook origin, made when it is new. */
 export async function ensureLane(db: Db, shardId: number, origin: string): Promise<number> {
-  await db.query(
-    sql`insert into lane (shard_id, origin) values (${shardId}, ${origin}) on conflict do nothing`,
-  );
-  const [row] = await db.query<{ id: number }>(
-    sql`select id from lane where shard_id = ${shardId} and origin = ${origin}`,
-  );
-  if (row === undefined) throw new Error(`lane ${shardId} ${origin} is missing`);
-  return row.id;
+  const laneId = (await ensureLanes(db, shardId, [origin])).get(origin);
+  if (laneId === undefined) throw new Error(`lane ${shardId} ${origin} is missing`);
+  return laneId;
+}
+
+/** The lanes of a shard by webhook origin, made when they are new; each origin once. */
+export async function ensureLanes(
+  db: Db,
+  shardId: number,
+  origins: readonly string[],
+): Promise<Map<string, number>> {
+  const list = async () => {
+    const rows = await db.query<{ id: number; origin: string }>(sql`
+      select id, origin from lane where shard_id = ${shardId} and origin = any(${origins}::text[])
+      order by id limit ${origins.length}`);
+    return new Map(rows.map(({ id, origin }) => [origin, id]));
+  };
+  const known = await list();
+  if (known.size === origins.length) return known;
+  // In one order, so that two who make the same lanes wait for each other one way round only.
+  await db.query(sql`
+    insert into lane (shard_id, origin) select ${shardId}::bigint, origin from unnest(${origins}::text[]) as origin
+    order by origin
+    on conflict do nothing`);
+  return list();
 }
 
 /** Marks lanes as having something due now and tells the workers, when the transaction commits. */

@@ -4,12 +4,15 @@
 import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
 import type { Database } from './db.ts';
+import { ANSWER_KEPT_MS, pruneAnswers } from './idempotency.ts';
 import { pruneAttempts, pruneProcessed } from './outbox.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
+/** Kept answers are up to a thousand times as large. */
+const STEP_ANSWERS = 100;
 
-/** The step that deletes attempts and processed notifications beyond their retention. */
+/** The step that deletes attempts, processed notifications and kept answers beyond their retention. */
 export function createPruner(options: {
   database: Database;
   clock: Clock;
@@ -21,6 +24,8 @@ export function createPruner(options: {
     const now = clock.now().getTime();
     const attempts = await pruneAttempts(database, new Date(now - attemptsMs), STEP_ROWS);
     const notifications = await pruneProcessed(database, new Date(now - notificationsMs), STEP_ROWS);
-    return attempts === STEP_ROWS || notifications === STEP_ROWS ? 'worked' : 'idle';
+    const answers = await pruneAnswers(database, new Date(now - ANSWER_KEPT_MS), STEP_ANSWERS);
+    const isMore = attempts === STEP_ROWS || notifications === STEP_ROWS || answers === STEP_ANSWERS;
+    return isMore ? 'worked' : 'idle';
   };
 }

@@ -51,6 +51,17 @@ create table delivery_attempt (
 CREATE INDEX delivery_attempt_notification ON public.delivery_attempt USING btree (shard_id, notification_id, id);
 CREATE INDEX delivery_attempt_started ON public.delivery_attempt USING btree (started_at);
 
+create table idempotent_answer (
+  shard_id bigint not null,
+  key text not null,
+  part integer not null,
+  digest bytea not null,
+  answer text not null,
+  created_at timestamp with time zone not null,
+  constraint idempotent_answer_pkey PRIMARY KEY (shard_id, key, part)
+);
+CREATE INDEX idempotent_answer_created ON public.idempotent_answer USING btree (created_at);
+
 create table lane (
   id bigint not null generated always as identity,
   shard_id bigint not null,

@@ -2,6 +2,7 @@
  * Watched addresses: spec 2.6 and 4.5. Every function takes the watcher whose key made the request.
  */
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
+import { listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { ensureLane, wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';
@@ -24,26 +25,24 @@ export type NewWatchedAddress = Pick<
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
 /** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
-const shardOf = (watcherId: number) => watcherId;
+export const shardOf = (watcherId: number) => watcherId;
 
-/** Stores a new record; blocks that are committed from now on are matched against it. */
+/** Stores a new record, in a transaction of the caller's; blocks that are committed after it are matched against it. */
 export async function insertWatchedAddress(
-  database: Database,
+  tx: Db,
   watcherId: number,
   record: NewWatchedAddress,
   { origin, now }: { origin: string; now: Date },
 ): Promise<WatchedAddress> {
   const shardId = shardOf(watcherId);
-  return database.transaction(async (tx) => {
-    const laneId = await ensureLane(tx, shardId, origin);
-    const rows = await tx.query<WatchedRow>(sql`
-      insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
-        created_at, updated_at)
-      values (${shardId}, ${record.id}, ${watcherId}, ${laneId}, ${toBytes(record.address)}, ${record.watchCoin},
-        ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
-      returning ${columns}`);
-    return toRecord(one(rows));
-  });
+  const laneId = await ensureLane(tx, shardId, origin);
+  const rows = await tx.query<WatchedRow>(sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+      created_at, updated_at)
+    values (${shardId}, ${record.id}, ${watcherId}, ${laneId}, ${toBytes(record.address)}, ${record.watchCoin},
+      ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
+    returning ${columns}`);
+  return toRecord(one(rows));
 }
 
 /** A page of the watcher's records in the order of their creation, after `after`. */
@@ -116,11 +115,16 @@ export async function deleteWatchedAddress(
       delete from watched_address
       where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
       returning id`);
-    await tx.query(sql`
-      update notification set state = 'cancelled'
-      where shard_id = ${shardId} and watched_address_id = ${id} and state in ('held', 'waiting')`);
+    if (gone.length > 0) await cancelNotifications(tx, shardId, [id]);
     return gone.length > 0;
   });
+}
+
+/** What still waits for records that are gone never goes out. */
+export async function cancelNotifications(tx: Db, shardId: number, ids: readonly string[]): Promise<void> {
+  await tx.query(sql`
+    update notification set state = 'cancelled'
+    where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting')`);
 }
 
 async function moveNotifications(
@@ -137,7 +141,7 @@ async function moveNotifications(
   if (moved.length > 0) await wakeLanes(tx, [laneId], now);
 }
 
-type WatchedRow = {
+export type WatchedRow = {
   id: string;
   watcher_id: number;
   address: Uint8Array;
@@ -148,9 +152,9 @@ type WatchedRow = {
   updated_at: Date;
 };
 
-const columns = sql`id, watcher_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at`;
+export const columns = sql`id, watcher_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at`;
 
-function toRecord(row: WatchedRow): WatchedAddress {
+export function toRecord(row: WatchedRow): WatchedAddress {
   return {
     id: row.id,
     watcherId: row.watcher_id,

@@ -33,7 +33,8 @@ export type ApiStory = {
   issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
 };
 
-const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
+/** What is open in production. */
+export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
 
 export function createApiStory(database: Database, ops: OpsSources = allIsWell): ApiStory {

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
-import { test } from 'node:test';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { mock, test } from 'node:test';
 import { Fault } from '../../src/core/fault.ts';
+import type { Sql } from '../../src/store/sql.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
@@ -100,5 +103,41 @@ onEachDatabase(({ database }) => {
     const unavailable = await createApiStory(database(), failWith(away)).ask('GET', '/status');
     assert.deepEqual(unavailable.json, { statusCode: 503, statusMessage: 'Service Unavailable' });
     assert.equal(unavailable.headers['retry-after'], '5');
+  });
+
+  test('a body that does not come in time is cut off', async () => {
+    const { key } = await createApiStory(database()).issue('acme');
+    const authenticated = Promise.withResolvers<void>();
+    const { api } = createApiStory({
+      ...database(),
+      async query<Row>(statement: Sql) {
+        const rows = await database().query<Row>(statement);
+        authenticated.resolve();
+        return rows;
+      },
+    });
+    const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const socket = connect(Number(port), '127.0.0.1');
+    try {
+      const headers = `Authorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 9`;
+      socket.write(`POST ${PATH} HTTP/1.1\r\nHost: a\r\n${headers}\r\n\r\n{`);
+      const closed = once(socket, 'close');
+      let isClosed = false;
+      void closed.then(() => {
+        isClosed = true;
+      });
+      // Before that, the driver's own time limits would end first.
+      await authenticated.promise;
+      for (let turns = 0; !isClosed && turns < 100_000; turns += 1) {
+        mock.timers.tick(30_000);
+        await new Promise(setImmediate);
+      }
+      assert.ok(isClosed);
+    } finally {
+      mock.timers.reset();
+      socket.destroy();
+      await api.close();
+    }
   });
 });

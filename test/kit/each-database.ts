@@ -42,6 +42,6 @@ function onDatabase(kind: DatabaseKind, declare: (suite: Suite) => void): void {
 
 async function empty(database: Database): Promise<void> {
   await database.script(
-    'truncate chain, block, watcher, api_key, signing_secret, lane, watched_address, notification, delivery_attempt restart identity',
+    'truncate chain, block, watcher, api_key, signing_secret, lane, watched_address, notification, delivery_attempt, idempotent_answer restart identity',
   );
 }

@@ -71,4 +71,21 @@ onEachDatabase(({ database }) => {
     assert.equal(await prune(signal), 'idle');
     assert.equal(await countAttempts(database()), 0);
   });
+
+  test('answers under an Idempotency-Key go after a day', async () => {
+    await database().query(sql`
+      insert into idempotent_answer (shard_id, key, part, digest, answer, created_at)
+      select 1, 'key', number, '', '[]', ${noon}::timestamptz + number * interval '1 hour'
+      from generate_series(0, 149) as number`);
+    const { clock, prune } = createStory(database());
+    const countAnswers = async () => (await database().query(sql`select from idempotent_answer`)).length;
+    clock.advance(24 * HOUR_MS);
+    assert.equal(await prune(signal), 'idle');
+    assert.equal(await countAnswers(), 150);
+    clock.advance(120 * HOUR_MS);
+    assert.equal(await prune(signal), 'worked');
+    assert.equal(await countAnswers(), 50);
+    await prune(signal);
+    assert.equal(await countAnswers(), 30);
+  });
 });

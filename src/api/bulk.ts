@@ -1,0 +1,150 @@
+/**
+ * Many watched addresses in one call: a list of changes that all happen or none, a stream of changes of any length, or
+ * the whole set of one webhook URL. For users: docs/bulk.md.
+ */
+import { Readable } from 'node:stream';
+import { type Static, Type } from 'typebox';
+import { Fault, type Problem } from '../core/fault.ts';
+import type { WebhookPolicy } from '../core/webhook-url.ts';
+import { doOnce } from '../store/idempotency.ts';
+import { changeWatchedAddresses } from '../store/watched-bulk.ts';
+import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
+import { createWatcherGate } from './auth.ts';
+import { answerLines } from './bulk-stream.ts';
+import { parseChange } from './changes.ts';
+import { INVALID_REQUEST } from './errors.ts';
+import { startOnce } from './idempotency-key.ts';
+import { createParser } from './parser.ts';
+import type { Api, ApiOptions } from './server.ts';
+import { found, PATH, parseFields, toJson } from './watched-addresses.ts';
+
+const BULK_PATH = `${PATH}/bulk`;
+/** The one content type whose body is not read as a whole. */
+export const LINES_TYPE = 'application/x-ndjson';
+
+const CHANGES_MAX = 10_000;
+/** More than changes, because a set cannot be cut into several calls. */
+const MEMBERS_MAX = 50_000;
+/** 50,000 members with all their fields, or 10,000 records with URLs of 600 characters. */
+const BODY_BYTES_MAX = 8 * 1024 * 1024;
+/** Enough to see what is wrong with a list. */
+const PROBLEMS_MAX = 100;
+/** Each has a connection to the database while a group is stored; the follower and delivery need some too. */
+const STREAMS_MAX = 4;
+/** So long nothing may move in a stream; as a whole it may last for as long as the server lets any request last. */
+const STREAM_SILENCE_MS_MAX = 60_000;
+
+const parseBulk = createParser(
+  Type.Object({ records: Type.Array(Type.Unknown(), { minItems: 1, maxItems: CHANGES_MAX }) }),
+);
+const Member = Type.Object({
+  address: Type.String(),
+  watch_coin: Type.Optional(Type.Boolean()),
+  watch_token: Type.Optional(Type.Boolean()),
+});
+const Members = Type.Object({ records: Type.Array(Member, { maxItems: MEMBERS_MAX }) });
+const SetQuery = Type.Object({ webhook_url: Type.String(), allow_empty: Type.Optional(Type.Boolean()) });
+const Counted = Type.Object({
+  success: Type.Literal(true),
+  data: Type.Object({
+    created: Type.Integer(),
+    updated: Type.Integer(),
+    deleted: Type.Integer(),
+    unchanged: Type.Integer(),
+  }),
+});
+
+export function addBulkRoutes(api: Api, options: ApiOptions): void {
+  const { database, clock, webhookPolicy } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+  let streamCount = 0;
+
+  api.addContentTypeParser(LINES_TYPE, (request, body, done) => {
+    if (request.method === 'POST' && request.routeOptions.url === BULK_PATH) return done(null, body);
+    done(Object.assign(new Error('no lines are taken here'), { statusCode: 415 }));
+  });
+
+  api.post(BULK_PATH, { onRequest, bodyLimit: BODY_BYTES_MAX }, async (request, reply) => {
+    const watcherId = watcherOf(request);
+    const once = startOnce(request, watcherId, clock.now());
+    if (request.body instanceof Readable) {
+      if (streamCount === STREAMS_MAX) throw new Fault('unavailable', `${STREAMS_MAX} streams are under way`);
+      // Whose end has passed already would keep its place for ever.
+      if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
+      streamCount += 1;
+      reply.raw.once('close', () => {
+        streamCount -= 1;
+      });
+      request.raw.setTimeout(STREAM_SILENCE_MS_MAX);
+      // After an early end the client may still be sending: it gets to its answer only when somebody reads on.
+      reply.raw.once('finish', () => request.raw.resume());
+      const body = request.body.iterator({ destroyOnReturn: false });
+      const answers = await answerLines(options, { watcherId, body, once });
+      reply.type(LINES_TYPE);
+      return Readable.from(answers);
+    }
+    const { records } = parseBulk(request.body);
+    const changes = forEach(records, (record) => parseChange(record, webhookPolicy));
+    return doOnce(database, once?.(request.body), async (tx) => {
+      const changed = await changeWatchedAddresses(tx, watcherId, changes, clock.now());
+      return { success: true, data: forEach(changed, (record) => toJson(found(record))) };
+    });
+  });
+
+  api.put(
+    BULK_PATH,
+    {
+      onRequest,
+      bodyLimit: BODY_BYTES_MAX,
+      schema: { querystring: SetQuery, body: Members, response: { 200: Counted } },
+    },
+    async (request) => {
+      const { webhook_url, allow_empty: isEmptyAllowed = false } = request.query;
+      parseFields({ webhook_url }, webhookPolicy);
+      const members = parseMembers(request.body.records, webhookPolicy);
+      if (members.length === 0 && !isEmptyAllowed) {
+        throw invalid('/records', 'is empty; allow_empty=true deletes every record of this URL');
+      }
+      const watcherId = watcherOf(request);
+      const now = clock.now();
+      return doOnce(database, startOnce(request, watcherId, now)?.(request.body), async (tx) => ({
+        success: true as const,
+        data: await replaceWatchedSet(tx, watcherId, webhook_url, members, now),
+      }));
+    },
+  );
+}
+
+function parseMembers(records: readonly Static<typeof Member>[], policy: WebhookPolicy): SetMember[] {
+  const seen = new Set<string>();
+  return forEach(records, (record) => {
+    const { address } = parseFields({ address: record.address }, policy);
+    if (address === undefined) throw new Error('the schema requires it');
+    if (seen.has(address)) throw invalid('/address', 'appears twice');
+    seen.add(address);
+    return { address, watchCoin: record.watch_coin ?? true, watchToken: record.watch_token ?? true };
+  });
+}
+
+/** The result for each record. @throws Fault that names what is wrong with any of them by their places in the list. */
+function forEach<Record, Result>(records: readonly Record[], work: (record: Record) => Result): Result[] {
+  let first: Fault | undefined;
+  const problems: Problem[] = [];
+  const results = records.flatMap((record, index) => {
+    try {
+      return [work(record)];
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      first ??= error;
+      const own = error.problems.length > 0 ? error.problems : [{ path: '', message: error.message }];
+      problems.push(...own.map(({ path, message }) => ({ path: `/records/${index}${path}`, message })));
+      return [];
+    }
+  });
+  if (first !== undefined)
+    throw new Fault(first.code, first.message, { problems: problems.slice(0, PROBLEMS_MAX) });
+  return results;
+}
+
+const invalid = (path: string, message: string) =>
+  new Fault('invalid', INVALID_REQUEST, { problems: [{ path, message }] });

@@ -1,0 +1,38 @@
+/**
+ * `Idempotency-Key`: a request that may be sent again, and is done once (draft-ietf-httpapi-idempotency-key-header).
+ */
+import { createHash } from 'node:crypto';
+import type { FastifyRequest } from 'fastify';
+import { Fault } from '../core/fault.ts';
+import type { Once } from '../store/idempotency.ts';
+import { INVALID_REQUEST } from './errors.ts';
+
+/** A UUID or a hash, with room for a name before it. */
+const KEY_CHARACTERS_MAX = 255;
+
+/**
+ * What names the parts of a request, one after the other, from what each part holds; undefined without the header.
+ * @throws Fault `invalid` for a key that cannot be kept.
+ */
+export function startOnce(
+  request: FastifyRequest,
+  watcherId: number,
+  now: Date,
+): ((body: unknown) => Once) | undefined {
+  const { 'idempotency-key': key } = request.headers;
+  if (key === undefined) return undefined;
+  if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key) || key.length > KEY_CHARACTERS_MAX) {
+    const message = `must be 1 to ${KEY_CHARACTERS_MAX} visible ASCII characters`;
+    throw new Fault('invalid', INVALID_REQUEST, { problems: [{ path: '/idempotency-key', message }] });
+  }
+  const hash = createHash('sha256').update(`${request.method} ${request.url}`);
+  let part = 0;
+  return (body) => {
+    const digest = hash
+      .update(`\n${JSON.stringify(body)}`)
+      .copy()
+      .digest();
+    part += 1;
+    return { watcherId, key, part: part - 1, digest, now };
+  };
+}

@@ -1,0 +1,184 @@
+/**
+ * Changes of many watched addresses of one watcher: a statement for each kind of change, not for each record.
+ */
+import { webhookOrigin } from '../core/webhook-url.ts';
+import { bytesOf, listOf } from './array-text.ts';
+import type { Db } from './db.ts';
+import { ensureLanes, wakeLanes } from './lanes.ts';
+import { sql } from './sql.ts';
+import {
+  cancelNotifications,
+  columns,
+  type NewWatchedAddress,
+  shardOf,
+  toRecord,
+  type WatchedAddress,
+  type WatchedAddressPatch,
+  type WatchedRow,
+} from './watched.ts';
+
+/** What is to become of one record. */
+export type Change = Creation | Update | Deletion;
+type Creation = { operation: 'create'; record: NewWatchedAddress };
+type Update = { operation: 'update'; id: string; patch: WatchedAddressPatch };
+type Deletion = { operation: 'delete'; id: string };
+
+/** Whose records, in which transaction. */
+type Scope = { tx: Db; watcherId: number; shardId: number; laneOf(url: string): number; now: Date };
+
+/**
+ * Makes the changes in their order, with the effects on notifications that each has alone. For each change its record:
+ * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id.
+ */
+export async function changeWatchedAddresses(
+  tx: Db,
+  watcherId: number,
+  changes: readonly Change[],
+  now: Date,
+): Promise<(WatchedAddress | undefined)[]> {
+  const shardId = shardOf(watcherId);
+  const laneOf = await findLanes(tx, shardId, changes);
+  const scope = { tx, watcherId, shardId, laneOf, now };
+  const results: (WatchedAddress | undefined)[] = [];
+  for (const run of splitAtRepeats(changes)) {
+    const creations = run.filter((change) => change.operation === 'create');
+    const updates = run.filter((change) => change.operation === 'update');
+    const deletions = run.filter((change) => change.operation === 'delete');
+    await lockRecords(scope, [...updates, ...deletions]);
+    const made = [
+      ...(await insertRecords(scope, creations)),
+      ...(await updateRecords(scope, updates)),
+      ...(await deleteRecords(scope, deletions)),
+    ];
+    const byId = new Map(made.map((record) => [record.id, record]));
+    for (const change of run) results.push(byId.get(idOf(change)));
+  }
+  return results;
+}
+
+const idOf = (change: Change) => (change.operation === 'create' ? change.record.id : change.id);
+
+/** Runs in which no record is named twice: the order inside such a run does not matter. */
+function splitAtRepeats(changes: readonly Change[]): Change[][] {
+  let run: Change[] = [];
+  let ids = new Set<string>();
+  const runs = [run];
+  for (const change of changes) {
+    if (ids.has(idOf(change))) {
+      run = [];
+      ids = new Set();
+      runs.push(run);
+    }
+    run.push(change);
+    ids.add(idOf(change));
+  }
+  return runs;
+}
+
+async function findLanes(
+  tx: Db,
+  shardId: number,
+  changes: readonly Change[],
+): Promise<(url: string) => number> {
+  const urls = changes.flatMap((change) => {
+    if (change.operation === 'create') return change.record.webhookUrl;
+    return (change.operation === 'update' ? change.patch.webhookUrl : undefined) ?? [];
+  });
+  const origins = new Map([...new Set(urls)].map((url) => [url, webhookOrigin(url)]));
+  const lanes = await ensureLanes(tx, shardId, [...new Set(origins.values())]);
+  return (url) => {
+    const laneId = lanes.get(origins.get(url) ?? '');
+    if (laneId === undefined) throw new Error(`${url} has no lane`);
+    return laneId;
+  };
+}
+
+/** In one order, so that two who change the same records wait for each other one way round only. */
+async function lockRecords({ tx, shardId }: Scope, changes: readonly (Update | Deletion)[]): Promise<void> {
+  if (changes.length === 0) return;
+  await tx.query(sql`
+    select from watched_address where shard_id = ${shardId} and id = any(${listOf(changes.map(idOf))}::uuid[])
+    order by id
+    for update`);
+}
+
+async function insertRecords(scope: Scope, creations: readonly Creation[]): Promise<WatchedAddress[]> {
+  if (creations.length === 0) return [];
+  const { tx, watcherId, shardId, laneOf, now } = scope;
+  const records = creations.map(({ record }) => record);
+  await tx.query(sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+      created_at, updated_at)
+    select ${shardId}::bigint, id, ${watcherId}::bigint, lane_id, address, watch_coin, watch_token, webhook_url,
+      ${now}::timestamptz, ${now}::timestamptz
+    from unnest(
+      ${listOf(records.map(({ id }) => id))}::uuid[],
+      ${listOf(records.map(({ webhookUrl }) => laneOf(webhookUrl)))}::bigint[],
+      ${bytesOf(records.map(({ address }) => address))}::bytea[],
+      ${listOf(records.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
+      ${listOf(records.map(({ watchToken }) => String(watchToken)))}::boolean[],
+      ${records.map(({ webhookUrl }) => webhookUrl)}::text[]
+    ) as t (id, lane_id, address, watch_coin, watch_token, webhook_url)`);
+  return records.map((record) => ({ ...record, watcherId, createdAt: now, updatedAt: now }));
+}
+
+async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<WatchedAddress[]> {
+  if (updates.length === 0) return [];
+  const { tx, watcherId, shardId, laneOf, now } = scope;
+  const patches = updates.map(({ patch }) => patch);
+  const orNull = (value: boolean | undefined) => String(value ?? null);
+  const laneIds = patches.map(({ webhookUrl }) => (webhookUrl === undefined ? 'null' : laneOf(webhookUrl)));
+  const rows = await tx.query<WatchedRow & { lane_id: number | null }>(sql`
+    update watched_address w set
+      address = coalesce(t.address, w.address),
+      watch_coin = coalesce(t.watch_coin, w.watch_coin),
+      watch_token = coalesce(t.watch_token, w.watch_token),
+      webhook_url = coalesce(t.webhook_url, w.webhook_url),
+      lane_id = coalesce(t.lane_id, w.lane_id),
+      updated_at = greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond')
+    from unnest(
+      ${listOf(updates.map(({ id }) => id))}::uuid[],
+      ${listOf(laneIds)}::bigint[],
+      ${bytesOf(patches.map(({ address }) => address))}::bytea[],
+      ${listOf(patches.map(({ watchCoin }) => orNull(watchCoin)))}::boolean[],
+      ${listOf(patches.map(({ watchToken }) => orNull(watchToken)))}::boolean[],
+      ${patches.map(({ webhookUrl }) => webhookUrl ?? null)}::text[]
+    ) as t (id, lane_id, address, watch_coin, watch_token, webhook_url)
+    where w.shard_id = ${shardId} and w.watcher_id = ${watcherId} and w.id = t.id
+    returning w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at,
+      t.lane_id`);
+  const moved = rows.flatMap(({ id, lane_id: laneId }) => (laneId === null ? [] : { id, laneId }));
+  if (moved.length > 0) await moveNotifications(scope, moved);
+  return rows.map(toRecord);
+}
+
+async function moveNotifications(
+  { tx, shardId, now }: Scope,
+  moved: readonly { id: string; laneId: number }[],
+): Promise<void> {
+  const rows = await tx.query<{ lane_id: number }>(sql`
+    update notification n set lane_id = t.lane_id
+    from unnest(
+      ${listOf(moved.map(({ id }) => id))}::uuid[],
+      ${listOf(moved.map(({ laneId }) => laneId))}::bigint[]
+    ) as t (id, lane_id)
+    where n.shard_id = ${shardId} and n.watched_address_id = t.id and n.state in ('held', 'waiting')
+      and n.lane_id <> t.lane_id
+    returning n.lane_id`);
+  await wakeLanes(tx, [...new Set(rows.map((row) => row.lane_id))], now);
+}
+
+async function deleteRecords(scope: Scope, deletions: readonly Deletion[]): Promise<WatchedAddress[]> {
+  if (deletions.length === 0) return [];
+  const { tx, watcherId, shardId } = scope;
+  const rows = await tx.query<WatchedRow>(sql`
+    delete from watched_address
+    where shard_id = ${shardId} and watcher_id = ${watcherId} and id = any(${listOf(deletions.map(idOf))}::uuid[])
+    returning ${columns}`);
+  await cancelNotifications(
+    tx,
+    shardId,
+    rows.map(({ id }) => id),
+  );
+  return rows.map(toRecord);
+}

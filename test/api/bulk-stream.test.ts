@@ -1,0 +1,292 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import type { ClientRequest, IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
+import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { answerLines } from '../../src/api/bulk-stream.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { silentLog } from '../../src/core/log.ts';
+import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { headerOf, mine, transferOf } from '../kit/chain-story.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { waitUntil } from '../kit/wait.ts';
+import { createApiStory, strict } from './api-story.ts';
+import {
+  addressOf,
+  type BulkStory,
+  createBulkStory,
+  type Outcome,
+  readOutcomes,
+  recordOf,
+  recordsOf,
+} from './bulk-story.ts';
+
+const GROUP = 1_000;
+const KEY = { 'idempotency-key': 'load-1' };
+
+const linesOf = (values: readonly unknown[]) => values.map((value) => `${JSON.stringify(value)}\n`).join('');
+const successes = (outcomes: readonly Outcome[]) => outcomes.filter(({ success }) => success).length;
+
+async function responseOf(stream: ClientRequest): Promise<IncomingMessage> {
+  const [response] = await once(stream, 'response');
+  return response;
+}
+
+async function countRecords(database: Database): Promise<number> {
+  const [row] = await database.query<{ count: number }>(sql`select count(*) as count from watched_address`);
+  return row?.count ?? 0;
+}
+
+onEachDatabase(({ database }) => {
+  test('each line is answered as its own request would be; a wrong one stops no other', async () => {
+    await using story = await createBulkStory(database());
+    const [first, second] = await story.send(recordsOf(2));
+    const id = first?.data?.id ?? '';
+    const lines = [
+      recordOf(5),
+      '{ no json',
+      '',
+      { ...recordOf(6), address: 'x', webhook_url: 'y' },
+      { operation: 'update', id, watch_coin: false },
+      { operation: 'update', id: randomUUID(), watch_coin: false },
+      { operation: 'delete', id: second?.data?.id },
+      { operation: 'delete', id: second?.data?.id },
+      { operation: 'move' },
+      'x'.repeat(9_000),
+      'null',
+      recordOf(7),
+    ];
+    const outcomes = await story.send(lines);
+    assert.deepEqual(
+      outcomes.map(({ index }) => index),
+      Array.from({ length: 11 }, (_, index) => index),
+    );
+    assert.deepEqual(
+      outcomes.map(({ statusCode, statusMessage, errors = [] }) =>
+        statusCode === undefined
+          ? 'done'
+          : [statusCode, statusMessage, ...errors.map(({ path }) => path)].join(' '),
+      ),
+      [
+        'done',
+        '400 Invalid request ',
+        '400 Invalid request /address /webhook_url',
+        'done',
+        '404 Watched address not found',
+        'done',
+        '404 Watched address not found',
+        '400 Invalid request /operation',
+        '400 Invalid request ',
+        '400 Invalid request ',
+        'done',
+      ],
+    );
+    assert.deepEqual(outcomes[5], { index: 5, success: true, data: second?.data });
+    assert.deepEqual(
+      await story.list(),
+      [outcomes[3], outcomes[0], outcomes[10]].map((outcome) => outcome?.data),
+    );
+  });
+
+  test('a stream without a line has an empty answer', async () => {
+    await using story = await createBulkStory(database());
+    assert.deepEqual(await story.send([]), []);
+    assert.deepEqual(await story.send(['', ' ']), []);
+  });
+
+  test('answers come, and are true, while the body is still being sent', async () => {
+    await using story = await createBulkStory(database());
+    const stream = story.open();
+    stream.write(linesOf(recordsOf(GROUP + 1)));
+    const response = await responseOf(stream);
+    assert.equal(response.statusCode, 200);
+    assert.equal(response.headers['content-type'], 'application/x-ndjson');
+    const outcomes = readOutcomes(response);
+    for (let index = 0; index < GROUP; index += 1) {
+      const { value } = await outcomes.next();
+      assert.equal(value.data.address, addressOf(index));
+    }
+    assert.equal(await countRecords(database()), GROUP);
+    stream.end(linesOf([recordOf(GROUP + 1)]));
+    assert.deepEqual(
+      (await Array.fromAsync(outcomes)).map(({ index }) => index),
+      [GROUP, GROUP + 1],
+    );
+  });
+
+  test('nothing is stored or read ahead of the answers that are taken', async () => {
+    const story = createApiStory(database());
+    const { watcherId } = await story.issue('acme');
+    let sent = 0;
+    async function* endless(): AsyncGenerator<Buffer> {
+      for (;;) {
+        yield Buffer.from(linesOf(recordsOf(100, sent)));
+        sent += 100;
+      }
+    }
+    const options = { database: database(), clock: story.clock, log: silentLog(), webhookPolicy: strict };
+    const lines = { watcherId, body: endless(), once: undefined };
+    const answers = (await answerLines(options, lines))[Symbol.asyncIterator]();
+    for (const count of [1, 2, 3]) {
+      const { value } = await answers.next();
+      assert.equal(value.split('\n').length, GROUP + 1);
+      assert.equal(await countRecords(database()), count * GROUP);
+      assert.ok(sent <= count * GROUP + 100, `${sent} lines read`);
+    }
+  });
+
+  test('a group that cannot be stored ends the answers with a line that says so', async () => {
+    const story = createApiStory(database());
+    const { watcherId } = await story.issue('acme');
+    let groups = 0;
+    const failing: Database = {
+      ...database(),
+      transaction(work) {
+        groups += 1;
+        if (groups === 3) throw new Fault('unavailable', 'database: gone');
+        return database().transaction(work);
+      },
+    };
+    const options = { database: failing, clock: story.clock, log: silentLog(), webhookPolicy: strict };
+    const body = Readable.from([Buffer.from(linesOf(recordsOf(5 * GROUP)))]);
+    const answers = await Array.fromAsync(await answerLines(options, { watcherId, body, once: undefined }));
+    const outcomes: Outcome[] = answers
+      .join('')
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    assert.equal(successes(outcomes), 2 * GROUP);
+    assert.deepEqual(outcomes.slice(2 * GROUP), [
+      { success: false, statusCode: 503, statusMessage: 'Service Unavailable' },
+    ]);
+    assert.equal(await countRecords(database()), 2 * GROUP);
+  });
+
+  test('a stream that breaks off and comes again with its key is done once, from first to last line', async () => {
+    await using story = await createBulkStory(database());
+    const lines = [...recordsOf(2 * GROUP + 10), { operation: 'create' }];
+    const broken = story.open(KEY);
+    broken.on('error', () => {});
+    broken.write(linesOf(lines.slice(0, GROUP + 1)));
+    const outcomes = readOutcomes(await responseOf(broken));
+    const first = await outcomes.next();
+    broken.destroy();
+    const again = await story.send(lines, KEY);
+    assert.deepEqual(again[0], first.value);
+    assert.deepEqual(
+      again.map(({ index }) => index),
+      lines.map((_, index) => index),
+    );
+    assert.equal(successes(again), 2 * GROUP + 10);
+    assert.deepEqual(await story.send(lines, KEY), again);
+    const records = await story.list();
+    assert.deepEqual(
+      records.map(({ id }) => id),
+      again.flatMap(({ data }) => data?.id ?? []),
+    );
+  });
+
+  test('the same stream twice at once is done once', async () => {
+    await using story = await createBulkStory(database());
+    const lines = recordsOf(3 * GROUP + 5);
+    const [one, other] = await Promise.all([story.send(lines, KEY), story.send(lines, KEY)]);
+    assert.deepEqual(one, other);
+    assert.equal(successes(one), lines.length);
+    assert.equal(await countRecords(database()), lines.length);
+  });
+
+  test('another stream under the same key is refused where it first differs, and does nothing more', async () => {
+    await using story = await createBulkStory(database());
+    const lines = recordsOf(2 * GROUP);
+    await story.send(lines, KEY);
+    const first = await story.send([recordOf(9_999), ...lines.slice(1)], KEY);
+    assert.deepEqual(
+      first.map(({ index, statusCode }) => [index, statusCode]),
+      [[undefined, 409]],
+    );
+    for (const changed of [
+      [...lines, recordOf(9_999)],
+      lines.slice(0, -1),
+      lines.with(GROUP, recordOf(9_999)),
+    ]) {
+      const outcomes = await story.send(changed, KEY);
+      assert.equal(successes(outcomes), GROUP);
+      const { index, statusCode } = outcomes.at(-1) ?? {};
+      assert.deepEqual([outcomes.length, index, statusCode], [GROUP + 1, undefined, 409]);
+    }
+    assert.equal(await countRecords(database()), 2 * GROUP);
+  });
+
+  test('who is refused at the beginning of a long body gets the answer, and can send the body to its end', async () => {
+    await using story = await createBulkStory(database());
+    await story.send(recordsOf(1), KEY);
+    const stream = story.open({ ...KEY, connection: 'keep-alive' });
+    const sent = once(stream, 'finish');
+    const responded = responseOf(stream);
+    // More than the sockets hold.
+    const url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    stream.end(linesOf(recordsOf(8_000).map((record) => ({ ...record, webhook_url: url }))));
+    const [outcome] = await Array.fromAsync(readOutcomes(await responded));
+    assert.equal(outcome?.statusCode, 409);
+    await sent;
+  });
+
+  test('at most four streams are under way in a process; a fifth is asked to come later', async () => {
+    await using story = await createBulkStory(database());
+    const streams = [];
+    for (let number = 0; number < 4; number += 1) {
+      const stream = story.open();
+      stream.write(linesOf(recordsOf(GROUP + 1, number * 2 * GROUP)));
+      stream.on('error', () => {});
+      streams.push({ stream, response: await responseOf(stream) });
+    }
+    const [refused] = await story.send(recordsOf(1));
+    assert.equal(refused?.statusCode, 503);
+    // The place of one that hangs up is free as well.
+    streams.pop()?.stream.destroy();
+    await waitUntil(async () => (await story.send(recordsOf(1)))[0]?.success);
+    for (const { stream, response } of streams) {
+      stream.end();
+      assert.equal((await Array.fromAsync(readOutcomes(response))).length, GROUP + 1);
+    }
+  });
+
+  test('blocks that arrive while 20,000 addresses load ring for each one that was answered before', async () => {
+    await using story = await createBulkStory(database());
+    const answered: number[] = [];
+    const loading = load(story, 20_000, answered);
+    const oracle: { hash: string; address: string }[] = [];
+    let isLoaded = false;
+    void loading.finally(() => {
+      isLoaded = true;
+    });
+    for (let number = 1; !isLoaded || oracle.length === 0; number += 1) {
+      // The embedded database leaves no turn to the sockets.
+      await nextTurn();
+      // What is answered now must ring in the block that is committed next; the newest answers are the hardest.
+      const mustRing = answered.slice(-50);
+      const transfers = mustRing.map((index) => transferOf({ receiver: addressOf(index) }));
+      await mine(database(), headerOf(number), transfers);
+      oracle.push(...transfers.map(({ txHash, receiver }) => ({ hash: txHash, address: String(receiver) })));
+    }
+    await loading;
+    const rung = await database().query<{ hash: string; address: string }>(sql`
+      select '0x' || encode(n.tx_hash, 'hex') as hash, '0x' || encode(w.address, 'hex') as address
+      from notification n join watched_address w on w.id = n.watched_address_id order by n.id`);
+    assert.deepEqual(rung, oracle);
+    assert.equal(await countRecords(database()), 20_000);
+  });
+});
+
+/** Loads addresses 0 … count - 1 and notes each one as soon as its answer is there. */
+async function load(story: BulkStory, count: number, answered: number[]): Promise<void> {
+  const stream = story.open();
+  stream.end(linesOf(recordsOf(count)));
+  for await (const { index, success } of readOutcomes(await responseOf(stream))) {
+    assert.ok(success && index !== undefined);
+    answered.push(index);
+  }
+}
