@@ -4,12 +4,15 @@
 import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
 import type { Database } from './db.ts';
-import { pruneAttempts, pruneProcessed } from './outbox.ts';
+import { pruneAttempts, pruneEnded, pruneProcessed } from './outbox.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
 
-/** The step that deletes attempts and processed notifications beyond their retention. */
+/**
+ * The step that deletes attempts, and notifications that are done with (processed, withdrawn, cancelled), beyond their
+ * retention. Attempts go by their age alone: what is still tried is tried every hour, so its newest ones are there.
+ */
 export function createPruner(options: {
   database: Database;
   clock: Clock;
@@ -20,7 +23,9 @@ export function createPruner(options: {
   return async () => {
     const now = clock.now().getTime();
     const attempts = await pruneAttempts(database, new Date(now - attemptsMs), STEP_ROWS);
-    const notifications = await pruneProcessed(database, new Date(now - notificationsMs), STEP_ROWS);
-    return attempts === STEP_ROWS || notifications === STEP_ROWS ? 'worked' : 'idle';
+    const before = new Date(now - notificationsMs);
+    const processed = await pruneProcessed(database, before, STEP_ROWS);
+    const ended = await pruneEnded(database, before, STEP_ROWS);
+    return [attempts, processed, ended].includes(STEP_ROWS) ? 'worked' : 'idle';
   };
 }

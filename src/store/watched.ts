@@ -24,7 +24,7 @@ export type NewWatchedAddress = Pick<
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
 /** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
-const shardOf = (watcherId: number) => watcherId;
+export const shardOf = (watcherId: number) => watcherId;
 
 /** Stores a new record; blocks that are committed from now on are matched against it. */
 export async function insertWatchedAddress(
@@ -73,6 +73,21 @@ export async function findWatchedAddress(
     select ${columns} from watched_address
     where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and id = ${id}`);
   return rows[0] && toRecord(rows[0]);
+}
+
+/** Up to `limit` of the watcher's records that watch this address now. */
+export async function listRecordIds(
+  db: Db,
+  watcherId: number,
+  address: Address,
+  limit: number,
+): Promise<string[]> {
+  const rows = await db.query<{ id: string }>(sql`
+    select id from watched_address
+    where address = ${toBytes(address)} and shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId}
+    order by id
+    limit ${limit}`);
+  return rows.map(({ id }) => id);
 }
 
 /**

@@ -47,6 +47,7 @@ async function attemptAll(database: Database, nextRetryAt: Date | undefined = la
     const attempt = {
       lane,
       startedAt: noon,
+      redeliveryCount: 0,
       durationMs: 5,
       outcome: 'status',
       status: 500,
@@ -328,6 +329,7 @@ async function settleAll(database: Database): Promise<void> {
   const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 10 });
   const success = {
     startedAt: noon,
+    redeliveryCount: 0,
     durationMs: 5,
     outcome: 'success',
     status: 200,
