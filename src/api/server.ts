@@ -11,9 +11,12 @@ import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
+import { addAttemptStreamRoute } from './attempt-stream.ts';
+import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -31,6 +34,8 @@ export type ApiOptions = {
   metrics: Metrics;
   keyRing: KeyRing;
   webhookPolicy: WebhookPolicy;
+  nativeSymbol: string;
+  sendTest: SendTest;
   ops: OpsSources;
 };
 
@@ -71,6 +76,9 @@ export function createApi(options: ApiOptions): Api {
   });
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
+  addRecordDeliveryRoutes(api, options);
+  addDeliveryLogRoutes(api, options);
+  addAttemptStreamRoute(api, options);
   refuseOtherMethods();
   return api;
 }
