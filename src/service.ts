@@ -16,7 +16,9 @@ import { createMetrics } from './core/metrics.ts';
 import { parseCidr } from './core/public-address.ts';
 import type { WebhookPolicy } from './core/webhook-url.ts';
 import { createDeliverer, HEARTBEAT_MS } from './delivery/deliver.ts';
+import type { DeliveryOptions } from './delivery/lane.ts';
 import { createSender } from './delivery/send.ts';
+import { createTestSender } from './delivery/test-webhook.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
 import { createFollower } from './ingest/follow.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
@@ -120,9 +122,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   parts.defer(() => sender.close());
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
   parts.defer(() => sessions.close());
-  const deliverer = createDeliverer({
+  const deliveryOptions: DeliveryOptions = {
     database,
-    session: () => sessions.current(),
     clock,
     log,
     metrics,
@@ -130,7 +131,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     nativeSymbol: config.chain.native.symbol,
     retryMinutes: config.webhooks.retryMinutes,
     send: sender.send,
-  });
+  };
+  const deliverer = createDeliverer({ ...deliveryOptions, session: () => sessions.current() });
   deliverer.failed.catch((error: Error) => died.resolve(error));
 
   const headWake = createWake(clock);
@@ -178,7 +180,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
   }
 
-  const api = createApi({ database, clock, log, metrics, keyRing, webhookPolicy: policy, ops: status });
+  const sendTest = createTestSender(deliveryOptions);
+  const api = createApi({ ...deliveryOptions, webhookPolicy: policy, sendTest, ops: status });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);

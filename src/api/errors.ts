@@ -16,6 +16,7 @@ const statusOf: Record<FaultCode, number> = {
   unauthorized: 401,
   not_found: 404,
   conflict: 409,
+  limited: 429,
   inconsistent: 503,
   unavailable: 503,
 };
@@ -32,6 +33,7 @@ export async function answerError(
   if (answer.statusCode >= 500)
     log.error({ err: error, requestId: request.id, url: request.routeOptions.url }, 'http.failed');
   if (answer.statusCode === 401) reply.header('www-authenticate', 'Bearer');
+  if (answer.statusCode === 429) reply.header('retry-after', '60');
   if (answer.statusCode === 503) reply.header('retry-after', '5');
   await sendAnswer(answer, request, reply);
 }

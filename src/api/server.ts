@@ -3,6 +3,7 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
 import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify';
 import { startAbort } from '../core/abort.ts';
@@ -12,10 +13,13 @@ import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
+import { addAttemptStreamRoute } from './attempt-stream.ts';
 import { addBulkRoutes, LINES_TYPE } from './bulk.ts';
+import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
@@ -34,6 +38,8 @@ export type ApiOptions = {
   metrics: Metrics;
   keyRing: KeyRing;
   webhookPolicy: WebhookPolicy;
+  nativeSymbol: string;
+  sendTest: SendTest;
   ops: OpsSources;
 };
 
@@ -75,8 +81,12 @@ export function createApi(options: ApiOptions): Api {
     );
   });
   limitBodyTime(api);
+  endUnusedConnections(api);
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
+  addRecordDeliveryRoutes(api, options);
+  addDeliveryLogRoutes(api, options);
+  addAttemptStreamRoute(api, options);
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
   refuseOtherMethods();
@@ -95,6 +105,22 @@ function limitBodyTime(api: Api): void {
     });
     request.raw.once('end', limit.release).once('close', limit.release);
     reply.raw.once('finish', limit.release);
+  });
+}
+
+/**
+ * Ends, when the server closes, connections that have not asked for anything yet; clients open such ahead. Node does not
+ * count them as idle, and a stop would wait a minute for them.
+ */
+function endUnusedConnections(api: Api): void {
+  const unused = new Set<Socket>();
+  api.server.on('connection', (socket) => {
+    unused.add(socket);
+    socket.once('close', () => unused.delete(socket));
+  });
+  api.server.on('request', ({ socket }) => unused.delete(socket));
+  api.addHook('preClose', async () => {
+    for (const socket of unused) socket.destroy();
   });
 }
 

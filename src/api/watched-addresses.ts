@@ -209,7 +209,7 @@ function decodeCursor(text: string): Cursor | undefined {
     : { createdAt: new Date(Number(match[1])), id: match[2] };
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** What is not a UUID cannot be a known id. */
 export function parseId(text: string): string {
@@ -218,7 +218,7 @@ export function parseId(text: string): string {
 }
 
 /** Another watcher's record looks the same as none (DESIGN §7). */
-const notFound = () => new Fault('not_found', 'Watched address not found');
+export const notFound = () => new Fault('not_found', 'Watched address not found');
 
 export function found(record: WatchedAddress | undefined): WatchedAddress {
   if (record === undefined) throw notFound();

@@ -15,6 +15,7 @@ const codeOfFault: Record<FaultCode, number> = {
   unauthorized: exitCodes.config,
   not_found: exitCodes.usage,
   conflict: exitCodes.config,
+  limited: exitCodes.tryAgain,
   inconsistent: exitCodes.unavailable,
   unavailable: exitCodes.unavailable,
 };

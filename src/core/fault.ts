@@ -8,6 +8,8 @@ export type FaultCode =
   | 'unauthorized'
   | 'not_found'
   | 'conflict'
+  /** Asked too often; a while later it works. */
+  | 'limited'
   /** A node gave an answer that contradicts itself or another one. */
   | 'inconsistent'
   | 'unavailable';

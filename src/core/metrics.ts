@@ -64,7 +64,7 @@ export function createMetrics(version: string) {
     ),
     webhookLatencySeconds: histogram(
       'webhook_delivery_latency_seconds',
-      'From the making of the row to its 2xx.',
+      'From the making of the row to its first 2xx.',
       [...SECONDS, 60, 600, 3_600, 86_400],
     ),
     webhookWaiting: gauge('webhook_waiting', 'Notifications that wait for an attempt.'),

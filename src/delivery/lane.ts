@@ -183,6 +183,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         lane,
         notificationId: notification.id,
         retryCount: notification.retryCount,
+        redeliveryCount: notification.redeliveryCount,
         startedAt,
         durationMs: Math.round(result.durationMs),
         outcome: result.outcome,
@@ -215,7 +216,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     const { outcome, status, durationMs } = result;
     metrics.webhookAttempts.inc({ outcome });
     metrics.webhookAttemptSeconds.observe(durationMs / 1000);
-    if (outcome === 'success') {
+    if (outcome === 'success' && notification.redeliveryCount === 0) {
       metrics.webhookLatencySeconds.observe(
         (clock.now().getTime() - notification.createdTime.getTime()) / 1000,
       );

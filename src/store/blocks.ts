@@ -127,7 +127,8 @@ export async function rollbackTo(
     if (!(await isTip(tx, expectedTip))) return 'lost';
     await tx.query(sql`
       update notification set state = 'withdrawn'
-      where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0`);
+      where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0
+        and redelivery_count = 0`);
     const gone = await tx.query(sql`delete from block where number > ${ancestorNumber} returning number`);
     return gone.length;
   });

@@ -43,12 +43,15 @@ export async function ensureLanes(
   return list();
 }
 
-/** Marks lanes as having something due now and tells the workers, when the transaction commits. */
+/**
+ * Marks lanes as having something due now and tells the workers, when the transaction commits. Their rows are locked in
+ * the order of their ids, so that transactions that wake the same lanes take turns.
+ */
 export async function wakeLanes(tx: Db, laneIds: readonly number[], now: Date): Promise<void> {
   if (laneIds.length === 0) return;
-  await tx.query(
-    sql`update lane set next_due = least(next_due, ${now}) where id = any(${laneIds}::bigint[])`,
-  );
+  await tx.query(sql`
+    update lane set next_due = least(next_due, ${now})
+    where id in (select id from lane where id = any(${laneIds}::bigint[]) order by id for update)`);
   const payload = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
   await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
 }

@@ -27,8 +27,10 @@ export type DueNotification = {
   createdAt: string;
   createdTime: Date;
   webhookUrl: string;
-  /** Failed attempts so far. */
+  /** Failed attempts of this delivery so far. */
   retryCount: number;
+  /** How often its watcher has asked for it again. */
+  redeliveryCount: number;
   /** The published schedule of this attempt, in the form of createdAt; undefined for the first. */
   nextRetryAt: string | undefined;
 };
@@ -46,6 +48,7 @@ type DueRow = {
   created_text: string;
   created_at: Date;
   retry_count: number;
+  redelivery_count: number;
   next_retry_text: string | null;
   webhook_url: string | null;
   record_lane_id: number | null;
@@ -71,6 +74,7 @@ export async function listDue(
   const rows = await db.query<DueRow | { id: null }>(sql`
     select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
       to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.retry_count,
+      n.redelivery_count,
       to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
       w.webhook_url, w.lane_id as record_lane_id
     from lane l
@@ -119,6 +123,7 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
     createdTime: row.created_at,
     webhookUrl,
     retryCount: row.retry_count,
+    redeliveryCount: row.redelivery_count,
     nextRetryAt: row.next_retry_text ?? undefined,
   };
 }
@@ -129,6 +134,8 @@ export type Settlement = {
   notificationId: number;
   /** The failures before this attempt: another attempt's failure is not counted over it. */
   retryCount: number;
+  /** The delivery that it belongs to: a row that was asked for again meanwhile is not touched. */
+  redeliveryCount: number;
   startedAt: Date;
   durationMs: number;
   outcome: string;
@@ -171,6 +178,7 @@ export async function settle(
         ${numbers(({ lane }) => lane.shardId)}::bigint[],
         ${numbers(({ notificationId }) => notificationId)}::bigint[],
         ${numbers(({ retryCount }) => retryCount)}::integer[],
+        ${numbers(({ redeliveryCount }) => redeliveryCount)}::integer[],
         ${times(({ startedAt }) => startedAt)}::timestamptz[],
         ${numbers(({ durationMs }) => durationMs)}::integer[],
         ${listOf(settlements.map(({ outcome }) => outcome))}::text[],
@@ -178,8 +186,8 @@ export async function settle(
         ${settlements.map(({ response }) => response ?? null)}::text[],
         ${times(({ nextRetryAt }) => nextRetryAt)}::timestamptz[],
         ${times(({ settledAt }) => settledAt)}::timestamptz[]
-      ) with ordinality as s (lane_id, epoch, shard_id, notification_id, retry_count, started_at, duration_ms, outcome,
-        status, response, next_retry_at, settled_at, position)
+      ) with ordinality as s (lane_id, epoch, shard_id, notification_id, retry_count, redelivery_count, started_at,
+        duration_ms, outcome, status, response, next_retry_at, settled_at, position)
       join held on held.id = s.lane_id and held.epoch = s.epoch
     ), updated as (
       update notification n set
@@ -190,7 +198,7 @@ export async function settle(
         next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
       from valid s
       where n.shard_id = s.shard_id and n.id = s.notification_id and n.state in ('waiting', 'withdrawn', 'cancelled')
-        and (s.next_retry_at is null or n.retry_count = s.retry_count)
+        and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)
     ), logged as (
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
       select shard_id, notification_id, started_at, duration_ms, outcome, status, response from valid order by position
@@ -224,21 +232,38 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
   };
 }
 
-/** Deletes up to `limit` attempts that are older than `before`; returns how many. */
+/**
+ * Deletes up to `limit` attempts that are older than `before`; returns how many. By their places: by their keys a
+ * table of 100,000 rows was read whole. A row that changes meanwhile has another place then, and stays.
+ */
 export async function pruneAttempts(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
-    delete from delivery_attempt where (shard_id, id) in (
-      select shard_id, id from delivery_attempt where started_at < ${before} order by started_at limit ${limit})
+    delete from delivery_attempt where ctid = any(array(
+      select ctid from delivery_attempt where started_at < ${before} order by started_at limit ${limit}))
     returning id`);
   return rows.length;
 }
 
-/** Deletes up to `limit` notifications that were processed before `before`; unprocessed ones never go. */
+/** Deletes up to `limit` notifications that were processed before `before`. */
 export async function pruneProcessed(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
-    delete from notification where (shard_id, id) in (
-      select shard_id, id from notification where state = 'processed' and processed_at < ${before}
-      order by processed_at limit ${limit})
+    delete from notification where ctid = any(array(
+      select ctid from notification where state = 'processed' and processed_at < ${before}
+      order by processed_at limit ${limit}))
+    returning id`);
+  return rows.length;
+}
+
+/**
+ * Deletes up to `limit` notifications that were withdrawn or cancelled. Their age is that of the attempt that was not
+ * made: at most an hour after the cancelling, and for a withdrawn one the time of its making.
+ */
+export async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
+  const rows = await db.query(sql`
+    delete from notification where ctid = any(array(
+      select ctid from notification
+      where state in ('withdrawn', 'cancelled') and next_attempt_at < ${before}
+      order by next_attempt_at limit ${limit}))
     returning id`);
   return rows.length;
 }

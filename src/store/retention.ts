@@ -5,14 +5,17 @@ import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
 import type { Database } from './db.ts';
 import { ANSWER_KEPT_MS, pruneAnswers } from './idempotency.ts';
-import { pruneAttempts, pruneProcessed } from './outbox.ts';
+import { pruneAttempts, pruneEnded, pruneProcessed } from './outbox.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
 /** Kept answers are up to a thousand times as large. */
 const STEP_ANSWERS = 100;
 
-/** The step that deletes attempts, processed notifications and kept answers beyond their retention. */
+/**
+ * The step that deletes attempts, kept answers, and notifications that are done with (processed, withdrawn, cancelled), beyond their
+ * retention. Attempts go by their age alone: what is still tried is tried every hour, so its newest ones are there.
+ */
 export function createPruner(options: {
   database: Database;
   clock: Clock;
@@ -23,9 +26,11 @@ export function createPruner(options: {
   return async () => {
     const now = clock.now().getTime();
     const attempts = await pruneAttempts(database, new Date(now - attemptsMs), STEP_ROWS);
-    const notifications = await pruneProcessed(database, new Date(now - notificationsMs), STEP_ROWS);
+    const before = new Date(now - notificationsMs);
+    const processed = await pruneProcessed(database, before, STEP_ROWS);
+    const ended = await pruneEnded(database, before, STEP_ROWS);
     const answers = await pruneAnswers(database, new Date(now - ANSWER_KEPT_MS), STEP_ANSWERS);
-    const isMore = attempts === STEP_ROWS || notifications === STEP_ROWS || answers === STEP_ANSWERS;
+    const isMore = [attempts, processed, ended].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     return isMore ? 'worked' : 'idle';
   };
 }

@@ -103,6 +103,7 @@ create table notification (
   next_attempt_at timestamp with time zone not null,
   created_at timestamp with time zone not null,
   processed_at timestamp with time zone,
+  redelivery_count integer not null default 0,
   constraint notification_pkey PRIMARY KEY (shard_id, id),
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
   constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
@@ -110,6 +111,8 @@ create table notification (
   constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
 );
 CREATE INDEX notification_block ON public.notification USING brin (block_number) WITH (autosummarize='on');
+CREATE INDEX notification_created ON public.notification USING brin (created_at) WITH (autosummarize='on');
+CREATE INDEX notification_ended ON public.notification USING btree (next_attempt_at) WHERE (state = ANY (ARRAY['withdrawn'::text, 'cancelled'::text]));
 CREATE INDEX notification_first ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count = 0));
 CREATE INDEX notification_held ON public.notification USING btree (block_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);

@@ -74,6 +74,21 @@ export async function findWatchedAddress(
   return rows[0] && toRecord(rows[0]);
 }
 
+/** Up to `limit` of the watcher's records that watch this address now. */
+export async function listRecordIds(
+  db: Db,
+  watcherId: number,
+  address: Address,
+  limit: number,
+): Promise<string[]> {
+  const rows = await db.query<{ id: string }>(sql`
+    select id from watched_address
+    where address = ${toBytes(address)} and shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId}
+    order by id
+    limit ${limit}`);
+  return rows.map(({ id }) => id);
+}
+
 /**
  * Changes what the patch names. With a new URL, waiting notifications go there: their lane moves (DESIGN §6).
  * `origin` is that of the patch's URL, undefined without one.

@@ -3,6 +3,7 @@
  */
 
 import type { OpsSources } from '../../src/api/ops.ts';
+import type { SendTest } from '../../src/api/record-delivery.ts';
 import { type Api, createApi } from '../../src/api/server.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
@@ -37,10 +38,21 @@ export type ApiStory = {
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
 
-export function createApiStory(database: Database, ops: OpsSources = allIsWell): ApiStory {
+export function createApiStory(
+  database: Database,
+  ops: OpsSources = allIsWell,
+  sendTest: SendTest = async () => ({
+    outcome: 'connect',
+    status: undefined,
+    durationMs: 0,
+    responseText: undefined,
+  }),
+): ApiStory {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
-  const api = createApi({ database, clock, log: silentLog(), metrics, keyRing, webhookPolicy: strict, ops });
+  const log = silentLog();
+  const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
+  const api = createApi({ ...options, sendTest, ops });
   return {
     api,
     clock,

@@ -21,6 +21,7 @@ const notification: DueNotification = {
   createdTime: new Date('2026-01-02T03:04:05.678Z'),
   webhookUrl: 'https://hooks.example.com/a?b="c"',
   retryCount: 2,
+  redeliveryCount: 0,
   nextRetryAt: '2026-01-02 03:14:05.678901',
 };
 const signingKeys = [readSigningKeys(generateSigningBytes())] as const;

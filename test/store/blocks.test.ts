@@ -48,6 +48,7 @@ async function attemptAll(database: Database, nextRetryAt: Date | undefined = la
     const attempt = {
       lane,
       startedAt: noon,
+      redeliveryCount: 0,
       durationMs: 5,
       outcome: 'status',
       status: 500,
@@ -330,6 +331,7 @@ async function settleAll(database: Database): Promise<void> {
   assert.ok(due !== 'lost');
   const success = {
     startedAt: noon,
+    redeliveryCount: 0,
     durationMs: 5,
     outcome: 'success',
     status: 200,

@@ -72,6 +72,7 @@ function settlementOf(
     lane,
     notificationId: notification.id,
     retryCount: notification.retryCount,
+    redeliveryCount: notification.redeliveryCount,
     startedAt: noon,
     durationMs: 12,
     settledAt: later(12),
@@ -107,6 +108,7 @@ onEachDatabase(({ database }) => {
       createdTime: new Date('2025-11-20T11:59:59.007Z'),
       webhookUrl: 'https://one.example/hook',
       retryCount: 0,
+      redeliveryCount: 0,
       nextRetryAt: undefined,
     };
     assert.deepEqual(due, [

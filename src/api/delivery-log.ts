@@ -1,0 +1,172 @@
+/**
+ * The delivery log of a watcher: what was or will be delivered, each attempt, and delivering again. A POST to
+ * `/redeliver` takes the filters of the list.
+ */
+import type { FastifyReply } from 'fastify';
+import { Type } from 'typebox';
+import { Fault } from '../core/fault.ts';
+import { listAttempts } from '../store/attempts.ts';
+import { findLogged, type LoggedNotification, listLog } from '../store/log.ts';
+import { redeliverOne, redeliverStep } from '../store/redelivery.ts';
+import { createWatcherGate } from './auth.ts';
+import {
+  AttemptJson,
+  answerOf,
+  attemptJson,
+  NotificationJson,
+  notificationJson,
+  textOrNull,
+} from './log-json.ts';
+import {
+  formatPlace,
+  invalid,
+  LIMIT_DEFAULT,
+  ListQuery,
+  linkNext,
+  Page,
+  parsePlace,
+  parseWhole,
+  RedeliverQuery,
+  readPage,
+  readQuery,
+} from './log-query.ts';
+import type { Api, ApiOptions } from './server.ts';
+
+const PATH = '/api/notifications/log';
+/** Transactions of one request to redeliver: some seconds. */
+const STEPS_MAX = 10;
+
+const Params = Type.Object({ id: Type.String() });
+const One = Type.Object({ ...NotificationJson.properties, attempts: Type.Array(AttemptJson) });
+const Redelivered = Type.Object({ redelivered: Type.Integer(), cursor: textOrNull });
+
+export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
+  const { database, clock, nativeSymbol } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+  const toJson = (notification: LoggedNotification) => notificationJson(notification, nativeSymbol);
+
+  api.get(
+    PATH,
+    {
+      onRequest,
+      schema: { querystring: ListQuery, response: answerOf(Type.Array(NotificationJson)) },
+    },
+    async (request, reply) => {
+      const watcherId = watcherOf(request);
+      const { query } = request;
+      const { filter, limit, after } = await readQuery(database, watcherId, query);
+      const place = { order: 'newest first', after, limit } as const;
+      const { notifications, next } = await listLog(database, watcherId, filter, place);
+      if (next !== undefined) linkNext(reply, PATH, { ...query, cursor: String(next) });
+      return { success: true as const, data: notifications.map(toJson) };
+    },
+  );
+
+  api.get(
+    `${PATH}/:id`,
+    {
+      onRequest,
+      schema: {
+        params: Params,
+        response: answerOf(One),
+      },
+    },
+    async (request, reply) => {
+      const notification = await getLogged(watcherOf(request), request.params.id);
+      const attempts = await attemptPage(reply, watcherOf(request), notification.id, {
+        limit: LIMIT_DEFAULT,
+        before: undefined,
+      });
+      return { success: true as const, data: { ...toJson(notification), attempts } };
+    },
+  );
+
+  api.get(
+    `${PATH}/:id/attempts`,
+    {
+      onRequest,
+      schema: { params: Params, querystring: Page, response: answerOf(Type.Array(AttemptJson)) },
+    },
+    async (request, reply) => {
+      const page = readPage(request.query);
+      const { id } = await getLogged(watcherOf(request), request.params.id);
+      return { success: true as const, data: await attemptPage(reply, watcherOf(request), id, page) };
+    },
+  );
+
+  api.post(
+    `${PATH}/:id/redeliver`,
+    { onRequest, schema: { params: Params, response: answerOf(NotificationJson) } },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      const { id } = await getLogged(watcherId, request.params.id);
+      const isChanged = await redeliverOne(database, watcherId, id, clock.now());
+      const notification = await getLogged(watcherId, request.params.id);
+      if (!isChanged && notification.state !== 'waiting') throw refusalOf(notification);
+      return { success: true as const, data: toJson(notification) };
+    },
+  );
+
+  api.post(
+    `${PATH}/redeliver`,
+    {
+      onRequest,
+      schema: {
+        querystring: RedeliverQuery,
+        response: answerOf(Redelivered),
+      },
+    },
+    async (request, reply) => {
+      const watcherId = watcherOf(request);
+      const { cursor: start, ...wanted } = request.query;
+      if (Object.values(wanted).every((value) => value === undefined))
+        throw invalid('', 'name at least one filter');
+      const { filter } = await readQuery(database, watcherId, wanted);
+      let place = start === undefined ? { startedAt: clock.now(), after: undefined } : parsePlace(start);
+      let redelivered = 0;
+      for (let step = 0; step < STEPS_MAX; step += 1) {
+        const now = clock.now();
+        const { count, next } = await redeliverStep(database, watcherId, filter, { ...place, now });
+        redelivered += count;
+        if (next === undefined) return { success: true as const, data: { redelivered, cursor: null } };
+        place = { ...place, after: next };
+      }
+      const cursor = formatPlace(place);
+      linkNext(reply, `${PATH}/redeliver`, { ...wanted, cursor });
+      return { success: true as const, data: { redelivered, cursor } };
+    },
+  );
+
+  /** Another watcher's notification looks the same as none. */
+  async function getLogged(watcherId: number, id: string): Promise<LoggedNotification> {
+    const number = parseWhole(id);
+    const found = number === undefined ? undefined : await findLogged(database, watcherId, number);
+    if (found === undefined) throw new Fault('not_found', 'Notification not found');
+    return found;
+  }
+
+  async function attemptPage(
+    reply: FastifyReply,
+    watcherId: number,
+    id: number,
+    page: { limit: number; before: number | undefined },
+  ) {
+    const attempts = await listAttempts(database, watcherId, id, page);
+    const last = attempts.at(-1);
+    if (last !== undefined && attempts.length === page.limit) {
+      linkNext(reply, `${PATH}/${id}/attempts`, { limit: String(page.limit), cursor: String(last.id) });
+    }
+    return attempts.map(attemptJson);
+  }
+}
+
+function refusalOf({ state }: LoggedNotification): Fault {
+  switch (state) {
+    case 'held':
+      return new Fault('conflict', 'Its block does not have its confirmations yet');
+    case 'withdrawn':
+      return new Fault('conflict', 'Its block is not part of the chain any more');
+    default:
+      return new Fault('conflict', 'Its watched address was deleted');
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * Notifications and attempts of the delivery log as JSON.
+ */
+import { type Static, type TSchema, Type } from 'typebox';
+import type { Attempt } from '../store/attempts.ts';
+import type { LoggedNotification } from '../store/log.ts';
+
+export const textOrNull = Type.Union([Type.String(), Type.Null()]);
+export const AttemptJson = Type.Object({
+  id: Type.Integer(),
+  notification_id: Type.Integer(),
+  started_at: Type.String(),
+  duration_ms: Type.Integer(),
+  outcome: Type.String(),
+  status: Type.Union([Type.Integer(), Type.Null()]),
+  response: textOrNull,
+});
+export const NotificationJson = Type.Object({
+  id: Type.Integer(),
+  watched_address_id: Type.String(),
+  hash: Type.String(),
+  type: Type.String(),
+  sender: Type.String(),
+  receiver: Type.String(),
+  amount: Type.String(),
+  asset: Type.String(),
+  block_number: Type.Integer(),
+  state: Type.String(),
+  retry_count: Type.Integer(),
+  redelivery_count: Type.Integer(),
+  next_retry_at: textOrNull,
+  created_at: Type.String(),
+  processed_at: textOrNull,
+});
+
+/** The form of a successful answer with this data. */
+export const answerOf = <T extends TSchema>(data: T) => ({
+  200: Type.Object({ success: Type.Literal(true), data }),
+});
+
+export function attemptJson(attempt: Attempt): Static<typeof AttemptJson> {
+  return {
+    id: attempt.id,
+    notification_id: attempt.notificationId,
+    started_at: attempt.startedAt.toISOString(),
+    duration_ms: attempt.durationMs,
+    outcome: attempt.outcome,
+    status: attempt.status ?? null,
+    response: attempt.response ?? null,
+  };
+}
+
+export function notificationJson(
+  notification: LoggedNotification,
+  nativeSymbol: string,
+): Static<typeof NotificationJson> {
+  return {
+    id: notification.id,
+    watched_address_id: notification.watchedAddressId,
+    hash: notification.hash,
+    type: notification.type,
+    sender: notification.sender,
+    receiver: notification.receiver ?? '',
+    amount: notification.amount.toString(),
+    asset: notification.token ?? nativeSymbol,
+    block_number: notification.blockNumber,
+    state: notification.state,
+    retry_count: notification.retryCount,
+    redelivery_count: notification.redeliveryCount,
+    next_retry_at: notification.nextRetryAt?.toISOString() ?? null,
+    created_at: notification.createdAt.toISOString(),
+    processed_at: notification.processedAt?.toISOString() ?? null,
+  };
+}

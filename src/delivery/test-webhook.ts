@@ -1,0 +1,57 @@
+/**
+ * A webhook that a watcher asks for, to see whether the receiver takes it: made up, sent at once, through the same
+ * sender and guard as all others, and on no record.
+ */
+import { zeroAddress } from '../core/hex.ts';
+import type { WatchedAddress } from '../store/watched.ts';
+import { readCredentials } from './credentials.ts';
+import type { DeliveryOptions } from './lane.ts';
+import { renderMessage } from './payload.ts';
+import type { SendResult } from './send.ts';
+
+/**
+ * Sends it to the record's URL and says how it went. Rejects only as Send does. The body is that of a notification
+ * whose id, hash, sender and amount are zero, so that a receiver that overlooks `webhook-test: true` credits nothing.
+ */
+export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<SendResult>;
+
+export function createTestSender(
+  options: Pick<DeliveryOptions, 'database' | 'clock' | 'log' | 'keyRing' | 'nativeSymbol' | 'send'>,
+): SendTest {
+  const { database, clock, log, keyRing, nativeSymbol, send } = options;
+  return async (record, signal) => {
+    const { watcherId } = record;
+    const now = clock.now();
+    const credentials = await readCredentials({ database, keyRing }, watcherId, now);
+    const made = {
+      id: 0,
+      shardId: watcherId,
+      laneId: 0,
+      watchedAddressId: record.id,
+      watcherId,
+      hash: `0x${'0'.repeat(64)}`,
+      type: 'COIN_TRANSFER',
+      sender: zeroAddress,
+      receiver: record.address,
+      amount: 0n,
+      token: undefined,
+      createdAt: now.toISOString().replace('T', ' ').replace('Z', '000'),
+      createdTime: now,
+      webhookUrl: record.webhookUrl,
+      retryCount: 0,
+      redeliveryCount: 0,
+      nextRetryAt: undefined,
+    } as const;
+    const message = renderMessage(made, { ...credentials, nativeSymbol, now });
+    const result = await send(
+      { ...message, headers: { ...message.headers, 'webhook-test': 'true' } },
+      signal,
+    );
+    const { outcome, status, durationMs } = result;
+    log.info(
+      { watchedAddress: record.id, watcher: watcherId, outcome, status, durationMs },
+      'delivery.tested',
+    );
+    return result;
+  };
+}

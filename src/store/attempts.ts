@@ -1,0 +1,130 @@
+/**
+ * The attempts that were made: those of one notification, and all of a watcher as they come.
+ */
+import type { Db } from './db.ts';
+import { sql } from './sql.ts';
+import { shardOf } from './watched.ts';
+
+export type Attempt = {
+  id: number;
+  notificationId: number;
+  startedAt: Date;
+  durationMs: number;
+  outcome: string;
+  status: number | undefined;
+  /** The beginning of the answer, free of keys. */
+  response: string | undefined;
+};
+
+/** A page of a notification's attempts, newest first, before the id `before`. */
+export async function listAttempts(
+  db: Db,
+  watcherId: number,
+  notificationId: number,
+  { before, limit }: { before: number | undefined; limit: number },
+): Promise<Attempt[]> {
+  const rows = await db.query<AttemptRow>(sql`
+    select ${columns} from delivery_attempt
+    where shard_id = ${shardOf(watcherId)} and notification_id = ${notificationId}
+      and ${before === undefined ? sql`true` : sql`id < ${before}`}
+    order by id desc
+    limit ${limit}`);
+  return rows.map(toAttempt);
+}
+
+/** The watcher's attempts with ids above `after`, up to `upTo`, oldest first. */
+export async function listAttemptsBetween(
+  db: Db,
+  watcherId: number,
+  { after, upTo, limit }: { after: number; upTo: number; limit: number },
+): Promise<Attempt[]> {
+  const rows = await db.query<AttemptRow>(sql`
+    select ${columns} from delivery_attempt
+    where shard_id = ${shardOf(watcherId)} and id > ${after} and id <= ${upTo}
+    order by id
+    limit ${limit}`);
+  return rows.map(toAttempt);
+}
+
+/** The id up to which every attempt is to be seen that ever will be; undefined while that is not known yet. */
+export type Horizon = () => Promise<number | undefined>;
+
+/**
+ * A horizon that moves on when it is asked. Transactions that settle at the same time become visible in any order, so
+ * that the newest id to be seen is no place to go on from. An id is given out by a transaction that has its own number
+ * already (`settle` locks lanes before it inserts). So: see which id was the last, take a number, and wait until no
+ * transaction with a smaller number is under way; then what was given out is there, or never will be.
+ */
+export function createHorizon(db: Db): Horizon {
+  let reached: number | undefined;
+  let mark: { lastId: number; transaction: number } | undefined;
+  let looking: Promise<void> | undefined;
+
+  async function look(): Promise<void> {
+    if (mark === undefined) {
+      const lastId = await readLastId(db);
+      if (lastId === reached) return;
+      mark = { lastId, transaction: await takeTransactionNumber(db) };
+    }
+    if ((await readOldestTransaction(db)) < mark.transaction) return;
+    reached = mark.lastId;
+    mark = undefined;
+  }
+
+  return async () => {
+    looking ??= look().finally(() => {
+      looking = undefined;
+    });
+    await looking;
+    return reached;
+  };
+}
+
+/** The last id that was given out, to whatever transaction. */
+async function readLastId(db: Db): Promise<number> {
+  const rows = await db.query<{ value: number }>(sql`
+    select case when is_called then last_value else 0 end as value from delivery_attempt_id_seq`);
+  return one(rows);
+}
+
+/** Larger than that of any transaction that has one. */
+async function takeTransactionNumber(db: Db): Promise<number> {
+  return one(await db.query<{ value: number }>(sql`select pg_current_xact_id()::text::bigint as value`));
+}
+
+/** Every transaction with a smaller number has ended. */
+async function readOldestTransaction(db: Db): Promise<number> {
+  return one(
+    await db.query<{ value: number }>(sql`
+      select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as value`),
+  );
+}
+
+function one([row]: readonly { value: number }[]): number {
+  if (row === undefined) throw new Error('the statement returned no row');
+  return row.value;
+}
+
+type AttemptRow = {
+  id: number;
+  notification_id: number;
+  started_at: Date;
+  duration_ms: number;
+  outcome: string;
+  status: number | null;
+  response: string | null;
+};
+
+const columns = sql`id, notification_id, started_at, duration_ms, outcome, status, response`;
+
+function toAttempt(row: AttemptRow): Attempt {
+  return {
+    id: row.id,
+    notificationId: row.notification_id,
+    startedAt: row.started_at,
+    durationMs: row.duration_ms,
+    outcome: row.outcome,
+    status: row.status ?? undefined,
+    response: row.response ?? undefined,
+  };
+}

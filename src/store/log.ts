@@ -1,0 +1,182 @@
+/**
+ * The delivery log: what a watcher was or will be told of, in whatever state. Every question reads a bounded number of
+ * rows, by an index.
+ */
+import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
+import { listOf } from './array-text.ts';
+import type { Db } from './db.ts';
+import type { NotificationType } from './outbox.ts';
+import { type Sql, sql } from './sql.ts';
+import { shardOf } from './watched.ts';
+
+export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
+
+export type LoggedNotification = {
+  id: number;
+  watchedAddressId: string;
+  hash: Hash;
+  type: NotificationType;
+  sender: Address;
+  receiver: Address | undefined;
+  amount: bigint;
+  token: Address | undefined;
+  blockNumber: number;
+  state: NotificationState;
+  retryCount: number;
+  redeliveryCount: number;
+  nextRetryAt: Date | undefined;
+  createdAt: Date;
+  processedAt: Date | undefined;
+};
+
+/** All that is given must hold. */
+export type LogFilter = {
+  state?: NotificationState | undefined;
+  type?: NotificationType | undefined;
+  hash?: Hash | undefined;
+  /** Of one of these records. */
+  recordIds?: readonly string[] | undefined;
+  /** Made at this time or later, and before that one. */
+  from?: Date | undefined;
+  until?: Date | undefined;
+  /** Both inclusive. */
+  fromBlock?: number | undefined;
+  toBlock?: number | undefined;
+};
+
+/** From which notification on a list goes, in which direction of their ids, which is that of their making. */
+export type LogPlace = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
+
+/**
+ * What one page looks through: some ten milliseconds. A filter for something rare then gives short or empty pages with
+ * a place to go on from, instead of a statement without bounds.
+ */
+export const EXAMINED_MAX = 10_000;
+
+/** A page of the watcher's log; `next` is the place to go on from, undefined at the end. */
+export async function listLog(
+  db: Db,
+  watcherId: number,
+  filter: LogFilter,
+  place: LogPlace,
+): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
+  const { ids, next } = await findMatches(db, watcherId, filter, place);
+  const rows = await db.query<LogRow>(sql`
+    select ${columns} from notification
+    where shard_id = ${shardOf(watcherId)} and id = any(${listOf(ids)}::bigint[])
+    order by id ${place.order === 'newest first' ? sql`desc` : sql`asc`}
+    limit ${ids.length}`);
+  return { notifications: rows.map(toLogged), next };
+}
+
+export async function findLogged(
+  db: Db,
+  watcherId: number,
+  id: number,
+): Promise<LoggedNotification | undefined> {
+  const [row] = await db.query<LogRow>(sql`
+    select ${columns} from notification where shard_id = ${shardOf(watcherId)} and id = ${id}`);
+  return row && toLogged(row);
+}
+
+/** The ids of a page. */
+export async function findMatches(
+  db: Db,
+  watcherId: number,
+  filter: LogFilter,
+  { order, after, limit }: LogPlace,
+): Promise<{ ids: number[]; next: number | undefined }> {
+  const isDown = order === 'newest first';
+  const direction = isDown ? sql`desc` : sql`asc`;
+  const rows = await db.query<{ id: number | null; examined: number; last: number | null }>(sql`
+    with examined as materialized (${selectExamined(watcherId, filter, { isDown, after })})
+    select m.id, e.examined, e.last
+    from (select count(*) as examined, ${isDown ? sql`min(id)` : sql`max(id)`} as last from examined) e
+    left join (
+      select id from examined where ${all(outerConditions(filter))} order by id ${direction} limit ${limit}
+    ) m on true
+    order by m.id ${direction}`);
+  const ids = rows.flatMap(({ id }) => (id === null ? [] : [id]));
+  const isWhole = (rows[0]?.examined ?? 0) < EXAMINED_MAX;
+  return {
+    ids,
+    next: ids.length === limit ? ids.at(-1) : isWhole ? undefined : (rows[0]?.last ?? undefined),
+  };
+}
+
+/** The rows that a page looks through: what an index narrows down is asked of it, the rest is asked of these rows. */
+function selectExamined(
+  watcherId: number,
+  { hash, recordIds, from, until, fromBlock, toBlock }: LogFilter,
+  { isDown, after }: { isDown: boolean; after: number | undefined },
+): Sql {
+  const direction = isDown ? sql`desc` : sql`asc`;
+  const conditions = [sql`n.shard_id = ${shardOf(watcherId)}`];
+  if (after !== undefined) conditions.push(isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`);
+  if (hash !== undefined) conditions.push(sql`n.tx_hash = ${toBytes(hash)}`);
+  if (from !== undefined) conditions.push(sql`n.created_at >= ${from}`);
+  if (until !== undefined) conditions.push(sql`n.created_at < ${until}`);
+  if (fromBlock !== undefined) conditions.push(sql`n.block_number >= ${fromBlock}`);
+  if (toBlock !== undefined) conditions.push(sql`n.block_number <= ${toBlock}`);
+  const page = sql`order by n.id ${direction} limit ${EXAMINED_MAX}`;
+  if (recordIds === undefined)
+    return sql`select n.id, n.state, n.kind from notification n where ${all(conditions)} ${page}`;
+  return sql`
+    select n.id, n.state, n.kind from unnest(${listOf(recordIds)}::uuid[]) as r (id)
+    cross join lateral (
+      select n.id, n.state, n.kind from notification n
+      where ${all(conditions)} and n.watched_address_id = r.id ${page}
+    ) n ${page}`;
+}
+
+function outerConditions({ state, type }: LogFilter): Sql[] {
+  const conditions = [sql`true`];
+  if (state !== undefined) conditions.push(sql`state = ${state}`);
+  if (type !== undefined)
+    conditions.push(type === 'TOKEN_TRANSFER' ? sql`kind = 'token'` : sql`kind <> 'token'`);
+  return conditions;
+}
+
+const all = (conditions: readonly Sql[]): Sql =>
+  conditions.reduce((together, condition) => sql`${together} and ${condition}`);
+
+type LogRow = {
+  id: number;
+  watched_address_id: string;
+  tx_hash: Uint8Array;
+  kind: string;
+  sender: Uint8Array;
+  receiver: Uint8Array | null;
+  amount: string;
+  token: Uint8Array | null;
+  block_number: number;
+  state: NotificationState;
+  retry_count: number;
+  redelivery_count: number;
+  next_retry_at: Date | null;
+  created_at: Date;
+  processed_at: Date | null;
+};
+
+const columns = sql`id, watched_address_id, tx_hash, kind, sender, receiver, amount, token, block_number, state, retry_count,
+      redelivery_count, next_retry_at, created_at, processed_at`;
+
+function toLogged(row: LogRow): LoggedNotification {
+  return {
+    id: row.id,
+    watchedAddressId: row.watched_address_id,
+    hash: fromBytes(row.tx_hash),
+    type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
+    sender: fromBytes(row.sender),
+    receiver: row.receiver === null ? undefined : fromBytes(row.receiver),
+    amount: BigInt(row.amount),
+    token: row.token === null ? undefined : fromBytes(row.token),
+    blockNumber: row.block_number,
+    state: row.state,
+    retryCount: row.retry_count,
+    redeliveryCount: row.redelivery_count,
+    nextRetryAt: row.next_retry_at ?? undefined,
+    createdAt: row.created_at,
+    processedAt: row.processed_at ?? undefined,
+  };
+}

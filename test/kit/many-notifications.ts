@@ -1,0 +1,48 @@
+/**
+ * Many notifications at once, and what the database does to find some of them.
+ */
+import type { Database, Db } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import type { WatchedAddress } from '../../src/store/watched.ts';
+
+export type ManyNotifications = {
+  /** They take turns; all of one watcher. */
+  records: readonly Pick<WatchedAddress, 'id' | 'watcherId'>[];
+  count: number;
+  state?: 'waiting' | 'processed';
+};
+
+/**
+ * Waiting notifications of payments from nobody to nobody, made one a second from noon on and ten to a block from block
+ * 1 on; the transaction of the n-th has hash n. Processed ones were processed when they were made.
+ */
+export async function insertNotifications(
+  database: Database,
+  { records, count, state = 'waiting' }: ManyNotifications,
+): Promise<void> {
+  await database.query(sql`
+    insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, receiver,
+      amount, block_number, state, next_attempt_at, created_at, processed_at)
+    select w.shard_id, w.lane_id, w.id, w.watcher_id, 'transaction', decode(lpad(to_hex(made.before + n), 64, '0'), 'hex'), 0,
+      decode(repeat('00', 20), 'hex'), decode(repeat('00', 20), 'hex'), 1, 1 + (made.before + n) / 10, ${state}::text,
+      made.noon + (made.before + n) * interval '1 second', made.noon + (made.before + n) * interval '1 second',
+      case when ${state}::text = 'processed' then made.noon + (made.before + n) * interval '1 second' end
+    from (select count(*) as before, '2025-11-20T12:00:00Z'::timestamptz as noon from notification) made
+    cross join generate_series(1, ${count}::int) as n
+    join watched_address w on w.id = (${records.map(({ id }) => id)}::uuid[])[1 + n % ${records.length}::int]
+    order by n`);
+}
+
+/** The database, and the plan of each statement that was asked of it. */
+export function withPlans(database: Database): { db: Db; plans: string[] } {
+  const plans: string[] = [];
+  const db: Db = {
+    async query(statement) {
+      const { text, values } = statement;
+      const rows = await database.query<{ 'QUERY PLAN': string }>({ text: `explain ${text}`, values });
+      plans.push(rows.map((row) => row['QUERY PLAN']).join('\n'));
+      return database.query(statement);
+    },
+  };
+  return { db, plans };
+}
