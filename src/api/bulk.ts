@@ -31,7 +31,10 @@ const BODY_BYTES_MAX = 8 * 1024 * 1024;
 const PROBLEMS_MAX = 100;
 /** Each has a connection to the database while a group is stored; the follower and delivery need some too. */
 const STREAMS_MAX = 4;
-/** So long nothing may move in a stream; as a whole it may last for as long as the server lets any request last. */
+/**
+ * So long nothing may move in a stream, twice that while its answers are not read; as a whole it may last for as long as
+ * the server lets any request last.
+ */
 const STREAM_SILENCE_MS_MAX = 60_000;
 
 const parseBulk = createParser(
@@ -84,10 +87,10 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       return Readable.from(answers);
     }
     const { records } = parseBulk(request.body);
-    const changes = forEach(records, (record) => parseChange(record, webhookPolicy));
+    const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
     return doOnce(database, once?.(request.body), async (tx) => {
       const changed = await changeWatchedAddresses(tx, watcherId, changes, clock.now());
-      return { success: true, data: forEach(changed, (record) => toJson(found(record))) };
+      return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
     });
   });
 
@@ -117,7 +120,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
 
 function parseMembers(records: readonly Static<typeof Member>[], policy: WebhookPolicy): SetMember[] {
   const seen = new Set<string>();
-  return forEach(records, (record) => {
+  return mapRecords(records, (record) => {
     const { address } = parseFields({ address: record.address }, policy);
     if (address === undefined) throw new Error('the schema requires it');
     if (seen.has(address)) throw invalid('/address', 'appears twice');
@@ -127,7 +130,7 @@ function parseMembers(records: readonly Static<typeof Member>[], policy: Webhook
 }
 
 /** The result for each record. @throws Fault that names what is wrong with any of them by their places in the list. */
-function forEach<Record, Result>(records: readonly Record[], work: (record: Record) => Result): Result[] {
+function mapRecords<Record, Result>(records: readonly Record[], work: (record: Record) => Result): Result[] {
   let first: Fault | undefined;
   const problems: Problem[] = [];
   const results = records.flatMap((record, index) => {

@@ -179,6 +179,20 @@ onEachDatabase(({ database }) => {
       assert.equal(dataOf(await post(recordsOf(10_000))).length, 10_000);
     });
 
+    test('of the same records, in opposite orders at the same time, does not stop another one', async () => {
+      const { post } = await createStory(database());
+      const records = dataOf(await post(recordsOf(300)));
+      for (let round = 0; round < 6; round += 1) {
+        const changes = records.map(({ id }, index) => ({
+          operation: 'update',
+          id,
+          // New lanes in some rounds, where the calls wait for each other already.
+          ...(round < 3 ? { watch_coin: false } : { webhook_url: `https://${round}-${index}.example.com/` }),
+        }));
+        for (const answer of await Promise.all([post(changes), post(changes.toReversed())])) dataOf(answer);
+      }
+    });
+
     test('moves and cancels what waits, as single calls do', async () => {
       const { post } = await createStory(database());
       const [moved, gone] = dataOf(await post(recordsOf(2, 1)));
