@@ -72,6 +72,8 @@ onEachDatabase(({ database }) => {
 
   test('two at once do each row once', async () => {
     for (let index = 0; index < 120; index += 1) await issue('acme');
+    // Both have their connections: neither is done before the other begins.
+    await Promise.all([countToRekey(store(both)), countToRekey(store(both))]);
     const counts = await Promise.all([rekeyAll(), rekeyAll()]);
     assert.equal(
       counts.flat().reduce((sum, count) => sum + count, 0),
