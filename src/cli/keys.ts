@@ -60,7 +60,10 @@ async function rekey(flags: Flags, store: SecretStore): Promise<void> {
       process.stderr.write(`${doneCount} of ${Math.max(rowCount, doneCount)} sealed anew\n`);
   }
   if (flags.json === true) writeJson({ rekeyed: doneCount, kek_id: store.keyRing.kekId });
-  else process.stderr.write('all is under the present secret: formerSecrets is needed no more\n');
+  else
+    process.stderr.write(
+      'all is under the present secret: once every process has it, formerSecrets can go\n',
+    );
 }
 
 function showIssued(flags: Flags, { watcherId, keyId, key }: IssuedKey): void {

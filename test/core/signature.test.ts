@@ -11,7 +11,7 @@ import {
 } from '../../src/core/signature.ts';
 
 const body =
-  '{"amount":115792089237316195423570985008687907853269984665640564039457584007913129639935,"é":"\\u0000"}';
+  '{"amount":115792089237316195423570985008687907853269984665640564039457584007913129639935,"é":"\\u0000"}\n';
 const timestamp = String(Math.floor(Date.now() / 1000));
 const message = { id: '42', timestamp, body };
 const newKeys = () => readSigningKeys(generateSigningBytes());

@@ -5,10 +5,11 @@ import { Fault } from '../../src/core/fault.ts';
 import { deriveKeyRing, type KeyRing } from '../../src/core/key-ring.ts';
 import { secretText } from '../../src/core/signature.ts';
 import { issueKey } from '../../src/keys.ts';
+import type { Db } from '../../src/store/db.ts';
 import { findDeliveryKey, findWatcherByLookup, listKekIds, revokeKey } from '../../src/store/keys.ts';
 import { countToRekey, rekeyBatch } from '../../src/store/rekey.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/signing-secrets.ts';
-import { sql } from '../../src/store/sql.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
 import { later, noon } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
@@ -60,6 +61,19 @@ onEachDatabase(({ database }) => {
     assert.equal(await findBy(acme.key, formerRing), undefined);
   });
 
+  test('a key that is sealed anew between two questions is found all the same', async () => {
+    const { key, watcherId } = await issue('acme');
+    const moving: Db = {
+      async query<Row>(statement: Sql) {
+        const rows = await database().query<Row>(statement);
+        await rekeyBatch(store(both));
+        return rows;
+      },
+    };
+    assert.equal(await findWatcherByLookup(moving, lookupsOf(key, both), later(1)), watcherId);
+    assert.equal(await countToRekey(store(both)), 0);
+  });
+
   test('it goes batch by batch, and who continues finds the rest', async () => {
     const keys: string[] = [];
     for (let index = 0; index < 230; index += 1) keys.push((await issue(`watcher ${index}`)).key);
@@ -72,6 +86,8 @@ onEachDatabase(({ database }) => {
 
   test('two at once do each row once', async () => {
     for (let index = 0; index < 120; index += 1) await issue('acme');
+    // Both have their connections: neither is done before the other begins.
+    await Promise.all([countToRekey(store(both)), countToRekey(store(both))]);
     const counts = await Promise.all([rekeyAll(), rekeyAll()]);
     assert.equal(
       counts.flat().reduce((sum, count) => sum + count, 0),
