@@ -178,7 +178,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
   }
 
-  const api = createApi({ database, clock, log, metrics, keyRing, webhookPolicy: policy, ops: status });
+  const { confirmations } = config.chain;
+  const api = createApi({
+    ...{ database, clock, log, metrics, keyRing, webhookPolicy: policy, confirmations },
+    ops: status,
+  });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);

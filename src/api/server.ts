@@ -14,6 +14,7 @@ import type { Database } from '../store/db.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addSettingsRoutes } from './settings.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -31,6 +32,8 @@ export type ApiOptions = {
   metrics: Metrics;
   keyRing: KeyRing;
   webhookPolicy: WebhookPolicy;
+  /** Those that every notification waits for. */
+  confirmations: number;
   ops: OpsSources;
 };
 
@@ -71,6 +74,7 @@ export function createApi(options: ApiOptions): Api {
   });
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
+  addSettingsRoutes(api, options);
   refuseOtherMethods();
   return api;
 }

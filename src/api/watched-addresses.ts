@@ -21,7 +21,7 @@ import { createWatcherGate } from './auth.ts';
 import { INVALID_REQUEST } from './errors.ts';
 import type { Api, ApiOptions } from './server.ts';
 
-const PATH = '/api/notifications/watched-addresses';
+export const PATH = '/api/notifications/watched-addresses';
 /** Records of one database read while a list is streamed. */
 const PAGE_RECORDS = 1_000;
 const LIMIT_MAX = 10_000;
@@ -197,13 +197,13 @@ function decodeCursor(text: string): Cursor | undefined {
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** What is not a UUID cannot be a known id. */
-function parseId(text: string): string {
+export function parseId(text: string): string {
   if (!UUID.test(text)) throw notFound();
   return text.toLowerCase();
 }
 
 /** Another watcher's record looks the same as none (DESIGN §7). */
-const notFound = () => new Fault('not_found', 'Watched address not found');
+export const notFound = () => new Fault('not_found', 'Watched address not found');
 
 function found(record: WatchedAddress | undefined): WatchedAddress {
   if (record === undefined) throw notFound();

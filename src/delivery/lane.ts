@@ -150,6 +150,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       .submit({
         lane,
         notificationId: notification.id,
+        revision: notification.revision,
         retryCount: notification.retryCount,
         startedAt,
         durationMs: Math.round(result.durationMs),

@@ -14,15 +14,17 @@ const USER_AGENT = `chainbell/${packageJson.version}`;
 /**
  * The POST that tells a receiver of a notification: exactly the 13 fields of spec 2.7 in their order, the amount as
  * an exact JSON integer. `webhook-id` and `webhook-timestamp` are those of Standard Webhooks: the id stays the same
- * over all attempts, the timestamp is the attempt's.
+ * over all attempts, the timestamp is the attempt's. That a transfer is gone is told by a header alone, and is a message
+ * of its own, as is that it was mined again: `webhook-id` tells them apart, the body's id does not.
  */
 export function renderMessage(
   notification: DueNotification,
   sending: { apiKey: string | undefined; nativeSymbol: string; now: Date },
 ): Message {
   const { apiKey, nativeSymbol, now } = sending;
+  const { id, revision } = notification;
   const body = JSON.stringify({
-    id: notification.id,
+    id,
     watched_addresses_id: notification.watchedAddressId,
     watcher_id: notification.watcherId,
     hash: notification.hash,
@@ -42,8 +44,9 @@ export function renderMessage(
       'content-type': 'application/json',
       ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
       'user-agent': USER_AGENT,
-      'webhook-id': String(notification.id),
+      'webhook-id': revision === 0 ? String(id) : `${id}-${revision}`,
       'webhook-timestamp': String(Math.floor(now.getTime() / 1000)),
+      ...(revision % 2 === 1 && { 'chainbell-removed': 'true' }),
     },
     body,
   };

@@ -3,9 +3,12 @@
  */
 import type { Address, Hash } from '../core/hex.ts';
 import { fromBytes } from '../core/hex.ts';
+import { listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { type Lane, wakeLanes } from './lanes.ts';
+import { takeBack } from './removals.ts';
 import { sql } from './sql.ts';
+import { giveTurns, type OrderedRecord } from './turns.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
@@ -26,7 +29,9 @@ export type DueNotification = {
   createdAt: string;
   createdTime: Date;
   webhookUrl: string;
-  /** Failed attempts so far. */
+  /** 0 as first told; odd: to be told as gone, because its block died; even: mined again after that. */
+  revision: number;
+  /** Failed attempts so far, of this revision. */
   retryCount: number;
   /** The published schedule of this attempt, in the form of createdAt; undefined for the first. */
   nextRetryAt: string | undefined;
@@ -44,6 +49,7 @@ type DueRow = {
   token: Uint8Array | null;
   created_text: string;
   created_at: Date;
+  revision: number;
   retry_count: number;
   next_retry_text: string | null;
   webhook_url: string | null;
@@ -61,8 +67,8 @@ export async function listDue(
 ): Promise<DueNotification[]> {
   const rows = await db.query<DueRow>(sql`
     select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
-      to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.retry_count,
-      to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
+      to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.revision,
+      n.retry_count, to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
       w.webhook_url, w.lane_id as record_lane_id
     from notification n
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
@@ -81,9 +87,10 @@ export async function listDue(
 /** The record changed between the commit of the block and now: it decides. */
 async function correct(db: Db, lane: Lane, row: DueRow, now: Date): Promise<void> {
   if (row.record_lane_id === null) {
+    // All of them: what is held for its turn would never get one.
     await db.query(sql`
       update notification set state = 'cancelled'
-      where shard_id = ${lane.shardId} and id = ${row.id} and state = 'waiting'`);
+      where shard_id = ${lane.shardId} and watched_address_id = ${row.watched_address_id} and state in ('held', 'waiting')`);
     return;
   }
   await db.query(sql`
@@ -108,6 +115,7 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
     createdAt: row.created_text,
     createdTime: row.created_at,
     webhookUrl,
+    revision: row.revision,
     retryCount: row.retry_count,
     nextRetryAt: row.next_retry_text ?? undefined,
   };
@@ -117,6 +125,8 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
 export type Settlement = {
   lane: Lane;
   notificationId: number;
+  /** What was told: of another revision it settles nothing. */
+  revision: number;
   /** The failures before this attempt: another attempt's failure is not counted over it. */
   retryCount: number;
   startedAt: Date;
@@ -149,9 +159,12 @@ export async function settle(
     // One group may hold outcomes of a lane's former lease beside those of the present one.
     const isHeld = ({ lane }: Settlement) => epochs.get(lane.id) === lane.epoch;
     const valid = settlements.filter(isHeld);
-    if (valid.length > 0) {
-      await updateNotifications(tx, valid);
+    const [first] = valid;
+    if (first !== undefined) {
+      const { count, ordered } = await updateNotifications(tx, valid);
       await insertAttempts(tx, valid);
+      if (count < valid.length) await takeBackTold(tx, valid, first.settledAt);
+      await giveTurns(tx, ordered, first.settledAt);
     }
     return new Set(settlements.filter((one) => !isHeld(one)));
   });
@@ -159,25 +172,49 @@ export async function settle(
 
 /**
  * A row that was withdrawn or cancelled while its attempt was in flight: a 2xx makes it processed; after a failure a
- * withdrawn one goes on (it was attempted), a cancelled one stays cancelled.
+ * withdrawn one goes on (it was attempted; where its record wants `removed`, it is left to takeBackTold), a cancelled one
+ * stays cancelled. Returns how many rows that were, and the records of which the next one may go.
  */
-async function updateNotifications(tx: Db, settlements: readonly Settlement[]): Promise<void> {
-  await tx.query(sql`
-    update notification n set
-      state = case when s.next_retry_at is null then 'processed' when n.state = 'cancelled' then 'cancelled' else 'waiting' end,
-      processed_at = case when s.next_retry_at is null then s.settled_at end,
-      retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
-      next_retry_at = s.next_retry_at,
-      next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
-    from unnest(
-      ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
-      ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
-      ${settlements.map(({ retryCount }) => retryCount)}::integer[],
-      ${settlements.map(({ nextRetryAt }) => nextRetryAt ?? null)}::timestamptz[],
-      ${settlements.map(({ settledAt }) => settledAt)}::timestamptz[]
-    ) as s (shard_id, id, retry_count, next_retry_at, settled_at)
-    where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'withdrawn', 'cancelled')
-      and (s.next_retry_at is null or n.retry_count = s.retry_count)`);
+async function updateNotifications(
+  tx: Db,
+  settlements: readonly Settlement[],
+): Promise<{ count: number; ordered: OrderedRecord[] }> {
+  const rows = await tx.query<{ shard_id: number; ordered_id: string | null; count: number }>(sql`
+    with settled as (
+      update notification n set
+        state = case when s.next_retry_at is null then 'processed' when n.state = 'cancelled' then 'cancelled' else 'waiting' end,
+        processed_at = case when s.next_retry_at is null then s.settled_at end,
+        retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
+        next_retry_at = s.next_retry_at,
+        next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
+      from unnest(
+        ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
+        ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
+        ${settlements.map(({ revision }) => revision)}::integer[],
+        ${settlements.map(({ retryCount }) => retryCount)}::integer[],
+        ${settlements.map(({ nextRetryAt }) => nextRetryAt ?? null)}::timestamptz[],
+        ${settlements.map(({ settledAt }) => settledAt)}::timestamptz[]
+      ) as s (shard_id, id, revision, retry_count, next_retry_at, settled_at)
+      where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'withdrawn', 'cancelled')
+        and n.revision = s.revision and (s.next_retry_at is null or n.retry_count = s.retry_count)
+        and not (n.state = 'withdrawn' and coalesce((
+          select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))
+      returning n.shard_id, case when n.turn is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
+    )
+    select shard_id, ordered_id, count(*) as count from settled group by shard_id, ordered_id order by shard_id, ordered_id`);
+  return {
+    count: rows.reduce((sum, { count }) => sum + count, 0),
+    ordered: rows.flatMap(({ shard_id: shardId, ordered_id: id }) => (id === null ? [] : [{ shardId, id }])),
+  };
+}
+
+/** What was told, or may have been, while its block died: its record wants to hear that it is gone. */
+async function takeBackTold(tx: Db, settlements: readonly Settlement[], now: Date): Promise<void> {
+  const ids = listOf(settlements.map(({ notificationId }) => notificationId));
+  const shards = listOf(settlements.map(({ lane }) => lane.shardId));
+  const told = sql`n.state = 'withdrawn' and (n.shard_id, n.id) in (
+    select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
+  await takeBack(tx, told, now);
 }
 
 async function insertAttempts(tx: Db, settlements: readonly Settlement[]): Promise<void> {

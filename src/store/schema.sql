@@ -92,6 +92,9 @@ create table notification (
   next_attempt_at timestamp with time zone not null,
   created_at timestamp with time zone not null,
   processed_at timestamp with time zone,
+  release_number bigint,
+  turn bigint,
+  revision integer not null default 0,
   constraint notification_pkey PRIMARY KEY (shard_id, id),
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
   constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
@@ -100,9 +103,10 @@ create table notification (
 );
 CREATE INDEX notification_block ON public.notification USING brin (block_number) WITH (autosummarize='on');
 CREATE INDEX notification_due ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE (state = 'waiting'::text);
-CREATE INDEX notification_held ON public.notification USING btree (block_number) WHERE (state = 'held'::text);
+CREATE INDEX notification_held ON public.notification USING btree (release_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
+CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
 
 create table watched_address (
   shard_id bigint not null,
@@ -115,8 +119,16 @@ create table watched_address (
   webhook_url text not null,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  confirmations integer,
+  direction text,
+  min_amount numeric(78,0),
+  tokens jsonb,
+  removed boolean not null default false,
+  strict_order boolean not null default false,
   constraint watched_address_pkey PRIMARY KEY (shard_id, id),
-  constraint watched_address_address_check CHECK ((octet_length(address) = 20))
+  constraint watched_address_address_check CHECK ((octet_length(address) = 20)),
+  constraint watched_address_direction_check CHECK ((direction = ANY (ARRAY['in'::text, 'out'::text]))),
+  constraint watched_address_tokens_check CHECK ((tokens <> '{}'::jsonb))
 );
 CREATE INDEX watched_address_address ON public.watched_address USING btree (address);
 CREATE INDEX watched_address_listed ON public.watched_address USING btree (shard_id, created_at, id);

@@ -24,7 +24,7 @@ export type NewWatchedAddress = Pick<
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
 /** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
-const shardOf = (watcherId: number) => watcherId;
+export const shardOf = (watcherId: number) => watcherId;
 
 /** Stores a new record; blocks that are committed from now on are matched against it. */
 export async function insertWatchedAddress(

@@ -33,13 +33,18 @@ export type ApiStory = {
   issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
 };
 
+/** What every notification waits for. */
+const CONFIRMATIONS = 3;
 const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
 
 export function createApiStory(database: Database, ops: OpsSources = allIsWell): ApiStory {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
-  const api = createApi({ database, clock, log: silentLog(), metrics, keyRing, webhookPolicy: strict, ops });
+  const api = createApi({
+    ...{ database, clock, log: silentLog(), metrics, keyRing, webhookPolicy: strict, ops },
+    confirmations: CONFIRMATIONS,
+  });
   return {
     api,
     clock,

@@ -18,6 +18,7 @@ const notification: DueNotification = {
   createdAt: '2026-01-02 03:04:05.678901',
   createdTime: new Date('2026-01-02T03:04:05.678Z'),
   webhookUrl: 'https://hooks.example.com/a?b="c"',
+  revision: 0,
   retryCount: 2,
   nextRetryAt: '2026-01-02 03:14:05.678901',
 };
@@ -63,4 +64,20 @@ test('every attempt carries the same webhook-id and its own webhook-timestamp', 
   ).headers;
   assert.deepEqual([headers['webhook-id'], headers['webhook-timestamp']], ['42', '1767323046']);
   assert.deepEqual([later['webhook-id'], later['webhook-timestamp']], ['42', '1767323646']);
+});
+
+test('that a transfer is gone, and that it is back, are messages of their own about the same id', () => {
+  const of = (revision: number) => renderMessage({ ...notification, revision }, sending);
+  assert.deepEqual(
+    [0, 1, 2].map((revision) => [
+      of(revision).headers['chainbell-removed'],
+      of(revision).headers['webhook-id'],
+    ]),
+    [
+      [undefined, '42'],
+      ['true', '42-1'],
+      [undefined, '42-2'],
+    ],
+  );
+  assert.deepEqual([of(1).body, of(2).body], [of(0).body, of(0).body]);
 });

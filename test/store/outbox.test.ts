@@ -67,6 +67,7 @@ function settlementOf(
   return {
     lane,
     notificationId: notification.id,
+    revision: notification.revision,
     retryCount: notification.retryCount,
     startedAt: noon,
     durationMs: 12,
@@ -102,6 +103,7 @@ onEachDatabase(({ database }) => {
       createdAt: '2025-11-20 11:59:59.007000',
       createdTime: new Date('2025-11-20T11:59:59.007Z'),
       webhookUrl: 'https://one.example/hook',
+      revision: 0,
       retryCount: 0,
       nextRetryAt: undefined,
     };
@@ -246,7 +248,7 @@ onEachDatabase(({ database }) => {
 
   test('a notification whose block died in flight is processed by a 2xx, and tried again after a failure', async () => {
     const { lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
-    await rollbackTo(database(), 0, headerOf(1));
+    await rollbackTo(database(), 0, headerOf(1), noon);
     assert.deepEqual(await listStates(database()), ['withdrawn', 'withdrawn']);
     await settle(database(), [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))]);
     assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
