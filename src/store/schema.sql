@@ -106,7 +106,7 @@ CREATE INDEX notification_due ON public.notification USING btree (shard_id, lane
 CREATE INDEX notification_held ON public.notification USING btree (release_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
-CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
+CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
 
 create table watched_address (
   shard_id bigint not null,

@@ -30,14 +30,11 @@ export async function giveTurns(tx: Db, records: readonly OrderedRecord[], now: 
     update notification n set state = 'waiting', next_attempt_at = ${now}
     from unnest(${listOf(ordered.map(({ shardId }) => shardId))}::bigint[], ${ids}::uuid[]) as r (shard_id, id)
     cross join lateral (
-      select h.id, h.release_number from notification h
-      where h.shard_id = r.shard_id and h.watched_address_id = r.id and h.turn is not null and h.state = 'held'
-      order by h.turn limit 1
+      select o.id, o.state, o.release_number from notification o
+      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.turn is not null and o.state in ('held', 'waiting')
+      order by o.state desc, o.turn limit 1
     ) as first
-    where n.shard_id = r.shard_id and n.id = first.id and first.release_number is null
-      and not exists (
-        select from notification u
-        where u.shard_id = r.shard_id and u.watched_address_id = r.id and u.turn is not null and u.state = 'waiting')
+    where n.shard_id = r.shard_id and n.id = first.id and first.state = 'held' and first.release_number is null
     returning n.lane_id`);
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now);
 }

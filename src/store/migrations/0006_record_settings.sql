@@ -18,5 +18,6 @@ alter table notification
 update notification set release_number = block_number where state = 'held';
 drop index notification_held;
 create index notification_held on notification (release_number) where state = 'held';
-create index notification_turn on notification (shard_id, watched_address_id, state, turn)
+-- First what is under way of a record, then what is held in its order: one look tells whether the next one may go.
+create index notification_turn on notification (shard_id, watched_address_id, state desc, turn)
   where turn is not null and state in ('held', 'waiting');
