@@ -75,6 +75,17 @@ onEachDatabase(({ database }) => {
     assert.deepEqual([await attempt(2), await attempt(3)], [[1n], [2n]]);
   });
 
+  test('what was tried of a dead block is still tried alone, also before what the new chain has further below', async () => {
+    await watchAddress(database(), strict);
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), []);
+    await mine(database(), headerOf(3), payments([1n]));
+    assert.deepEqual(await attempt(1, false), [1n]);
+    await rollbackTo(database(), 1, headerOf(3), later(2));
+    await mine(database(), headerOf(2, 1, 1), payments([2n]));
+    assert.deepEqual([await attempt(3), await attempt(60_001), await attempt(60_002)], [[], [1n], [2n]]);
+  });
+
   test('with a new URL the first and those behind it go there, in their order', async () => {
     const record = await watchAddress(database(), strict);
     await mine(database(), headerOf(1), payments([1n, 2n]));
