@@ -303,7 +303,7 @@ async function releaseHeld(
 ): Promise<News[]> {
   const rows = await tx.query<NewsRow>(sql`
     with released as (
-      update notification n set release_number = null, next_attempt_at = ${now},
+      update notification n set release_number = null, next_attempt_at = greatest(${now}, next_retry_at),
         state = case when turn is null then 'waiting' else 'held' end
       where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
       returning ${newsOf}

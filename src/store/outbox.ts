@@ -171,9 +171,9 @@ export async function settle(
 }
 
 /**
- * A row that was withdrawn or cancelled while its attempt was in flight: a 2xx makes it processed; after a failure a
- * withdrawn one goes on (it was attempted; where its record wants `removed`, it is left to takeBackTold), a cancelled one
- * stays cancelled. Returns how many rows that were, and the records of which the next one may go.
+ * A row that was withdrawn or cancelled while its attempt was in flight, or is held since its transaction was mined again: a
+ * 2xx makes it processed; after a failure a withdrawn one goes on (it was attempted; where its record wants `removed`, it is
+ * left to takeBackTold), a cancelled or held one stays so. Returns how many rows that were, and the records of which the next one may go.
  */
 async function updateNotifications(
   tx: Db,
@@ -182,7 +182,7 @@ async function updateNotifications(
   const rows = await tx.query<{ shard_id: number; ordered_id: string | null; count: number }>(sql`
     with settled as (
       update notification n set
-        state = case when s.next_retry_at is null then 'processed' when n.state = 'cancelled' then 'cancelled' else 'waiting' end,
+        state = case when s.next_retry_at is null then 'processed' when n.state in ('cancelled', 'held') then n.state else 'waiting' end,
         processed_at = case when s.next_retry_at is null then s.settled_at end,
         retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
         next_retry_at = s.next_retry_at,
@@ -195,7 +195,7 @@ async function updateNotifications(
         ${settlements.map(({ nextRetryAt }) => nextRetryAt ?? null)}::timestamptz[],
         ${settlements.map(({ settledAt }) => settledAt)}::timestamptz[]
       ) as s (shard_id, id, revision, retry_count, next_retry_at, settled_at)
-      where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'withdrawn', 'cancelled')
+      where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'held', 'withdrawn', 'cancelled')
         and n.revision = s.revision and (s.next_retry_at is null or n.retry_count = s.retry_count)
         and not (n.state = 'withdrawn' and coalesce((
           select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))

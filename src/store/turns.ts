@@ -27,7 +27,7 @@ export async function giveTurns(tx: Db, records: readonly OrderedRecord[], now: 
     sql`select pg_advisory_xact_lock(${TURN_LOCK_SPACE}, hashtext(id)) from unnest(${ids}::text[]) as r (id)`,
   );
   const rows = await tx.query<{ lane_id: number }>(sql`
-    update notification n set state = 'waiting', next_attempt_at = ${now}
+    update notification n set state = 'waiting', next_attempt_at = greatest(${now}, next_retry_at)
     from unnest(${listOf(ordered.map(({ shardId }) => shardId))}::bigint[], ${ids}::uuid[]) as r (shard_id, id)
     cross join lateral (
       select o.id, o.state, o.release_number from notification o

@@ -117,6 +117,28 @@ onEachDatabase(({ database }) => {
     });
   }
 
+  for (const heard of [true, false]) {
+    test(`an attempt under way that ${heard ? 'arrives' : 'fails'} after its transaction was mined again counts, and is taken back with it`, async () => {
+      const payment = transferOf();
+      await begin([payment]);
+      const end = await startAttempt(database(), heard);
+      await kill();
+      await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
+      assert.deepEqual(await listStates(database()), ['held']);
+      await end();
+      const { state, retry_count } = await onlyRow();
+      assert.deepEqual([state, retry_count], heard ? ['processed', 0] : ['held', 1]);
+      await mine(database(), headerOf(3, 1, 1), [], { now: later(30) });
+      // What has failed is due again at the time that was told.
+      assert.deepEqual(await attempt(31, false), []);
+      await rollbackTo(database(), 1, headerOf(3, 1, 1), later(40));
+      assert.deepEqual(
+        (await attempt(41, true)).map(({ revision }) => revision),
+        [1],
+      );
+    });
+  }
+
   test('a transfer that was told to be gone and is mined again is told once more, under its id, and may go again', async () => {
     const payment = transferOf();
     await begin([payment]);

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Transfer } from '../../src/core/block.ts';
+import { findTip, rollbackTo } from '../../src/store/blocks.ts';
+import { leaseLanes, releaseLane } from '../../src/store/lanes.ts';
+import { type DueNotification, listDue, settle } from '../../src/store/outbox.ts';
+import { attemptDue } from '../kit/attempts.ts';
+import { hashOf, later, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const STEPS = 150;
+/** Two records: one whose notifications go one at a time, one that waits for confirmations; both want to hear what is gone. */
+const WATCHES = [
+  { settings: { removed: true, strictOrder: true } },
+  { settings: { removed: true, confirmations: 1 } },
+];
+
+/** Numbers below `limit`, always the same ones. */
+function createDice(seed: number): (limit: number) => number {
+  let state = seed;
+  return (limit) => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0;
+    return (state >>> 8) % limit;
+  };
+}
+
+onEachDatabase(({ database }) => {
+  for (const seed of [1, 2]) {
+    test(`whatever forks, failures and attempts under way do, the last word on each transfer is true and was heard (${seed})`, async () => {
+      const dice = createDice(seed);
+      const records = [];
+      for (const watch of WATCHES) records.push(await watchAddress(database(), watch));
+      const blocks: Transfer[][] = [[]];
+      let pool: Transfer[] = [];
+      /** The revision that was told last of each notification. */
+      const told = new Map<number, { hash: string; revision: number }>();
+      let ms = 0;
+      let headers = 0;
+      let end: (() => Promise<void>) | undefined;
+      const hear = (due: readonly DueNotification[]) => {
+        for (const { id, hash, revision } of due) told.set(id, { hash, revision });
+        assert.ok(due.filter((one) => one.watchedAddressId === records[0]?.id).length <= 1);
+      };
+
+      async function mineBlock(): Promise<void> {
+        const fresh = Array.from({ length: dice(3) }, () => transferOf());
+        const again = pool.filter(() => dice(2) === 0);
+        pool = pool.filter((one) => !again.includes(one));
+        const number = blocks.push([...again, ...fresh]);
+        headers += 1;
+        const header = { number, hash: hashOf(headers), parentHash: hashOf(0), minedAt: later(ms) };
+        await mine(database(), header, blocks.at(-1) ?? [], { now: later(ms) });
+      }
+
+      async function fork(): Promise<void> {
+        const tip = await findTip(database());
+        if (tip === undefined || blocks.length < 2) return;
+        const dead = blocks.splice(Math.max(1, blocks.length - 1 - dice(3)));
+        pool.push(...dead.flat());
+        await rollbackTo(database(), blocks.length, tip, later(ms));
+      }
+
+      /** An attempt that is settled later, whatever happens meanwhile. */
+      async function begin(): Promise<void> {
+        const [now, leaseUntil] = [later(ms), later(ms + 1e9)];
+        const [lane] = await leaseLanes(database(), { owner: 1, now, leaseUntil, limit: 1 });
+        if (lane === undefined) return;
+        const due = await listDue(database(), lane, { now, exclude: [], limit: 100 });
+        hear(due);
+        const outcome =
+          dice(2) === 0
+            ? { outcome: 'success', status: 200, nextRetryAt: undefined }
+            : { outcome: 'timeout', status: undefined, nextRetryAt: later(ms + 60_000) };
+        end = async () => {
+          const common = { lane, ...outcome, startedAt: now, durationMs: 1, response: undefined };
+          await settle(
+            database(),
+            due.map(({ id, revision, retryCount }) => ({
+              ...{ ...common, notificationId: id, revision, retryCount, settledAt: later(ms) },
+            })),
+          );
+          await releaseLane(database(), lane);
+          end = undefined;
+        };
+      }
+
+      await mineBlock();
+      for (let step = 0; step < STEPS; step += 1) {
+        ms += dice(30_000);
+        const choice = dice(10);
+        if (choice < 4) await mineBlock();
+        else if (choice < 6) await fork();
+        else if (choice < 8) hear(await attemptDue(database(), { now: later(ms), succeeds: dice(2) === 0 }));
+        else await (end ?? begin)();
+      }
+      await end?.();
+      await mineBlock();
+      await mineBlock();
+      for (;;) {
+        ms += 60_000;
+        const due = await attemptDue(database(), { now: later(ms), succeeds: true });
+        if (due.length === 0) break;
+        hear(due);
+      }
+
+      const held = new Set(blocks.at(-1));
+      const onChain = new Set(blocks.flat().map(({ txHash }) => txHash));
+      const lastBlock = new Set([...held].map(({ txHash }) => txHash));
+      for (const { id, tx_hash, state, watched_address_id } of await listNotifications(database())) {
+        const last = told.get(id);
+        const lacks = watched_address_id === records[1]?.id && [...lastBlock].some((one) => one === tx_hash);
+        if (lacks) assert.equal(state, 'held');
+        else if (last === undefined) assert.equal(state, 'withdrawn', tx_hash);
+        else {
+          assert.equal(state, 'processed', tx_hash);
+          assert.equal(
+            last.revision % 2 === 0,
+            [...onChain].some((one) => one === tx_hash),
+            tx_hash,
+          );
+        }
+      }
+      assert.ok([...told.values()].some(({ revision }) => revision > 1));
+    });
+  }
+});
