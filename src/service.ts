@@ -181,7 +181,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   }
 
   const sendTest = createTestSender(deliveryOptions);
-  const api = createApi({ ...deliveryOptions, webhookPolicy: policy, sendTest, ops: status });
+  const { confirmations } = config.chain;
+  const api = createApi({ ...deliveryOptions, webhookPolicy: policy, confirmations, sendTest, ops: status });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);

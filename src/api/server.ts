@@ -20,6 +20,7 @@ import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
+import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
@@ -40,6 +41,8 @@ export type ApiOptions = {
   webhookPolicy: WebhookPolicy;
   nativeSymbol: string;
   sendTest: SendTest;
+  /** Those that every notification waits for. */
+  confirmations: number;
   ops: OpsSources;
 };
 
@@ -89,6 +92,7 @@ export function createApi(options: ApiOptions): Api {
   addAttemptStreamRoute(api, options);
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
+  addSettingsRoutes(api, options);
   refuseOtherMethods();
   return api;
 }

@@ -182,6 +182,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       .submit({
         lane,
         notificationId: notification.id,
+        revision: notification.revision,
         retryCount: notification.retryCount,
         redeliveryCount: notification.redeliveryCount,
         startedAt,

@@ -40,6 +40,7 @@ export function createTestSender(
       webhookUrl: record.webhookUrl,
       retryCount: 0,
       redeliveryCount: 0,
+      revision: 0,
       nextRetryAt: undefined,
     } as const;
     const message = renderMessage(made, { ...credentials, nativeSymbol, now });

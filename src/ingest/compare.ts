@@ -94,11 +94,22 @@ export function dueOf(events: Events, watches: readonly StoredWatch[], limit: nu
     const { transfer } = event;
     for (const watch of sidesOf(transfer).flatMap((side) => byAddress.get(side) ?? [])) {
       if (due.size > limit) return due;
-      const wants = transfer.kind === 'token' ? watch.watchToken : watch.watchCoin;
-      if (wants) due.set(notificationKey({ ...transfer, watchedAddressId: watch.id }), { watch, event });
+      if (isWanted(watch, transfer))
+        due.set(notificationKey({ ...transfer, watchedAddressId: watch.id }), { watch, event });
     }
   }
   return due;
+}
+
+/** What the record's flags and settings say of a transfer (store/blocks.ts says it in SQL). */
+function isWanted({ address, watchCoin, watchToken, settings }: StoredWatch, transfer: Transfer): boolean {
+  const { kind, sender, receiver, amount, token } = transfer;
+  const { direction, minAmount, tokens } = settings;
+  if (direction === 'in' && receiver !== address) return false;
+  if (direction === 'out' && sender !== address) return false;
+  if (kind !== 'token') return watchCoin && amount >= minAmount;
+  const leastAmount = token === undefined || tokens.size === 0 ? 0n : tokens.get(token);
+  return watchToken && leastAmount !== undefined && amount >= leastAmount;
 }
 
 /** Where the notifications of `due` are, if they are there. */

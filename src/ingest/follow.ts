@@ -170,7 +170,7 @@ export function createFollower(options: FollowerOptions): Follower {
       child = await getParent(child, signal);
     }
     const ancestor = child.number - 1;
-    const undone = await rollbackTo(database, ancestor, tip);
+    const undone = await rollbackTo(database, ancestor, tip, clock.now());
     if (undone === 'lost') return 'worked';
     metrics.chainReorgs.inc();
     metrics.chainReorgDepth.observe(undone);

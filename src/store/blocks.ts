@@ -7,10 +7,14 @@ import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
+import { takeBack } from './removals.ts';
 import { sql } from './sql.ts';
+import { giveTurns, type OrderedRecord } from './turns.ts';
 
 /** Advisory lock that makes commits of several followers take turns; the compare-and-set decides. */
 const COMMIT_LOCK = 0x6362_0002;
+/** Turns of one block: more than a commit has transfers. */
+const BLOCK_TURNS = 2 ** 20;
 
 export type ChainRow = {
   chainId: number;
@@ -105,29 +109,36 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
     await insertHeaders(tx, commit);
     const made = await insertNotifications(tx, commit);
-    const due = made.flatMap(({ state, laneId }) => (state === 'waiting' ? [laneId] : []));
-    const released = await releaseHeld(tx, commit);
+    const news = [...made, ...(await releaseHeld(tx, commit))];
     await updateChain(tx, commit);
-    const woken = [...new Set([...due, ...released])];
-    await wakeLanes(tx, woken, commit.now);
+    const ordered = news.flatMap((one) => one.ordered ?? []);
+    // Whoever gives turns has the lanes first, as a worker that settles: the other way round they would stop each other.
+    const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
+    await wakeLanes(tx, [...new Set(woken.map(({ laneId }) => laneId))], commit.now);
+    await giveTurns(tx, ordered, commit.now);
     return { outcome: 'committed', notificationCount: made.reduce((sum, { count }) => sum + count, 0) };
   });
 }
 
 /**
  * Undoes every block above the ancestor in one transaction: their headers go, and their notifications that were never
- * attempted are withdrawn (attempted ones keep their row). Returns how many blocks went; 'lost' as in commitBlocks.
+ * attempted are withdrawn. Attempted ones keep their row; where the record wants `removed`, it tells that from now on.
+ * Returns how many blocks went; 'lost' as in commitBlocks.
  */
 export async function rollbackTo(
   database: Database,
   ancestorNumber: number,
   expectedTip: BlockId,
+  now: Date,
 ): Promise<number | 'lost'> {
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, expectedTip))) return 'lost';
+    const told = sql`n.block_number > ${ancestorNumber} and n.revision % 2 = 0 and (n.state = 'processed'
+      or n.state in ('held', 'waiting') and (n.retry_count > 0 or n.revision > 0))`;
+    await takeBack(tx, told, now);
     await tx.query(sql`
       update notification set state = 'withdrawn'
-      where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0
+      where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0 and revision % 2 = 0
         and redelivery_count = 0`);
     const gone = await tx.query(sql`delete from block where number > ${ancestorNumber} returning number`);
     return gone.length;
@@ -167,24 +178,41 @@ async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void
     ) as t (number, hash, parent_hash, mined_at, proved)`);
 }
 
-/** Notifications that were made or revived, of one lane and state. */
-type Made = { laneId: number; state: string; count: number };
+/** Notifications that were made, revived or released, of one lane and state, and of one record where that has turns. */
+type News = { laneId: number; state: string; count: number; ordered: OrderedRecord | undefined };
+
+type NewsRow = { shard_id: number; lane_id: number; state: string; ordered_id: string | null; count: number };
+
+function toNews({ shard_id, lane_id, state, ordered_id, count }: NewsRow): News {
+  const ordered = ordered_id === null ? undefined : { shardId: shard_id, id: ordered_id };
+  return { laneId: lane_id, state, count, ordered };
+}
+
+/** Of rows `n`, grouped. */
+const newsColumns = sql`shard_id, lane_id, state, ordered_id, count(*) as count`;
+const newsOf = sql`n.shard_id, n.lane_id, n.state, case when n.turn is not null then n.watched_address_id end as ordered_id`;
 
 /**
- * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flag fits. A transaction
- * that is mined again meets its old row: a withdrawn one is revived, any other stays as it is.
+ * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flags and settings fit. A
+ * transaction that is mined again meets its old row: a withdrawn one is revived, one that was told to be gone is told
+ * once more, any other stays as it is.
  */
-async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<Made[]> {
+async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<News[]> {
   const matches = await findMatches(tx, onceEach(blocks));
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
   const onConflict = (await isAnyMetBefore(tx, matches)) ? REVIVE : sql``;
-  const rows = await tx.query<{ lane_id: number; state: string; count: number }>(sql`
+  const confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber;
+  const rows = await tx.query<NewsRow>(sql`
     with made as (
-      insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
-        receiver, amount, token, block_number, state, next_attempt_at, created_at)
+      insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+        receiver, amount, token, block_number, state, release_number, turn, next_attempt_at, created_at)
       select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
-        t.token, t.block, case when t.block <= ${releasedNumber} then 'waiting' else 'held' end, ${now}::timestamptz, ${now}::timestamptz
+        t.token, t.block,
+        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end,
+        case when release.number > ${releasedNumber} then release.number end,
+        case when w.strict_order then t.block * ${BLOCK_TURNS}::bigint + t.position end,
+        ${now}::timestamptz, ${now}::timestamptz
       from unnest(
         ${listOf(matches.map(({ side }) => side))}::text[],
         ${listOf(matches.map(({ transfer }) => transfer.kind))}::text[],
@@ -197,21 +225,30 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
         ${listOf(matches.map(({ block }) => block))}::bigint[]
       ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, block, position)
       join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
-      where case when t.kind = 'token' then w.watch_token else w.watch_coin end
+      cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
+      where ${isWanted}
       order by t.position, w.created_at, w.id
       ${onConflict}
-      returning lane_id, state
+      returning ${newsOf}
     )
-    select lane_id, state, count(*) as count from made group by lane_id, state order by lane_id, state`);
-  return rows.map((row) => ({ laneId: row.lane_id, state: row.state, count: row.count }));
+    select ${newsColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
+  return rows.map(toNews);
 }
+
+/** The record's flags and settings (ingest/compare.ts says the same of a record in its own way). */
+const isWanted = sql`
+  case when t.kind = 'token'
+    then w.watch_token and (w.tokens is null or t.amount >= (w.tokens ->> encode(t.token, 'hex'))::numeric)
+    else w.watch_coin and t.amount >= coalesce(w.min_amount, 0) end
+  and case w.direction when 'in' then w.address = t.receiver when 'out' then w.address = t.sender else true end`;
 
 const REVIVE = sql`
   on conflict (tx_hash, kind, ordinal, watched_address_id, shard_id) do update
     set state = excluded.state, lane_id = excluded.lane_id, block_number = excluded.block_number,
       sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
-      next_attempt_at = excluded.next_attempt_at
-    where notification.state = 'withdrawn'`;
+      release_number = excluded.release_number, turn = excluded.turn, revision = n.revision + n.revision % 2,
+      retry_count = 0, next_retry_at = null, next_attempt_at = excluded.next_attempt_at, processed_at = null
+    where n.state = 'withdrawn' or n.revision % 2 = 1`;
 
 /** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
 async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolean> {
@@ -264,10 +301,14 @@ async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<Match[
 async function releaseHeld(
   tx: Db,
   { releasedBefore = -1, releasedNumber, now }: BlockCommit,
-): Promise<number[]> {
-  const rows = await tx.query<{ lane_id: number }>(sql`
-    update notification set state = 'waiting', next_attempt_at = ${now}
-    where state = 'held' and block_number > ${releasedBefore} and block_number <= ${releasedNumber}
-    returning lane_id`);
-  return rows.map((row) => row.lane_id);
+): Promise<News[]> {
+  const rows = await tx.query<NewsRow>(sql`
+    with released as (
+      update notification n set release_number = null, next_attempt_at = greatest(${now}, next_retry_at),
+        state = case when turn is null then 'waiting' else 'held' end
+      where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
+      returning ${newsOf}
+    )
+    select ${newsColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
+  return rows.map(toNews);
 }

@@ -5,6 +5,7 @@ import type { Transfer, TransferKind } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
+import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from './settings.ts';
 import { sql } from './sql.ts';
 import type { WatchedAddress } from './watched.ts';
 
@@ -14,7 +15,7 @@ export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved
 export type StoredWatch = { shardId: number } & Pick<
   WatchedAddress,
   'id' | 'address' | 'watchCoin' | 'watchToken' | 'createdAt' | 'updatedAt'
->;
+> & { settings: WatchSettings };
 
 export type StoredNotification = Transfer & {
   shardId: number;
@@ -87,9 +88,10 @@ export async function listWatchesById(
   return rows.map(toWatch);
 }
 
-const watchColumns = sql`w.shard_id, w.id, w.address, w.watch_coin, w.watch_token, w.created_at, w.updated_at`;
+const watchColumns = sql`w.shard_id, w.id, w.address, w.watch_coin, w.watch_token, w.created_at, w.updated_at,
+  ${settingsColumns}`;
 
-type WatchRow = {
+type WatchRow = SettingsRow & {
   shard_id: number;
   id: string;
   address: Uint8Array;
@@ -108,6 +110,7 @@ function toWatch(row: WatchRow): StoredWatch {
     watchToken: row.watch_token,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
+    settings: toSettings(row),
   };
 }
 

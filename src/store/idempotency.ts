@@ -60,8 +60,8 @@ export function doOnce<T>(
 /** Deletes up to `limit` answers that are older than `before`; returns how many. */
 export async function pruneAnswers(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
-    delete from idempotent_answer where (shard_id, key, part) in (
-      select shard_id, key, part from idempotent_answer where created_at < ${before} order by created_at limit ${limit})
+    delete from idempotent_answer where ctid = any(array(
+      select ctid from idempotent_answer where created_at < ${before} order by created_at limit ${limit}))
     returning part`);
   return rows.length;
 }

@@ -6,7 +6,9 @@ import { fromBytes } from '../core/hex.ts';
 import { listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { type Lane, wakeLanes } from './lanes.ts';
+import { takeBack } from './removals.ts';
 import { type Sql, sql } from './sql.ts';
+import { giveTurns } from './turns.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
@@ -27,7 +29,9 @@ export type DueNotification = {
   createdAt: string;
   createdTime: Date;
   webhookUrl: string;
-  /** Failed attempts of this delivery so far. */
+  /** 0 as first told; odd: to be told as gone, because its block died; even: mined again after that. */
+  revision: number;
+  /** Failed attempts so far, of this revision and delivery. */
   retryCount: number;
   /** How often its watcher has asked for it again. */
   redeliveryCount: number;
@@ -47,6 +51,7 @@ type DueRow = {
   token: Uint8Array | null;
   created_text: string;
   created_at: Date;
+  revision: number;
   retry_count: number;
   redelivery_count: number;
   next_retry_text: string | null;
@@ -73,8 +78,8 @@ export async function listDue(
   // One row without a notification tells a lane with nothing due from one that is lost.
   const rows = await db.query<DueRow | { id: null }>(sql`
     select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
-      to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.retry_count,
-      n.redelivery_count,
+      to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.revision,
+      n.retry_count, n.redelivery_count,
       to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
       w.webhook_url, w.lane_id as record_lane_id
     from lane l
@@ -95,9 +100,10 @@ export async function listDue(
 /** The record changed between the commit of the block and now: it decides. */
 async function correct(db: Db, lane: Lane, row: DueRow, now: Date): Promise<void> {
   if (row.record_lane_id === null) {
+    // All of them: what is held for its turn would never get one.
     await db.query(sql`
       update notification set state = 'cancelled'
-      where shard_id = ${lane.shardId} and id = ${row.id} and state = 'waiting'`);
+      where shard_id = ${lane.shardId} and watched_address_id = ${row.watched_address_id} and state in ('held', 'waiting')`);
     return;
   }
   await db.query(sql`
@@ -122,6 +128,7 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
     createdAt: row.created_text,
     createdTime: row.created_at,
     webhookUrl,
+    revision: row.revision,
     retryCount: row.retry_count,
     redeliveryCount: row.redelivery_count,
     nextRetryAt: row.next_retry_text ?? undefined,
@@ -132,6 +139,8 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
 export type Settlement = {
   lane: Lane;
   notificationId: number;
+  /** What was told: of another revision it settles nothing. */
+  revision: number;
   /** The failures before this attempt: another attempt's failure is not counted over it. */
   retryCount: number;
   /** The delivery that it belongs to: a row that was asked for again meanwhile is not touched. */
@@ -153,19 +162,41 @@ export type Settlement = {
  *
  * The lanes are locked in shared mode, so that a takeover waits for these results and never sends what is being settled.
  * One group may hold outcomes of a lane's former lease beside those of the present one. A row that was withdrawn or
- * cancelled while its attempt was in flight: a 2xx makes it processed; after a failure a withdrawn one goes on (it was
- * attempted), a cancelled one stays cancelled.
+ * cancelled while its attempt was in flight, or is held since its transaction was mined again: a 2xx makes it processed;
+ * after a failure a withdrawn one goes on (it was attempted; where its record wants `removed`, it is taken back), a
+ * cancelled or held one stays so.
  */
 export async function settle(
   database: Database,
   settlements: readonly Settlement[],
 ): Promise<Set<Settlement>> {
+  return database.transaction(async (tx) => {
+    const recorded = await record(tx, settlements);
+    const untouched = recorded.filter(({ isUpdated }) => !isUpdated).map(({ settlement }) => settlement);
+    const [first] = settlements;
+    if (first !== undefined) {
+      if (untouched.length > 0) await takeBackTold(tx, untouched, first.settledAt);
+      const ordered = recorded.flatMap(({ settlement, orderedId: id }) =>
+        id === null ? [] : [{ shardId: settlement.lane.shardId, id }],
+      );
+      await giveTurns(tx, ordered, first.settledAt);
+    }
+    const held = new Set(recorded.map(({ settlement }) => settlement));
+    return new Set(settlements.filter((settlement) => !held.has(settlement)));
+  });
+}
+
+/** `orderedId` is the record, in strict order, of which the next notification may go now. */
+type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string | null };
+
+/** Those of lanes that are held: their log rows, and their notifications where the outcome still counts. */
+async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recorded[]> {
   const numbers = (of: (settlement: Settlement) => number | undefined) =>
     listOf(settlements.map((settlement) => of(settlement) ?? 'null'));
   const times = (of: (settlement: Settlement) => Date | undefined) =>
     listOf(settlements.map((settlement) => of(settlement)?.toISOString() ?? 'null'));
   const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
-  const rows = await database.query<{ position: number }>(sql`
+  const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
     with held as materialized (
       select id, epoch from lane where id = any(${listOf(laneIds)}::bigint[])
       order by id
@@ -177,6 +208,7 @@ export async function settle(
         ${numbers(({ lane }) => lane.epoch)}::bigint[],
         ${numbers(({ lane }) => lane.shardId)}::bigint[],
         ${numbers(({ notificationId }) => notificationId)}::bigint[],
+        ${numbers(({ revision }) => revision)}::integer[],
         ${numbers(({ retryCount }) => retryCount)}::integer[],
         ${numbers(({ redeliveryCount }) => redeliveryCount)}::integer[],
         ${times(({ startedAt }) => startedAt)}::timestamptz[],
@@ -186,26 +218,46 @@ export async function settle(
         ${settlements.map(({ response }) => response ?? null)}::text[],
         ${times(({ nextRetryAt }) => nextRetryAt)}::timestamptz[],
         ${times(({ settledAt }) => settledAt)}::timestamptz[]
-      ) with ordinality as s (lane_id, epoch, shard_id, notification_id, retry_count, redelivery_count, started_at,
-        duration_ms, outcome, status, response, next_retry_at, settled_at, position)
+      ) with ordinality as s (lane_id, epoch, shard_id, notification_id, revision, retry_count, redelivery_count,
+        started_at, duration_ms, outcome, status, response, next_retry_at, settled_at, position)
       join held on held.id = s.lane_id and held.epoch = s.epoch
     ), updated as (
       update notification n set
-        state = case when s.next_retry_at is null then 'processed' when n.state = 'cancelled' then 'cancelled' else 'waiting' end,
+        state = case when s.next_retry_at is null then 'processed' when n.state in ('cancelled', 'held') then n.state else 'waiting' end,
         processed_at = case when s.next_retry_at is null then s.settled_at end,
         retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
         next_retry_at = s.next_retry_at,
         next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
       from valid s
-      where n.shard_id = s.shard_id and n.id = s.notification_id and n.state in ('waiting', 'withdrawn', 'cancelled')
+      where n.shard_id = s.shard_id and n.id = s.notification_id
+        and n.state in ('waiting', 'held', 'withdrawn', 'cancelled') and n.revision = s.revision
         and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)
+        and not (n.state = 'withdrawn' and coalesce((
+          select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))
+      returning n.shard_id, n.id,
+        case when n.turn is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
     ), logged as (
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
       select shard_id, notification_id, started_at, duration_ms, outcome, status, response from valid order by position
     )
-    select position from valid`);
-  const settled = new Set(rows.map(({ position }) => position));
-  return new Set(settlements.filter((_, index) => !settled.has(index + 1)));
+    select v.position, u.id is not null as is_updated, u.ordered_id
+    from valid v left join updated u on u.shard_id = v.shard_id and u.id = v.notification_id
+    order by v.position`);
+  return rows.flatMap((row) => {
+    const settlement = settlements[row.position - 1];
+    return settlement === undefined
+      ? []
+      : [{ settlement, isUpdated: row.is_updated, orderedId: row.ordered_id }];
+  });
+}
+
+/** What was told, or may have been, while its block died: its record wants to hear that it is gone. */
+async function takeBackTold(tx: Db, settlements: readonly Settlement[], now: Date): Promise<void> {
+  const ids = listOf(settlements.map(({ notificationId }) => notificationId));
+  const shards = listOf(settlements.map(({ lane }) => lane.shardId));
+  const told = sql`n.state = 'withdrawn' and (n.shard_id, n.id) in (
+    select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
+  await takeBack(tx, told, now);
 }
 
 /** Counts of the queue at a moment. */

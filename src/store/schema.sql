@@ -104,6 +104,9 @@ create table notification (
   created_at timestamp with time zone not null,
   processed_at timestamp with time zone,
   redelivery_count integer not null default 0,
+  release_number bigint,
+  turn bigint,
+  revision integer not null default 0,
   constraint notification_pkey PRIMARY KEY (shard_id, id),
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
   constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
@@ -114,10 +117,11 @@ CREATE INDEX notification_block ON public.notification USING brin (block_number)
 CREATE INDEX notification_created ON public.notification USING brin (created_at) WITH (autosummarize='on');
 CREATE INDEX notification_ended ON public.notification USING btree (next_attempt_at) WHERE (state = ANY (ARRAY['withdrawn'::text, 'cancelled'::text]));
 CREATE INDEX notification_first ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count = 0));
-CREATE INDEX notification_held ON public.notification USING btree (block_number) WHERE (state = 'held'::text);
+CREATE INDEX notification_held ON public.notification USING btree (release_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
 CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
+CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
 
 create table signing_secret (
   watcher_id bigint not null,
@@ -140,8 +144,16 @@ create table watched_address (
   webhook_url text not null,
   created_at timestamp with time zone not null,
   updated_at timestamp with time zone not null,
+  confirmations integer,
+  direction text,
+  min_amount numeric(78,0),
+  tokens jsonb,
+  removed boolean not null default false,
+  strict_order boolean not null default false,
   constraint watched_address_pkey PRIMARY KEY (shard_id, id),
-  constraint watched_address_address_check CHECK ((octet_length(address) = 20))
+  constraint watched_address_address_check CHECK ((octet_length(address) = 20)),
+  constraint watched_address_direction_check CHECK ((direction = ANY (ARRAY['in'::text, 'out'::text]))),
+  constraint watched_address_tokens_check CHECK ((tokens <> '{}'::jsonb))
 );
 CREATE INDEX watched_address_address ON public.watched_address USING btree (address);
 CREATE INDEX watched_address_listed ON public.watched_address USING btree (shard_id, created_at, id);

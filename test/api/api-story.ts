@@ -34,6 +34,8 @@ export type ApiStory = {
   issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
 };
 
+/** What every notification waits for. */
+const CONFIRMATIONS = 3;
 /** What is open in production. */
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
@@ -52,7 +54,7 @@ export function createApiStory(
   const metrics = createMetrics('1.2.3');
   const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
-  const api = createApi({ ...options, sendTest, ops });
+  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops });
   return {
     api,
     clock,

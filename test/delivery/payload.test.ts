@@ -20,6 +20,7 @@ const notification: DueNotification = {
   createdAt: '2026-01-02 03:04:05.678901',
   createdTime: new Date('2026-01-02T03:04:05.678Z'),
   webhookUrl: 'https://hooks.example.com/a?b="c"',
+  revision: 0,
   retryCount: 2,
   redeliveryCount: 0,
   nextRetryAt: '2026-01-02 03:14:05.678901',
@@ -84,4 +85,20 @@ test('every attempt is signed anew over exactly its id, its time and its body', 
   for (const { body, headers } of [first, second]) assert.ok(webhook.verify(body, headers));
   assert.notEqual(first.headers['webhook-signature'], second.headers['webhook-signature']);
   assert.throws(() => webhook.verify(second.body, first.headers));
+});
+
+test('that a transfer is gone, and that it is back, are messages of their own about the same id', () => {
+  const of = (revision: number) => renderMessage({ ...notification, revision }, sending);
+  assert.deepEqual(
+    [0, 1, 2].map((revision) => [
+      of(revision).headers['chainbell-removed'],
+      of(revision).headers['webhook-id'],
+    ]),
+    [
+      [undefined, '42'],
+      ['true', '42-1'],
+      [undefined, '42-2'],
+    ],
+  );
+  assert.deepEqual([of(1).body, of(2).body], [of(0).body, of(0).body]);
 });

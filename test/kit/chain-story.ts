@@ -7,6 +7,7 @@ import type { Address, Hash } from '../../src/core/hex.ts';
 import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import { type BlockCommit, type Committed, commitBlocks, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
+import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
 import { sql } from '../../src/store/sql.ts';
 import { insertWatchedAddress, type WatchedAddress } from '../../src/store/watched.ts';
 
@@ -55,6 +56,7 @@ export type Watch = {
   url?: string;
   watchCoin?: boolean;
   watchToken?: boolean;
+  settings?: Partial<WatchSettings>;
 };
 
 /** Watches bob for watcher 1, but for what `watch` says. */
@@ -65,9 +67,16 @@ export async function watchAddress(database: Database, watch: Watch = {}): Promi
     url = 'https://one.example/hook',
     watchCoin = true,
     watchToken = true,
+    settings,
   } = watch;
   const record = { id: randomUUID(), address, watchCoin, watchToken, webhookUrl: url };
-  return insertWatchedAddress(database, watcherId, record, { origin: webhookOrigin(url), now: noon });
+  const at = { origin: webhookOrigin(url), now: noon };
+  const inserted = await insertWatchedAddress(database, watcherId, record, at);
+  if (settings !== undefined) {
+    const change = { settings: { ...defaultSettings, ...settings }, now: noon };
+    await replaceSettings(database, watcherId, record.id, change);
+  }
+  return inserted;
 }
 
 /** Commits one block on the tip that is there, released at once unless told otherwise. */
@@ -94,8 +103,10 @@ export type NotificationRow = {
   watched_address_id: string;
   state: string;
   kind: string;
+  tx_hash: string;
   amount: string;
   block_number: number;
+  revision: number;
   retry_count: number;
   next_retry_at: Date | null;
   next_attempt_at: Date;
@@ -105,8 +116,8 @@ export type NotificationRow = {
 /** Every notification in the order of its making. */
 export function listNotifications(database: Database): Promise<NotificationRow[]> {
   return database.query<NotificationRow>(sql`
-    select id, shard_id, lane_id, watched_address_id, state, kind, amount, block_number, retry_count, next_retry_at,
-      next_attempt_at, processed_at
+    select id, shard_id, lane_id, watched_address_id, state, kind, '0x' || encode(tx_hash, 'hex') as tx_hash, amount, block_number, revision, retry_count,
+      next_retry_at, next_attempt_at, processed_at
     from notification order by id`);
 }
 

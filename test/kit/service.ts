@@ -146,6 +146,8 @@ export type Watcher = {
   }): Promise<WatchedAddressJson>;
   patch(record: { id: string }, fields: Record<string, unknown>): Promise<WatchedAddressJson>;
   remove(record: { id: string }): Promise<void>;
+  /** Replaces the settings of a record, as the API has them. */
+  configure(record: { id: string }, settings: Record<string, unknown>): Promise<void>;
   /** One request with the watcher's key; the path begins behind that of the collection. */
   request(method: string, path?: string, body?: unknown): Promise<Response>;
 };
@@ -188,6 +190,9 @@ export async function createWatcher(
     patch: async (record, fields) => succeed(await request('PATCH', `/${record.id}`, fields)),
     remove: async (record) => {
       await succeed(await request('DELETE', `/${record.id}`));
+    },
+    configure: async (record, settings) => {
+      await succeed(await request('PUT', `/${record.id}/settings`, settings));
     },
   };
 }

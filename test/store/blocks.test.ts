@@ -10,10 +10,8 @@ import {
   insertChain,
   rollbackTo,
 } from '../../src/store/blocks.ts';
-import type { Database } from '../../src/store/db.ts';
-import { leaseLanes } from '../../src/store/lanes.ts';
-import { listDue, settle } from '../../src/store/outbox.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
+import { attemptDue } from '../kit/attempts.ts';
 import {
   alice,
   bob,
@@ -34,34 +32,8 @@ import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 
 const idOf = (header: BlockId): BlockId => ({ number: header.number, hash: header.hash });
 
-/** One attempt of everything that is due; it fails unless told otherwise. */
-async function attemptAll(database: Database, nextRetryAt: Date | undefined = later(60_000)): Promise<void> {
-  const lanes = await leaseLanes(database, {
-    owner: 1,
-    now: later(1),
-    leaseUntil: later(30_000),
-    limit: 100,
-  });
-  for (const lane of lanes) {
-    const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 100 });
-    assert.ok(due !== 'lost');
-    const attempt = {
-      lane,
-      startedAt: noon,
-      redeliveryCount: 0,
-      durationMs: 5,
-      outcome: 'status',
-      status: 500,
-      response: undefined,
-      nextRetryAt,
-      settledAt: later(1),
-    };
-    await settle(
-      database,
-      due.map(({ id, retryCount }) => ({ ...attempt, notificationId: id, retryCount })),
-    );
-  }
-}
+const fails = { now: later(1), succeeds: false };
+const succeeds = { now: later(1), succeeds: true };
 
 onEachDatabase(({ database }) => {
   test('a transfer is matched from both sides, once for a record that is both', async () => {
@@ -183,7 +155,7 @@ onEachDatabase(({ database }) => {
     }
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
     assert.deepEqual(await listStates(database()), []);
-    assert.equal(await rollbackTo(database(), 0, { number: 1, hash: hashOf(99) }), 'lost');
+    assert.equal(await rollbackTo(database(), 0, { number: 1, hash: hashOf(99) }, noon), 'lost');
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
   });
 
@@ -220,7 +192,7 @@ onEachDatabase(({ database }) => {
     for (const number of [1, 2, 3])
       await mine(database(), headerOf(number), [transferOf()], { releasedNumber: 2 });
     assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'held']);
-    assert.equal(await rollbackTo(database(), 1, idOf(headerOf(3))), 2);
+    assert.equal(await rollbackTo(database(), 1, idOf(headerOf(3)), noon), 2);
     assert.deepEqual(await listStates(database()), ['waiting', 'withdrawn', 'withdrawn']);
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
   });
@@ -229,8 +201,8 @@ onEachDatabase(({ database }) => {
     await watchAddress(database());
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [transferOf()]);
-    await attemptAll(database());
-    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await attemptDue(database(), fails);
+    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
     assert.deepEqual(await listStates(database()), ['waiting']);
   });
 
@@ -240,7 +212,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
     const [before] = await listNotifications(database());
-    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
     await mine(database(), headerOf(2, 1, 1), []);
     const again = await mine(database(), headerOf(3, 1, 1), [payment], { now: later(9) });
     assert.deepEqual(again, { outcome: 'committed', notificationCount: 1 });
@@ -257,7 +229,7 @@ onEachDatabase(({ database }) => {
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
-    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
     await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
     assert.deepEqual(await listStates(database()), ['held']);
   });
@@ -267,9 +239,9 @@ onEachDatabase(({ database }) => {
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
-    await attemptAll(database());
+    await attemptDue(database(), fails);
     const [before] = await listNotifications(database());
-    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
     const again = await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(again, { outcome: 'committed', notificationCount: 0 });
     assert.deepEqual(await listNotifications(database()), [before]);
@@ -280,8 +252,8 @@ onEachDatabase(({ database }) => {
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
-    await settleAll(database());
-    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await attemptDue(database(), succeeds);
+    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
     await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(await listStates(database()), ['processed']);
   });
@@ -291,7 +263,7 @@ onEachDatabase(({ database }) => {
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
-    await rollbackTo(database(), 1, idOf(headerOf(2)));
+    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
     await deleteWatchedAddress(database(), 1, record.id);
     await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(await listStates(database()), ['withdrawn']);
@@ -323,27 +295,6 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await enforcedAfter(3, []), ['a', 'b']);
   });
 });
-
-async function settleAll(database: Database): Promise<void> {
-  const [lane] = await leaseLanes(database, { owner: 1, now: later(1), leaseUntil: later(30_000), limit: 1 });
-  assert.ok(lane !== undefined);
-  const due = await listDue(database, lane, { now: later(1), exclude: [], limit: 10 });
-  assert.ok(due !== 'lost');
-  const success = {
-    startedAt: noon,
-    redeliveryCount: 0,
-    durationMs: 5,
-    outcome: 'success',
-    status: 200,
-    response: 'ok',
-    nextRetryAt: undefined,
-    settledAt: later(1),
-  };
-  await settle(
-    database,
-    due.map(({ id, retryCount }) => ({ lane, notificationId: id, retryCount, ...success })),
-  );
-}
 
 onPostgres(({ database, place }) => {
   test('of several followers that commit the same block at once exactly one succeeds', async () => {

@@ -82,6 +82,37 @@ onPostgres(({ database, place }) => {
     }
   });
 
+  test('what was held before records had settings is released with its block, as it would have been', async () => {
+    const name = `held_${process.pid}`;
+    const opened = await openEmpty(name, 1);
+    try {
+      const [one] = opened;
+      assert.ok(one !== undefined);
+      const { pending } = await migrationState(one);
+      const earlier = pending.slice(
+        0,
+        pending.findIndex((file) => file.endsWith('_record_settings.sql')),
+      );
+      await one.script('create table migration (id integer, name text, applied_at timestamptz)');
+      for (const [index, file] of earlier.entries()) {
+        const body = await readFile(new URL(`../../src/store/migrations/${file}`, import.meta.url), 'utf8');
+        await one.script(`insert into migration values (${index + 1}, '${file}', now()); ${body}`);
+      }
+      await one.query(sql`
+        insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
+          block_number, state, next_attempt_at, created_at)
+        select 1, 1, gen_random_uuid(), 1, 'transaction', ${Buffer.alloc(32)}, 0, ${Buffer.alloc(20)}, 1, 7, state, now(), now()
+        from unnest(array['held', 'waiting']) as state`);
+      await migrate(one);
+      assert.deepEqual(await one.query(sql`select state, release_number from notification order by state`), [
+        { state: 'held', release_number: 7 },
+        { state: 'waiting', release_number: null },
+      ]);
+    } finally {
+      await drop(name, opened);
+    }
+  });
+
   test('a migration that fails leaves nothing behind and says why', async () => {
     const name = `half_${process.pid}`;
     const opened = await openEmpty(name, 1);

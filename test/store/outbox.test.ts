@@ -71,6 +71,7 @@ function settlementOf(
   return {
     lane,
     notificationId: notification.id,
+    revision: notification.revision,
     retryCount: notification.retryCount,
     redeliveryCount: notification.redeliveryCount,
     startedAt: noon,
@@ -107,6 +108,7 @@ onEachDatabase(({ database }) => {
       createdAt: '2025-11-20 11:59:59.007000',
       createdTime: new Date('2025-11-20T11:59:59.007Z'),
       webhookUrl: 'https://one.example/hook',
+      revision: 0,
       retryCount: 0,
       redeliveryCount: 0,
       nextRetryAt: undefined,
@@ -273,7 +275,7 @@ onEachDatabase(({ database }) => {
 
   test('a notification whose block died in flight is processed by a 2xx, and tried again after a failure', async () => {
     const { lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
-    await rollbackTo(database(), 0, headerOf(1));
+    await rollbackTo(database(), 0, headerOf(1), noon);
     assert.deepEqual(await listStates(database()), ['withdrawn', 'withdrawn']);
     await settle(database(), [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))]);
     assert.deepEqual(await listStates(database()), ['processed', 'waiting']);

@@ -50,6 +50,7 @@ const settleAt = (database: Database, lane: Lane, due: DueNotification, ms: numb
       notificationId: due.id,
       retryCount: due.retryCount,
       redeliveryCount: due.redeliveryCount,
+      revision: due.revision,
       startedAt: later(ms - 1),
       durationMs: 1,
       outcome: nextRetryAt === undefined ? 'success' : 'timeout',
@@ -161,7 +162,7 @@ onEachDatabase(({ database }) => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     await redeliverOne(database(), WATCHER, due.id, later(10));
-    await rollbackTo(database(), 0, headerOf(1));
+    await rollbackTo(database(), 0, headerOf(1), later(20));
     assert.deepEqual(await listStates(database()), ['waiting']);
   });
 

@@ -242,6 +242,37 @@ test('a record that was changed after the block may not have watched what is mis
   );
 });
 
+test('what settings keep from a record is not missing, and what they let through must be there', async () => {
+  await change(sql`
+    update watched_address set direction = 'in', min_amount = 3, tokens = jsonb_build_object(${'5'.repeat(40)}::text, '0')
+    where id = ${records.receiver}`);
+  // Of the split one, 2 wei are too little and 1 wei too; of the token there is none on the list.
+  await change(sql`
+    delete from notification where watched_address_id = ${records.receiver} and tx_hash <> ${toBytes(payment.hash)}`);
+  const { report, differences } = await verify();
+  assert.deepEqual([report, differences], [reportOf({ notifications: 3 }), []]);
+  await change(sql`delete from notification where tx_hash = ${toBytes(payment.hash)}`);
+  assert.deepEqual(
+    (await verify()).differences.map(({ what, block }) => [what, block]),
+    [['missing', payment.block]],
+  );
+});
+
+test('what settings keep from a record and is stored all the same is unexpected, unless they came later', async () => {
+  await change(sql`update watched_address set direction = 'out' where id = ${records.receiver}`);
+  const early = await verify();
+  assert.deepEqual(
+    early.differences.map(({ what }) => what),
+    Array(4).fill('unexpected'),
+  );
+  await change(sql`update watched_address set updated_at = now() where id = ${records.receiver}`);
+  const late = await verify();
+  assert.deepEqual(
+    [late.report, late.differences],
+    [reportOf({ notifications: 2, undecided: { record_changed: 4 } }), []],
+  );
+});
+
 test('what may have been deleted by the retention is not missing', async () => {
   const age = sql`interval '91 days'`;
   await change(sql`update block set stored_at = stored_at - ${age}`);

@@ -1,0 +1,38 @@
+/**
+ * `removed`: what a receiver may have heard of a block that died is told again, as gone. The notification's own row says what
+ * is to be told now (its revision), so that there is one truth for each transfer, tried until it was heard.
+ */
+import type { Db } from './db.ts';
+import { wakeLanes } from './lanes.ts';
+import { type Sql, sql } from './sql.ts';
+import { giveTurns } from './turns.ts';
+
+/**
+ * Of the notifications `n` that the condition names, those whose records want it are told to be gone, from now on; where
+ * they have turns, the newest first, and before all that the new chain brings.
+ */
+export async function takeBack(tx: Db, condition: Sql, now: Date): Promise<void> {
+  const wanted = sql`watched_address w
+    where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
+  // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
+  await tx.query(sql`
+    select from lane where id in (select w.lane_id from notification n, ${wanted}) order by id for update`);
+  const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
+    update notification n set
+      revision = n.revision + 1,
+      state = case when n.turn is null then 'waiting' else 'held' end,
+      release_number = null,
+      turn = -n.turn,
+      lane_id = w.lane_id,
+      retry_count = 0,
+      next_retry_at = null,
+      next_attempt_at = ${now},
+      processed_at = null
+    from ${wanted}
+    returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
+  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now);
+  const ordered = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
+    id === null ? [] : [{ shardId, id }],
+  );
+  await giveTurns(tx, ordered, now);
+}

@@ -1,0 +1,229 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Transfer } from '../../src/core/block.ts';
+import { rollbackTo } from '../../src/store/blocks.ts';
+import type { Database } from '../../src/store/db.ts';
+import { leaseLanes } from '../../src/store/lanes.ts';
+import { settle } from '../../src/store/outbox.ts';
+import { deleteWatchedAddress } from '../../src/store/watched.ts';
+import { attemptDue, readDue } from '../kit/attempts.ts';
+import {
+  headerOf,
+  later,
+  listNotifications,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  type Watch,
+  watchAddress,
+} from '../kit/chain-story.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const removed: Watch = { settings: { removed: true } };
+
+onEachDatabase(({ database }) => {
+  /** A record and a block 2 with these payments, upon an empty block 1. */
+  async function begin(payments: readonly Transfer[], watch = removed) {
+    const record = await watchAddress(database(), watch);
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), payments);
+    return record;
+  }
+  const kill = (now = later(10)) => rollbackTo(database(), 1, headerOf(2), now);
+  const attempt = async (ms: number, succeeds: boolean) =>
+    (await attemptDue(database(), { now: later(ms), succeeds })).map(({ id, revision, retryCount }) => ({
+      id,
+      revision,
+      retryCount,
+    }));
+  const onlyRow = async () => {
+    const [row, ...more] = await listNotifications(database());
+    assert.ok(row !== undefined && more.length === 0);
+    return row;
+  };
+
+  test('what was delivered of a dead block is told to be gone, under its id, on a schedule of its own until a 2xx', async () => {
+    await begin([transferOf()]);
+    const { id } = await onlyRow();
+    assert.deepEqual(await attempt(1, true), [{ id, revision: 0, retryCount: 0 }]);
+    await kill();
+    const dead = await onlyRow();
+    assert.deepEqual(
+      [dead.id, dead.state, dead.revision, dead.next_attempt_at, dead.next_retry_at, dead.processed_at],
+      [id, 'waiting', 1, later(10), null, null],
+    );
+    assert.deepEqual(await attempt(10, false), [{ id, revision: 1, retryCount: 0 }]);
+    assert.deepEqual(await attempt(60_009, true), []);
+    assert.deepEqual(await attempt(60_010, false), [{ id, revision: 1, retryCount: 1 }]);
+    assert.deepEqual(await attempt(120_010, true), [{ id, revision: 1, retryCount: 2 }]);
+    const { state, processed_at } = await onlyRow();
+    assert.deepEqual([state, processed_at], ['processed', later(120_010)]);
+  });
+
+  test('what was tried and not delivered is told to be gone: its receiver may have heard it', async () => {
+    await begin([transferOf()]);
+    await attempt(1, false);
+    await kill();
+    assert.deepEqual(
+      (await attempt(10, true)).map(({ revision, retryCount }) => [revision, retryCount]),
+      [[1, 0]],
+    );
+  });
+
+  test('without the setting a dead block changes nothing for what was tried', async () => {
+    await begin([transferOf()], {});
+    await attempt(1, true);
+    const before = await onlyRow();
+    await kill();
+    assert.deepEqual(await onlyRow(), before);
+  });
+
+  test('what was never tried is withdrawn silently, and revived as if nothing had been', async () => {
+    const payment = transferOf();
+    await begin([payment]);
+    await kill();
+    assert.deepEqual(await attempt(20, true), []);
+    await mine(database(), headerOf(2, 1, 1), [payment]);
+    assert.deepEqual(
+      (await attempt(30, true)).map(({ revision }) => revision),
+      [0],
+    );
+  });
+
+  for (const heard of [true, false]) {
+    test(`an attempt under way when its block dies ${heard ? 'arrives' : 'fails'}: what it told is gone`, async () => {
+      await begin([transferOf()]);
+      const end = await startAttempt(database(), heard);
+      await kill();
+      assert.deepEqual(await listStates(database()), ['withdrawn']);
+      await end();
+      assert.deepEqual(
+        (await attempt(20, true)).map(({ revision }) => revision),
+        [1],
+      );
+      assert.deepEqual(await listStates(database()), ['processed']);
+    });
+
+    test(`a retry under way when its block dies ${heard ? 'arrives' : 'fails'}, and settles nothing of the notice`, async () => {
+      await begin([transferOf()]);
+      await attempt(1, false);
+      const end = await startAttempt(database(), heard, 60_001);
+      await kill(later(60_002));
+      const before = await onlyRow();
+      await end();
+      assert.deepEqual(await onlyRow(), before);
+      assert.equal(before.revision, 1);
+    });
+  }
+
+  for (const heard of [true, false]) {
+    test(`an attempt under way that ${heard ? 'arrives' : 'fails'} after its transaction was mined again counts, and is taken back with it`, async () => {
+      const payment = transferOf();
+      await begin([payment]);
+      const end = await startAttempt(database(), heard);
+      await kill();
+      await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
+      assert.deepEqual(await listStates(database()), ['held']);
+      await end();
+      const { state, retry_count } = await onlyRow();
+      assert.deepEqual([state, retry_count], heard ? ['processed', 0] : ['held', 1]);
+      await mine(database(), headerOf(3, 1, 1), [], { now: later(30) });
+      // What has failed is due again at the time that was told.
+      assert.deepEqual(await attempt(31, false), []);
+      await rollbackTo(database(), 1, headerOf(3, 1, 1), later(40));
+      assert.deepEqual(
+        (await attempt(41, true)).map(({ revision }) => revision),
+        [1],
+      );
+    });
+  }
+
+  test('a transfer that was told to be gone and is mined again is told once more, under its id, and may go again', async () => {
+    const payment = transferOf();
+    await begin([payment]);
+    await attempt(1, true);
+    await kill();
+    await attempt(10, true);
+    const again = await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20), releasedNumber: 1 });
+    assert.deepEqual(again, { outcome: 'committed', notificationCount: 1 });
+    const held = await onlyRow();
+    assert.deepEqual([held.state, held.revision, held.processed_at], ['held', 2, null]);
+    await mine(database(), headerOf(3, 1, 1), [], { now: later(30) });
+    assert.deepEqual(
+      (await attempt(30, true)).map(({ id, revision }) => [id, revision]),
+      [[held.id, 2]],
+    );
+    await rollbackTo(database(), 1, headerOf(3, 1, 1), later(40));
+    assert.deepEqual(
+      (await attempt(40, true)).map(({ id, revision }) => [id, revision]),
+      [[held.id, 3]],
+    );
+  });
+
+  test('a notice that still waits becomes the transfer again when that is mined again', async () => {
+    const payment = transferOf();
+    await begin([payment]);
+    await attempt(1, true);
+    await kill();
+    await attempt(10, false);
+    await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20) });
+    assert.deepEqual(
+      (await attempt(20, true)).map(({ revision, retryCount }) => [revision, retryCount]),
+      [[2, 0]],
+    );
+    assert.deepEqual(await attempt(99_000, true), []);
+  });
+
+  test('a second fork from further below does not tell twice that it is gone', async () => {
+    await begin([transferOf()]);
+    await attempt(1, true);
+    await kill();
+    const before = await onlyRow();
+    await mine(database(), headerOf(2, 1, 1), []);
+    await rollbackTo(database(), 0, headerOf(2, 1, 1), later(20));
+    assert.deepEqual(await onlyRow(), before);
+  });
+
+  test('notices of a record with strict_order go one at a time too, the newest first, before what the new chain has', async () => {
+    const payments = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await begin(payments, { settings: { removed: true, strictOrder: true } });
+    await attempt(1, true);
+    await attempt(2, true);
+    await kill();
+    await mine(database(), headerOf(2, 1, 1), [transferOf({ amount: 3n })]);
+    const tried = [];
+    for (const ms of [20, 21, 22, 23])
+      for (const { amount, revision } of await attemptDue(database(), { now: later(ms), succeeds: true }))
+        tried.push([ms, amount, revision]);
+    assert.deepEqual(tried, [
+      [20, 2n, 1],
+      [21, 1n, 1],
+      [22, 3n, 0],
+    ]);
+  });
+
+  test('a deleted record hears nothing more, not even that something is gone', async () => {
+    const record = await begin([transferOf()]);
+    await attempt(1, true);
+    await deleteWatchedAddress(database(), 1, record.id);
+    await kill();
+    assert.deepEqual(await attempt(20, true), []);
+  });
+});
+
+/** Begins an attempt of the only one that is due; the returned function settles it and gives the lane back. */
+async function startAttempt(database: Database, succeeds: boolean, ms = 1) {
+  const [now, leaseUntil] = [later(ms), later(ms + 5)];
+  const [lane] = await leaseLanes(database, { owner: 1, now, leaseUntil, limit: 1 });
+  assert.ok(lane !== undefined);
+  const [due] = await readDue(database, lane, now, 1);
+  assert.ok(due !== undefined);
+  const { id: notificationId, revision, retryCount, redeliveryCount } = due;
+  const outcome = succeeds
+    ? { outcome: 'success', status: 200, nextRetryAt: undefined }
+    : { outcome: 'timeout', status: undefined, nextRetryAt: later(ms + 60_000) };
+  const times = { startedAt: noon, durationMs: 1, settledAt: later(ms + 2), response: undefined };
+  return () =>
+    settle(database, [{ lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times }]);
+}
