@@ -8,7 +8,7 @@ import { findMatches, type LogFilter } from './log.ts';
 import { type Sql, sql } from './sql.ts';
 import { shardOf } from './watched.ts';
 
-/** Rows of one transaction, which holds up outcomes of their lanes meanwhile: some ten milliseconds. */
+/** Rows of one transaction, which holds up outcomes of their lanes meanwhile: some tens of milliseconds. */
 const STEP_ROWS = 1_000;
 
 export type RedeliveryPlace = {

@@ -148,6 +148,17 @@ onEachDatabase(({ database }) => {
       assert.equal((await ask('GET', url, { key })).status, 400, url);
   });
 
+  test('an address with too many records asks for one of them', async () => {
+    const { key, ask, watcherId, record } = await createStory(database());
+    for (let count = 2; count <= 10; count += 1) await watchAddress(database(), { watcherId });
+    const url = `${LOG}?address=${record.address}`;
+    assert.equal((await get<Notification[]>({ ask }, key, url)).length, 3);
+    await watchAddress(database(), { watcherId });
+    const { status, json } = await ask('GET', url, { key });
+    assert.equal(status, 400);
+    assert.equal((json as { errors: { path: string }[] }).errors[0]?.path, '/address');
+  });
+
   test('attempts come in pages, the newest first', async () => {
     const { key, ask, watcherId } = await createStory(database());
     await database().query(sql`
