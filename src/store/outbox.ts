@@ -51,8 +51,9 @@ type DueRow = {
 };
 
 /**
- * Up to `limit` due notifications of the lane in their order, without those in `exclude` (in flight). Rows whose record
- * was deleted or moved to another webhook origin while they were being made are cancelled or moved here.
+ * Up to `limit` due notifications of the lane in their order, without those in `exclude` (in flight); none when the
+ * lease is lost. Rows whose record was deleted or moved to another webhook origin while they were being made are
+ * cancelled or moved here.
  */
 export async function listDue(
   db: Db,
@@ -68,6 +69,7 @@ export async function listDue(
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     where n.shard_id = ${lane.shardId} and n.lane_id = ${lane.id} and n.state = 'waiting'
       and n.next_attempt_at <= ${now} and n.id <> all(${exclude}::bigint[])
+      and exists (select from lane where id = ${lane.id} and epoch = ${lane.epoch})
     order by n.next_attempt_at, n.id
     limit ${limit}`);
   const due: DueNotification[] = [];

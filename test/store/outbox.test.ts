@@ -234,6 +234,14 @@ onEachDatabase(({ database }) => {
     });
   }
 
+  test('a worker whose lane went to another one reads nothing more, not even what came since', async () => {
+    const { lane } = await leaseWith(database());
+    const next = await leaseAgain(database(), later(30_000), 2);
+    await mine(database(), headerOf(2), [transferOf()]);
+    assert.deepEqual(await dueOf(database(), lane, later(30_000)), []);
+    assert.equal((await dueOf(database(), next, later(30_000))).length, 2);
+  });
+
   test('a notification that was cancelled in flight is processed by a 2xx, and never tried again after a failure', async () => {
     const { record, lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
     await deleteWatchedAddress(database(), 1, record.id);
