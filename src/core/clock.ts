@@ -10,10 +10,10 @@ export type Clock = {
   wait(ms: number, signal: AbortSignal): Promise<void>;
 };
 
-/** The machine's clock, shifted by `offsetMs` (the database's clock minus this machine's). */
-export function systemClock(offsetMs = 0): Clock {
+/** The machine's clock, shifted by what `offsetMs` is at the time (the database's clock minus this machine's). */
+export function systemClock(offsetMs: () => number = () => 0): Clock {
   return {
-    now: () => new Date(Date.now() + offsetMs),
+    now: () => new Date(Date.now() + offsetMs()),
     wait: (ms, signal) =>
       delay(ms, undefined, { signal }).catch((error: unknown) => {
         if (!signal.aborted) throw error;

@@ -12,6 +12,7 @@ import { createTestClock } from '../kit/clock.ts';
 import { createTestDatabase, type DatabaseKind, databaseKinds } from '../kit/database.ts';
 import { startReceiver } from '../kit/receiver.ts';
 import { openSender } from '../kit/sender.ts';
+import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { Abuse } from './abuse.ts';
 
@@ -199,4 +200,34 @@ const jumps = (kind: DatabaseKind): Abuse[] => {
   ];
 };
 
-export const clockAbuses: readonly Abuse[] = databaseKinds.flatMap((kind) => [schedule(kind), ...jumps(kind)]);
+const machine: Abuse = {
+  name: 'a process whose machine is set an hour forward goes by the time of the database all the same',
+  async commit() {
+    await using parts = new AsyncDisposableStack();
+    const place = parts.use(await createTestDatabase('postgres'));
+    const service = parts.use(
+      await startTestService({ database: place, rpc: ['http://127.0.0.1:1'], roles: ['api'] }),
+    );
+    const watcher = await createWatcher(service, 'acme');
+    const { now } = Date;
+    Date.now = () => now() + HOUR_MS;
+    parts.defer(() => {
+      Date.now = now;
+    });
+    let records = 0;
+    const isRight = async () => {
+      const { id } = await watcher.watch({ address: freshAddress(), webhookUrl: 'https://example.com/' });
+      records += 1;
+      const rows = await service.database.query(sql`
+        select from watched_address where id = ${id} and created_at < now() + interval '1 minute'`);
+      return rows.length === 1;
+    };
+    await waitUntil(isRight, { describe: 'a record with the time of the database' });
+    return `right again with record ${records}`;
+  },
+};
+
+export const clockAbuses: readonly Abuse[] = [
+  ...databaseKinds.flatMap((kind) => [schedule(kind), ...jumps(kind)]),
+  machine,
+];
