@@ -182,17 +182,22 @@ async function updateNotifications(tx: Db, settlements: readonly Settlement[]): 
       and (s.next_retry_at is null or n.retry_count = s.retry_count)`);
 }
 
+/** None that is there already: a commit whose answer was lost is made again. */
 async function insertAttempts(tx: Db, settlements: readonly Settlement[]): Promise<void> {
   await tx.query(sql`
     insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
-    select * from unnest(
+    select s.* from unnest(
       ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
       ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
       ${settlements.map(({ startedAt }) => startedAt)}::timestamptz[],
       ${settlements.map(({ durationMs }) => durationMs)}::integer[],
       ${settlements.map(({ outcome }) => outcome)}::text[],
       ${settlements.map(({ status }) => status ?? null)}::integer[],
-      ${settlements.map(({ response }) => response ?? null)}::text[])`);
+      ${settlements.map(({ response }) => response ?? null)}::text[]
+    ) as s (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
+    where not exists (
+      select from delivery_attempt a
+      where a.shard_id = s.shard_id and a.notification_id = s.notification_id and a.started_at = s.started_at)`);
 }
 
 /** Counts of the queue at a moment. */
