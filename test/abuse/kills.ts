@@ -200,6 +200,13 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
       select id from notification where state = 'processed' order by id limit 100000`);
     return rows.filter(({ id }) => !taken.has(id)).length;
   };
+  /** Attempts on record beyond those that were heard. */
+  const countMadeUp = async () => {
+    const rows = await database.query<{ id: number; count: number }>(sql`
+      select notification_id as id, count(*) as count from delivery_attempt group by 1 order by 1 limit 100000`);
+    const heardOf = Map.groupBy(heard, ({ id }) => id);
+    return rows.filter(({ id, count }) => count > (heardOf.get(id)?.length ?? 0)).length;
+  };
   const oracle = createOracle(() => chain.url, records, startBlock);
   let rounds = 0;
 
@@ -233,8 +240,8 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
       });
       const { wrongBlocks, doubled, falseNotices, transfers } = verdict;
       const lost = verdict.lost + (await countUntaken());
-      const broken = { wrongBlocks, lost, doubled, falseNotices };
-      assert.deepEqual(broken, { wrongBlocks: 0, lost: 0, doubled: 0, falseNotices: 0 }, strike);
+      const broken = { wrongBlocks, lost, doubled, falseNotices, madeUp: await countMadeUp() };
+      assert.deepEqual(broken, { wrongBlocks: 0, lost: 0, doubled: 0, falseNotices: 0, madeUp: 0 }, strike);
       const repeated = countRepeated(heard, heardBefore, { strike, startedAt, endedAt });
       return { round: rounds, strike, transfers, repeated, lost, doubled, recoveredMs };
     },
