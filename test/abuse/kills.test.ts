@@ -13,7 +13,7 @@ describe('processes, PostgreSQL and connections that are killed at any instant',
   after(() => stage[Symbol.asyncDispose]());
 
   for (let round = 1; round <= ROUNDS; round += 1) {
-    test(`lose nothing, make no second row, and repeat nothing that was not in flight (round ${round})`, async () => {
+    test(`lose nothing, make no second row, and repeat nothing that was not under way (round ${round})`, async () => {
       await stage.round();
     });
   }
