@@ -68,6 +68,9 @@ const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
 const LOOP_RETRY_MS_MAX = 15_000;
 const PRUNE_MS = 60_000;
+/** How often this machine's clock is compared with the database's, and from when on a difference is a jump. */
+const CLOCK_MS = 1_000;
+const CLOCK_JUMP_MS_MIN = 500;
 /** Advisory lock space of elections; the follower's key in it. */
 const ELECTION_LOCK_SPACE = 0x6362_0004;
 const FOLLOWER_ELECTION = 1;
@@ -98,7 +101,17 @@ export async function startService(config: Config, options: ServiceOptions = {})
   parts.defer(() => database.close());
   const applied = await migrate(database);
   if (applied.length > 0) log.info({ applied }, 'database.migrated');
-  const clock = options.clock ?? systemClock(await measureOffset(database));
+  let { offsetMs } = await measureOffset(database);
+  const clock = options.clock ?? systemClock(() => offsetMs);
+  // Leases and due times are instants that several machines compare: one whose clock is set anew must not differ.
+  const keepTime: Step = async () => {
+    const measured = await measureOffset(database);
+    const jumpedMs = offsetMs - measured.offsetMs;
+    if (Math.abs(jumpedMs) <= Math.max(measured.errorMs, CLOCK_JUMP_MS_MIN)) return 'idle';
+    log.warn({ jumpedMs }, 'clock.jumped');
+    offsetMs = measured.offsetMs;
+    return 'idle';
+  };
   const keyRing = await openKeyRing(config, database);
   const metrics = createMetrics(packageJson.version);
   const closing = new AbortController();
@@ -174,6 +187,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     await deliverer.stop();
     await Promise.all(loops);
   });
+  if (database.kind === 'postgres') run('clock', keepTime, { idleMs: () => CLOCK_MS });
   if (active.has('delivery')) {
     run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake });
     run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
@@ -253,14 +267,14 @@ async function retryAtStart<T>(
   }
 }
 
-/** The database's clock minus this machine's: all processes of one database share one time. */
-async function measureOffset(database: Database): Promise<number> {
-  if (database.kind === 'embedded') return 0;
+/** The database's clock minus this machine's, and how wrong that may be: all processes of one database share one time. */
+async function measureOffset(database: Database): Promise<{ offsetMs: number; errorMs: number }> {
+  if (database.kind === 'embedded') return { offsetMs: 0, errorMs: 0 };
   const machine = systemClock();
   const before = machine.now().getTime();
   const there = (await readTime(database)).getTime();
   const after = machine.now().getTime();
-  return Math.round(there - (before + after) / 2);
+  return { offsetMs: Math.round(there - (before + after) / 2), errorMs: Math.abs(after - before) / 2 };
 }
 
 /** What the configuration can already say and this version does not do yet is told, never passed over. */

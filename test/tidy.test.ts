@@ -74,7 +74,7 @@ const LONGER: Record<string, string> = {
 };
 
 /** Folders of test/ that mirror no folder of the program. */
-const TEST_FOLDERS = ['kit', 'system', 'sim', 'realchain', 'faults'];
+const TEST_FOLDERS = ['kit', 'system', 'sim', 'realchain', 'faults', 'abuse'];
 
 const programs = listFiles('{src,devnet,bench}/**/*.ts');
 const tests = listFiles('test/**/*.ts');

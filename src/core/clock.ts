@@ -8,10 +8,10 @@ export type Clock = {
   wait(ms: number, signal: AbortSignal): Promise<void>;
 };
 
-/** The machine's clock, shifted by `offsetMs` (the database's clock minus this machine's). */
-export function systemClock(offsetMs = 0): Clock {
+/** The machine's clock, shifted by what `offsetMs` is at the time (the database's clock minus this machine's). */
+export function systemClock(offsetMs: () => number = () => 0): Clock {
   return {
-    now: () => new Date(Date.now() + offsetMs),
+    now: () => new Date(Date.now() + offsetMs()),
     // Not by node:timers/promises: there each wait that ends early costs an error with its stack.
     wait: (ms, signal) =>
       new Promise((resolve) => {

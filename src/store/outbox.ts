@@ -238,7 +238,12 @@ async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recor
         case when n.turn is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
     ), logged as (
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
-      select shard_id, notification_id, started_at, duration_ms, outcome, status, response from valid order by position
+      select shard_id, notification_id, started_at, duration_ms, outcome, status, response from valid v
+      -- A commit whose answer was lost is made again.
+      where not exists (
+        select from delivery_attempt a
+        where a.shard_id = v.shard_id and a.notification_id = v.notification_id and a.started_at = v.started_at)
+      order by position
     )
     select v.position, u.id is not null as is_updated, u.ordered_id
     from valid v left join updated u on u.shard_id = v.shard_id and u.id = v.notification_id

@@ -1,29 +1,17 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { once } from 'node:events';
-import net from 'node:net';
 import { type TestContext, test } from 'node:test';
-import { promisify } from 'node:util';
 import { generateApiKey } from '../../src/core/api-key.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { parseCidr } from '../../src/core/public-address.ts';
 import { readSigningKeys, secretText } from '../../src/core/signature.ts';
-import type { Message } from '../../src/delivery/payload.ts';
-import type { Resolver } from '../../src/delivery/resolver.ts';
 import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
 import { createAuthority } from '../kit/certificates.ts';
 import { type Answer, type Receiver, startReceiver } from '../kit/receiver.ts';
+import { SENT_KEY as KEY, messageTo, openSender } from '../kit/sender.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-const KEY = 'wk_live_0123456789_abcdefghijklmnopqrstuvwxyz';
 const never = new AbortController().signal;
-const toLoopback: Resolver = async () => [{ address: '127.0.0.1', family: 4 }];
-
-function messageTo(url: string): Message {
-  const headers = { 'content-type': 'application/json', authorization: `Bearer ${KEY}`, 'webhook-id': '7' };
-  return { url, headers, body: '{"id":7}' };
-}
 
 /** A sender that may reach these receivers on loopback, closed when the test ends. */
 function startSender(
@@ -31,10 +19,8 @@ function startSender(
   receivers: Receiver[],
   options: Partial<SenderOptions> = {},
 ): Send {
-  const ports = receivers.map(({ port }) => port);
-  const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports };
-  const sender = createSender({ policy, ...options });
-  context.after(() => sender.close());
+  const sender = openSender(receivers, options);
+  context.after(() => sender[Symbol.asyncDispose]());
   return sender.send;
 }
 
@@ -86,150 +72,6 @@ test('only a 2xx is a success; the status says which failure it was', async (con
   }
 });
 
-test('no redirect is followed', async (context) => {
-  await using secret = await startReceiver();
-  await using receiver = await startReceiver();
-  const send = startSender(context, [secret, receiver]);
-  for (const status of [301, 302, 303, 307, 308]) {
-    receiver.setAnswer({ status, headers: { location: secret.url } });
-    const result = await send(messageTo(receiver.url), never);
-    assert.deepEqual([result.outcome, result.status], ['http_3xx', status]);
-  }
-  assert.equal(secret.connectionCount(), 0);
-});
-
-test('a receiver that never answers is a timeout, and its connection does not outlive the attempt', async (context) => {
-  const answers: Answer[] = [
-    'hang',
-    { raw: 'HTTP/1.1 200 OK\r\ncontent-le' },
-    { raw: 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n' },
-  ];
-  for (const answer of answers) {
-    const { receiver, send } = await startPair(context, answer, { timeoutMs: 150 });
-    const result = await send(messageTo(receiver.url), never);
-    assert.deepEqual([result.outcome, result.status], ['timeout', undefined]);
-    assert.ok(result.durationMs >= 140 && result.durationMs < 2000, `${result.durationMs} ms`);
-    await waitUntil(() => receiver.openCount() === 0);
-    assert.equal(receiver.requests.length, 1);
-  }
-});
-
-test('an answer before the deadline is a success, and after it a timeout', async (context) => {
-  const patient = await startPair(context, { delayMs: 600 }, { timeoutMs: 1500 });
-  assert.equal((await patient.send(messageTo(patient.receiver.url), never)).outcome, 'success');
-  const hasty = await startPair(context, { delayMs: 600 }, { timeoutMs: 350 });
-  assert.equal((await hasty.send(messageTo(hasty.receiver.url), never)).outcome, 'timeout');
-});
-
-test('a receiver that never finishes the TLS handshake is a timeout, and the connection ends with the attempt', async (context) => {
-  let openCount = 0;
-  const silent = net.createServer((socket) => {
-    openCount += 1;
-    socket
-      .on('data', () => undefined)
-      .on('close', () => {
-        openCount -= 1;
-      });
-  });
-  await once(silent.listen(0, '127.0.0.1'), 'listening');
-  context.after(() => silent.close());
-  const { port } = silent.address() as net.AddressInfo;
-  const policy = { allowHttp: false, allowCidrs: [parseCidr('127.0.0.0/8')], ports: [port] };
-  const send = startSender(context, [], { policy, timeoutMs: 150 });
-  const sending = send(messageTo(`https://127.0.0.1:${port}/`), never);
-  await waitUntil(() => openCount === 1);
-  assert.equal((await sending).outcome, 'timeout');
-  await waitUntil(() => openCount === 0);
-});
-
-test('a body that drips for ever changes nothing about a 2xx and holds nobody', async (context) => {
-  async function* drip(): AsyncGenerator<string> {
-    yield 'first drop';
-    await new Promise(() => {});
-  }
-  const { receiver, send } = await startPair(context, () => ({ body: drip() }), { timeoutMs: 5000 });
-  const result = await send(messageTo(receiver.url), never);
-  assert.deepEqual([result.outcome, result.status, result.responseText], ['success', 200, 'first drop']);
-  assert.ok(result.durationMs < 2500, `${result.durationMs} ms`);
-  await waitUntil(() => receiver.openCount() === 0);
-});
-
-test('the deadline holds for the body too', async (context) => {
-  async function* drip(): AsyncGenerator<string> {
-    yield 'x';
-    await new Promise(() => {});
-  }
-  const { receiver, send } = await startPair(context, () => ({ status: 500, body: drip() }), {
-    timeoutMs: 150,
-  });
-  const result = await send(messageTo(receiver.url), never);
-  assert.equal(result.outcome, 'http_5xx');
-  assert.ok(result.durationMs < 450, `${result.durationMs} ms`);
-});
-
-test('of a body of a gigabyte only the beginning is read', async (context) => {
-  let writtenBytes = 0;
-  async function* flood(): AsyncGenerator<Buffer> {
-    const chunk = Buffer.alloc(65_536, 'a');
-    for (; writtenBytes < 2 ** 30; writtenBytes += chunk.length) yield chunk;
-  }
-  const { receiver, send } = await startPair(context, () => ({ body: flood() }));
-  const result = await send(messageTo(receiver.url), never);
-  assert.deepEqual([result.outcome, result.responseText], ['success', 'a'.repeat(1024)]);
-  await waitUntil(() => receiver.openCount() === 0);
-  assert.ok(writtenBytes < 2 ** 26, `${writtenBytes} bytes`);
-});
-
-test('once the status line is there, it decides, however the answer ends', async (context) => {
-  const head = 'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc';
-  const answers: Answer[] = [
-    { raw: head, close: 'end' },
-    { raw: head, close: 'reset' },
-    { raw: 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nnot a chunk\r\n' },
-    { raw: 'HTTP/1.0 200 OK\r\n\r\nold', close: 'end' },
-    { raw: 'HTTP/1.1 204 No Content\r\ncontent-length: 3\r\n\r\nabc' },
-  ];
-  for (const answer of answers) {
-    const { receiver, send } = await startPair(context, answer);
-    const result = await send(messageTo(receiver.url), never);
-    assert.equal(result.outcome, 'success', JSON.stringify(answer));
-    assert.equal(receiver.requests.length, 1);
-  }
-});
-
-test('a connection that breaks, or what is not HTTP, is a network failure, attempted once', async (context) => {
-  const answers: Answer[] = [
-    'reset',
-    { raw: '', close: 'end' },
-    { raw: 'HTTP/1.1 20', close: 'reset' },
-    { raw: 'SSH-2.0-server\r\n' },
-    { raw: 'HTTP/1.1 099 Low\r\n\r\n' },
-    { raw: 'HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n' },
-    { raw: `HTTP/1.1 200 OK\r\nx: ${'a'.repeat(20_000)}\r\n\r\n` },
-    { raw: 'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(1000) },
-  ];
-  for (const answer of answers) {
-    const { receiver, send } = await startPair(context, answer, { timeoutMs: 3000 });
-    const result = await send(messageTo(receiver.url), never);
-    assert.deepEqual(
-      [result.outcome, result.status],
-      ['network', undefined],
-      JSON.stringify(answer).slice(0, 80),
-    );
-    assert.equal(receiver.requests.length, 1);
-    assert.equal(receiver.connectionCount(), 1);
-  }
-});
-
-test('interim responses are not the answer', async (context) => {
-  const interim = 'HTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n';
-  const { receiver, send } = await startPair(context, {
-    raw: `${interim.repeat(10)}HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok`,
-  });
-  const result = await send(messageTo(receiver.url), never);
-  assert.deepEqual([result.outcome, result.status, result.responseText], ['success', 201, 'ok']);
-});
-
 test('nothing listening is a connect failure', async (context) => {
   const { receiver, send } = await startPair(context, {});
   await receiver.close();
@@ -268,17 +110,6 @@ test('connections are kept alive: one after the other, many messages take few co
   for (let count = 0; count < 20; count += 1)
     assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
   assert.equal(receiver.connectionCount(), 1);
-});
-
-test('a kept connection that the receiver was just closing costs nothing: the message goes out once more, on a fresh one', async (context) => {
-  const answers: Answer[] = ['reset', { raw: '', close: 'end' }];
-  for (const answer of answers) {
-    const { receiver, send } = await startPair(context, (index) => (index === 1 ? answer : {}));
-    assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
-    assert.equal((await send(messageTo(receiver.url), never)).outcome, 'success');
-    assert.equal(receiver.requests.length, 3);
-    assert.equal(receiver.connectionCount(), 2);
-  }
 });
 
 test('a message goes out once more at most, and never after a byte of an answer', async (context) => {
@@ -387,45 +218,6 @@ test('a key or signing secret that a receiver quotes is not kept either, however
   assert.equal(responseText, quotes.map(() => '[redacted]').join('; '));
 });
 
-test('a certificate must be valid, of a known authority and for the name; nothing is sent otherwise', async (context) => {
-  const authority = createAuthority();
-  const { cert, key } = authority.issue(['hooks.example.com', '127.0.0.1']);
-  await using receiver = await startReceiver({ host: '0.0.0.0', tls: { cert, key } });
-  await using expired = await startReceiver({
-    tls: authority.issue(['hooks.example.com'], { expired: true }),
-  });
-  await using plain = await startReceiver();
-  const receivers = [receiver, expired, plain];
-  const options = { caCertificates: authority.certificate, resolve: toLoopback };
-  const send = startSender(context, receivers, options);
-  const outcomeOf = async (url: string, sender = send): Promise<string> =>
-    (await sender(messageTo(url), never)).outcome;
-
-  assert.equal(await outcomeOf(`https://hooks.example.com:${receiver.port}/`), 'success');
-  assert.equal(await outcomeOf(`https://hooks.example.com.:${receiver.port}/`), 'success');
-  assert.equal(await outcomeOf(`https://127.0.0.1:${receiver.port}/`), 'success');
-  assert.equal(receiver.requests[0]?.headers.host, `hooks.example.com:${receiver.port}`);
-  assert.equal(receiver.requests.length, 3);
-
-  const mistrusting = startSender(context, receivers, { resolve: toLoopback });
-  const otherwise = startSender(context, receivers, {
-    ...options,
-    caCertificates: createAuthority().certificate,
-  });
-  // What would switch verification off for the whole process must not do so here.
-  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
-  context.after(() => {
-    delete process.env.NODE_TLS_REJECT_UNAUTHORIZED;
-  });
-  assert.equal(await outcomeOf(`https://other.example.com:${receiver.port}/`), 'tls');
-  assert.equal(await outcomeOf(`https://127.0.0.2:${receiver.port}/`), 'tls');
-  assert.equal(await outcomeOf(`https://hooks.example.com:${expired.port}/`), 'tls');
-  assert.equal(await outcomeOf(`https://hooks.example.com:${plain.port}/`), 'tls');
-  assert.equal(await outcomeOf(`https://hooks.example.com:${receiver.port}/`, mistrusting), 'tls');
-  assert.equal(await outcomeOf(`https://hooks.example.com:${receiver.port}/`, otherwise), 'tls');
-  assert.deepEqual([receiver.requests.length, expired.requests.length, plain.requests.length], [3, 0, 0]);
-});
-
 test('a file of authorities that holds none is refused at the start', () => {
   const policy = { allowHttp: false, allowCidrs: [], ports: [443] };
   const broken = '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n';
@@ -435,24 +227,4 @@ test('a file of authorities that holds none is refused at the start', () => {
       (error) => error instanceof Fault && error.code === 'invalid',
     );
   }
-});
-
-test('proxy settings of the environment have no effect', async () => {
-  await using proxy = await startReceiver();
-  await using receiver = await startReceiver();
-  const script = `
-    import { parseCidr } from '#root/src/core/public-address.ts';
-    import { createSender } from '#root/src/delivery/send.ts';
-    const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports: [${receiver.port}] };
-    const { send, close } = createSender({ policy });
-    const message = { url: '${receiver.url}', headers: {}, body: '{}' };
-    console.log((await send(message, new AbortController().signal)).outcome);
-    await close();`.replaceAll('#root', new URL('../..', import.meta.url).href.replace(/\/$/, ''));
-  const proxyUrl = `http://127.0.0.1:${proxy.port}`;
-  const names = ['HTTP_PROXY', 'HTTPS_PROXY', 'ALL_PROXY', 'http_proxy', 'https_proxy', 'all_proxy'];
-  const env = { NODE_USE_ENV_PROXY: '1', ...Object.fromEntries(names.map((name) => [name, proxyUrl])) };
-  const run = promisify(execFile);
-  const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', script], { env });
-  assert.equal(stdout.trim(), 'success');
-  assert.deepEqual([receiver.requests.length, proxy.connectionCount()], [1, 0]);
 });

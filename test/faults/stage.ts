@@ -6,6 +6,7 @@ import { encodeCall } from '../../devnet/contracts.ts';
 import { sendTransaction } from '../../devnet/wallet.ts';
 import type { ConfigOverrides } from '../../src/config/load.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
+import type { Db } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
@@ -64,8 +65,8 @@ export type Stage = {
 const RECOVERY_MS_MAX = 90_000;
 /** A webhook that failed is sent again soon. */
 const RETRY_MINUTES = [0.01];
-/** Far above what a story leaves. */
-const ROWS_MAX = 10_000;
+/** Far above what a story leaves, or a thousand rounds of kills. */
+const ROWS_MAX = 100_000;
 /** Enough for the proof of the first blocks to be calibrated. */
 const BLOCKS_BEFORE = 4;
 
@@ -172,7 +173,13 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
 }
 
 /** What the oracle judges: the stored blocks, all rows, all webhooks. */
-export async function findAll({ service: { database }, receiver }: Stage): Promise<Found> {
+export async function findAll({
+  service: { database },
+  receiver,
+}: {
+  service: { database: Db };
+  receiver: Pick<Receiver, 'requests'>;
+}): Promise<Found> {
   const blocks = await database.query<{ number: number; hash: string }>(sql`
     select number, '0x' || encode(hash, 'hex') as hash from block order by number limit ${ROWS_MAX}`);
   const rows = await database.query<

@@ -11,6 +11,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { waitUntil } from './wait.ts';
 
 export type PostgresServer = {
   /** `postgres://…/postgres`, on loopback, with a password of its own. */
@@ -18,20 +19,21 @@ export type PostgresServer = {
   stop(): Promise<void>;
 };
 
+export type RestartingServer = PostgresServer & {
+  /** Ends the server by this signal (SIGINT is its fast shutdown); resolves when the next one is ready. */
+  restart(signal: 'SIGKILL' | 'SIGINT'): Promise<void>;
+};
+
 const VERSION_MIN = 15;
 const START_MS_MAX = 60_000;
 /** Someone else may take the free port between the look and the start. */
 const START_TRIES_MAX = 3;
-/** Nothing in a test outlives the run, so nothing is worth waiting for a disk. */
-const FLEETING = [
-  'fsync=off',
-  'synchronous_commit=off',
-  'full_page_writes=off',
-  'wal_level=minimal',
-  'max_wal_senders=0',
-];
 /** A pool of ten in each of several tests, in several processes at once. */
 const SETTINGS = ['max_connections=300', 'unix_socket_directories=', 'listen_addresses=127.0.0.1'];
+/** Nothing in a test outlives the run, so nothing is worth waiting for a disk. */
+const WITHOUT_DISK = ['fsync=off', 'wal_level=minimal', 'max_wal_senders=0'];
+/** For servers that are never killed: a commit may be lost with the process that holds it. */
+const FRAGILE = ['synchronous_commit=off', 'full_page_writes=off'];
 /**
  * Runs the server until standard input closes: the kernel closes it when the starter dies, even by SIGKILL. SIGINT
  * is PostgreSQL's fast shutdown. The folder goes last.
@@ -39,8 +41,52 @@ const SETTINGS = ['max_connections=300', 'unix_socket_directories=', 'listen_add
 const SUPERVISOR =
   'folder=$1; shift; "$@" & server=$!; cat >/dev/null; kill -INT $server; wait $server; rm -rf "$folder"';
 
-/** Starts a server of its own, as it is installed if it is to be durable. @throws Error that says what to install when there is no PostgreSQL here. */
+/** The same with a server that is started again whenever it ends; by its own shell, as a service manager would. */
+const RESTARTER = `
+  folder=$1; shift
+  (while [ ! -e "$folder/over" ]; do "$@"; sleep 0.05; done; : >"$folder/ended") &
+  cat >/dev/null; : >"$folder/over"
+  while [ ! -e "$folder/ended" ]; do kill -INT "$(head -n 1 "$folder/data/postmaster.pid")" 2>/dev/null; sleep 0.1; done
+  rm -rf "$folder"`;
+/** What the file postmaster.pid says in its last line when connections are taken. */
+const READY = /\nready\s*$/;
+
+/**
+ * Starts a server of its own, `isDurable` as one is installed. @throws Error that says what to install when there is no
+ * PostgreSQL here.
+ */
 export async function startPostgresServer({ isDurable = false } = {}): Promise<PostgresServer> {
+  const settings = isDurable ? SETTINGS : [...SETTINGS, ...WITHOUT_DISK, ...FRAGILE];
+  const { url, stop } = await start(SUPERVISOR, settings);
+  return { url, stop };
+}
+
+/** Starts one that can be killed: what was committed is there when it is back. @throws as above. */
+export async function startRestartingServer(): Promise<RestartingServer> {
+  const { url, stop, folder } = await start(RESTARTER, [...SETTINGS, ...WITHOUT_DISK]);
+  const readState = async () => {
+    const text = await readFile(path.join(folder, 'data/postmaster.pid'), 'utf8').catch(() => '');
+    return { pid: Number.parseInt(text, 10), isReady: READY.test(text) };
+  };
+  return {
+    url,
+    stop,
+    async restart(signal) {
+      const before = await readState();
+      process.kill(before.pid, signal);
+      const isBack = async () => {
+        const { pid, isReady } = await readState();
+        return isReady && pid !== before.pid;
+      };
+      await waitUntil(isBack, { describe: 'PostgreSQL to be back', timeoutMs: START_MS_MAX });
+    },
+  };
+}
+
+async function start(
+  supervision: string,
+  settings: readonly string[],
+): Promise<PostgresServer & { folder: string }> {
   const user = await findServerUser();
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-postgres-'));
   if (user !== undefined) await chown(folder, user.uid, user.gid);
@@ -71,8 +117,8 @@ export async function startPostgresServer({ isDurable = false } = {}): Promise<P
     for (let tries = 1; ; tries += 1) {
       const port = await findFreePort();
       const words = [folder, path.join(binaries, 'postgres'), '-D', data, '-p', String(port)];
-      const settings = [...SETTINGS, ...(isDurable ? [] : FLEETING)].flatMap((setting) => ['-c', setting]);
-      const supervisor = spawn('sh', ['-c', SUPERVISOR, 'sh', ...words, ...settings], {
+      const flags = settings.flatMap((setting) => ['-c', setting]);
+      const supervisor = spawn('sh', ['-c', supervision, 'sh', ...words, ...flags], {
         ...user,
         cwd: folder,
         // A session of its own: the terminal's Ctrl-C reaches the tests, not the server under them.
@@ -84,6 +130,7 @@ export async function startPostgresServer({ isDurable = false } = {}): Promise<P
         return {
           url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
           stop: () => stop(supervisor),
+          folder,
         };
       }
       if (tries === START_TRIES_MAX || !problem.includes('Address already in use')) {

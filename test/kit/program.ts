@@ -4,6 +4,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
+import type { Role } from '../../src/service.ts';
 import { CHAIN_ID, SECRET } from './service.ts';
 
 export type Program = {
@@ -23,9 +24,15 @@ export function startProgram(options: {
   startBlock: number;
   confirmations?: number;
   receiver: { port: number };
+  /** All of them unless given. */
+  roles?: readonly Role[];
+  retryMinutes?: readonly number[];
+  internalTransfers?: 'off';
 }): Program {
-  const { database, rpc, startBlock, confirmations = 0, receiver } = options;
-  const child = spawn(process.execPath, [MAIN, 'start'], {
+  const { database, rpc, startBlock, confirmations = 0, receiver, roles } = options;
+  const { retryMinutes, internalTransfers } = options;
+  const words = roles === undefined ? [] : ['--role', roles.join(',')];
+  const child = spawn(process.execPath, [MAIN, 'start', ...words], {
     cwd: database.dataDir,
     env: {
       PATH: process.env.PATH,
@@ -42,6 +49,8 @@ export function startProgram(options: {
       CHAINBELL_WEBHOOKS_ALLOW_CIDRS: '127.0.0.0/8',
       CHAINBELL_WEBHOOKS_PORTS: String(receiver.port),
       CHAINBELL_LOG_FORMAT: 'json',
+      ...(internalTransfers !== undefined && { CHAINBELL_CHAIN_INTERNAL_TRANSFERS: internalTransfers }),
+      ...(retryMinutes !== undefined && { CHAINBELL_WEBHOOKS_RETRY_MINUTES: retryMinutes.join(',') }),
     },
     stdio: ['ignore', 'pipe', 'pipe'],
   });

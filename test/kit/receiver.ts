@@ -1,6 +1,7 @@
 /**
  * A real HTTP or HTTPS server that keeps what it receives and answers as the test says.
  */
+import { once } from 'node:events';
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createSecureServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
@@ -21,6 +22,8 @@ export type ReceivedRequest = {
   receivedAt: Date;
 };
 
+type Content = string | Uint8Array | AsyncIterable<string | Uint8Array>;
+
 /**
  * hang: never an answer. reset: RST instead of an answer. raw: these very bytes on the socket, after which it stays
  * open unless `close` says how it ends. Otherwise an ordinary response, 200 and empty unless said otherwise.
@@ -28,11 +31,11 @@ export type ReceivedRequest = {
 export type Answer =
   | 'hang'
   | 'reset'
-  | { raw: string | Uint8Array; close?: 'end' | 'reset' }
+  | { raw: Content; close?: 'end' | 'reset' }
   | {
       status?: number;
       headers?: Record<string, string | string[]>;
-      body?: string | Uint8Array | AsyncIterable<string | Uint8Array>;
+      body?: Content;
       delayMs?: number;
     };
 
@@ -171,10 +174,14 @@ async function send(answer: Answer, outgoing: ServerResponse, signal: AbortSigna
   if ('raw' in answer) {
     const { socket } = outgoing;
     if (socket === null) return;
-    socket.write(answer.raw, () => {
-      if (answer.close === 'end') socket.end();
-      if (answer.close === 'reset') socket.resetAndDestroy();
-    });
+    const { raw, close } = answer;
+    const pieces = typeof raw === 'string' || raw instanceof Uint8Array ? [raw] : raw;
+    for await (const piece of pieces) {
+      if (!socket.write(piece)) await once(socket, 'drain', { signal });
+    }
+    if (close === 'end') socket.end();
+    // After what was written: a reset would overtake it.
+    if (close === 'reset') socket.write('', () => socket.resetAndDestroy());
     return;
   }
   if (answer.delayMs !== undefined) await delay(answer.delayMs, undefined, { signal });

@@ -10,12 +10,18 @@ export type TcpProxy = {
   cut(): Promise<void>;
   /** Lets connections through again, on the same port. */
   mend(): Promise<void>;
+  /**
+   * Breaks the next connection on which a client says this, once it is passed on: the server has the request, and
+   * nobody gets the answer. Resolves then.
+   */
+  cutAt(text: string): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
 /** Forwards a free loopback port to `target`. */
 export async function startTcpProxy(target: { host: string; port: number }): Promise<TcpProxy> {
   const sockets = new Set<Socket>();
+  const traps = new Map<string, () => void>();
   let server: Server;
   let port = 0;
   async function listen(): Promise<void> {
@@ -24,6 +30,15 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
       tieSockets(inner, outer, sockets);
       inner.pipe(outer);
       outer.pipe(inner);
+      // After the pipe's own listener: the bytes are on their way.
+      inner.on('data', (bytes) => {
+        for (const [text, spring] of traps) {
+          if (!bytes.includes(text)) continue;
+          traps.delete(text);
+          inner.destroy();
+          spring();
+        }
+      });
     });
     server.listen(port, '127.0.0.1');
     await once(server, 'listening');
@@ -45,6 +60,7 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     },
     cut,
     mend: listen,
+    cutAt: (text) => new Promise((resolve) => traps.set(text, resolve)),
     [Symbol.asyncDispose]: cut,
   };
 }

@@ -165,12 +165,6 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await idsOf(1), [c, a]);
   });
 
-  test('a worker whose lane another one has reads nothing of it', async () => {
-    const { lane } = await leaseWith(database());
-    await leaseAgain(database(), later(30_000), 2);
-    assert.equal(await listDue(database(), lane, { now: later(30_000), exclude: [], limit: 10 }), 'lost');
-  });
-
   test('a 2xx processes a notification, and its attempt is on record', async () => {
     const { lane, due } = await leaseWith(database());
     assert.deepEqual(await settle(database(), [settlementOf(lane, due[0])]), new Set());
@@ -203,10 +197,13 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await dueOf(database(), lane, later(59_999)), []);
     const [again] = await dueOf(database(), lane, later(60_000));
     assert.deepEqual([again?.retryCount, again?.nextRetryAt], [1, '2025-11-20 12:01:00.000000']);
-    await settle(database(), [settlementOf(lane, again, failed(later(240_000)))]);
+    const second = { ...failed(later(240_000)), startedAt: later(60_000) };
+    await settle(database(), [settlementOf(lane, again, second)]);
     const [third] = await dueOf(database(), lane, later(240_000));
     assert.equal(third?.retryCount, 2);
-    await settle(database(), [settlementOf(lane, third, { settledAt: later(240_009) })]);
+    await settle(database(), [
+      settlementOf(lane, third, { startedAt: later(240_000), settledAt: later(240_009) }),
+    ]);
     const [done] = await listNotifications(database());
     assert.deepEqual(
       [done?.state, done?.retry_count, done?.next_retry_at, done?.processed_at],
@@ -263,6 +260,14 @@ onEachDatabase(({ database }) => {
     });
   }
 
+  test('a worker whose lane went to another one reads nothing more, not even what came since', async () => {
+    const { lane } = await leaseWith(database());
+    const next = await leaseAgain(database(), later(30_000), 2);
+    await mine(database(), headerOf(2), [transferOf()]);
+    assert.equal(await listDue(database(), lane, { now: later(30_000), exclude: [], limit: 10 }), 'lost');
+    assert.equal((await dueOf(database(), next, later(30_000))).length, 2);
+  });
+
   test('a notification that was cancelled in flight is processed by a 2xx, and never tried again after a failure', async () => {
     const { record, lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
     await deleteWatchedAddress(database(), 1, record.id);
@@ -287,6 +292,22 @@ onEachDatabase(({ database }) => {
     await settle(database(), [settlementOf(lane, due[0], failed(later(90_000)))]);
     const [row] = await listNotifications(database());
     assert.deepEqual([row?.retry_count, row?.next_retry_at], [1, later(60_000)]);
+  });
+
+  test('outcomes that are settled again, because nobody learned of the commit, are on record once', async () => {
+    const { lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
+    const outcomes = [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))];
+    for (let times = 0; times < 2; times += 1)
+      assert.deepEqual(await settle(database(), outcomes), new Set());
+    assert.equal((await listAttempts(database())).length, 2);
+    const rows = await listNotifications(database());
+    assert.deepEqual(
+      rows.map(({ state, retry_count }) => [state, retry_count]),
+      [
+        ['processed', 0],
+        ['waiting', 1],
+      ],
+    );
   });
 
   test('a processed notification stays so, whatever a late outcome says', async () => {

@@ -1,0 +1,4 @@
+import { testAbuses } from './abuse.ts';
+import { guardAbuses } from './guard.ts';
+
+testAbuses(guardAbuses);

@@ -1,0 +1,4 @@
+import { testAbuses } from './abuse.ts';
+import { workerAbuses } from './workers.ts';
+
+testAbuses(workerAbuses);

@@ -1,0 +1,185 @@
+/**
+ * Delivery processes that stall and that die, beside one that lives, on a real PostgreSQL.
+ */
+import assert from 'node:assert/strict';
+import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { type Program, startProgram } from '../kit/program.ts';
+import { startReceiver } from '../kit/receiver.ts';
+import { waitUntil } from '../kit/wait.ts';
+import type { Abuse } from './abuse.ts';
+
+/** More than a lane sends at once, so that the worker has read some ahead. */
+const NOTICES = 100;
+/** A lane sends as many at once at least. */
+const IN_FLIGHT_MIN = 4;
+/** And never more. */
+const IN_FLIGHT_MAX = 64;
+const TAKEOVERS = 5;
+const LEASE_MS_MAX = 60_000;
+/** A process of ours has to start, beside others. */
+const WORK_MS_MAX = 60_000;
+const patient = (describe: string) => ({ describe, timeoutMs: WORK_MS_MAX });
+
+/** A lane with notifications, a receiver that holds its answers, and workers to be started. */
+async function setStage(parts: AsyncDisposableStack) {
+  const place = parts.use(await createTestDatabase('postgres'));
+  const database = await place.open();
+  let release = Promise.withResolvers<void>();
+  let isHolding = true;
+  let held = 0;
+  const receiver = parts.use(
+    await startReceiver({
+      async answer() {
+        if (!isHolding) return {};
+        held += 1;
+        await release.promise;
+        return { status: 500 };
+      },
+    }),
+  );
+  await watchAddress(database, { url: receiver.url });
+  let blocks = 0;
+  return {
+    database,
+    receiver,
+    held: () => held,
+    /** Requests from now on wait for `letGo`, and fail then. */
+    hold() {
+      isHolding = true;
+      held = 0;
+      release = Promise.withResolvers();
+    },
+    /** Requests from now on are answered at once; those that wait still do. */
+    answer() {
+      isHolding = false;
+    },
+    letGo: () => release.resolve(),
+    async pay(count: number) {
+      blocks += 1;
+      await mine(
+        database,
+        headerOf(blocks),
+        Array.from({ length: count }, () => transferOf()),
+      );
+    },
+    startWorker(): Program {
+      // No node is asked by a process that only delivers.
+      const rpc = ['http://127.0.0.1:1'];
+      const worker = startProgram({ database: place, rpc, startBlock: 0, receiver, roles: ['delivery'] });
+      parts.defer(async () => {
+        worker.child.kill('SIGKILL');
+        await worker.ended;
+      });
+      return worker;
+    },
+    drained: () =>
+      waitUntil(
+        async () =>
+          (await database.query(sql`select from notification where state = 'waiting'`)).length === 0,
+        patient('everything to be processed'),
+      ),
+  };
+}
+
+/** All that a worker without a lease must not change. */
+async function readRows(database: Database): Promise<string[]> {
+  const rows = await database.query<{ row: string }>(sql`
+    select n::text as row from notification n order by n.id limit 1000`);
+  const attempts = await database.query<{ row: string }>(sql`
+    select a::text as row from delivery_attempt a order by a.id limit 1000`);
+  return [...rows, ...attempts].map(({ row }) => row);
+}
+
+/** How many lanes a process works on, by its metrics. */
+async function countLanes({ log }: Program): Promise<number> {
+  const url = /"metrics":"(http[^"]+)"/.exec(log)?.[1] ?? '';
+  return Number(/^chainbell_webhook_lanes (\d+)$/m.exec(await (await fetch(url)).text())?.[1]);
+}
+
+const stalled = (endLease: (database: Database) => Promise<void>): Pick<Abuse, 'commit'> => ({
+  async commit() {
+    await using parts = new AsyncDisposableStack();
+    const stage = await setStage(parts);
+    const { database, receiver } = stage;
+    await stage.pay(NOTICES);
+    const first = stage.startWorker();
+    await waitUntil(() => stage.held() >= IN_FLIGHT_MIN, patient('requests under way'));
+    first.child.kill('SIGSTOP');
+    await endLease(database);
+    stage.answer();
+    stage.startWorker();
+    await stage.drained();
+    const before = await readRows(database);
+    stage.letGo();
+    first.child.kill('SIGCONT');
+    const refused = () => first.log.split('"settled":"lost"').length - 1;
+    await waitUntil(
+      async () => refused() > 0 && (await countLanes(first)) === 0,
+      patient('the lane to be let go'),
+    );
+    assert.deepEqual(await readRows(database), before);
+    // Some of what was under way may only have been connecting.
+    assert(refused() >= stage.held() && refused() <= IN_FLIGHT_MAX, `${refused()} of ${stage.held()}`);
+    assert.equal(receiver.requests.length, refused() + NOTICES);
+
+    // Both live on, and do not get into each other's way.
+    await stage.pay(1);
+    await stage.drained();
+    assert.equal(receiver.requests.length, refused() + NOTICES + 1);
+    return `${refused()} attempts under way, all of their results refused, 0 rows changed, 0 more requests`;
+  },
+});
+
+const killed: Abuse = {
+  name: 'what a delivery process had in flight when it was killed is sent by another one at once',
+  async commit() {
+    await using parts = new AsyncDisposableStack();
+    const stage = await setStage(parts);
+    const { receiver } = stage;
+    const takeoversMs: number[] = [];
+    let working = stage.startWorker();
+    for (let takeover = 0; takeover < TAKEOVERS; takeover += 1) {
+      stage.hold();
+      const heardBefore = receiver.requests.length;
+      await stage.pay(NOTICES);
+      await waitUntil(() => stage.held() >= IN_FLIGHT_MIN, patient('requests under way'));
+      const next = stage.startWorker();
+      await waitUntil(() => next.log.includes('service.started'), patient(`a start: ${next.log}`));
+      stage.answer();
+      const heard = receiver.requests.length;
+      const startedAt = performance.now();
+      working.child.kill('SIGKILL');
+      await waitUntil(() => receiver.requests.length > heard, patient('a request of the other worker'));
+      takeoversMs.push(Math.round(performance.now() - startedAt));
+      await stage.drained();
+      assert.equal(receiver.requests.length, heardBefore + stage.held() + NOTICES);
+      stage.letGo();
+      working = next;
+    }
+    return `taken over after ${takeoversMs.sort((one, other) => one - other).join(', ')} ms`;
+  },
+};
+
+export const workerAbuses: readonly Abuse[] = [
+  {
+    name: 'a delivery process that was stopped longer than its lease changes no row and sends nothing more',
+    ...stalled(async (database) => {
+      // As the other worker sees it when the time is over; the true time is the long one below.
+      await database.query(sql`update lane set lease_until = now()`);
+    }),
+  },
+  {
+    name: 'a delivery process that was stopped until its lease of 30 s was over changes no row and sends nothing more',
+    isLong: true,
+    ...stalled(async (database) => {
+      await waitUntil(
+        async () => (await database.query(sql`select from lane where lease_until > now()`)).length === 0,
+        { describe: 'the lease to end', timeoutMs: LEASE_MS_MAX },
+      );
+    }),
+  },
+  killed,
+];

@@ -1,0 +1,31 @@
+/**
+ * The real sender, allowed to reach the receivers of a test.
+ */
+import { parseCidr } from '../../src/core/public-address.ts';
+import type { Message } from '../../src/delivery/payload.ts';
+import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
+
+export type TestSender = { send: Send; [Symbol.asyncDispose](): Promise<void> };
+
+/** What every message of `messageTo` carries. */
+export const SENT_KEY = 'wk_live_0123456789_abcdefghijklmnopqrstuvwxyz';
+
+export function messageTo(url: string, id = 7): Message {
+  const headers = {
+    'content-type': 'application/json',
+    authorization: `Bearer ${SENT_KEY}`,
+    'webhook-id': String(id),
+  };
+  return { url, headers, body: `{"id":${id}}` };
+}
+
+/** A sender that may reach these receivers on loopback. */
+export function openSender(
+  receivers: readonly { port: number }[],
+  options: Partial<SenderOptions> = {},
+): TestSender {
+  const ports = receivers.map(({ port }) => port);
+  const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports };
+  const sender = createSender({ policy, ...options });
+  return { send: sender.send, [Symbol.asyncDispose]: sender.close };
+}
