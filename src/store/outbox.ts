@@ -158,8 +158,9 @@ export async function settle(
 }
 
 /**
- * A row that was withdrawn or cancelled while its attempt was in flight: a 2xx makes it processed; after a failure a
- * withdrawn one goes on (it was attempted), a cancelled one stays cancelled.
+ * A row that was withdrawn or cancelled while its attempt was in flight, or withdrawn and held again: a 2xx makes it
+ * processed; after a failure it goes on (it was attempted), but a cancelled one stays cancelled. Of two outcomes of one row
+ * (its record moved while it was in flight) the 2xx counts, whichever came first.
  */
 async function updateNotifications(tx: Db, settlements: readonly Settlement[]): Promise<void> {
   await tx.query(sql`
@@ -169,14 +170,17 @@ async function updateNotifications(tx: Db, settlements: readonly Settlement[]): 
       retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
       next_retry_at = s.next_retry_at,
       next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
-    from unnest(
-      ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
-      ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
-      ${settlements.map(({ retryCount }) => retryCount)}::integer[],
-      ${settlements.map(({ nextRetryAt }) => nextRetryAt ?? null)}::timestamptz[],
-      ${settlements.map(({ settledAt }) => settledAt)}::timestamptz[]
-    ) as s (shard_id, id, retry_count, next_retry_at, settled_at)
-    where n.shard_id = s.shard_id and n.id = s.id and n.state in ('waiting', 'withdrawn', 'cancelled')
+    from (
+      select distinct on (shard_id, id) * from unnest(
+        ${settlements.map(({ lane }) => lane.shardId)}::bigint[],
+        ${settlements.map(({ notificationId }) => notificationId)}::bigint[],
+        ${settlements.map(({ retryCount }) => retryCount)}::integer[],
+        ${settlements.map(({ nextRetryAt }) => nextRetryAt ?? null)}::timestamptz[],
+        ${settlements.map(({ settledAt }) => settledAt)}::timestamptz[]
+      ) as t (shard_id, id, retry_count, next_retry_at, settled_at)
+      order by shard_id, id, next_retry_at is not null, retry_count desc, next_retry_at
+    ) as s
+    where n.shard_id = s.shard_id and n.id = s.id and n.state <> 'processed'
       and (s.next_retry_at is null or n.retry_count = s.retry_count)`);
 }
 
