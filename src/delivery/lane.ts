@@ -78,6 +78,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     while (!stopping.aborted && !isLost) {
       const free = Math.min(concurrency - underWay.size, slots.free());
       if (free > 0) await readAhead();
+      // It may have been told to end while it read.
+      if (stopping.aborted || isLost) break;
       for (const due of ahead.splice(0, Math.max(0, free))) start(due);
       if (underWay.size === 0 && ahead.length === 0 && !mayHaveMore) break;
       if (underWay.size > 0 || ahead.length > 0) await nextEvent();
