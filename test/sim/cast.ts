@@ -30,6 +30,14 @@ export type Cast = {
 };
 
 const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
+/** Seldom at a read: there are many, and little comes of it. More often at what is rare itself. */
+const MISHAP_CHANCES: Partial<Record<Point, number>> = {
+  read: 0.02,
+  listDue: 0.02,
+  rollbackTo: 0.4,
+  releaseLane: 0.2,
+  renewLeases: 0.2,
+};
 /** The election's lock; any space that is not the workers'. */
 const ELECTION_LOCK_SPACE = 1;
 
@@ -133,9 +141,8 @@ export function createCast(world: World, bugName: BugName): Cast {
     return random.pick(['http_5xx', 'timeout', 'connect']);
   }
 
-  /** Seldom at a read: there are many, and little comes of it. */
   function mishapAt(point: Point): Mishap {
-    if (world.isCalm || !random.chance(point === 'read' || point === 'listDue' ? 0.02 : 0.12)) return 'none';
+    if (world.isCalm || !random.chance(MISHAP_CHANCES[point] ?? 0.12)) return 'none';
     return random.pick(['fault before', 'fault after', 'crash before', 'crash after']);
   }
 

@@ -106,6 +106,14 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     await sessions.end(actor);
   }
 
+  /** As by SIGSTOP, or on a machine that is out of memory; its connection may break meanwhile. */
+  async function stall(): Promise<void> {
+    const actor = random.pick(cast.living());
+    world.stalled.add(actor);
+    tell(actor.name, 'stalls');
+    if (random.chance(0.6)) await sessions.end(actor);
+  }
+
   function turnReceiver(): void {
     const origin = random.pick(ORIGINS);
     if (!stopped.delete(origin)) stopped.add(origin);
@@ -125,6 +133,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     [8, leapToRetry],
     [4, turnReceiver],
     [6, loseSession],
+    [10, stall],
     [3, kill],
     [1, () => cast.stop(random.pick(cast.living()))],
   ];

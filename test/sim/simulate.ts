@@ -30,7 +30,7 @@ export type Story = {
   counts: Record<string, number>;
 };
 
-const STEPS = 400;
+const STEPS = 300;
 const FIRST_RECORDS = 3;
 /** Rounds of all loops in which what is due must come to its end: a retry takes a few. */
 const CALM_ROUNDS_MAX = 400;
@@ -73,8 +73,9 @@ export async function simulate(
 }
 
 /** Often of a follower, else rather of somebody who is in the middle of something. */
-function chooseTurn({ scheduler, random }: World): Turn | undefined {
-  const waiting = scheduler.waiting();
+function chooseTurn({ scheduler, random, stalled }: World): Turn | undefined {
+  if (random.chance(0.03)) stalled.clear();
+  const waiting = scheduler.waiting().filter(({ actor }) => !stalled.has(actor));
   const choices = [
     random.chance(0.4) ? waiting.filter(({ actor }) => actor.name.startsWith('follower')) : [],
     random.chance(0.8) ? waiting.filter(({ kind }) => kind !== 'step') : [],

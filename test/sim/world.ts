@@ -69,6 +69,8 @@ export async function createWorld(stage: Stage, seed: number) {
     scheduler: createScheduler(),
     /** Origins that do not answer as they should. */
     stopped: new Set<string>(),
+    /** Processes that get no turns for a while. */
+    stalled: new Set<Actor>(),
     /** The faults have stopped. */
     isCalm: false,
     /** The first promise that was broken. */
