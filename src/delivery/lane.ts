@@ -83,6 +83,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     while (!stopping.aborted && end === undefined) {
       if (underWay.size < concurrency) {
         await readAhead();
+        // It may have been told to end while it read.
+        if (stopping.aborted || end !== undefined) break;
         startWhatMay();
       }
       const hasRows = firsts.length > 0 || retries.length > 0;
@@ -127,7 +129,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   /** As many attempts as the lane and the process take; where both wait, first attempts and retries share the lane. */
   function startWhatMay(): void {
-    while (end === undefined && underWay.size < concurrency) {
+    while (underWay.size < concurrency) {
       const queue = nextQueue();
       const due = queue?.[0];
       if (due === undefined) return;

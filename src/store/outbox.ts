@@ -228,7 +228,11 @@ async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recor
         retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
         next_retry_at = s.next_retry_at,
         next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
-      from valid s
+      -- Of two outcomes of one row, whose record moved while it was in flight, the 2xx counts, whichever came first.
+      from (
+        select distinct on (shard_id, notification_id, revision, redelivery_count) * from valid
+        order by shard_id, notification_id, revision, redelivery_count, next_retry_at is not null, retry_count desc
+      ) as s
       where n.shard_id = s.shard_id and n.id = s.notification_id
         and n.state in ('waiting', 'held', 'withdrawn', 'cancelled') and n.revision = s.revision
         and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)

@@ -34,13 +34,14 @@ function onDatabase(kind: DatabaseKind, declare: (suite: Suite) => void): void {
       const place = await createTestDatabase(kind);
       opened = { place, database: await place.open() };
     });
-    beforeEach(() => empty(get().database));
+    beforeEach(() => emptyDatabase(get().database));
     after(() => opened?.place[Symbol.asyncDispose]());
     declare({ kind, database: () => get().database, place: () => get().place });
   });
 }
 
-async function empty(database: Database): Promise<void> {
+/** Removes every row; ids begin at 1 again. */
+export async function emptyDatabase(database: Database): Promise<void> {
   await database.script(
     'truncate chain, block, watcher, api_key, signing_secret, lane, watched_address, notification, delivery_attempt, idempotent_answer restart identity',
   );

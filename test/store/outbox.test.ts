@@ -286,6 +286,26 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
   });
 
+  test('a notification whose block died and came back under confirmations in flight is processed by a 2xx, and stays held after a failure', async () => {
+    const payments = [transferOf(), transferOf()];
+    const { lane, due } = await leaseWith(database(), payments);
+    await rollbackTo(database(), 0, headerOf(1), noon);
+    await mine(database(), headerOf(1, 1), payments, { releasedNumber: 0 });
+    assert.deepEqual(await listStates(database()), ['held', 'held']);
+    await settle(database(), [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))]);
+    assert.deepEqual(await listStates(database()), ['processed', 'held']);
+  });
+
+  for (const first of ['2xx', 'failure'] as const) {
+    test(`of two outcomes of one notification in one group the 2xx counts, the ${first} being first`, async () => {
+      const { lane, due } = await leaseWith(database());
+      const outcomes = [settlementOf(lane, due[0]), settlementOf(lane, due[0], failed(later(60_000)))];
+      await settle(database(), first === '2xx' ? outcomes : outcomes.reverse());
+      assert.deepEqual(await listStates(database()), ['processed']);
+      assert.equal((await listAttempts(database())).length, 2);
+    });
+  }
+
   test('a failure that is settled twice is counted once', async () => {
     const { lane, due } = await leaseWith(database());
     await settle(database(), [settlementOf(lane, due[0], failed(later(60_000)))]);

@@ -1,0 +1,68 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { type LaneRun, runLane } from '../../src/delivery/lane.ts';
+import { createSettler } from '../../src/delivery/settler.ts';
+import { createSlots } from '../../src/delivery/slots.ts';
+import type { Database } from '../../src/store/db.ts';
+import { leaseLanes } from '../../src/store/lanes.ts';
+import { headerOf, later, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+/** Works a lane with one due notification, and does something after it has read it; how many webhooks were sent. */
+async function countSent(
+  database: Database,
+  afterRead: (run: LaneRun, stopping: AbortController) => void,
+): Promise<number> {
+  await watchAddress(database);
+  await mine(database, headerOf(1), [transferOf()]);
+  const [lane] = await leaseLanes(database, { owner: 1, now: noon, leaseUntil: later(30_000), limit: 1 });
+  assert.ok(lane !== undefined);
+  const stopping = new AbortController();
+  const killed = new AbortController();
+  const common = { clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') };
+  let sent = 0;
+  const run: LaneRun = runLane(lane, {
+    ...common,
+    database: {
+      ...database,
+      async query<Row>(statement: Parameters<Database['query']>[0]) {
+        const rows = await database.query<Row>(statement);
+        if (statement.text.includes('left join watched_address')) afterRead(run, stopping);
+        return rows;
+      },
+    },
+    keyRing: deriveKeyRing(Buffer.alloc(32)),
+    nativeSymbol: 'ETH',
+    retryMinutes: [1],
+    settler: createSettler({ ...common, database, signal: killed.signal }),
+    slots: createSlots({ all: 1, doubtful: 1, perOrigin: 1 }),
+    concurrency: undefined,
+    stopping: stopping.signal,
+    killed: killed.signal,
+    async send() {
+      sent += 1;
+      stopping.abort();
+      return { outcome: 'success', status: 200, durationMs: 1, responseText: undefined };
+    },
+  });
+  await run.done;
+  return sent;
+}
+
+onEachDatabase(({ database }) => {
+  test('what is due is sent', async () => {
+    assert.equal(await countSent(database(), () => {}), 1);
+  });
+
+  test('a lane that is told to stop while it reads sends nothing of it', async () => {
+    assert.equal(await countSent(database(), (_run, stopping) => stopping.abort()), 0);
+  });
+
+  test('a lane that loses its lease while it reads sends nothing of it', async () => {
+    assert.equal(await countSent(database(), (run) => run.lose()), 0);
+  });
+});

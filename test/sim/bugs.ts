@@ -1,0 +1,56 @@
+/**
+ * Bugs that are planted to see whether the simulation finds them: what a check reads is replaced by what the actor
+ * believes, so that the check cannot fail.
+ */
+import { isRecord } from '../../src/chain/rpc.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
+
+/** Of one actor. */
+export type Bug = {
+  /** Hears what a statement outside transactions gave. */
+  note(text: string, rows: readonly unknown[]): void;
+  /** What is run instead of a statement inside a transaction. */
+  rewrite(statement: Sql): Sql;
+};
+
+export const bugs = {
+  none: (): Bug => ({ note() {}, rewrite: (statement) => statement }),
+
+  /** `settle` takes every outcome, also under a lease that is lost. */
+  'no fence': (): Bug => {
+    const epochs = new Map<number, number>();
+    return {
+      note(text, rows) {
+        if (!text.includes('epoch = epoch + 1')) return;
+        for (const row of rows) if (isRecord(row)) epochs.set(Number(row.id), Number(row.epoch));
+      },
+      rewrite(statement) {
+        const count = statement.values.length;
+        const believed = `select id, epoch from unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
+          where $1::text is not null`;
+        const text = statement.text.replace(/select id, epoch from lane[\s\S]*?for share/, believed);
+        if (text === statement.text) return statement;
+        return { text, values: [...statement.values, [...epochs.keys()], [...epochs.values()]] };
+      },
+    };
+  },
+
+  /** A commit builds upon the tip that the follower knows, whether it is still the tip or not. */
+  'no compare-and-set': (): Bug => {
+    const TIP = 'select number, hash from block order by number desc limit 1';
+    let known: unknown;
+    return {
+      note(text, rows) {
+        if (text === TIP) known = rows[0];
+      },
+      rewrite(statement) {
+        if (statement.text !== TIP) return statement;
+        return isRecord(known)
+          ? sql`select ${known.number}::bigint as number, ${known.hash}::bytea as hash`
+          : sql`${statement} offset 1000000`;
+      },
+    };
+  },
+} satisfies Record<string, () => Bug>;
+
+export type BugName = keyof typeof bugs;

@@ -1,0 +1,185 @@
+/**
+ * The actors: followers and delivery workers as production builds them, each on its own seat at the database. Whoever
+ * dies is followed by a new process on the same seat.
+ */
+
+import { Fault, messageOf } from '../../src/core/fault.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import type { Step } from '../../src/core/loop.ts';
+import { webhookOrigin } from '../../src/core/webhook-url.ts';
+import { createDeliverer, type Deliverer } from '../../src/delivery/deliver.ts';
+import type { Send, SendOutcome } from '../../src/delivery/send.ts';
+import { createFollower } from '../../src/ingest/follow.ts';
+import type { Database } from '../../src/store/db.ts';
+import { type BugName, bugs } from './bugs.ts';
+import { FINALITY_BLOCKS } from './chain.ts';
+import { CHAIN_ID, createSimNodes } from './nodes.ts';
+import type { Actor } from './scheduler.ts';
+import { createSeat, type Done, type Mishap, type Point } from './seat.ts';
+import { RETRY_MINUTES, type World } from './world.ts';
+
+export type Cast = {
+  living(): Actor[];
+  /** The process is gone, with all that it had under way. */
+  crash(actor: Actor): Promise<void>;
+  /** The worker is told to end, as by SIGTERM. Does nothing for a follower. */
+  stop(actor: Actor): void;
+  /** What NOTIFY does: a hint, which may be missed. */
+  ring(): void;
+  /** How often each mishap befell each point, as `settle, crash after`. */
+  readonly mishaps: Map<string, number>;
+};
+
+const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
+/** Seldom at a read: there are many, and little comes of it. More often at what is rare itself. */
+const MISHAP_CHANCES: Partial<Record<Point, number>> = {
+  read: 0.02,
+  listDue: 0.02,
+  rollbackTo: 0.4,
+  releaseLane: 0.2,
+  renewLeases: 0.2,
+};
+/** The election's lock; any space that is not the workers'. */
+const ELECTION_LOCK_SPACE = 1;
+
+export function createCast(world: World, bugName: BugName): Cast {
+  const { random, clock, scheduler, sessions, oracle, tell, stage, settings } = world;
+  const { log, metrics, database } = stage;
+  const actors = new Map<string, Actor>();
+  const deliverers = new Map<Actor, Deliverer>();
+  const mishaps = new Map<string, number>();
+  let births = 0;
+
+  function start(seatName: string): void {
+    births += 1;
+    const actor = { name: `${seatName}, ${births}`, isDead: false };
+    actors.set(seatName, actor);
+    const seat = createSeat({
+      ...{ actor, scheduler, database, sessions, mishapAt, bug: bugs[bugName]() },
+      onDone: (done) => onDone(actor, done),
+    });
+    if (seatName.startsWith('follower')) startFollower(actor, seat);
+    else startWorker(actor, seat);
+  }
+
+  function startFollower(actor: Actor, seat: Database): void {
+    const { confirmations, startBlock, hasFinalTag } = settings;
+    const nodes = createSimNodes({
+      ...{ actor, scheduler, hasFinalTag, chain: world.chain },
+      tell: (text) => tell(actor.name, text),
+      view() {
+        if (world.isCalm || random.chance(0.8)) return world.chain.head();
+        return random.chance(0.3) ? undefined : random.pick([world.chain.head(), ...world.chain.oldHeads()]);
+      },
+    });
+    const follower = createFollower({
+      ...{ database: seat, nodes, clock, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
+      finalityDepth: FINALITY_BLOCKS,
+      backfill: { advance: () => false },
+      enforcedChecks: () => [],
+      isLeader: async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1),
+    });
+    loop(actor, follower.step);
+  }
+
+  function startWorker(actor: Actor, seat: Database): void {
+    const deliverer = createDeliverer({
+      ...{ database: seat, clock, log, metrics, nativeSymbol: 'ETH', retryMinutes: RETRY_MINUTES },
+      keyRing: deriveKeyRing(Buffer.alloc(32)),
+      session: seat.session,
+      send: sendAs(actor),
+    });
+    deliverers.set(actor, deliverer);
+    deliverer.failed.catch((error: unknown) => die(actor, error));
+    loop(actor, deliverer.step);
+    loop(actor, deliverer.heartbeat);
+  }
+
+  /** As runLoop, but for the waits: the scheduler says when the next step begins. */
+  function loop(actor: Actor, step: Step): void {
+    const { signal } = new AbortController();
+    const run = async (): Promise<void> => {
+      for (;;) {
+        await scheduler.turn(actor, 'step', async () => {});
+        try {
+          await step(signal);
+        } catch (error) {
+          if (!(error instanceof Fault)) throw error;
+        }
+      }
+    };
+    run().catch((error: unknown) => die(actor, error));
+  }
+
+  function die(actor: Actor, error: unknown): void {
+    if (!actor.isDead) world.fail(`${actor.name} died of a bug: ${messageOf(error)}`);
+  }
+
+  /** Webhooks are on their way until the scheduler has their receiver answer. */
+  function sendAs(actor: Actor): Send {
+    return (message, killed) => {
+      const { promise, resolve, reject } = Promise.withResolvers<Awaited<ReturnType<Send>>>();
+      const startedMs = clock.now().getTime();
+      const name = `webhook ${message.headers['webhook-id']}`;
+      tell(actor.name, `sends ${name} to ${message.url}`);
+      const sending = oracle.send(actor, message);
+      if (!deliverers.has(actor)) world.fail(`${actor.name} sends ${name} although it was told to stop`);
+      killed.addEventListener('abort', () => reject(killed.reason), { once: true });
+      const turn = scheduler.turn(actor, 'webhook', async () => {
+        const outcome = outcomeAt(webhookOrigin(message.url));
+        tell(actor.name, `hears of ${name}: ${killed.aborted ? 'too late' : outcome}`);
+        if (sending !== undefined && !killed.aborted) oracle.answer(sending, outcome);
+        const durationMs = clock.now().getTime() - startedMs;
+        return { outcome, status: undefined, durationMs, responseText: undefined };
+      });
+      turn.then(resolve, reject);
+      return promise;
+    };
+  }
+
+  function outcomeAt(origin: string): SendOutcome {
+    if (world.isCalm || (!world.stopped.has(origin) && random.chance(0.7))) return 'success';
+    return random.pick(['http_5xx', 'timeout', 'connect']);
+  }
+
+  function mishapAt(point: Point): Mishap {
+    if (world.isCalm || !random.chance(MISHAP_CHANCES[point] ?? 0.12)) return 'none';
+    return random.pick(['fault before', 'fault after', 'crash before', 'crash after']);
+  }
+
+  async function onDone(actor: Actor, { point, mishap, hasWritten }: Done): Promise<void> {
+    const name = mishap === 'none' ? point : `${point}, ${mishap}`;
+    if (name !== 'read') tell(actor.name, name);
+    if (mishap !== 'none') mishaps.set(name, (mishaps.get(name) ?? 0) + 1);
+    if (hasWritten) await world.observe(actor);
+    if (hasWritten && point === 'commitBlocks') ring();
+    if (mishap.startsWith('crash')) await crash(actor);
+  }
+
+  async function crash(actor: Actor): Promise<void> {
+    scheduler.bury(actor);
+    deliverers.delete(actor);
+    await sessions.end(actor);
+    for (const [seatName, one] of actors) if (one === actor) start(seatName);
+  }
+
+  function ring(): void {
+    for (const deliverer of deliverers.values()) if (world.isCalm || random.chance(0.7)) deliverer.ring('*');
+  }
+
+  for (const seatName of SEATS) start(seatName);
+  return {
+    living: () => [...actors.values()],
+    crash,
+    stop(actor) {
+      const deliverer = deliverers.get(actor);
+      if (deliverer === undefined) return;
+      tell(actor.name, 'is told to stop');
+      deliverers.delete(actor);
+      const ended = deliverer.stop().then(() => scheduler.turn(actor, 'call', () => crash(actor)));
+      ended.catch((error: unknown) => die(actor, error));
+    },
+    ring,
+    mishaps,
+  };
+}

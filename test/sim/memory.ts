@@ -1,0 +1,28 @@
+/**
+ * The embedded database in memory: with its files in a folder half of a story's time went into opening them.
+ */
+import { PGlite, type Transaction } from '@electric-sql/pglite';
+import { type Database, type Db, INT8_OID, parseInt8 } from '../../src/store/db.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import type { Sql } from '../../src/store/sql.ts';
+
+/** Migrated and empty. It has no sessions: those of the story's actors are the story's. */
+export async function openMemoryDatabase(): Promise<Database> {
+  const pglite = await PGlite.create({ parsers: { [INT8_OID]: parseInt8 } });
+  await pglite.exec("set timezone to 'UTC'");
+  const on = (connection: PGlite | Transaction): Db => ({
+    query: async <Row>({ text, values }: Sql) => (await connection.query<Row>(text, [...values])).rows,
+  });
+  const database: Database = {
+    ...on(pglite),
+    kind: 'embedded',
+    transaction: (work) => pglite.transaction((tx) => work(on(tx))),
+    script: async (text) => {
+      await pglite.transaction((tx) => tx.exec(text));
+    },
+    session: () => Promise.reject(new Error('a story keeps its own sessions')),
+    close: () => pglite.close(),
+  };
+  await migrate(database);
+  return database;
+}

@@ -1,0 +1,182 @@
+/**
+ * The database as one actor of the story has it: each statement outside a transaction and each transaction is a turn,
+ * which may fail or kill the actor, before or after it has come through.
+ */
+import { Fault } from '../../src/core/fault.ts';
+import type { Database, Db, Session } from '../../src/store/db.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/lanes.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
+import type { Bug } from './bugs.ts';
+import type { Actor, Scheduler } from './scheduler.ts';
+
+/** The named points: what a turn does, by a statement that only this does. Whatever writes nothing is a read. */
+const POINTS = {
+  commitBlocks: /insert into block\b/,
+  rollbackTo: /delete from block\b/,
+  leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
+  settle: /insert into delivery_attempt\b/,
+  releaseLane: /set owner = null, lease_until = null, next_due/,
+  renewLeases: /update lane set lease_until/,
+  freeDeadLanes: /pg_locks/,
+  listDue: /left join watched_address/,
+} as const;
+export type Point = keyof typeof POINTS | 'read';
+export const points = Object.keys(POINTS);
+
+export type Mishap = 'none' | 'fault before' | 'fault after' | 'crash before' | 'crash after';
+const isBefore = (mishap: Mishap) => mishap.endsWith('before');
+
+/** A turn that is over, as far as the database is concerned; the actor has not heard of it yet. */
+export type Done = { point: Point; mishap: Mishap; hasWritten: boolean };
+
+export type SeatOptions = {
+  actor: Actor;
+  scheduler: Scheduler;
+  database: Database;
+  bug: Bug;
+  sessions: Sessions;
+  /** What befalls a turn at this point. */
+  mishapAt(point: Point): Mishap;
+  onDone(done: Done): Promise<void>;
+};
+
+/** Rolls a transaction back. */
+class Undone extends Error {
+  readonly mishap: Mishap;
+
+  constructor(mishap: Mishap) {
+    super(mishap);
+    this.mishap = mishap;
+  }
+}
+
+export function createSeat(options: SeatOptions): Database {
+  const { actor, scheduler, database, bug, sessions } = options;
+
+  const inTurn = <T>(work: () => Promise<T>) => scheduler.turn(actor, 'call', work);
+
+  async function end(done: Done): Promise<void> {
+    await options.onDone(done);
+    if (done.mishap !== 'none') throw new Fault('unavailable', `database: ${done.mishap} ${done.point}`);
+  }
+
+  return {
+    ...database,
+    query: <Row>(statement: Sql) =>
+      inTurn(async () => {
+        const point = pointOf([statement.text]);
+        const mishap = options.mishapAt(point);
+        const rows = isBefore(mishap) ? [] : await database.query<Row>(statement);
+        bug.note(statement.text, rows);
+        // Of those that return rows, one without a row has changed nothing.
+        const hasWritten = isWrite(statement) && (rows.length > 0 || !statement.text.includes('returning'));
+        await end({ point, mishap, hasWritten: hasWritten && !isBefore(mishap) });
+        return rows;
+      }),
+    transaction: <T>(work: (tx: Db) => Promise<T>): Promise<T> =>
+      inTurn<T>(async () => {
+        const texts: string[] = [];
+        let hasWritten = false;
+        const outcome = await database
+          .transaction(async (tx) => {
+            const result = await work({
+              query: <Row>(statement: Sql) => {
+                texts.push(statement.text);
+                hasWritten ||= isWrite(statement);
+                return tx.query<Row>(bug.rewrite(statement));
+              },
+            });
+            const mishap = options.mishapAt(pointOf(texts));
+            if (isBefore(mishap)) throw new Undone(mishap);
+            return { result, mishap };
+          })
+          .catch((error: unknown) => {
+            if (error instanceof Undone) return error;
+            throw error;
+          });
+        const { mishap } = outcome;
+        await end({ point: pointOf(texts), mishap, hasWritten: hasWritten && !isBefore(mishap) });
+        if (outcome instanceof Undone) throw outcome;
+        return outcome.result;
+      }),
+    session: async () =>
+      sessions.open(actor, (work) =>
+        inTurn(async () => {
+          const mishap = options.mishapAt('read');
+          const hasLock = isBefore(mishap) ? false : await work();
+          await end({ point: 'read', mishap, hasWritten: false });
+          return hasLock;
+        }),
+      ),
+  };
+}
+
+const isWrite = ({ text }: Sql) =>
+  /\b(insert into|update|delete from)\b/.test(text.replace('for update', ''));
+
+function pointOf(texts: readonly string[]): Point {
+  for (const [point, pattern] of Object.entries(POINTS))
+    if (texts.some((text) => pattern.test(text))) return isPoint(point) ? point : 'read';
+  return 'read';
+}
+
+const isPoint = (name: string): name is keyof typeof POINTS => name in POINTS;
+
+export type Sessions = ReturnType<typeof createSessions>;
+
+/**
+ * Sessions of several actors on the one connection of the embedded database: who has which advisory lock is kept here,
+ * and the locks are taken in the database too, where the statements of workers look for them.
+ */
+export function createSessions(database: Database) {
+  const open = new Map<Actor, { session: Session; locks: Set<string>; lost: AbortController }>();
+  const workers = new Map<number, Actor>();
+  const isHeld = (lock: string) => Array.from(open.values()).some(({ locks }) => locks.has(lock));
+
+  async function end(actor: Actor): Promise<void> {
+    const own = open.get(actor);
+    open.delete(actor);
+    own?.lost.abort();
+    for (const lock of own?.locks ?? []) {
+      const [space, key] = lock.split('/').map(Number);
+      await database.query(sql`select pg_advisory_unlock(${space}, ${key})`);
+    }
+  }
+
+  return {
+    /** The actor's session; a new one after the last one has ended. `inTurn` is asked for each lock. */
+    open(actor: Actor, inTurn: (work: () => Promise<boolean>) => Promise<boolean>): Session {
+      const known = open.get(actor);
+      if (known !== undefined) return known.session;
+      const lost = new AbortController();
+      const locks = new Set<string>();
+      const session: Session = {
+        lost: lost.signal,
+        tryLock: async (space, key) => {
+          const lock = `${space}/${key}`;
+          if (locks.has(lock)) return true;
+          return inTurn(async () => {
+            if (lost.signal.aborted) throw new Fault('unavailable', 'database: the session is lost');
+            if (isHeld(lock)) return false;
+            await database.query(sql`select pg_try_advisory_lock(${space}, ${key})`);
+            locks.add(lock);
+            if (space === WORKER_LOCK_SPACE) workers.set(key, actor);
+            return true;
+          });
+        },
+        listen: async () => {},
+        close: () => end(actor),
+      };
+      open.set(actor, { session, locks, lost });
+      return session;
+    },
+    /** The connection breaks, and the locks are gone. */
+    end,
+    async endAll() {
+      for (const actor of [...open.keys()]) await end(actor);
+    },
+    /** Who has or had this worker number. */
+    workerOf: (number: number) => workers.get(number),
+    isWorkerAlive: (number: number) => isHeld(`${WORKER_LOCK_SPACE}/${number}`),
+  };
+}

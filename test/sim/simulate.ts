@@ -1,0 +1,115 @@
+/**
+ * One story from one seed: two followers and three workers take turns on one database with blocks, forks, nodes and
+ * receivers that fail, records that come and go, leaps of time, lost sessions and crashes. Then the faults stop, and all
+ * that is due must come to its end.
+ */
+import type { BugName } from './bugs.ts';
+import { createCast } from './cast.ts';
+import { FINALITY_BLOCKS } from './chain.ts';
+import { createHappenings } from './happenings.ts';
+import type { Turn } from './scheduler.ts';
+import { createWorld, type Stage, type World } from './world.ts';
+
+export type StoryOptions = {
+  seed: number;
+  /** Turns before the faults stop. */
+  steps?: number;
+  bug?: BugName;
+};
+
+export type Story = {
+  seed: number;
+  /** The turns that were taken before the faults stopped or a promise was broken. */
+  steps: number;
+  /** The first promise that was broken. */
+  problem: string | undefined;
+  lines: readonly string[];
+  /** How often each mishap befell each point, as `settle, crash after`. */
+  mishaps: ReadonlyMap<string, number>;
+  /** Attempts, and notifications by their last state. */
+  counts: Record<string, number>;
+};
+
+const STEPS = 300;
+const FIRST_RECORDS = 3;
+/** Rounds of all loops in which what is due must come to its end: a retry takes a few. */
+const CALM_ROUNDS_MAX = 400;
+/** Turns that come of one round: more is a step that never ends. */
+const CALM_TURNS_MAX = 5_000;
+const CALM_MS = 1_000;
+
+export async function simulate(
+  stage: Stage,
+  { seed, steps = STEPS, bug = 'none' }: StoryOptions,
+): Promise<Story> {
+  const world = await createWorld(stage, seed);
+  const cast = createCast(world, bug);
+  const happenings = createHappenings(world, cast);
+  const { scheduler, random, clock, chain, oracle } = world;
+  let taken = 0;
+  try {
+    chain.mine();
+    for (const watch of Array.from({ length: FIRST_RECORDS }, () => happenings.watch)) await watch();
+    for (; taken < steps && world.problem() === undefined; taken += 1) {
+      clock.advance(1);
+      const turn = random.chance(0.2) ? undefined : chooseTurn(world);
+      if (turn === undefined) await happenings.next();
+      else await scheduler.take(turn);
+    }
+    if (world.problem() === undefined) await calm(world);
+  } finally {
+    for (const actor of cast.living()) scheduler.bury(actor);
+    await world.sessions.endAll();
+  }
+  const { lines } = world;
+  return {
+    seed,
+    steps: taken,
+    problem: world.problem(),
+    lines,
+    mishaps: cast.mishaps,
+    counts: oracle.counts(),
+  };
+}
+
+/** Often of a follower, else rather of somebody who is in the middle of something. */
+function chooseTurn({ scheduler, random, stalled }: World): Turn | undefined {
+  if (random.chance(0.03)) stalled.clear();
+  const waiting = scheduler.waiting().filter(({ actor }) => !stalled.has(actor));
+  const choices = [
+    random.chance(0.4) ? waiting.filter(({ actor }) => actor.name.startsWith('follower')) : [],
+    random.chance(0.8) ? waiting.filter(({ kind }) => kind !== 'step') : [],
+    waiting,
+  ];
+  const choice = choices.find((turns) => turns.length > 0);
+  return choice && random.pick(choice);
+}
+
+/** The chain goes on for a while, every loop gets its turns, receivers answer. */
+async function calm(world: World): Promise<void> {
+  const { chain, clock, oracle, settings, tell, fail } = world;
+  world.isCalm = true;
+  tell('all', 'the faults stop');
+  // A dead branch may be longer than the chain: that it is dead is seen when the chain has outgrown it.
+  for (let more = FINALITY_BLOCKS + settings.confirmations; more > 0; more -= 1) chain.mine();
+  for (let rounds = 1; world.problem() === undefined; rounds += 1) {
+    await takeRound(world);
+    const unfinished = oracle.findUnfinished();
+    if (unfinished === undefined) return oracle.judge();
+    if (rounds > CALM_ROUNDS_MAX) return fail(`after ${CALM_ROUNDS_MAX} calm rounds ${unfinished}`);
+    const untilRetryMs = (oracle.nextRetryMs() ?? 0) - clock.now().getTime();
+    clock.advance(rounds % 4 === 0 ? Math.max(untilRetryMs, CALM_MS) : CALM_MS);
+  }
+}
+
+/** One step of each loop, and all that comes of it. */
+async function takeRound({ scheduler, clock, problem, fail }: World): Promise<void> {
+  for (const turn of scheduler.waiting().filter(({ kind }) => kind === 'step')) await scheduler.take(turn);
+  for (let turns = 0; problem() === undefined; turns += 1) {
+    const turn = scheduler.waiting().find(({ kind }) => kind !== 'step');
+    if (turn === undefined) return;
+    if (turns > CALM_TURNS_MAX) return fail(`${turn.actor.name} never ends its step`);
+    clock.advance(1);
+    await scheduler.take(turn);
+  }
+}

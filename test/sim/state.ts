@@ -1,0 +1,67 @@
+/**
+ * What the database holds, as the oracle compares it: numbers for times, hex for bytes, text for amounts.
+ */
+import type { Address, Hash } from '../../src/core/hex.ts';
+import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+
+export type StoredLane = {
+  id: number;
+  shard: number;
+  origin: string;
+  owner: number | null;
+  epoch: number;
+  lease_ms: number | null;
+};
+
+export type StoredNotification = {
+  id: number;
+  record: string;
+  kind: string;
+  hash: Hash;
+  ordinal: number;
+  sender: Address;
+  receiver: Address | null;
+  amount: string;
+  token: Address | null;
+  block: number;
+  state: string;
+  retries: number;
+  retry_ms: number | null;
+};
+
+export type StoredState = {
+  blocks: { number: number; hash: Hash; parent: Hash }[];
+  lanes: StoredLane[];
+  notifications: StoredNotification[];
+  /** Those after the last one that was read. */
+  attempts: { id: number; notification: number; started_ms: number; outcome: string }[];
+};
+
+/** Everything in one statement: it is read after every turn that wrote. */
+export async function readState(database: Database, afterAttempt: number): Promise<StoredState> {
+  const [state] = await database.query<StoredState>(sql`
+    select
+      (select coalesce(json_agg(b order by b.number), '[]') from (
+        select number, '0x' || encode(hash, 'hex') as hash, '0x' || encode(parent_hash, 'hex') as parent from block
+      ) as b) as blocks,
+      (select coalesce(json_agg(l order by l.id), '[]') from (
+        select id, shard_id as shard, origin, owner, epoch, ${millisecondsOf(sql`lease_until`)} as lease_ms from lane
+      ) as l) as lanes,
+      (select coalesce(json_agg(n order by n.id), '[]') from (
+        select id, watched_address_id as record, kind, '0x' || encode(tx_hash, 'hex') as hash, ordinal,
+          '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
+          '0x' || encode(token, 'hex') as token, block_number as block, state, retry_count as retries,
+          ${millisecondsOf(sql`next_retry_at`)} as retry_ms
+        from notification
+      ) as n) as notifications,
+      (select coalesce(json_agg(a order by a.id), '[]') from (
+        select id, notification_id as notification, ${millisecondsOf(sql`started_at`)} as started_ms, outcome
+        from delivery_attempt where id > ${afterAttempt}
+      ) as a) as attempts`);
+  if (state === undefined) throw new Error('the statement returned no row');
+  return state;
+}
+
+const millisecondsOf = (column: ReturnType<typeof sql>) =>
+  sql`(extract(epoch from ${column}) * 1000)::bigint`;

@@ -1,0 +1,85 @@
+/**
+ * The world of one story, in which its actors are set: chance, time, the chain, the database, and the oracle that watches.
+ */
+import { type Log, silentLog } from '../../src/core/log.ts';
+import { createMetrics, type Metrics } from '../../src/core/metrics.ts';
+import type { Database } from '../../src/store/db.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { emptyDatabase } from '../kit/each-database.ts';
+import { createChain } from './chain.ts';
+import { openMemoryDatabase } from './memory.ts';
+import { createOracle } from './oracle.ts';
+import { createRandom } from './random.ts';
+import { type Actor, createScheduler } from './scheduler.ts';
+import { createSessions } from './seat.ts';
+import { readState } from './state.ts';
+
+/** What the stories of a process share, one after the other: making it takes longer than a story. */
+export type Stage = {
+  database: Database;
+  log: Log;
+  metrics: Metrics;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+export async function openStage(): Promise<Stage> {
+  const database = await openMemoryDatabase();
+  return {
+    database,
+    log: silentLog(),
+    metrics: createMetrics('sim'),
+    [Symbol.asyncDispose]: database.close,
+  };
+}
+
+export type World = Awaited<ReturnType<typeof createWorld>>;
+
+export const RETRY_MINUTES = [1, 3, 10, 15, 60];
+export const ORIGINS = ['https://one.example', 'https://two.example', 'https://three.example'];
+
+export async function createWorld(stage: Stage, seed: number) {
+  await emptyDatabase(stage.database);
+  const random = createRandom(seed);
+  const clock = createTestClock();
+  const chain = createChain(random);
+  const sessions = createSessions(stage.database);
+  const lines: string[] = [];
+  const settings = {
+    confirmations: random.pick([0, 0, 1, 2]),
+    hasFinalTag: random.chance(0.5),
+    startBlock: random.pick(['latest', 1] as const),
+  };
+  let lastAttempt = 0;
+  let problem: string | undefined;
+
+  function tell(who: string, text: string): void {
+    lines.push(`${clock.now().toISOString().slice(11, 23)}  ${who.padEnd(12)}  ${text}`);
+  }
+
+  function fail(what: string): void {
+    if (problem !== undefined) return;
+    problem = what;
+    tell('oracle', what);
+  }
+
+  const { confirmations } = settings;
+  const oracle = createOracle({ chain, clock, sessions, confirmations, retryMinutes: RETRY_MINUTES, fail });
+  return {
+    ...{ stage, random, clock, chain, sessions, settings, oracle, lines, tell, fail },
+    scheduler: createScheduler(),
+    /** Origins that do not answer as they should. */
+    stopped: new Set<string>(),
+    /** Processes that get no turns for a while. */
+    stalled: new Set<Actor>(),
+    /** The faults have stopped. */
+    isCalm: false,
+    /** The first promise that was broken. */
+    problem: () => problem,
+    /** Shows the oracle what the database holds after a turn of this actor. */
+    async observe(actor?: Actor): Promise<void> {
+      const state = await readState(stage.database, lastAttempt);
+      lastAttempt = state.attempts.at(-1)?.id ?? lastAttempt;
+      oracle.observe(state, actor);
+    },
+  };
+}
