@@ -8,7 +8,7 @@ import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 import { type Attempt, createHorizon, listAttemptsBetween } from '../store/attempts.ts';
 import { createWatcherGate } from './auth.ts';
-import { INVALID_REQUEST } from './errors.ts';
+import { invalid } from './errors.ts';
 import { attemptJson } from './log-json.ts';
 import type { Api, ApiOptions } from './server.ts';
 
@@ -110,8 +110,7 @@ function parseLastEventId({ headers }: FastifyRequest): number | undefined {
   const id = headers['last-event-id'];
   if (id === undefined) return undefined;
   if (typeof id === 'string' && /^\d{1,15}$/.test(id)) return Number(id);
-  const problems = [{ path: '/last-event-id', message: 'must be the id of an event of this stream' }];
-  throw new Fault('invalid', INVALID_REQUEST, { problems });
+  throw invalid('/last-event-id', 'must be the id of an event of this stream');
 }
 
 const toEvent = (attempt: Attempt): string =>

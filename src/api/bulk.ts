@@ -12,7 +12,7 @@ import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
 import { createWatcherGate } from './auth.ts';
 import { answerLines } from './bulk-stream.ts';
 import { parseChange } from './changes.ts';
-import { INVALID_REQUEST } from './errors.ts';
+import { invalid } from './errors.ts';
 import { startOnce } from './idempotency-key.ts';
 import { createParser } from './parser.ts';
 import type { Api, ApiOptions } from './server.ts';
@@ -148,6 +148,3 @@ function mapRecords<Record, Result>(records: readonly Record[], work: (record: R
     throw new Fault(first.code, first.message, { problems: problems.slice(0, PROBLEMS_MAX) });
   return results;
 }
-
-const invalid = (path: string, message: string) =>
-  new Fault('invalid', INVALID_REQUEST, { problems: [{ path, message }] });

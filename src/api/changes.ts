@@ -2,10 +2,10 @@
  * A record of a bulk request, validated as the request for this record alone would be (spec 4.5).
  */
 import { Type } from 'typebox';
-import { Fault, messageOf } from '../core/fault.ts';
+import { messageOf } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Change } from '../store/watched-bulk.ts';
-import { INVALID_REQUEST } from './errors.ts';
+import { invalid } from './errors.ts';
 import { LINE_CHARACTERS_MAX, type Line } from './json-lines.ts';
 import { createParser } from './parser.ts';
 import { Create, Patch, parseId, parseNew, parsePatch } from './watched-addresses.ts';
@@ -43,6 +43,3 @@ export function parseLine(line: Line, policy: WebhookPolicy): Change {
   }
   return parseChange(value, policy);
 }
-
-const invalid = (path: string, message: string) =>
-  new Fault('invalid', INVALID_REQUEST, { problems: [{ path, message }] });

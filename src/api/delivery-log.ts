@@ -9,6 +9,7 @@ import { listAttempts } from '../store/attempts.ts';
 import { findLogged, type LoggedNotification, listLog } from '../store/log.ts';
 import { redeliverOne, redeliverStep } from '../store/redelivery.ts';
 import { createWatcherGate } from './auth.ts';
+import { invalid } from './errors.ts';
 import {
   AttemptJson,
   answerOf,
@@ -19,7 +20,6 @@ import {
 } from './log-json.ts';
 import {
   formatPlace,
-  invalid,
   LIMIT_DEFAULT,
   ListQuery,
   linkNext,

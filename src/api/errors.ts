@@ -9,7 +9,12 @@ import type { Log } from '../core/log.ts';
 /** Where the wrapped bodies of spec 4.5 are in use. */
 const NOTIFICATIONS_PREFIX = '/api/notifications/';
 
-export const INVALID_REQUEST = 'Invalid request';
+const INVALID_REQUEST = 'Invalid request';
+
+/** A request that is refused for these reasons. */
+export const invalidRequest = (problems: Problem[]) => new Fault('invalid', INVALID_REQUEST, { problems });
+/** The same for a single one. */
+export const invalid = (path: string, message: string) => invalidRequest([{ path, message }]);
 
 const statusOf: Record<FaultCode, number> = {
   invalid: 400,

@@ -3,9 +3,8 @@
  */
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
-import { Fault } from '../core/fault.ts';
 import type { Once } from '../store/idempotency.ts';
-import { INVALID_REQUEST } from './errors.ts';
+import { invalid } from './errors.ts';
 
 /** A UUID or a hash, with room for a name before it. */
 const KEY_CHARACTERS_MAX = 255;
@@ -22,8 +21,7 @@ export function startOnce(
   const { 'idempotency-key': key } = request.headers;
   if (key === undefined) return undefined;
   if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key) || key.length > KEY_CHARACTERS_MAX) {
-    const message = `must be 1 to ${KEY_CHARACTERS_MAX} visible ASCII characters`;
-    throw new Fault('invalid', INVALID_REQUEST, { problems: [{ path: '/idempotency-key', message }] });
+    throw invalid('/idempotency-key', `must be 1 to ${KEY_CHARACTERS_MAX} visible ASCII characters`);
   }
   const hash = createHash('sha256').update(`${request.method} ${request.url}`);
   let part = 0;

@@ -8,7 +8,7 @@ import { type Hash, parseAddress } from '../core/hex.ts';
 import type { Database } from '../store/db.ts';
 import type { LogFilter } from '../store/log.ts';
 import { listRecordIds } from '../store/watched.ts';
-import { INVALID_REQUEST } from './errors.ts';
+import { invalid, invalidRequest } from './errors.ts';
 import { UUID } from './watched-addresses.ts';
 
 export const LIMIT_DEFAULT = 100;
@@ -90,7 +90,7 @@ function createChecks() {
       of('limit', given, parseLimit, `a whole number from 1 to ${LIMIT_MAX}`) ?? LIMIT_DEFAULT,
     cursor: (given: string | undefined) => of('cursor', given, parseWhole, 'the cursor of a link header'),
     done() {
-      if (problems.length > 0) throw new Fault('invalid', INVALID_REQUEST, { problems });
+      if (problems.length > 0) throw invalidRequest(problems);
     },
   };
 }
@@ -123,10 +123,6 @@ export function linkNext(
   for (const [name, value] of Object.entries(query)) if (value !== undefined) next.set(name, value);
   reply.header('link', `<${path}?${next.toString()}>; rel="next"`);
 }
-
-/** One wrong thing. */
-export const invalid = (path: string, message: string) =>
-  new Fault('invalid', INVALID_REQUEST, { problems: [{ path, message }] });
 
 export const parseWhole = (given: string) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined);
 const parseUuid = (given: string) => (UUID.test(given) ? given.toLowerCase() : undefined);

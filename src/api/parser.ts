@@ -3,14 +3,13 @@
  */
 import type { TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
-import { Fault } from '../core/fault.ts';
-import { INVALID_REQUEST, toProblems } from './errors.ts';
+import { invalidRequest, toProblems } from './errors.ts';
 
 /** A function that returns its argument when it fits. @throws Fault `invalid` that names what does not. */
 export function createParser<Schema extends TSchema>(schema: Schema) {
   const validator = Compile(schema);
   return (value: unknown) => {
     if (validator.Check(value)) return value;
-    throw new Fault('invalid', INVALID_REQUEST, { problems: validator.Errors(value).flatMap(toProblems) });
+    throw invalidRequest(validator.Errors(value).flatMap(toProblems));
   };
 }

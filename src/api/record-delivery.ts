@@ -10,7 +10,7 @@ import { findWatchedAddress, type WatchedAddress } from '../store/watched.ts';
 import { createWatcherGate } from './auth.ts';
 import { answerOf, textOrNull } from './log-json.ts';
 import type { Api, ApiOptions } from './server.ts';
-import { notFound, PATH, parseId } from './watched-addresses.ts';
+import { found, PATH, parseId } from './watched-addresses.ts';
 
 /** Sends a made-up webhook to the record's URL, on no record; rejects only with the signal's reason. */
 export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<TestResult>;
@@ -88,9 +88,7 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
   );
 
   async function getRecord(watcherId: number, id: string): Promise<WatchedAddress> {
-    const record = await findWatchedAddress(database, watcherId, parseId(id));
-    if (record === undefined) throw notFound();
-    return record;
+    return found(await findWatchedAddress(database, watcherId, parseId(id)));
   }
 
   async function sendWithin(record: WatchedAddress): Promise<TestResult> {

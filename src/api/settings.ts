@@ -2,13 +2,13 @@
  * Settings of a watched address, a resource of their own: the bodies of spec 4.5 stay as they are.
  */
 import { type Static, Type } from 'typebox';
-import { Fault, type Problem } from '../core/fault.ts';
+import type { Problem } from '../core/fault.ts';
 import { parseAddress } from '../core/hex.ts';
 import { defaultSettings, findSettings, replaceSettings, type WatchSettings } from '../store/settings.ts';
 import { createWatcherGate } from './auth.ts';
-import { INVALID_REQUEST } from './errors.ts';
+import { invalidRequest } from './errors.ts';
 import type { Api, ApiOptions } from './server.ts';
-import { notFound, PATH, parseId } from './watched-addresses.ts';
+import { found, PATH, parseId } from './watched-addresses.ts';
 
 /** As in the configuration. */
 const CONFIRMATIONS_MAX = 100_000;
@@ -79,11 +79,6 @@ export function addSettingsRoutes(api: Api, options: ApiOptions): void {
   });
 }
 
-function found(settings: WatchSettings | undefined): WatchSettings {
-  if (settings === undefined) throw notFound();
-  return settings;
-}
-
 /** What the schema cannot say is checked here. @throws Fault `invalid` */
 function parseSettings(body: Static<typeof Body>, confirmationsMin: number): WatchSettings {
   const { confirmations = 0, direction = 'both', removed = false, strict_order = false } = body;
@@ -105,7 +100,7 @@ function parseSettings(body: Static<typeof Body>, confirmationsMin: number): Wat
   ];
   for (const [path, amount] of amounts)
     if (amount > AMOUNT_MAX) problems.push({ path, message: 'must be at most 2^256 - 1' });
-  if (problems.length > 0) throw new Fault('invalid', INVALID_REQUEST, { problems });
+  if (problems.length > 0) throw invalidRequest(problems);
   return { confirmations, direction, minAmount, tokens, removed, strictOrder: strict_order };
 }
 

@@ -20,7 +20,7 @@ import {
   type WatchedAddressPatch,
 } from '../store/watched.ts';
 import { createWatcherGate } from './auth.ts';
-import { INVALID_REQUEST } from './errors.ts';
+import { invalidRequest } from './errors.ts';
 import { startOnce } from './idempotency-key.ts';
 import type { Api, ApiOptions } from './server.ts';
 
@@ -153,7 +153,7 @@ export function parseFields(
   const address = addressText === undefined ? undefined : check('/address', () => parseAddress(addressText));
   const webhookUrl =
     urlText === undefined ? undefined : check('/webhook_url', () => checkedUrl(urlText, policy));
-  if (problems.length > 0) throw new Fault('invalid', INVALID_REQUEST, { problems });
+  if (problems.length > 0) throw invalidRequest(problems);
   return { ...(address !== undefined && { address }), ...(webhookUrl !== undefined && { webhookUrl }) };
 }
 
@@ -173,7 +173,7 @@ function parseListQuery({ limit, cursor }: Static<typeof ListQuery>) {
   if (cursor !== undefined && after === undefined) {
     problems.push({ path: '/cursor', message: 'must be the cursor of a link header' });
   }
-  if (problems.length > 0) throw new Fault('invalid', INVALID_REQUEST, { problems });
+  if (problems.length > 0) throw invalidRequest(problems);
   return { limit: count, after };
 }
 
@@ -218,11 +218,12 @@ export function parseId(text: string): string {
 }
 
 /** Another watcher's record looks the same as none (DESIGN §7). */
-export const notFound = () => new Fault('not_found', 'Watched address not found');
+const notFound = () => new Fault('not_found', 'Watched address not found');
 
-export function found(record: WatchedAddress | undefined): WatchedAddress {
-  if (record === undefined) throw notFound();
-  return record;
+/** What was found of a record. @throws Fault `not_found` */
+export function found<T>(value: T | undefined): T {
+  if (value === undefined) throw notFound();
+  return value;
 }
 
 const success = (record: WatchedAddress) => ({ success: true as const, data: toJson(record) });

@@ -5,6 +5,7 @@ import type { Transfer, TransferKind } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
+import { type MovementRow, toMovement } from './movement.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from './settings.ts';
 import { sql } from './sql.ts';
 import type { WatchedAddress } from './watched.ts';
@@ -146,25 +147,18 @@ export async function listNotificationsOf(
     kind: row.kind,
     txHash: fromBytes(row.tx_hash),
     ordinal: row.ordinal,
-    sender: fromBytes(row.sender),
-    receiver: row.receiver === null ? undefined : fromBytes(row.receiver),
-    amount: BigInt(row.amount),
-    token: row.token === null ? undefined : fromBytes(row.token),
+    ...toMovement(row),
     blockNumber: row.block_number,
     createdAt: row.created_at,
   }));
 }
 
-type NotificationRow = {
+type NotificationRow = MovementRow & {
   shard_id: number;
   watched_address_id: string;
   kind: TransferKind;
   tx_hash: Uint8Array;
   ordinal: number;
-  sender: Uint8Array;
-  receiver: Uint8Array | null;
-  amount: string;
-  token: Uint8Array | null;
   block_number: number;
   created_at: Date;
 };

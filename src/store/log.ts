@@ -2,24 +2,21 @@
  * The delivery log: what a watcher was or will be told of, in whatever state. Every question reads a bounded number of
  * rows, by an index.
  */
-import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
+import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { listOf } from './array-text.ts';
 import type { Db } from './db.ts';
+import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import type { NotificationType } from './outbox.ts';
 import { type Sql, sql } from './sql.ts';
 import { shardOf } from './watched.ts';
 
 export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
 
-export type LoggedNotification = {
+export type LoggedNotification = Movement & {
   id: number;
   watchedAddressId: string;
   hash: Hash;
   type: NotificationType;
-  sender: Address;
-  receiver: Address | undefined;
-  amount: bigint;
-  token: Address | undefined;
   blockNumber: number;
   state: NotificationState;
   retryCount: number;
@@ -140,15 +137,11 @@ function outerConditions({ state, type }: LogFilter): Sql[] {
 const all = (conditions: readonly Sql[]): Sql =>
   conditions.reduce((together, condition) => sql`${together} and ${condition}`);
 
-type LogRow = {
+type LogRow = MovementRow & {
   id: number;
   watched_address_id: string;
   tx_hash: Uint8Array;
   kind: string;
-  sender: Uint8Array;
-  receiver: Uint8Array | null;
-  amount: string;
-  token: Uint8Array | null;
   block_number: number;
   state: NotificationState;
   retry_count: number;
@@ -167,10 +160,7 @@ function toLogged(row: LogRow): LoggedNotification {
     watchedAddressId: row.watched_address_id,
     hash: fromBytes(row.tx_hash),
     type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
-    sender: fromBytes(row.sender),
-    receiver: row.receiver === null ? undefined : fromBytes(row.receiver),
-    amount: BigInt(row.amount),
-    token: row.token === null ? undefined : fromBytes(row.token),
+    ...toMovement(row),
     blockNumber: row.block_number,
     state: row.state,
     retryCount: row.retry_count,

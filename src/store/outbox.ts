@@ -1,11 +1,11 @@
 /**
  * The delivery queue: due notifications of a lane, and the outcome of their attempts. Spec 2.7, 3 and 6.2.
  */
-import type { Address, Hash } from '../core/hex.ts';
-import { fromBytes } from '../core/hex.ts';
+import { fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './array-text.ts';
 import type { Database, Db } from './db.ts';
 import { type Lane, wakeLanes } from './lanes.ts';
+import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { takeBack } from './removals.ts';
 import { type Sql, sql } from './sql.ts';
 import { giveTurns } from './turns.ts';
@@ -13,7 +13,7 @@ import { giveTurns } from './turns.ts';
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
 /** What one attempt needs to know. */
-export type DueNotification = {
+export type DueNotification = Movement & {
   id: number;
   shardId: number;
   laneId: number;
@@ -21,10 +21,6 @@ export type DueNotification = {
   watcherId: number;
   hash: Hash;
   type: NotificationType;
-  sender: Address;
-  receiver: Address | undefined;
-  amount: bigint;
-  token: Address | undefined;
   /** `YYYY-MM-DD HH:MM:SS.ffffff`, UTC (spec 2.7). */
   createdAt: string;
   createdTime: Date;
@@ -39,16 +35,12 @@ export type DueNotification = {
   nextRetryAt: string | undefined;
 };
 
-type DueRow = {
+type DueRow = MovementRow & {
   id: number;
   watched_address_id: string;
   watcher_id: number;
   tx_hash: Uint8Array;
   kind: string;
-  sender: Uint8Array;
-  receiver: Uint8Array | null;
-  amount: string;
-  token: Uint8Array | null;
   created_text: string;
   created_at: Date;
   revision: number;
@@ -121,10 +113,7 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
     watcherId: row.watcher_id,
     hash: fromBytes(row.tx_hash),
     type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
-    sender: fromBytes(row.sender),
-    receiver: row.receiver === null ? undefined : fromBytes(row.receiver),
-    amount: BigInt(row.amount),
-    token: row.token === null ? undefined : fromBytes(row.token),
+    ...toMovement(row),
     createdAt: row.created_text,
     createdTime: row.created_at,
     webhookUrl,

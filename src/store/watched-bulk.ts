@@ -4,11 +4,12 @@
 import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './array-text.ts';
 import type { Db } from './db.ts';
-import { ensureLanes, wakeLanes } from './lanes.ts';
+import { ensureLanes } from './lanes.ts';
 import { sql } from './sql.ts';
 import {
   cancelNotifications,
   columns,
+  moveNotifications,
   type NewWatchedAddress,
   shardOf,
   toRecord,
@@ -148,24 +149,8 @@ async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<
     returning w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at,
       t.lane_id`);
   const moved = rows.flatMap(({ id, lane_id: laneId }) => (laneId === null ? [] : { id, laneId }));
-  if (moved.length > 0) await moveNotifications(scope, moved);
+  if (moved.length > 0) await moveNotifications(tx, shardId, moved, now);
   return rows.map(toRecord);
-}
-
-async function moveNotifications(
-  { tx, shardId, now }: Scope,
-  moved: readonly { id: string; laneId: number }[],
-): Promise<void> {
-  const rows = await tx.query<{ lane_id: number }>(sql`
-    update notification n set lane_id = t.lane_id
-    from unnest(
-      ${listOf(moved.map(({ id }) => id))}::uuid[],
-      ${listOf(moved.map(({ laneId }) => laneId))}::bigint[]
-    ) as t (id, lane_id)
-    where n.shard_id = ${shardId} and n.watched_address_id = t.id and n.state in ('held', 'waiting')
-      and n.lane_id <> t.lane_id
-    returning n.lane_id`);
-  await wakeLanes(tx, [...new Set(rows.map((row) => row.lane_id))], now);
 }
 
 async function deleteRecords(scope: Scope, deletions: readonly Deletion[]): Promise<WatchedAddress[]> {

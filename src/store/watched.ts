@@ -113,7 +113,8 @@ export async function updateWatchedAddress(
         updated_at = greatest(${now}::timestamptz, updated_at + interval '1 millisecond')
       where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
       returning ${columns}`);
-    if (row !== undefined && laneId !== undefined) await moveNotifications(tx, shardId, id, laneId, now);
+    if (row !== undefined && laneId !== undefined)
+      await moveNotifications(tx, shardId, [{ id, laneId }], now);
     return row && toRecord(row);
   });
 }
@@ -142,18 +143,23 @@ export async function cancelNotifications(tx: Db, shardId: number, ids: readonly
     where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting')`);
 }
 
-async function moveNotifications(
+/** What still waits for records with a new URL goes to the lanes of those. */
+export async function moveNotifications(
   tx: Db,
   shardId: number,
-  id: string,
-  laneId: number,
+  moved: readonly { id: string; laneId: number }[],
   now: Date,
 ): Promise<void> {
-  const moved = await tx.query(sql`
-    update notification set lane_id = ${laneId}
-    where shard_id = ${shardId} and watched_address_id = ${id} and state in ('held', 'waiting') and lane_id <> ${laneId}
-    returning id`);
-  if (moved.length > 0) await wakeLanes(tx, [laneId], now);
+  const rows = await tx.query<{ lane_id: number }>(sql`
+    update notification n set lane_id = t.lane_id
+    from unnest(
+      ${listOf(moved.map(({ id }) => id))}::uuid[],
+      ${listOf(moved.map(({ laneId }) => laneId))}::bigint[]
+    ) as t (id, lane_id)
+    where n.shard_id = ${shardId} and n.watched_address_id = t.id and n.state in ('held', 'waiting')
+      and n.lane_id <> t.lane_id
+    returning n.lane_id`);
+  await wakeLanes(tx, [...new Set(rows.map((row) => row.lane_id))], now);
 }
 
 export type WatchedRow = {
