@@ -94,14 +94,10 @@ export async function startService(config: Config, options: ServiceOptions = {})
   warnOfOpenings(config, log);
   await using parts = new AsyncDisposableStack();
 
-  const database = await retryAtStart(
-    () => openDatabase({ url: config.database.url, dataDir: config.dataDir }),
-    { ...patience, what: 'database' },
-  );
+  const stored = await retryAtStart(() => openStore(config, log), { ...patience, what: 'database' });
+  const { database, keyRing } = stored;
   parts.defer(() => database.close());
-  const applied = await migrate(database);
-  if (applied.length > 0) log.info({ applied }, 'database.migrated');
-  let { offsetMs } = await measureOffset(database);
+  let { offsetMs } = stored;
   const clock = options.clock ?? systemClock(() => offsetMs);
   // Leases and due times are instants that several machines compare: one whose clock is set anew must not differ.
   const keepTime: Step = async () => {
@@ -112,7 +108,6 @@ export async function startService(config: Config, options: ServiceOptions = {})
     offsetMs = measured.offsetMs;
     return 'idle';
   };
-  const keyRing = await openKeyRing(config, database);
   const metrics = createMetrics(packageJson.version);
   const closing = new AbortController();
   const { signal } = closing;
@@ -149,7 +144,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   deliverer.failed.catch((error: Error) => died.resolve(error));
 
   const headWake = createWake(clock);
-  const access = openChain(config, await findChain(database), {
+  const access = openChain(config, stored.chain, {
     urls: active.has('follower') ? config.chain.rpc : [],
     clock,
     log,
@@ -236,6 +231,25 @@ export async function startService(config: Config, options: ServiceOptions = {})
     } catch (error) {
       throw listenFault(error, config.http);
     }
+  }
+}
+
+/** The database with its schema up to date, and all that the start reads from it; closed again when any of it fails. */
+async function openStore(config: Config, log: Log) {
+  const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });
+  try {
+    const applied = await migrate(database);
+    if (applied.length > 0) log.info({ applied }, 'database.migrated');
+    const { offsetMs } = await measureOffset(database);
+    return {
+      database,
+      offsetMs,
+      keyRing: await openKeyRing(config, database),
+      chain: await findChain(database),
+    };
+  } catch (error) {
+    await database.close();
+    throw error;
   }
 }
 

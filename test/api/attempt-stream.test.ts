@@ -19,8 +19,16 @@ async function createStory(database: Database) {
   return {
     ...story,
     ...issued,
-    open: (options: { key?: string; lastEventId?: string } = {}) =>
-      openEventStream(url, { key: issued.key, ...options }),
+    /** Lets the clock run meanwhile: a stream begins once no transaction of the whole server is older than its look. */
+    async open(options: { key?: string; lastEventId?: string } = {}): Promise<EventStream> {
+      let stream: EventStream | undefined;
+      const opening = openEventStream(url, { key: issued.key, ...options }).then((opened) => {
+        stream = opened;
+      });
+      await Promise.all([opening, hear(story, () => stream !== undefined)]);
+      assert(stream);
+      return stream;
+    },
     hear: (condition: () => boolean) => hear(story, condition),
     [Symbol.asyncDispose]: async () => {
       await story.api.close();

@@ -5,6 +5,7 @@ import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import { startTcpProxy } from '../kit/tcp-proxy.ts';
 import { chain } from './chainbell.ts';
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
@@ -20,6 +21,22 @@ test('a start without its database waits for a limited time, then gives up as un
     overrides: { ...free, database: { url } },
   });
   await assert.rejects(startService(config, quick), isUnavailable);
+});
+
+test('a database that goes away while a start reads from it is waited for', async () => {
+  await using place = await createTestDatabase('postgres');
+  const direct = new URL(place.url);
+  await using proxy = await startTcpProxy({ host: direct.hostname, port: Number(direct.port) });
+  const proxied = new URL(direct);
+  proxied.port = String(proxy.port);
+  const config = loadConfig({
+    env: { ...chain, CHAINBELL_SECRET: SECRET },
+    overrides: { ...free, database: { url: proxied.href }, dataDir: place.dataDir },
+  });
+  const cuts = Promise.all(['from migration', 'from chain'].map((statement) => proxy.cutAt(statement)));
+  const service = await startService(config, { log: silentLog(), roles: ['api'] });
+  await cuts;
+  await service.stop();
 });
 
 test('a start without a node gives up as unavailable, and leaves nothing open behind', async () => {
