@@ -163,6 +163,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     startBlock: config.chain.startBlock,
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
+    ledgers: [],
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
     enforcedChecks: verifier.learned,
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),

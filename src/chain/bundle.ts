@@ -169,7 +169,8 @@ async function readTraces(
 const isOf = (trace: Record<string, unknown>, hash: Hash) =>
   trace.blockHash === undefined || trace.blockHash === hash;
 
-async function askAll(
+/** The answers in the order of the calls, in batches where the node takes them. */
+export async function askAll(
   rpc: Rpc,
   calls: readonly RpcCall[],
   inBatches: boolean,

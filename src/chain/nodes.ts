@@ -6,7 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
-import { type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
+import { askAll, type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
 import { createHeadReader } from './head.ts';
 import { openSockets, type SocketStatus } from './heads.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
@@ -28,7 +28,7 @@ import {
 } from './node.ts';
 import { parseHeader } from './parse.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
-import type { LearningRpc } from './rpc.ts';
+import type { LearningRpc, RpcAnswer, RpcCall } from './rpc.ts';
 import type { Sampling, Verifier } from './verifier.ts';
 
 export type NodesOptions = {
@@ -57,6 +57,15 @@ export type ChainNodes = {
   bundles(references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
+  /**
+   * Any calls, all answered by one node; errors of single calls are for `read`, whose Fault has the next node asked.
+   * @throws Fault when no node can answer.
+   */
+  ask<T>(
+    calls: readonly RpcCall[],
+    read: (answers: readonly RpcAnswer[], nodeName: string) => T,
+    signal: AbortSignal,
+  ): Promise<T>;
   /** The newest final block by the nodes' own tag; undefined where they have none. */
   finalized(signal: AbortSignal): Promise<number | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
@@ -250,6 +259,11 @@ export function createNodes(options: NodesOptions): ChainNodes {
           ? rpc.call('eth_getBlockByNumber', [quantityOf(reference), false], abort)
           : rpc.call('eth_getBlockByHash', [reference, false], abort));
         return json === null ? undefined : parseHeader(json);
+      }),
+    ask: (calls, read, signal) =>
+      first(signal, undefined, async (node, rpc, abort) => {
+        const { batch } = await prepare(node, rpc, abort);
+        return read(await askAll(rpc, calls, batch, abort), rpc.name);
       }),
     async finalized(signal) {
       const known = nodes.filter(({ capabilities }) => capabilities !== undefined);

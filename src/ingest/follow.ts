@@ -17,9 +17,16 @@ import {
   requireChain,
   rollbackTo,
 } from '../store/blocks.ts';
-import type { Database } from '../store/db.ts';
+import type { Database, Db } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
 import { createReadAhead, type ReadBlock } from './read-ahead.ts';
+
+/** What else is taken from blocks and written in their transaction: swap pairs, points. */
+export type Ledger = {
+  write(tx: Db, blocks: readonly ReadBlock[]): Promise<void>;
+  /** Undoes what was written for all blocks above this one. */
+  undo(tx: Db, ancestorNumber: number): Promise<void>;
+};
 
 export type FollowerOptions = {
   database: Database;
@@ -33,6 +40,8 @@ export type FollowerOptions = {
   /** Depth of finality where the nodes have no `finalized` tag. */
   finalityDepth: number;
   backfill: Backfill;
+  /** Written in this order, undone in the opposite one. */
+  ledgers: readonly Ledger[];
   /** The checks that this chain was seen to honour; they are stored with the next blocks. */
   enforcedChecks(): readonly string[];
   /** Whether this process is the one that follows; others stand by. */
@@ -125,6 +134,9 @@ export function createFollower(options: FollowerOptions): Follower {
       finalizedNumber,
       enforcedChecks: options.enforcedChecks(),
       now: clock.now(),
+      async also(tx) {
+        for (const ledger of options.ledgers) await ledger.write(tx, blocks);
+      },
     });
     if (committed.outcome === 'lost') return 'worked';
     releasedBefore = releasedNumber;
@@ -170,7 +182,14 @@ export function createFollower(options: FollowerOptions): Follower {
       child = await getParent(child, signal);
     }
     const ancestor = child.number - 1;
-    const undone = await rollbackTo(database, ancestor, tip, clock.now());
+    const undone = await rollbackTo(database, {
+      ancestorNumber: ancestor,
+      expectedTip: tip,
+      now: clock.now(),
+      async also(tx) {
+        for (const ledger of options.ledgers.toReversed()) await ledger.undo(tx, ancestor);
+      },
+    });
     if (undone === 'lost') return 'worked';
     metrics.chainReorgs.inc();
     metrics.chainReorgDepth.observe(undone);

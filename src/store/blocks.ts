@@ -38,6 +38,17 @@ export type BlockCommit = {
   /** Only added to what is stored. */
   enforcedChecks?: readonly string[];
   now: Date;
+  /** Written in the same transaction, last. */
+  also?(tx: Db): Promise<void>;
+};
+
+export type Rollback = {
+  /** The newest block that stays. */
+  ancestorNumber: number;
+  expectedTip: BlockId;
+  now: Date;
+  /** Undone in the same transaction, before the blocks go. */
+  also?(tx: Db): Promise<void>;
 };
 
 export type Committed = { outcome: 'committed'; notificationCount: number } | { outcome: 'lost' };
@@ -116,6 +127,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
     await wakeLanes(tx, [...new Set(woken.map(({ laneId }) => laneId))], commit.now);
     await giveTurns(tx, ordered, commit.now);
+    await commit.also?.(tx);
     return { outcome: 'committed', notificationCount: made.reduce((sum, { count }) => sum + count, 0) };
   });
 }
@@ -127,12 +139,11 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
  */
 export async function rollbackTo(
   database: Database,
-  ancestorNumber: number,
-  expectedTip: BlockId,
-  now: Date,
+  { ancestorNumber, expectedTip, now, also }: Rollback,
 ): Promise<number | 'lost'> {
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, expectedTip))) return 'lost';
+    await also?.(tx);
     const told = sql`n.block_number > ${ancestorNumber} and n.revision % 2 = 0 and (n.state = 'processed'
       or n.state in ('held', 'waiting') and (n.retry_count > 0 or n.revision > 0))`;
     await takeBack(tx, told, now);

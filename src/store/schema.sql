@@ -123,6 +123,17 @@ CREATE INDEX notification_record ON public.notification USING btree (shard_id, w
 CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
 
+create table price (
+  id bigint not null generated always as identity,
+  asset text not null,
+  price numeric not null,
+  observed_at timestamp with time zone not null,
+  source text not null,
+  constraint price_pkey PRIMARY KEY (id),
+  constraint price_price_check CHECK ((price > (0)::numeric))
+);
+CREATE INDEX price_asset ON public.price USING btree (asset, observed_at DESC, id DESC);
+
 create table signing_secret (
   watcher_id bigint not null,
   number integer not null,

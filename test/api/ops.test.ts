@@ -60,6 +60,7 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     head: unused,
     bundles: unused,
     findHeader: unused,
+    ask: unused,
     finalized: unused,
     doubt: () => {},
     isPushed: () => true,

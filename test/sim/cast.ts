@@ -76,6 +76,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       ...{ database: seat, nodes, clock, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
       finalityDepth: FINALITY_BLOCKS,
       backfill: { advance: () => false },
+      ledgers: [],
       enforcedChecks: () => [],
       isLeader: async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1),
     });

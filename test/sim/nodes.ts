@@ -62,6 +62,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
       ),
     findHeader: (reference) =>
       ask(`for the header ${shortOf(reference)}`, (tip) => find(tip, reference)?.header),
+    ask: () => Promise.reject(new Error('the story reads no contracts')),
     finalized: () => ask('what is final', () => (options.hasFinalTag ? chain.finalNumber() : undefined)),
     isPushed: () => false,
     status: () => [],

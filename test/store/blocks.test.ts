@@ -155,7 +155,14 @@ onEachDatabase(({ database }) => {
     }
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
     assert.deepEqual(await listStates(database()), []);
-    assert.equal(await rollbackTo(database(), 0, { number: 1, hash: hashOf(99) }, noon), 'lost');
+    assert.equal(
+      await rollbackTo(database(), {
+        ancestorNumber: 0,
+        expectedTip: { number: 1, hash: hashOf(99) },
+        now: noon,
+      }),
+      'lost',
+    );
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
   });
 
@@ -192,7 +199,10 @@ onEachDatabase(({ database }) => {
     for (const number of [1, 2, 3])
       await mine(database(), headerOf(number), [transferOf()], { releasedNumber: 2 });
     assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'held']);
-    assert.equal(await rollbackTo(database(), 1, idOf(headerOf(3)), noon), 2);
+    assert.equal(
+      await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(3)), now: noon }),
+      2,
+    );
     assert.deepEqual(await listStates(database()), ['waiting', 'withdrawn', 'withdrawn']);
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
   });
@@ -202,7 +212,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [transferOf()]);
     await attemptDue(database(), fails);
-    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     assert.deepEqual(await listStates(database()), ['waiting']);
   });
 
@@ -212,7 +222,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
     const [before] = await listNotifications(database());
-    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     await mine(database(), headerOf(2, 1, 1), []);
     const again = await mine(database(), headerOf(3, 1, 1), [payment], { now: later(9) });
     assert.deepEqual(again, { outcome: 'committed', notificationCount: 1 });
@@ -229,7 +239,7 @@ onEachDatabase(({ database }) => {
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
-    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
     assert.deepEqual(await listStates(database()), ['held']);
   });
@@ -241,7 +251,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(2), [payment]);
     await attemptDue(database(), fails);
     const [before] = await listNotifications(database());
-    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     const again = await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(again, { outcome: 'committed', notificationCount: 0 });
     assert.deepEqual(await listNotifications(database()), [before]);
@@ -253,7 +263,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
     await attemptDue(database(), succeeds);
-    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(await listStates(database()), ['processed']);
   });
@@ -263,7 +273,7 @@ onEachDatabase(({ database }) => {
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
-    await rollbackTo(database(), 1, idOf(headerOf(2)), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     await deleteWatchedAddress(database(), 1, record.id);
     await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(await listStates(database()), ['withdrawn']);

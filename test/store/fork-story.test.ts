@@ -52,7 +52,7 @@ onEachDatabase(({ database }) => {
         if (tip === undefined || blocks.length < 2) return;
         const dead = blocks.splice(Math.max(1, blocks.length - 1 - dice(3)));
         pool.push(...dead.flat().filter(() => dice(2) === 0));
-        await rollbackTo(database(), blocks.length, tip, later(ms));
+        await rollbackTo(database(), { ancestorNumber: blocks.length, expectedTip: tip, now: later(ms) });
       }
 
       /** An attempt that is settled later, whatever happens meanwhile. */

@@ -280,7 +280,7 @@ onEachDatabase(({ database }) => {
 
   test('a notification whose block died in flight is processed by a 2xx, and tried again after a failure', async () => {
     const { lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
-    await rollbackTo(database(), 0, headerOf(1), noon);
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: noon });
     assert.deepEqual(await listStates(database()), ['withdrawn', 'withdrawn']);
     await settle(database(), [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))]);
     assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
@@ -289,7 +289,7 @@ onEachDatabase(({ database }) => {
   test('a notification whose block died and came back under confirmations in flight is processed by a 2xx, and stays held after a failure', async () => {
     const payments = [transferOf(), transferOf()];
     const { lane, due } = await leaseWith(database(), payments);
-    await rollbackTo(database(), 0, headerOf(1), noon);
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: noon });
     await mine(database(), headerOf(1, 1), payments, { releasedNumber: 0 });
     assert.deepEqual(await listStates(database()), ['held', 'held']);
     await settle(database(), [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))]);

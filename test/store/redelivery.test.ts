@@ -162,7 +162,7 @@ onEachDatabase(({ database }) => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     await redeliverOne(database(), WATCHER, due.id, later(10));
-    await rollbackTo(database(), 0, headerOf(1), later(20));
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(20) });
     assert.deepEqual(await listStates(database()), ['waiting']);
   });
 

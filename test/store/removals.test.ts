@@ -30,7 +30,8 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(2), payments);
     return record;
   }
-  const kill = (now = later(10)) => rollbackTo(database(), 1, headerOf(2), now);
+  const kill = (now = later(10)) =>
+    rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now });
   const attempt = async (ms: number, succeeds: boolean) =>
     (await attemptDue(database(), { now: later(ms), succeeds })).map(({ id, revision, retryCount }) => ({
       id,
@@ -131,7 +132,7 @@ onEachDatabase(({ database }) => {
       await mine(database(), headerOf(3, 1, 1), [], { now: later(30) });
       // What has failed is due again at the time that was told.
       assert.deepEqual(await attempt(31, false), []);
-      await rollbackTo(database(), 1, headerOf(3, 1, 1), later(40));
+      await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(3, 1, 1), now: later(40) });
       assert.deepEqual(
         (await attempt(41, true)).map(({ revision }) => revision),
         [1],
@@ -154,7 +155,7 @@ onEachDatabase(({ database }) => {
       (await attempt(30, true)).map(({ id, revision }) => [id, revision]),
       [[held.id, 2]],
     );
-    await rollbackTo(database(), 1, headerOf(3, 1, 1), later(40));
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(3, 1, 1), now: later(40) });
     assert.deepEqual(
       (await attempt(40, true)).map(({ id, revision }) => [id, revision]),
       [[held.id, 3]],
@@ -181,7 +182,7 @@ onEachDatabase(({ database }) => {
     await kill();
     const before = await onlyRow();
     await mine(database(), headerOf(2, 1, 1), []);
-    await rollbackTo(database(), 0, headerOf(2, 1, 1), later(20));
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(2, 1, 1), now: later(20) });
     assert.deepEqual(await onlyRow(), before);
   });
 

@@ -194,7 +194,7 @@ onEachDatabase(({ database }) => {
     await commit(1, 0, []);
     await commit(2, 0, [payment]);
     await commit(3, 0, []);
-    await rollbackTo(database(), 1, headerOf(3), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(3), now: noon });
     assert.deepEqual(await listStates(database()), ['withdrawn']);
     await commit(2, 1, []);
     await commit(3, 1, [payment]);

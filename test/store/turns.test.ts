@@ -59,7 +59,7 @@ onEachDatabase(({ database }) => {
     const [first, second] = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [first, second]);
-    await rollbackTo(database(), 1, headerOf(2), noon);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now: noon });
     assert.deepEqual(await listStates(database()), ['withdrawn', 'withdrawn']);
     await mine(database(), headerOf(2, 1, 1), [transferOf({ amount: 3n }), second, first]);
     assert.deepEqual([await attempt(1), await attempt(2), await attempt(3)], [[3n], [2n], [1n]]);
@@ -81,7 +81,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(2), []);
     await mine(database(), headerOf(3), payments([1n]));
     assert.deepEqual(await attempt(1, false), [1n]);
-    await rollbackTo(database(), 1, headerOf(3), later(2));
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(3), now: later(2) });
     await mine(database(), headerOf(2, 1, 1), payments([2n]));
     assert.deepEqual([await attempt(3), await attempt(60_001), await attempt(60_002)], [[], [1n], [2n]]);
   });

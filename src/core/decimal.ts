@@ -1,0 +1,35 @@
+/**
+ * Exact decimals: prices, USD values, points. Sums and products are exact; quotients and roots have FRACTION_DIGITS digits
+ * after the point, the last one rounded half up.
+ */
+import { Big } from 'big.js';
+
+/** Enough for the price of a token of 18 decimals in one of 18 decimals, with 18 significant digits left. */
+const FRACTION_DIGITS = 36;
+
+// A constructor of its own: what others set on theirs does not reach it.
+const Exact = Big();
+Exact.DP = FRACTION_DIGITS;
+Exact.RM = Exact.roundHalfUp;
+
+export type Decimal = Big;
+
+/** @throws Error for anything but a decimal number such as `-12.5` or `1e-7`. */
+export function decimal(value: string | bigint): Decimal {
+  return new Exact(value.toString());
+}
+
+/** An amount of the smallest units as whole coins: 1500000n of 6 decimals is 1.5. */
+export function amountOf(units: bigint, decimals: number): Decimal {
+  return new Exact(`${units}e-${decimals}`);
+}
+
+/** In plain notation, all digits. */
+export function decimalText(value: Decimal): string {
+  return value.toFixed();
+}
+
+/** A value that `JSON.stringify` writes as a number with all its digits. */
+export function exactNumber(value: Decimal): { rawJSON: string } {
+  return JSON.rawJSON(value.toFixed());
+}

@@ -1,0 +1,41 @@
+/**
+ * The price feed: accepted prices in USD, by asset. The newest one counts (spec 4.2); what happened at a time is valued by
+ * the one that was in force then.
+ */
+import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
+import type { Db } from './db.ts';
+import { sql } from './sql.ts';
+
+export type Price = {
+  id: number;
+  /** The symbol of the coin or token. */
+  asset: string;
+  /** USD for one whole coin. */
+  price: Decimal;
+  observedAt: Date;
+  source: string;
+};
+
+type Row = { id: number; asset: string; price: string; observed_at: Date; source: string };
+
+/** The price of the asset that was in force at this time: the newest one observed until then. */
+export async function findPrice(db: Db, asset: string, at: Date): Promise<Price | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select id, asset, price, observed_at, source from price
+    where asset = ${asset} and observed_at <= ${at}
+    order by observed_at desc, id desc limit 1`);
+  return row && toPrice(row);
+}
+
+export async function insertPrice(
+  db: Db,
+  { asset, price, observedAt, source }: Omit<Price, 'id'>,
+): Promise<void> {
+  await db.query(sql`
+    insert into price (asset, price, observed_at, source)
+    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source})`);
+}
+
+function toPrice({ observed_at, price, ...row }: Row): Price {
+  return { ...row, price: decimal(price), observedAt: observed_at };
+}

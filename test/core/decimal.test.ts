@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { amountOf, decimal, decimalText, exactNumber } from '../../src/core/decimal.ts';
+
+const units = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
+
+test('an amount of any size keeps each digit', () => {
+  fc.assert(
+    fc.property(units, fc.integer({ min: 0, max: 77 }), (amount, decimals) => {
+      const text = decimalText(amountOf(amount, decimals));
+      const [whole = '', fraction = ''] = text.split('.');
+      assert.equal(BigInt(whole + fraction.padEnd(decimals, '0')), amount);
+    }),
+  );
+});
+
+test('sums and products are exact', () => {
+  fc.assert(
+    fc.property(units, units, (one, other) => {
+      assert.equal(
+        decimalText(amountOf(one, 18).plus(amountOf(other, 18))),
+        decimalText(amountOf(one + other, 18)),
+      );
+      assert.equal(
+        decimalText(amountOf(one, 18).times(amountOf(other, 6))),
+        decimalText(amountOf(one * other, 24)),
+      );
+    }),
+  );
+});
+
+test('quotients have 36 digits after the point, rounded half up', () => {
+  assert.equal(decimalText(decimal('2').div(decimal('3'))), `0.${'6'.repeat(35)}7`);
+});
+
+test('JSON has all digits as a number, in plain notation', () => {
+  const value = decimal('123456789012345678901234567890.000000000000000000000001');
+  assert.equal(JSON.stringify({ value: exactNumber(value) }), `{"value":${decimalText(value)}}`);
+  assert.equal(JSON.stringify(exactNumber(decimal('1e-30'))), `0.${'0'.repeat(29)}1`);
+});
+
+test('what is no decimal number is refused', () => {
+  for (const text of ['', 'NaN', 'Infinity', '1,5', '0x10', '1.2.3'])
+    assert.throws(() => decimal(text), text);
+});
