@@ -31,7 +31,7 @@ const BLOCK_MS_MAX = 30_000;
 
 export async function block(sink: Sink, watchedAddresses: number): Promise<Figures> {
   await using parts = new AsyncDisposableStack();
-  const chain = parts.use(await startBenchChain(5, RECIPIENTS));
+  const chain = parts.use(await startBenchChain(5, { recipients: RECIPIENTS }));
   const database = parts.use(await createTestDatabase('postgres'));
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
