@@ -180,6 +180,25 @@ create table price (
 );
 CREATE INDEX price_asset ON public.price USING btree (asset, observed_at DESC, id DESC);
 
+create table price_observation (
+  id bigint not null generated always as identity,
+  asset text not null,
+  round_at timestamp with time zone not null,
+  source text not null,
+  price numeric,
+  conf numeric,
+  observed_at timestamp with time zone,
+  verdict text not null,
+  message text,
+  price_id bigint,
+  constraint price_observation_pkey PRIMARY KEY (id),
+  constraint price_observation_check CHECK (((verdict = 'failed'::text) = (price IS NULL))),
+  constraint price_observation_price_id_fkey FOREIGN KEY (price_id) REFERENCES price(id),
+  constraint price_observation_verdict_check CHECK ((verdict = ANY (ARRAY['used'::text, 'outlier'::text, 'stale'::text, 'not_positive'::text, 'uncertain'::text, 'failed'::text])))
+);
+CREATE INDEX price_observation_asset ON public.price_observation USING btree (asset, round_at DESC);
+CREATE INDEX price_observation_round ON public.price_observation USING btree (round_at);
+
 create table signing_secret (
   watcher_id bigint not null,
   number integer not null,
