@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
+import { planMarket } from '../../devnet/market.ts';
 import { type DemoFacts, renderScreen } from '../../devnet/screen.ts';
 import type { Address } from '../../src/core/hex.ts';
 
@@ -19,6 +20,8 @@ const facts: DemoFacts = {
     traders: [address('1'), address('2'), address('3'), address('4')],
     visitor: address('5'),
     deployer: address('6'),
+    members: [address('b')],
+    market: planMarket(address('6')),
     contracts: {
       token: address('7'),
       feeToken: address('8'),
