@@ -171,6 +171,8 @@ export async function startDemo(
       dataFolder: folder.folder,
       apiKey,
       receiverUrl: receiver.url,
+      priceFeedUrl: priceFeed.url,
+      month: clock.now().toISOString().slice(0, 'YYYY-MM'.length),
       watched,
       scene,
       story: chain.story,
