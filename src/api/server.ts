@@ -19,9 +19,12 @@ import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addPriceRoutes, type PriceBook } from './prices.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
+import { addSupplyRoutes } from './supply.ts';
+import type { SupplyReader } from './supply-reader.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -43,6 +46,9 @@ export type ApiOptions = {
   sendTest: SendTest;
   /** Those that every notification waits for. */
   confirmations: number;
+  prices: PriceBook;
+  /** Undefined where the supply is not published. */
+  supply: SupplyReader | undefined;
   ops: OpsSources;
 };
 
@@ -62,6 +68,7 @@ export function createApi(options: ApiOptions): Api {
     requestTimeout: REQUEST_MS_MAX,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
+    frameworkErrors: (error, request, reply) => answerError(error, request, reply, log),
     genReqId: ({ headers }) => acceptedRequestId(headers['x-request-id']) ?? randomUUID(),
   }).withTypeProvider<TypeBoxTypeProvider>();
   api.setValidatorCompiler(TypeBoxValidatorCompiler);
@@ -93,6 +100,8 @@ export function createApi(options: ApiOptions): Api {
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
   addSettingsRoutes(api, options);
+  addPriceRoutes(api, options);
+  addSupplyRoutes(api, options);
   refuseOtherMethods();
   return api;
 }
