@@ -5,7 +5,7 @@ import type { HTTPMethods } from 'fastify';
 import { sendAnswer } from './errors.ts';
 import type { Api } from './server.ts';
 
-const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'];
+const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 
 /** Notes every route that is added from now on; the returned function answers for the methods that they leave out. */
 export function watchMethods(api: Api): () => void {

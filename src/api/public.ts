@@ -1,18 +1,27 @@
 /**
- * Public GET routes, whose answers are kept for the time that spec 8 names.
+ * Public GET routes: whose answers are kept for the time that spec 8 names, that browsers of any site may read, and that
+ * clients and proxies may keep too.
  */
-import type { FastifyRequest } from 'fastify';
+import { Readable } from 'node:stream';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
-import type { Api } from './server.ts';
+import { Fault } from '../core/fault.ts';
+import type { Metrics } from '../core/metrics.ts';
+import { type Cache, createCache, type Found, NOT_FOUND_SECONDS_MAX } from './cache.ts';
+import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './kept-answer.ts';
+import type { Api, ApiOptions } from './server.ts';
 
-export type PublicAnswer = { type: string; body: string };
+export type { PublicAnswer } from './kept-answer.ts';
 
 export type PublicRoute = {
   path: string;
+  /** Further paths with the same answers, such as those that lack a parameter. */
+  also?: readonly string[];
   /** One line for the documentation. */
   summary: string;
   /** The body of the answer 200. */
   answer: TSchema;
+  /** For the documentation, as `querystring` is: what is asked for is checked by `key`. */
   params?: TSchema;
   querystring?: TSchema;
   /** How long an answer is kept (spec 8). */
@@ -32,19 +41,99 @@ export type PublicRoute = {
 export const json = (value: unknown): PublicAnswer => jsonText(JSON.stringify(value));
 
 /** A body that is JSON already. */
-export const jsonText = (body: string): PublicAnswer => ({ type: 'application/json; charset=utf-8', body });
+export const jsonText = (body: PublicAnswer['body']): PublicAnswer => ({
+  type: 'application/json; charset=utf-8',
+  body,
+});
 
 export const plainText = (body: string): PublicAnswer => ({ type: 'text/plain; charset=utf-8', body });
 
+/** Who may read an answer (WHATWG Fetch, CORS protocol): every site, as nothing that a browser knows of its user is used. */
+const SHARED = {
+  'access-control-allow-origin': '*',
+  'access-control-expose-headers': 'age, etag, link, x-request-id',
+};
+const PREFLIGHT = {
+  'access-control-allow-methods': 'GET, HEAD, OPTIONS',
+  'access-control-allow-headers': '*',
+  'access-control-max-age': '86400',
+  allow: 'GET, HEAD, OPTIONS',
+};
+
+const PARTS = 'publicParts';
+type Parts = { cache: Cache; metrics: Metrics };
+
+/** Gives the API the place where the answers of its public routes are kept; before the first of them is added. */
+export function keepAnswers(api: Api, options: Pick<ApiOptions, 'clock' | 'log' | 'metrics'>): void {
+  const cache = createCache(options);
+  api.decorate(PARTS, { cache, metrics: options.metrics } satisfies Parts);
+  // What is being made still needs the database.
+  api.addHook('onClose', () => cache.settled());
+}
+
+/** Adds a route to an API that keeps answers. */
 export function addPublicRoute(api: Api, route: PublicRoute): void {
-  const { params, querystring } = route;
-  const schema = {
-    summary: route.summary,
-    ...(params !== undefined && { params }),
-    ...(querystring !== undefined && { querystring }),
+  const { cache, metrics } = api.getDecorator<Parts>(PARTS);
+  const { path, also = [], cacheSeconds, staleSeconds = 0 } = route;
+  const lifetime = { cacheSeconds, staleSeconds };
+  const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
+  const notFoundControl = `public, max-age=${Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX)}`;
+  const counters = {
+    hit: metrics.cacheAnswers.labels(path, 'hit'),
+    stale: metrics.cacheAnswers.labels(path, 'stale'),
+    miss: metrics.cacheAnswers.labels(path, 'miss'),
   };
-  api.get(route.path, { schema }, async (request, reply) => {
-    const { type, body } = await route.compute(route.key(request));
-    return reply.type(type).send(body);
-  });
+
+  /** Not async, and without a result: what is kept is sent in the turn in which it is asked for. */
+  function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> | undefined {
+    const key = route.key(request);
+    const cacheKey = `${path} ${key}`;
+    const found = cache.find(cacheKey, lifetime, () => route.compute(key));
+    if (found instanceof Promise) return found.then((made) => send(cacheKey, made, request, reply) ?? reply);
+    return send(cacheKey, found, request, reply);
+  }
+
+  function send(
+    cacheKey: string,
+    { kept, from, ageSeconds }: Found,
+    { headers }: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> | undefined {
+    counters[from].inc();
+    reply.header('age', String(ageSeconds));
+    const { outcome } = kept;
+    if ('notFound' in outcome) {
+      reply.header('cache-control', notFoundControl);
+      throw new Fault('not_found', outcome.notFound);
+    }
+    reply.header('cache-control', cacheControl);
+    const coding = outcome.answer.isCompressible ? chooseCoding(headers['accept-encoding']) : 'identity';
+    const { 'if-none-match': known } = headers;
+    const tag = known === undefined ? undefined : matchTag(known, outcome.answer, coding);
+    if (tag !== undefined) {
+      if (outcome.answer.isCompressible) reply.header('vary', 'accept-encoding');
+      reply.code(304).header('etag', tag).send();
+      return undefined;
+    }
+    const variant = variantOf(outcome.answer, coding, (bytes) => cache.grow(cacheKey, kept, bytes));
+    if (variant instanceof Promise) return variant.then((made) => sendVariant(made, reply));
+    sendVariant(variant, reply);
+    return undefined;
+  }
+
+  for (const url of [path, ...also]) {
+    api.get(url, { onRequest: share }, answer);
+    api.options(url, { onRequest: share }, (_request, reply) => reply.code(204).headers(PREFLIGHT).send());
+  }
+}
+
+/** Errors too are for every site to read. */
+function share(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  reply.headers(SHARED);
+  done();
+}
+
+function sendVariant({ body, headers }: Variant, reply: FastifyReply): FastifyReply {
+  reply.headers(headers);
+  return reply.send(Buffer.isBuffer(body) ? body : Readable.from(body, { objectMode: false }));
 }

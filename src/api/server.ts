@@ -20,6 +20,7 @@ import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addPriceRoutes, type PriceBook } from './prices.ts';
+import { keepAnswers } from './public.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
@@ -92,6 +93,16 @@ export function createApi(options: ApiOptions): Api {
   });
   limitBodyTime(api);
   endUnusedConnections(api);
+  keepAnswers(api, options);
+  // Once the plugins are there that look at routes.
+  api.register(async (scope: Api) => {
+    addRoutes(scope, options);
+    refuseOtherMethods();
+  });
+  return api;
+}
+
+function addRoutes(api: Api, options: ApiOptions): void {
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
   addRecordDeliveryRoutes(api, options);
@@ -102,8 +113,6 @@ export function createApi(options: ApiOptions): Api {
   addSettingsRoutes(api, options);
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
-  refuseOtherMethods();
-  return api;
 }
 
 /** Cuts off who takes too long to send a body that is read as a whole. Node's own limit knows no routes. */

@@ -87,5 +87,10 @@ export function createMetrics(version: string) {
       'route',
       'code',
     ]),
+    cacheAnswers: counter(
+      'cache_answers_total',
+      'Public answers by where they came from: hit, stale, miss.',
+      ['route', 'from'],
+    ),
   };
 }

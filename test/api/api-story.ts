@@ -31,7 +31,11 @@ export type ApiStory = {
   api: Api;
   clock: TestClock;
   metrics: ReturnType<typeof createMetrics>;
-  ask(method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE', url: string, ask?: Ask): Promise<Answer>;
+  ask(
+    method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS',
+    url: string,
+    ask?: Ask,
+  ): Promise<Answer>;
   /** A new key of the watcher of this name. */
   issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
 };
@@ -76,7 +80,8 @@ export function createApiStory(
         ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
       });
       const { statusCode: status, body: text } = response;
-      const isJson = String(response.headers['content-type']).startsWith('application/json') && text !== '';
+      const { 'content-type': type, 'content-encoding': coding } = response.headers;
+      const isJson = coding === undefined && String(type).startsWith('application/json') && text !== '';
       const flat = Object.fromEntries(
         Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]),
       );

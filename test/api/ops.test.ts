@@ -23,6 +23,7 @@ const OPERATIONS = new URL('../../docs/operations.md', import.meta.url);
 /** Every metric of Chainbell itself. These names are public: dashboards and alerts are built on them. */
 const METRIC_NAMES = [
   'chainbell_build_info',
+  'chainbell_cache_answers_total',
   'chainbell_chain_block_number',
   'chainbell_chain_held',
   'chainbell_chain_lag_seconds',

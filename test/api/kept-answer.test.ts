@@ -1,0 +1,101 @@
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { test } from 'node:test';
+import { brotliDecompressSync, gunzipSync } from 'node:zlib';
+import {
+  type Coding,
+  chooseCoding,
+  keepAnswer,
+  matchTag,
+  piecesOf,
+  variantOf,
+} from '../../src/api/kept-answer.ts';
+
+const type = 'application/json; charset=utf-8';
+const text = JSON.stringify(Array.from({ length: 500 }, (_, index) => ({ index })));
+const untold = () => assert.fail('nothing is made');
+const bodyOf = ({ body }: Awaited<ReturnType<typeof variantOf>>) => Buffer.concat(piecesOf(body));
+
+test('the tag is one of the bytes, however they come', async () => {
+  const bytes = Buffer.from(text);
+  const whole = await keepAnswer({ type, body: text });
+  for (const body of [bytes, [bytes], [bytes.subarray(0, 7), bytes.subarray(7)], [Buffer.alloc(0), bytes]]) {
+    const kept = await keepAnswer({ type, body });
+    assert.deepEqual(kept.identity.headers, whole.identity.headers);
+    assert.deepEqual(bodyOf(kept.identity), bytes);
+  }
+  const other = await keepAnswer({ type, body: `${text} ` });
+  assert.notEqual(other.digest, whole.digest);
+  assert.match(whole.identity.headers.etag ?? '', /^"[\w-]{22}"$/);
+});
+
+test('a coding is made once, is told of, and unpacks to the answer', async () => {
+  const answer = await keepAnswer({ type, body: text });
+  const more: number[] = [];
+  for (const [coding, unpack] of [
+    ['br', brotliDecompressSync],
+    ['gzip', gunzipSync],
+  ] as const) {
+    const both = [0, 1].map(async () => variantOf(answer, coding, (bytes) => more.push(bytes)));
+    const [variant, same] = await Promise.all(both);
+    assert.equal(variant, same);
+    assert.equal(variantOf(answer, coding, untold), variant);
+    assert.equal(unpack(bodyOf(variant ?? assert.fail())).toString(), text);
+    assert.equal(variant?.headers['content-encoding'], coding);
+    assert.equal(variant?.headers['content-length'], String(more.at(-1)));
+    assert.equal(variant?.headers.etag, `"${answer.digest}-${coding}"`);
+  }
+  assert.equal(more.length, 2);
+});
+
+test('what compressing makes no smaller is sent as it is', async () => {
+  const answer = await keepAnswer({ type, body: randomBytes(5_000) });
+  assert.equal(await variantOf(answer, 'gzip', untold), answer.identity);
+});
+
+test('the event loop turns between the pieces of a large answer while it is hashed', async () => {
+  const piece = Buffer.alloc(1024 * 1024, text);
+  const body = Array.from({ length: 64 }, () => piece);
+  let turns = 0;
+  let isDone = false;
+  const count = () => {
+    turns += 1;
+    if (!isDone) setImmediate(count);
+  };
+  count();
+  const answer = await keepAnswer({ type, body });
+  isDone = true;
+  assert.equal(answer.identity.bytes, 64 * piece.length);
+  // One for each 256 KiB, which take a millisecond.
+  assert.ok(turns >= 255, `${turns} turns`);
+});
+
+test('If-None-Match is a list, compared weakly, in any coding, or anything at all', async () => {
+  const answer = await keepAnswer({ type, body: text });
+  const tag = `"${answer.digest}"`;
+  const gzip = `"${answer.digest}-gzip"`;
+  assert.equal(matchTag(tag, answer, 'br'), tag);
+  assert.equal(matchTag(`"a", W/${gzip}, "b"`, answer, 'identity'), gzip);
+  assert.equal(matchTag('*', answer, 'gzip'), gzip);
+  for (const other of ['', '"a"', answer.digest, `"${answer.digest}-zstd"`, '"*"'])
+    assert.equal(matchTag(other, answer, 'br'), undefined, other);
+});
+
+test('the coding is the most welcome one', () => {
+  const cases: [string | undefined, Coding][] = [
+    [undefined, 'identity'],
+    ['', 'identity'],
+    ['gzip', 'gzip'],
+    ['gzip, deflate, br, zstd', 'br'],
+    ['GZIP;Q=1.0, BR;q=0.5', 'gzip'],
+    ['br;q=0, gzip', 'gzip'],
+    ['*', 'br'],
+    ['*;q=0.1, gzip;q=0.2', 'gzip'],
+    ['br;q=0, *', 'gzip'],
+    ['gzip;q=0, br;q=0.0', 'identity'],
+    ['identity', 'identity'],
+    ['gzip;q=nonsense', 'identity'],
+    [';;,,;q=', 'identity'],
+  ];
+  for (const [header, coding] of cases) assert.equal(chooseCoding(header), coding, header);
+});
