@@ -113,6 +113,27 @@ export async function sumUserDay(
   return decimal(row?.points ?? '0');
 }
 
+/** The same for many at once, in their order. */
+export async function sumUserDays(
+  tx: Db,
+  questions: readonly { rule: string; version: number; user: Address; day: Date }[],
+): Promise<Decimal[]> {
+  if (questions.length === 0) return [];
+  const rows = await tx.query<{ points: string }>(sql`
+    select coalesce((
+      select sum(d.points) from point_day d
+      where d.user_address = q.user_address and d.day = q.day and d.rule = q.rule and d.version = q.version
+        and d.role = 'user'), 0)::text as points
+    from unnest(
+      ${questions.map(({ rule }) => rule)}::text[],
+      ${listOf(questions.map(({ version }) => version))}::integer[],
+      ${bytesOf(questions.map(({ user }) => user))}::bytea[],
+      ${listOf(questions.map(({ day }) => day.toISOString().slice(0, 10)))}::date[]
+    ) with ordinality as q (rule, version, user_address, day, position)
+    order by q.position limit ${questions.length}`);
+  return rows.map(({ points }) => decimal(points));
+}
+
 type AwardRow = {
   rule: string;
   version: number;
