@@ -7,6 +7,7 @@ import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
 import { openChain } from './chain-access.ts';
+import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
@@ -19,8 +20,10 @@ import { createDeliverer, HEARTBEAT_MS } from './delivery/deliver.ts';
 import type { DeliveryOptions } from './delivery/lane.ts';
 import { createSender } from './delivery/send.ts';
 import { createTestSender } from './delivery/test-webhook.ts';
+import { createActivityReader } from './ingest/activities.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
 import { createFollower } from './ingest/follow.ts';
+import { createPointsLedger } from './ingest/points.ts';
 import { createPriceFeed } from './ingest/price-feed.ts';
 import { createPageReader } from './ingest/price-sources.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
@@ -160,6 +163,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const { nodes, verifier } = access;
   // Who follows compares first, and says what differs.
   if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
+  const rules = rulesOf(config);
   const follower = createFollower({
     database,
     nodes,
@@ -170,7 +174,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     startBlock: config.chain.startBlock,
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
-    ledgers: [],
+    ledgers: [createPointsLedger({ rules, log })],
+    extract: { activities: createActivityReader(rules) },
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
     enforcedChecks: verifier.learned,
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),
@@ -317,10 +322,9 @@ async function measureOffset(database: Database): Promise<{ offsetMs: number; er
 }
 
 /** What the configuration can already say and this version does not do yet is told, never passed over. */
-function tellUnbuilt({ pairs, points }: Config, log: Log): void {
+function tellUnbuilt({ pairs }: Config, log: Log): void {
   const unused = Object.entries({
     pairs: pairs.length > 0,
-    points: points.rules.length > 0,
   });
   const names = unused.flatMap(([name, isGiven]) => (isGiven ? [name] : []));
   if (names.length > 0) log.warn({ names }, 'config.not_served_yet');

@@ -4,8 +4,9 @@
  */
 import { excerpt } from './excerpt.ts';
 import type { Finding } from './finding.ts';
-import { displayPath } from './pointer.ts';
-import { nearestPlace, type Place, type Settings } from './settings.ts';
+import { displayPath, findAt } from './pointer.ts';
+import { nearestPlace, type Place, type Range, type Settings, type SourceFile } from './settings.ts';
+import { rangeOfSpan } from './value-range.ts';
 import { findVariable } from './variables.ts';
 
 /** Something wrong, for people and programs; a value from the environment has a `variable` and no position. */
@@ -63,13 +64,20 @@ function locate(settings: Settings, finding: Finding): Located {
   }
   // A missing key is shown at its parent's key: the parent's value is the whole section.
   const isAtKey = finding.at === 'key' || !settings.places.has(pointer);
-  const range = isAtKey ? (place.key ?? place.value) : place.value;
+  const range = isAtKey ? (place.key ?? place.value) : spanOf(settings, source, finding, place.value);
   const { line, col } = source.lines.linePos(Math.min(range[0], source.text.length));
   return {
     problem: { ...problem, file: source.file, line, col },
     lines: excerpt(source.text, { line, col, length: range[1] - range[0] }),
     offset: range[0],
   };
+}
+
+/** The finding's part of a text; all of it where the file does not have it letter by letter. */
+function spanOf(settings: Settings, source: SourceFile, { pointer, span }: Finding, range: Range): Range {
+  const value = findAt(settings.values, pointer);
+  if (span === undefined || typeof value !== 'string') return range;
+  return rangeOfSpan(source, { value, range, span }) ?? range;
 }
 
 function placeOf(settings: Settings, { pointer, range, variable }: Finding): Place | undefined {

@@ -3,6 +3,7 @@
  * The validator, the JSON Schema for editors, the environment variables and the `Config` type all come from here.
  */
 import Type, { type Static, type StaticDecode } from 'typebox';
+import { Points } from './points-schema.ts';
 import {
   AddressText,
   CidrText,
@@ -31,7 +32,8 @@ const Port = Type.Integer({
 const Decimals = Type.Integer({ minimum: 0, maximum: 77 });
 const BlockNumber = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
-const Coin = (symbol: string) => Type.Object({ symbol: Type.With(SymbolText, { default: symbol }) }, section);
+export const Coin = (symbol: string) =>
+  Type.Object({ symbol: Type.With(SymbolText, { default: symbol }) }, section);
 
 const Chain = Type.Object(
   {
@@ -110,7 +112,7 @@ const Webhooks = Type.Object(
   section,
 );
 
-const Token = Type.Object(
+export const Token = Type.Object(
   {
     address: AddressText,
     decimals: Decimals,
@@ -121,7 +123,7 @@ const Token = Type.Object(
   closed,
 );
 
-const Pair = Type.Object(
+export const Pair = Type.Object(
   {
     id: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }),
     name: Type.String({ minLength: 1, maxLength: 100, description: 'TOKEN0/TOKEN1' }),
@@ -317,16 +319,7 @@ export const ConfigSchema = Type.Object(
       section,
     ),
     supply: Type.Optional(Supply),
-    points: Type.Object(
-      {
-        rules: Type.Array(Type.Unknown(), {
-          maxItems: 1_000,
-          default: [],
-          description: 'Rules that award points.',
-        }),
-      },
-      section,
-    ),
+    points: Points,
     retention: Type.Object(
       {
         attempts: Type.With(DurationText, {

@@ -1,5 +1,33 @@
 -- Made by `npm run generate` from the migrations: the schema as it is today. Not to be edited.
 
+create table accrual (
+  rule text not null,
+  user_address bytea not null,
+  balance numeric(98,0) not null,
+  day integer not null,
+  balance_seconds numeric not null,
+  touched_at timestamp(3) with time zone not null,
+  tx_hash bytea not null,
+  touch integer not null,
+  constraint accrual_pkey PRIMARY KEY (rule, user_address),
+  constraint accrual_tx_hash_check CHECK ((octet_length(tx_hash) = 32)),
+  constraint accrual_user_address_check CHECK ((octet_length(user_address) = 20))
+);
+CREATE INDEX accrual_open ON public.accrual USING btree (day, rule, user_address) WHERE ((balance > (0)::numeric) OR (balance_seconds > (0)::numeric));
+
+create table accrual_before (
+  block_number bigint not null,
+  rule text not null,
+  user_address bytea not null,
+  balance numeric(98,0),
+  day integer,
+  balance_seconds numeric,
+  touched_at timestamp(3) with time zone,
+  tx_hash bytea,
+  touch integer,
+  constraint accrual_before_pkey PRIMARY KEY (block_number, rule, user_address)
+);
+
 create table api_key (
   id text not null,
   watcher_id bigint not null,
@@ -169,6 +197,55 @@ CREATE INDEX pair_state_block ON public.pair_state USING btree (block_number);
 CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE (liquidity_k IS NOT NULL);
 CREATE INDEX pair_state_time ON public.pair_state USING btree (pair_id, mined_at DESC);
 
+create table point (
+  id bigint not null generated always as identity,
+  rule text not null,
+  version integer not null,
+  category text not null,
+  user_address bytea not null,
+  points numeric not null,
+  tx_hash bytea not null,
+  ordinal bigint not null,
+  role text not null,
+  block_number bigint,
+  block_hash bytea,
+  awarded_at timestamp(3) with time zone not null,
+  inputs jsonb not null,
+  constraint point_pkey PRIMARY KEY (tx_hash, ordinal, rule, version, role),
+  constraint point_block_hash_check CHECK ((octet_length(block_hash) = 32)),
+  constraint point_check CHECK (((block_number IS NULL) = (block_hash IS NULL))),
+  constraint point_role_check CHECK ((role = ANY (ARRAY['user'::text, 'referrer'::text]))),
+  constraint point_tx_hash_check CHECK ((octet_length(tx_hash) = 32)),
+  constraint point_user_address_check CHECK ((octet_length(user_address) = 20))
+);
+CREATE INDEX point_block ON public.point USING btree (block_number) WHERE (block_number IS NOT NULL);
+CREATE INDEX point_user ON public.point USING btree (user_address, awarded_at, id);
+
+create table point_day (
+  user_address bytea not null,
+  day date not null,
+  category text not null,
+  rule text not null,
+  version integer not null,
+  role text not null,
+  points numeric not null,
+  award_count bigint not null,
+  constraint point_day_pkey PRIMARY KEY (user_address, day, category, rule, version, role),
+  constraint point_day_award_count_check CHECK ((award_count > 0))
+);
+
+create table point_month (
+  month date not null,
+  user_address bytea not null,
+  points numeric not null,
+  award_count bigint not null,
+  minus_points numeric not null generated always as ((- points)) stored,
+  entry text not null generated always as ((((('{"user":"0x'::text || encode(user_address, 'hex'::text)) || '","points":'::text) || (trim_scale(points))::text) || '}'::text)) stored,
+  constraint point_month_pkey PRIMARY KEY (month, user_address),
+  constraint point_month_award_count_check CHECK ((award_count > 0))
+);
+CREATE INDEX point_month_leaders ON public.point_month USING btree (month, minus_points, user_address) INCLUDE (entry) WHERE (points <> (0)::numeric);
+
 create table price (
   id bigint not null generated always as identity,
   asset text not null,
@@ -198,6 +275,18 @@ create table price_observation (
 );
 CREATE INDEX price_observation_asset ON public.price_observation USING btree (asset, round_at DESC);
 CREATE INDEX price_observation_round ON public.price_observation USING btree (round_at);
+
+create table referral (
+  user_address bytea not null,
+  referrer_address bytea not null,
+  block_number bigint not null,
+  log_index integer not null,
+  linked_at timestamp(3) with time zone not null,
+  constraint referral_pkey PRIMARY KEY (user_address, block_number, log_index),
+  constraint referral_referrer_address_check CHECK ((octet_length(referrer_address) = 20)),
+  constraint referral_user_address_check CHECK ((octet_length(user_address) = 20))
+);
+CREATE INDEX referral_block ON public.referral USING btree (block_number);
 
 create table signing_secret (
   watcher_id bigint not null,

@@ -42,10 +42,15 @@ test('the values that the example calls defaults are the defaults', () => {
     pairs,
     prices,
     supply: _none,
+    points,
     ...example
   } = loadConfig({ file, env: {} });
-  assert.deepEqual({ ...example, tokens: {}, pairs: [], prices: { tokens: {} } }, defaults);
+  assert.deepEqual(
+    { ...example, tokens: {}, pairs: [], prices: { tokens: {} }, points: { seasons: {}, rules: [] } },
+    defaults,
+  );
   assert.ok(Object.keys(tokens).length > 0 && pairs.length > 0 && prices.native !== undefined);
+  assert.ok(points.referral?.firstWins && points.referral.noSelf && points.rules.length > 0);
 });
 
 test('the JSON Schema accepts the example as it is written, variables included', () => {

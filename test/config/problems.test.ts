@@ -1035,15 +1035,15 @@ CHAINBELL_SECRET  secret: is required when database.url is set
 chain:
   id: 1
   rpc: [http://node.example]
-points: { rules: ["xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy" }
+webhooks: { caFile: "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" , prts: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy" }
 `,
     report: `
-chainbell.yaml:4:115  points.ruls: unknown key
-    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
+chainbell.yaml:4:115  webhooks.prts: unknown key
+    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" , prts: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
       |                                                        ^^^^
-      did you mean "rules"?
-chainbell.yaml:4:125  points.more: unknown key
-    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
+      did you mean "ports"?
+chainbell.yaml:4:125  webhooks.more: unknown key
+    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" , prts: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
       |                                                        ^^^^
 `,
   },
