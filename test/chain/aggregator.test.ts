@@ -67,6 +67,9 @@ describe('an aggregator on a real chain', () => {
     await tell(late, 1n, 2n ** 255n);
     const token = await chain.deploy('DemoToken', 'Demo', 'DEMO', 18);
     for (const address of [empty, odd, late, token, freshAddress()])
-      await assert.rejects(readAggregator(nodes, address, signal), (error: Fault) => error instanceof Fault && error.message.includes(address));
+      await assert.rejects(
+        readAggregator(nodes, address, signal),
+        (error: Fault) => error instanceof Fault && error.message.includes(address),
+      );
   });
 });
