@@ -12,8 +12,6 @@ import { waitUntil } from '../kit/wait.ts';
 
 const COIN = 10n ** 18n;
 
-type PriceJson = { price: number | null; asset: string; base_currency: string };
-
 test('the native price is the median of a page, a feed on the chain and a fixed one, and follows them', async () => {
   await using chain = await startChain();
   await using place = await createTestDatabase('embedded');
@@ -41,7 +39,7 @@ test('the native price is the median of a page, a feed on the chain and a fixed 
         native: {
           ...{ everySeconds: 1, maxAgeSeconds: 600 },
           sources: [
-            { type: 'http', url, path: '$.data[0].usd', headers: {} },
+            { type: 'http', url, path: '$.data[0].usd' },
             { type: 'chainlink', address: aggregator, heartbeatSeconds: 3_600 },
             { type: 'fixed', price: '2499' },
           ],
@@ -87,7 +85,7 @@ test('of two services on one database one asks for prices, and the other goes on
         prices: {
           native: {
             ...{ everySeconds: 1, maxAgeSeconds: 600 },
-            sources: [{ type: 'http', url: `http://127.0.0.1:${page.port}/`, path: '$.price', headers: {} }],
+            sources: [{ type: 'http', url: `http://127.0.0.1:${page.port}/`, path: '$.price' }],
           },
         },
       },
