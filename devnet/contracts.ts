@@ -8,6 +8,7 @@ import type { Hex } from '../src/core/hex.ts';
 
 /** Compiled from devnet/contracts. */
 const ownContracts = [
+  'Aggregator',
   'Animal',
   'Bridge',
   'DemoCollectible',

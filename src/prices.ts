@@ -74,7 +74,7 @@ function createSource(
   const maxAgeMs = (maxAgeSeconds ?? feed.maxAgeSeconds) * 1000;
   switch (source.type) {
     case 'http': {
-      const { url, headers, path, timePath, confPath } = source;
+      const { url, headers = {}, path, timePath, confPath } = source;
       const paths = {
         price: pathOf(path),
         ...(timePath !== undefined && { time: pathOf(timePath) }),

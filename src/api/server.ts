@@ -69,7 +69,10 @@ export function createApi(options: ApiOptions): Api {
     requestTimeout: REQUEST_MS_MAX,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    frameworkErrors: (error, request, reply) => answerError(error, request, reply, log),
+    // Paths that cannot be decoded or are too long.
+    frameworkErrors(error, request, reply) {
+      answerError(error, request, reply, log).catch(() => reply.raw.destroy());
+    },
     genReqId: ({ headers }) => acceptedRequestId(headers['x-request-id']) ?? randomUUID(),
   }).withTypeProvider<TypeBoxTypeProvider>();
   api.setValidatorCompiler(TypeBoxValidatorCompiler);

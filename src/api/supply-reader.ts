@@ -101,10 +101,15 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
         return await readInTime();
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        if (last === undefined || !isYoung(last.at, clock.now())) throw error;
+        if (last === undefined || !isYoung(oldestOf(last), clock.now())) throw error;
         log.warn({ error: messageOf(error), of: last.at.toISOString() }, 'supply.stale');
         return last;
       }
     },
   };
+}
+
+/** When the oldest of its balances was so. */
+function oldestOf({ balances }: SupplyReading): Date {
+  return new Date(Math.min(...Array.from(balances.values(), ({ at }) => at.getTime())));
 }

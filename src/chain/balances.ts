@@ -4,7 +4,8 @@
 import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Address, Hex } from '../core/hex.ts';
-import { type BlockReference, quantityOf } from './bundle.ts';
+import type { BlockReference } from './bundle.ts';
+import { blockParameter } from './contracts.ts';
 import { decodeBalances, encodeBalanceCalls } from './multicall.ts';
 import type { ChainNodes } from './nodes.ts';
 import { parseHeader } from './parse.ts';
@@ -127,10 +128,6 @@ function toMap(
       return balance === undefined ? [] : [[address, balance]];
     }),
   );
-}
-
-function blockParameter(at: BlockReference) {
-  return typeof at === 'number' ? quantityOf(at) : { blockHash: at };
 }
 
 function requireResult(answer: RpcAnswer | undefined, nodeName: string): unknown {

@@ -39,8 +39,13 @@ const printableFeed = (feed: PriceFeed): PriceFeed => ({ ...feed, sources: feed.
 function printable(source: PriceSource): PriceSource {
   switch (source.type) {
     case 'http': {
-      const headers = Object.keys(source.headers).map((name) => [name, '[redacted]']);
-      return { ...source, url: redactUrl(source.url), headers: Object.fromEntries(headers) };
+      const { url, headers, ...rest } = source;
+      const hidden = Object.keys(headers ?? {}).map((name) => [name, '[redacted]']);
+      return {
+        ...rest,
+        url: redactUrl(url),
+        ...(headers !== undefined && { headers: Object.fromEntries(hidden) }),
+      };
     }
     case 'coingecko':
       return { ...source, apiKey: source.apiKey === '' ? '' : '[redacted]', ...printableBase(source) };
