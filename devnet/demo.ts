@@ -5,7 +5,7 @@ import { systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';
 import { type Address, parseAddress } from '../src/core/hex.ts';
 import type { startService } from '../src/service.ts';
-import { genesis, openDemoChain } from './demo-chain.ts';
+import { genesis, openDemoChain, startMining } from './demo-chain.ts';
 import { CHAIN_ID, demoConfig, NATIVE_SYMBOL } from './demo-config.ts';
 import { openDemoFolder, writeDemoNote } from './demo-folder.ts';
 import { findFreePort, findPortNear, retryOnConflict } from './free-port.ts';
@@ -75,7 +75,6 @@ export async function startDemo(
   const chain = await openDemoChain(folder, {
     preferredPort: preferredPorts.chain,
     chainId: CHAIN_ID,
-    blockTimeSeconds: options.blockTimeSeconds,
     fresh: options.fresh,
   });
   const { anvil, scene } = chain;
@@ -142,6 +141,7 @@ export async function startDemo(
   onStep(`${watched.length} addresses watched`);
   signal.throwIfAborted();
 
+  await startMining(chain, options.blockTimeSeconds);
   const onFault = (fault: Fault) => onLine(`traffic: ${fault.message}`);
   const traffics = [
     startTraffic({ node: anvil, clock }, (turn) => trafficAt(anvil, scene, turn), {
