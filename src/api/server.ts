@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import type { ValuedPair } from '../core/pair.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
@@ -22,6 +23,7 @@ import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
+import { addSwapRoutes } from './swap.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -43,6 +45,7 @@ export type ApiOptions = {
   sendTest: SendTest;
   /** Those that every notification waits for. */
   confirmations: number;
+  pairs: readonly ValuedPair[];
   ops: OpsSources;
 };
 
@@ -93,6 +96,7 @@ export function createApi(options: ApiOptions): Api {
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
   addSettingsRoutes(api, options);
+  addSwapRoutes(api, options);
   refuseOtherMethods();
   return api;
 }

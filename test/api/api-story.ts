@@ -8,6 +8,7 @@ import { type Api, createApi } from '../../src/api/server.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import type { ValuedPair } from '../../src/core/pair.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { issueKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
@@ -49,12 +50,13 @@ export function createApiStory(
     durationMs: 0,
     responseText: undefined,
   }),
+  pairs: readonly ValuedPair[] = [],
 ): ApiStory {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
   const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
-  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops });
+  const api = createApi({ ...options, confirmations: CONFIRMATIONS, pairs, sendTest, ops });
   return {
     api,
     clock,
