@@ -9,10 +9,10 @@ import type { Surroundings } from '../core/points/text.ts';
 import type { Finding } from './finding.ts';
 import { childPointer, findAt } from './pointer.ts';
 import { Points, PointsRule } from './points-schema.ts';
-import { Coin, type Config, Pair, Token } from './schema.ts';
+import { type Config, Native, Pair, Reward, Token } from './schema.ts';
 
 const Named = Type.Object({
-  chain: Type.Object({ native: Coin('ETH'), reward: Coin('RWD') }),
+  chain: Type.Object({ native: Native, reward: Reward }),
   tokens: Type.Record(Type.String(), Token),
   pairs: Type.Array(Pair),
 });

@@ -9,6 +9,7 @@ import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Hash } from '../core/hex.ts';
+import type { PairEvents } from '../core/pair.ts';
 import type { Activity } from './activities.ts';
 import { extractTransfers } from './extract.ts';
 
@@ -18,12 +19,19 @@ export type ReadBlock = {
   proved: boolean;
   traced: boolean;
   transfers: Transfer[];
+  pairEvents: PairEvents[];
   /** What the rules of points ask for. */
   activities: Activity[];
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
-export type Extract = { activities(bundle: Bundle): Activity[] };
+export type Extract = {
+  pairEvents(bundle: Bundle): PairEvents[];
+  activities(bundle: Bundle): Activity[];
+};
+
+/** For who needs the transfers alone. */
+export const extractNothing: Extract = { pairEvents: () => [], activities: () => [] };
 
 /** The last block to be read; without its hash it is asked for by number, as history is. */
 type Head = { number: number; hash: Hash | undefined };
@@ -101,6 +109,7 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
       proved: bundle.proved,
       traced: bundle.traced,
       transfers: extractTransfers(bundle),
+      pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
     }));
   }

@@ -55,6 +55,14 @@ export async function listPrices(
   return times.map((_, index) => byPosition.get(index + 1));
 }
 
+/** The first price that the asset ever had. */
+export async function findFirstPrice(db: Db, asset: string): Promise<Price | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select id, asset, price, observed_at, source from price
+    where asset = ${asset} order by observed_at, id limit 1`);
+  return row && toPrice(row);
+}
+
 /** Adds a price to the feed; returns its id. */
 export async function insertPrice(
   db: Db,

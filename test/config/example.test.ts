@@ -43,10 +43,18 @@ test('the values that the example calls defaults are the defaults', () => {
     prices,
     supply: _none,
     points,
+    chain: {
+      native: { wrapped: _wrapped, ...native },
+      ...chain
+    },
     ...example
   } = loadConfig({ file, env: {} });
   assert.deepEqual(
-    { ...example, tokens: {}, pairs: [], prices: { tokens: {} }, points: { seasons: {}, rules: [] } },
+    {
+      ...example,
+      chain: { ...chain, native },
+      ...{ tokens: {}, pairs: [], prices: { tokens: {} }, points: { seasons: {}, rules: [] } },
+    },
     defaults,
   );
   assert.ok(Object.keys(tokens).length > 0 && pairs.length > 0 && prices.native !== undefined);

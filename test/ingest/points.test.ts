@@ -163,7 +163,7 @@ function openStory(database: Database) {
     }
     const readBlocks = bundles.map((bundle) => {
       const { header, proved, traced } = bundle;
-      return { header, proved, traced, transfers: [], activities: read(bundle) };
+      return { header, proved, traced, transfers: [], pairEvents: [], activities: read(bundle) };
     });
     const committed = await commitBlocks(database, {
       expectedTip: await findTip(database),
