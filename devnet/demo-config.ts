@@ -24,6 +24,7 @@ export type DemoConfigOptions = {
   /** Of the price feed: what it says of ETH is at /ETH. */
   priceFeedUrl: string;
   market: Market;
+  deployer: Address;
   /** Of all accounts at genesis, in whole coins. */
   initialCoins: number;
 };
@@ -87,7 +88,7 @@ export function demoConfig(options: DemoConfigOptions): Config {
           vesting: { team: market.vestingTeam, advisors: market.vestingAdvisors },
         },
       },
-      points: pointsOf(market),
+      points: pointsOf(market, options.deployer),
       // Refused webhooks are warnings, and the receiver prints them already.
       log: { level: 'error' },
     },
