@@ -3,6 +3,7 @@
  */
 import { loadConfig } from '../src/config/load.ts';
 import type { Config } from '../src/config/schema.ts';
+import type { Address } from '../src/core/hex.ts';
 import { type Market, MULTICALL3, marketTokens, pairTable } from './market.ts';
 import { pointsOf } from './points-rules.ts';
 
