@@ -109,6 +109,7 @@ export async function startDemo(
     retryMinutes: options.retryMinutes,
     priceFeedUrl: priceFeed.url,
     market: scene.market,
+    deployer: scene.deployer,
     initialCoins: genesis.accounts * genesis.coinsEach,
   });
   const startOn = (ports: { api: number; metrics: number }) =>
