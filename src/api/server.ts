@@ -20,6 +20,7 @@ import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addPointRoutes } from './points.ts';
 import { addPriceRoutes, type PriceBook } from './prices.ts';
 import { keepAnswers } from './public.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
@@ -120,6 +121,7 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
   addSwapRoutes(api, options);
+  addPointRoutes(api, options);
 }
 
 /** Cuts off who takes too long to send a body that is read as a whole. Node's own limit knows no routes. */
