@@ -31,6 +31,7 @@ import { createPairReadings } from './ingest/pair-readings.ts';
 import { createPointsLedger } from './ingest/points.ts';
 import { createPriceFeed } from './ingest/price-feed.ts';
 import { createPageReader } from './ingest/price-sources.ts';
+import { createPairPruner } from './ingest/pair-retention.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
 import { createFeeds, createPriceBook, readsContracts } from './prices.ts';
@@ -174,7 +175,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
-  const isLeader = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
+  let leads = false;
   const follower = createFollower({
     database,
     nodes,
@@ -189,7 +190,10 @@ export async function startService(config: Config, options: ServiceOptions = {})
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
     enforcedChecks: verifier.learned,
-    isLeader,
+    async isLeader() {
+      leads = await (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
+      return leads;
+    },
   });
   const pages = createPageReader();
   parts.defer(() => pages.close());
@@ -242,19 +246,19 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
-    await requirePairs(database, pairs);
     await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
     await retryAtStart(() => checkPairs(nodes, pairs, signal), { ...patience, what: 'nodes' });
-    // What every follower may find by itself, one of them does.
+    // What is done beside the follower is done where it leads.
     const led =
       (step: Step): Step =>
       async (abort) =>
-        (await isLeader()) ? step(abort) : 'idle';
+        leads ? step(abort) : 'idle';
     const market = { database, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
       run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
+      run('pair retention', led(createPairPruner(market)), { idleMs: () => PRUNE_MS });
     }
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
@@ -295,6 +299,7 @@ async function openStore(config: Config, log: Log) {
   try {
     const applied = await migrate(database);
     if (applied.length > 0) log.info({ applied }, 'database.migrated');
+    await requirePairs(database, config.pairs);
     const { offsetMs } = await measureOffset(database);
     return {
       database,
