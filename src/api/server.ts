@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import type { ValuedPair } from '../core/pair.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
@@ -25,6 +26,7 @@ import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addSupplyRoutes } from './supply.ts';
 import type { SupplyReader } from './supply-reader.ts';
+import { addSwapRoutes } from './swap.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -49,6 +51,7 @@ export type ApiOptions = {
   prices: PriceBook;
   /** Undefined where the supply is not published. */
   supply: SupplyReader | undefined;
+  pairs: readonly ValuedPair[];
   ops: OpsSources;
 };
 
@@ -105,6 +108,7 @@ export function createApi(options: ApiOptions): Api {
   addSettingsRoutes(api, options);
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
+  addSwapRoutes(api, options);
   refuseOtherMethods();
   return api;
 }
