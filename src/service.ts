@@ -6,7 +6,7 @@ import type { Server } from 'node:http';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
-import { openChain } from './chain-access.ts';
+import { nodeUrls, openChain } from './chain-access.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
@@ -30,7 +30,7 @@ import { createPriceFeed } from './ingest/price-feed.ts';
 import { createPageReader } from './ingest/price-sources.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
-import { createFeeds, createPriceBook, readsContracts } from './prices.ts';
+import { createFeeds, createPriceBook } from './prices.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
 import { findChain } from './store/blocks.ts';
@@ -350,15 +350,6 @@ function tellUnbuilt({ points }: Config, log: Log): void {
   });
   const names = unused.flatMap(([name, isGiven]) => (isGiven ? [name] : []));
   if (names.length > 0) log.warn({ names }, 'config.not_served_yet');
-}
-
-/** The nodes that this process asks; only who follows needs to hear of new heads. */
-function nodeUrls(config: Config, active: ReadonlySet<Role>): readonly string[] {
-  const { rpc } = config.chain;
-  if (active.has('follower')) return rpc;
-  const asksNodes =
-    (active.has('prices') && readsContracts(config)) || (active.has('api') && config.supply !== undefined);
-  return asksNodes ? rpc.filter((url) => url.startsWith('http')) : [];
 }
 
 async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {
