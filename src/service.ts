@@ -6,7 +6,7 @@ import type { Server } from 'node:http';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
-import { openChain } from './chain-access.ts';
+import { nodeUrls, openChain } from './chain-access.ts';
 import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
@@ -34,7 +34,7 @@ import { createPageReader } from './ingest/price-sources.ts';
 import { createPairPruner } from './ingest/pair-retention.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
-import { createFeeds, createPriceBook, readsContracts } from './prices.ts';
+import { createFeeds, createPriceBook } from './prices.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
 import { findChain } from './store/blocks.ts';
@@ -219,9 +219,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
   }
   if (active.has('prices')) {
-    const isLeader = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION);
+    const asks = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION);
     for (const feed of createFeeds(config, { database, nodes, pages, clock })) {
-      const { step, idleMs } = createPriceFeed({ database, clock, log, metrics, isLeader }, feed);
+      const { step, idleMs } = createPriceFeed({ database, clock, log, metrics, isLeader: asks }, feed);
       run(`price of ${feed.asset}`, step, { idleMs });
     }
   }
@@ -349,15 +349,6 @@ async function measureOffset(database: Database): Promise<{ offsetMs: number; er
   const there = (await readTime(database)).getTime();
   const after = machine.now().getTime();
   return { offsetMs: Math.round(there - (before + after) / 2), errorMs: Math.abs(after - before) / 2 };
-}
-
-/** The nodes that this process asks; only who follows needs to hear of new heads. */
-function nodeUrls(config: Config, active: ReadonlySet<Role>): readonly string[] {
-  const { rpc } = config.chain;
-  if (active.has('follower')) return rpc;
-  const asksNodes =
-    (active.has('prices') && readsContracts(config)) || (active.has('api') && config.supply !== undefined);
-  return asksNodes ? rpc.filter((url) => url.startsWith('http')) : [];
 }
 
 async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {
