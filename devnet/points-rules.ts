@@ -51,7 +51,7 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
           contracts: [validatorStaking],
         },
         user: 'arg:validator',
-        points: 'amount(units, ETH) * 10',
+        points: 'floor(amount(units, ETH) * 100) / 10',
       },
       {
         type: 'event' as const,
@@ -61,7 +61,7 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
         source: { event: MINT, contracts: ['pair:1', 'pair:2', 'pair:3', 'pair:4', 'pair:5', 'pair:6'] },
         user: 'tx.from',
         deny: [deployer],
-        points: 'amount(amount1, token1) * 20',
+        points: 'floor(amount(amount1, token1) * 200) / 10',
       },
       {
         type: 'event' as const,
@@ -94,7 +94,7 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
         source: { event: BRIDGE_SENT, contracts: [bridge] },
         user: 'arg:sender',
         deny: [deployer],
-        points: 'amount(units, ETH) * 5',
+        points: 'floor(amount(units, ETH) * 50) / 10',
       },
       {
         type: 'event' as const,
