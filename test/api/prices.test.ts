@@ -46,7 +46,7 @@ function createStory(
       prices,
     },
   });
-  return createApiStory(database, undefined, undefined, undefined, { prices: createPriceBook(config) });
+  return createApiStory(database, undefined, undefined, { prices: createPriceBook(config) });
 }
 
 const accept = (database: Database, asset: string, price: string, observedAt = noon) =>

@@ -133,7 +133,7 @@ test('a node that hangs holds nobody up for long', () =>
 onEachDatabase(({ database }) => {
   test('the supply is one record, and its figures are plain numbers', () =>
     withNodes([balances()], async (stage) => {
-      const { ask } = createApiStory(database(), undefined, undefined, undefined, {
+      const { ask } = createApiStory(database(), undefined, undefined, {
         supply: createReader(stage),
       });
       const { status, headers, json } = await ask('GET', '/api/native/supply-info');
@@ -167,7 +167,7 @@ onEachDatabase(({ database }) => {
         wait: (ms, abort) => (ms < 1_000 ? Promise.resolve() : broken.clock.wait(ms, abort)),
       },
     });
-    const { ask } = createApiStory(database(), undefined, undefined, undefined, { supply: reader });
+    const { ask } = createApiStory(database(), undefined, undefined, { supply: reader });
     const none = createApiStory(database());
     for (const path of ['/api/native/supply-info', '/api/native/supply/circulating']) {
       const { status, json } = await ask('GET', path);
