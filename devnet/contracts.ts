@@ -12,6 +12,7 @@ export type ContractName =
   | 'DemoCollectible'
   | 'Splitter'
   | 'Purse'
+  | 'Till'
   | 'Animal'
   | 'Zoo';
 
@@ -54,6 +55,7 @@ function readArtifacts(): Record<ContractName, Artifact> {
     DemoCollectible: artifact('DemoCollectible'),
     Splitter: artifact('Splitter'),
     Purse: artifact('Purse'),
+    Till: artifact('Till'),
     Animal: artifact('Animal'),
     Zoo: artifact('Zoo'),
   };

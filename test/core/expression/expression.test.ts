@@ -155,11 +155,31 @@ test('an integer is asked for with a number only after floor', () => {
 });
 
 test('whatever the text, there is a result or an error whose place is in the text', () => {
-  const words = ['amount', 'usd', '(', ')', ',', '+', '-', '*', '/', '<', '==', '&&', '||', '!', '1', '0.5', 'token0'];
+  const words = [
+    'amount',
+    'usd',
+    '(',
+    ')',
+    ',',
+    '+',
+    '-',
+    '*',
+    '/',
+    '<',
+    '==',
+    '&&',
+    '||',
+    '!',
+    '1',
+    '0.5',
+    'token0',
+  ];
   const texts = fc.oneof(
     fc.string(),
     fc.string({ unit: 'binary' }),
-    fc.array(fc.constantFrom(...words, 'floor(', 'isFinal', 'to', '0xab', ' ', 'min('), { maxLength: 30 }).map((all) => all.join(' ')),
+    fc
+      .array(fc.constantFrom(...words, 'floor(', 'isFinal', 'to', '0xab', ' ', 'min('), { maxLength: 30 })
+      .map((all) => all.join(' ')),
   );
   fc.assert(
     fc.property(texts, (text) => {
