@@ -1,11 +1,18 @@
 /**
  * Public GET routes, whose answers are kept for the time that spec 8 names.
  */
+import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
 import type { Api } from './server.ts';
 
-export type PublicAnswer = { type: string; body: string };
+export type PublicAnswer = {
+  type: string;
+  /** Large ones as pieces, each of which may be handled in one go: the event loop turns between them. */
+  body: string | Buffer | readonly Buffer[];
+  /** Further headers, such as `link`. */
+  headers?: Readonly<Record<string, string>>;
+};
 
 export type PublicRoute = {
   path: string;
@@ -13,6 +20,7 @@ export type PublicRoute = {
   summary: string;
   /** The body of the answer 200. */
   answer: TSchema;
+  /** For the documentation, as `querystring` is: what is asked for is checked by `key`. */
   params?: TSchema;
   querystring?: TSchema;
   /** How long an answer is kept (spec 8). */
@@ -32,19 +40,17 @@ export type PublicRoute = {
 export const json = (value: unknown): PublicAnswer => jsonText(JSON.stringify(value));
 
 /** A body that is JSON already. */
-export const jsonText = (body: string): PublicAnswer => ({ type: 'application/json; charset=utf-8', body });
+export const jsonText = (body: PublicAnswer['body']): PublicAnswer => ({
+  type: 'application/json; charset=utf-8',
+  body,
+});
 
 export const plainText = (body: string): PublicAnswer => ({ type: 'text/plain; charset=utf-8', body });
 
 export function addPublicRoute(api: Api, route: PublicRoute): void {
-  const { params, querystring } = route;
-  const schema = {
-    summary: route.summary,
-    ...(params !== undefined && { params }),
-    ...(querystring !== undefined && { querystring }),
-  };
-  api.get(route.path, { schema }, async (request, reply) => {
-    const { type, body } = await route.compute(route.key(request));
-    return reply.type(type).send(body);
+  api.get(route.path, async (request, reply) => {
+    const { type, body, headers = {} } = await route.compute(route.key(request));
+    reply.type(type).headers(headers);
+    return reply.send(typeof body === 'string' || Buffer.isBuffer(body) ? body : Readable.from(body));
   });
 }

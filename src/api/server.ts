@@ -19,6 +19,7 @@ import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
+import { addPointRoutes } from './points.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
@@ -93,6 +94,7 @@ export function createApi(options: ApiOptions): Api {
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
   addSettingsRoutes(api, options);
+  addPointRoutes(api, options);
   refuseOtherMethods();
   return api;
 }
