@@ -60,11 +60,15 @@ function locate(settings: Settings, finding: Finding): Located {
   if (place !== undefined && 'variable' in place) problem.variable = place.variable;
   const { source } = settings;
   if (place === undefined || !('value' in place) || source === undefined) {
+    problem.message += characterOf(finding);
     return { problem, lines: [], offset: Number.MAX_SAFE_INTEGER };
   }
   // A missing key is shown at its parent's key: the parent's value is the whole section.
   const isAtKey = finding.at === 'key' || !settings.places.has(pointer);
-  const range = isAtKey ? (place.key ?? place.value) : spanOf(settings, source, finding, place.value);
+  const part = isAtKey ? undefined : partOf(settings, source, finding, place.value);
+  // Where the file does not have the text letter by letter.
+  if (part === undefined) problem.message += characterOf(finding);
+  const range = isAtKey ? (place.key ?? place.value) : (part ?? place.value);
   const { line, col } = source.lines.linePos(Math.min(range[0], source.text.length));
   return {
     problem: { ...problem, file: source.file, line, col },
@@ -73,11 +77,21 @@ function locate(settings: Settings, finding: Finding): Located {
   };
 }
 
-/** The finding's part of a text; all of it where the file does not have it letter by letter. */
-function spanOf(settings: Settings, source: SourceFile, { pointer, span }: Finding, range: Range): Range {
+function characterOf({ span }: Finding): string {
+  return span === undefined ? '' : ` (at character ${span.start + 1})`;
+}
+
+/** The finding's part of a text. */
+function partOf(
+  settings: Settings,
+  source: SourceFile,
+  { pointer, span }: Finding,
+  range: Range,
+): Range | undefined {
   const value = findAt(settings.values, pointer);
-  if (span === undefined || typeof value !== 'string') return range;
-  return rangeOfSpan(source, { value, range, span }) ?? range;
+  return span === undefined || typeof value !== 'string'
+    ? undefined
+    : rangeOfSpan(source, { value, range, span });
 }
 
 function placeOf(settings: Settings, { pointer, range, variable }: Finding): Place | undefined {

@@ -13,6 +13,11 @@ const POINTS_LOCK = 0x6362_000b;
 /** A transaction that earns more is none that a person asks about. */
 const AWARDS_MAX = 10_000;
 
+/** Waits for whoever writes awards; held until the transaction ends. */
+export async function lockPoints(tx: Db): Promise<void> {
+  await tx.query(sql`select pg_advisory_xact_lock(${POINTS_LOCK})`);
+}
+
 /**
  * Stores awards with their sums, in the caller's transaction; returns how many are new. An award that is there already,
  * by rule, version, transaction, ordinal and role, stays as it is.
@@ -170,9 +175,4 @@ export async function listAwards(db: Db, txHash: Hash): Promise<Award[]> {
     awardedAt: row.awarded_at,
     inputs: row.inputs,
   }));
-}
-
-/** The lock is held until the transaction ends. */
-async function lockPoints(tx: Db): Promise<void> {
-  await tx.query(sql`select pg_advisory_xact_lock(${POINTS_LOCK})`);
 }

@@ -21,6 +21,8 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   receivers?: readonly { port: number }[];
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   retryMinutes?: readonly number[];
+  /** What the service is to know of tokens and points. */
+  rules?: Pick<ConfigOverrides, 'tokens' | 'points'>;
   /** Instead of the secret of all services. */
   secret?: string;
   formerSecrets?: readonly string[];

@@ -156,7 +156,7 @@ function readTokens(text: string): Token[] {
     const { groups = {} } = pattern.exec(text) ?? {};
     const found = Object.entries(groups).find(([, part]) => part !== undefined);
     if (found === undefined) throw strangeCharacter(text, from);
-    const [kind, part = ''] = found;
+    const [kind, part] = found;
     const token = {
       kind: kind as Token['kind'],
       text: part,

@@ -31,6 +31,7 @@ export type Compiling = {
 
 export type Source = Pick<Listener, 'signature' | 'tokens'>;
 
+/** Undefined when the event or one of the contracts is wrong. */
 export function compileSource(
   { surroundings, symbols, problems }: Compiling,
   { text, path }: Placed<SourceText>,
@@ -38,12 +39,16 @@ export function compileSource(
   const eventPath = [...path, 'event'];
   const signature = attempt(problems, eventPath, () => parseEventSignature(text.event));
   const tokens = new Map<Address, ReadonlyMap<string, TokenInfo>>();
-  text.contracts.forEach((contract, index) => {
+  let isWhole = true;
+  for (const [index, contract] of text.contracts.entries()) {
     const found = findContract(surroundings, contract);
-    if ('message' in found) problems.push({ path: [...path, 'contracts', index], message: found.message });
-    else tokens.set(found.address, new Map([...symbols, ...tokensOf(surroundings, found.address)]));
-  });
-  return signature && { signature, tokens };
+    if ('message' in found) {
+      isWhole = false;
+      problems.push({ path: [...path, 'contracts', index], message: found.message });
+    } else tokens.set(found.address, new Map([...symbols, ...tokensOf(surroundings, found.address)]));
+  }
+  // Without its contracts, nothing can be said of the tokens in expressions.
+  return isWhole && signature !== undefined ? { signature, tokens } : undefined;
 }
 
 export function compileUser(

@@ -9,7 +9,7 @@ export type Mark = string | number;
 /** From the first mark on, up to but without the second. */
 export type WindowText = { from?: Mark; to?: Mark };
 
-export type SourceText = { event: string; contracts: readonly string[] };
+export type SourceText = { event: string; contracts: string[] };
 
 export type MultiplierText = { season?: string; from?: string; to?: string; x: number };
 
@@ -17,10 +17,10 @@ type RuleText = WindowText & {
   id: string;
   version: number;
   category: string;
-  deny?: readonly Address[];
+  deny?: Address[];
   when?: string;
   points: string;
-  multipliers?: readonly MultiplierText[];
+  multipliers?: MultiplierText[];
   /** Instead of the share that the referral says. */
   referralShare?: number;
 };
@@ -37,7 +37,7 @@ export type MovementText = SourceText & { user: string; change: string; when?: s
 export type AccrualRuleText = RuleText & {
   type: 'accrual';
   token?: string;
-  movements?: readonly MovementText[];
+  movements?: MovementText[];
   caps?: { perUserPerDay?: number };
 };
 
@@ -51,17 +51,17 @@ export type ReferralText = {
 };
 
 export type PointsText = {
-  seasons: Readonly<Record<string, { from: string; to: string }>>;
+  seasons: Record<string, { from: string; to: string }>;
   referral?: ReferralText;
-  rules: readonly (EventRuleText | AccrualRuleText)[];
+  rules: (EventRuleText | AccrualRuleText)[];
 };
 
 /** What the texts of rules may name. */
 export type Surroundings = {
   nativeSymbol: string;
   rewardSymbol: string;
-  tokens: Readonly<Record<string, { address: Address; decimals: number; usd?: number }>>;
-  pairs: readonly {
+  tokens: Record<string, { address: Address; decimals: number; usd?: number }>;
+  pairs: {
     id: number;
     address: Address;
     token0: Address;

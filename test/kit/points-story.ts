@@ -1,8 +1,13 @@
 /**
- * What a chain has earned, calculated from its whole history in the plainest way: the truth that the ledger is compared with.
+ * Rules of points, and what a chain has earned by them, calculated from its whole history in the plainest way: the truth
+ * that the service is compared with.
  */
 import { type Decimal, decimal, decimalText } from '../../src/core/decimal.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
+import type { PointsText, Surroundings } from '../../src/core/points/text.ts';
+import type { Database } from '../../src/store/db.ts';
+import { insertPrice } from '../../src/store/prices.ts';
+import { sql } from '../../src/store/sql.ts';
 
 export type StoryLog =
   | { kind: 'paid'; user: Address; amount: bigint }
@@ -13,19 +18,19 @@ export type StoryTransaction = { hash: Hash; sender: Address; logs: StoryLog[] }
 export type StoryBlock = { number: number; hash: Hash; minedAt: Date; transactions: StoryTransaction[] };
 
 /** One award as a line, for comparing. */
-export type Line = string;
+type Line = string;
 
 const DAY_MS = 86_400_000;
 export const GENESIS = new Date('2026-01-30T22:00:00.000Z');
-export const startDay = Math.floor(GENESIS.getTime() / DAY_MS);
-export const isoDay = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10);
+const startDay = Math.floor(GENESIS.getTime() / DAY_MS);
+const isoDay = (day: number): string => new Date(day * DAY_MS).toISOString().slice(0, 10);
 /** Two days twice as much; from the fourth day on another version. */
-export const DOUBLE = { from: startDay + 1, to: startDay + 3 };
-export const SECOND_VERSION = startDay + 4;
-export const CAPS = { perTx: 5, perUserPerDay: 12 };
-export const SHARE = decimal('0.1');
+const DOUBLE = { from: startDay + 1, to: startDay + 3 };
+const SECOND_VERSION = startDay + 4;
+const CAPS = { perTx: 5, perUserPerDay: 12 };
+const SHARE = decimal('0.1');
 /** Days after the beginning, and the price from noon on. */
-export const GEM_PRICES: [day: number, price: string][] = [
+const GEM_PRICES: [day: number, price: string][] = [
   [1, '2.345'],
   [2, '1.99999'],
   [5, '17'],
@@ -35,6 +40,82 @@ const zeroAddress = `0x${'0'.repeat(40)}`;
 const dayOf = (time: Date) => Math.floor(time.getTime() / DAY_MS);
 const floored = (value: Decimal, digits: number) => value.round(digits, 0);
 const least = (...values: Decimal[]) => values.reduce((one, other) => (other.lt(one) ? other : one));
+
+/** The rules of this story; a payment of 100 units is worth one point. */
+export function storyRules({ shop, gem, deny }: { shop: Address; gem: Address; deny: Address }): {
+  points: PointsText;
+  tokens: Surroundings['tokens'];
+} {
+  const paid = { event: 'Paid(address indexed user, uint256 amount, string note)', contracts: [shop] };
+  const trading = { type: 'event', category: 'trading', version: 1 } as const;
+  return {
+    tokens: { GEM: { address: gem, decimals: 18 }, SHOP: { address: shop, decimals: 2, usd: 1 } },
+    points: {
+      seasons: { double: { from: isoDay(DOUBLE.from), to: isoDay(DOUBLE.to) } },
+      referral: {
+        source: { event: 'Referred(address indexed user, address indexed referrer)', contracts: [shop] },
+        user: 'arg:user',
+        referrer: 'arg:referrer',
+        share: Number(SHARE.toString()),
+        firstWins: true,
+        noSelf: true,
+      },
+      rules: [
+        {
+          ...trading,
+          id: 'pay',
+          user: 'arg:user',
+          deny: [deny],
+          source: { ...paid, contracts: ['token:SHOP'] },
+          points: 'amount(amount, token)',
+          multipliers: [{ season: 'double', x: 2 }],
+          caps: CAPS,
+        },
+        {
+          ...trading,
+          id: 'pay',
+          version: 2,
+          from: isoDay(SECOND_VERSION),
+          user: 'arg:user',
+          source: paid,
+          points: 'usd(amount, SHOP) * 3',
+        },
+        {
+          ...trading,
+          id: 'buy',
+          user: 'tx.from',
+          source: { event: 'Bought(uint256 amount)', contracts: [shop] },
+          points: 'floor(usd(amount, GEM))',
+        },
+        {
+          type: 'accrual',
+          id: 'hold',
+          version: 1,
+          category: 'holding',
+          token: 'token:GEM',
+          points: 'balanceSeconds / 1000',
+        },
+      ],
+    },
+  };
+}
+
+/** The price feed of the story. */
+export async function givePrices(database: Database): Promise<void> {
+  for (const [day, price] of GEM_PRICES) {
+    const observedAt = new Date((startDay + day) * DAY_MS + DAY_MS / 2);
+    await insertPrice(database, { asset: 'GEM', price: decimal(price), observedAt, source: 'test' });
+  }
+}
+
+/** What is stored, in the form of `expectAwards`. */
+export async function listAwardLines(database: Database): Promise<string[]> {
+  const rows = await database.query<{ line: string; awarded_at: Date }>(sql`
+    select rule || ' ' || version || ' ' || role || ' 0x' || encode(user_address, 'hex') || ' ' || trim_scale(points)
+      || ' 0x' || encode(tx_hash, 'hex') as line, awarded_at
+    from point order by id limit 100000`);
+  return rows.map(({ line, awarded_at }) => `${line} ${awarded_at.toISOString()}`).sort();
+}
 
 /** Awards for events, in the order of the chain; then those for days that ended before the last block. */
 export function expectAwards(blocks: readonly StoryBlock[]): Line[] {
