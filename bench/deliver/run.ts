@@ -1,6 +1,6 @@
 /**
  * Chainbell's delivery, beside job queues that do the same work:
- * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--only TEXT]`, its parts `deliver/http`, `deliver/https`,
+ * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`, its parts `deliver/http`, `deliver/https`,
  * `deliver/choose`, `deliver/neighbour`, `deliver/block` and `deliver/takeover`; `deliver --table` prints the last
  * results. BullMQ needs redis-server on the PATH.
  */
@@ -27,7 +27,6 @@ type Task = { part: Part; name: string; run(sinks: Record<'http' | 'https', Sink
 
 const DEAD_ROWS = 1_000_000;
 const HANGING_ROWS = 100_000;
-const WATCHED_ADDRESSES = 2_000_000;
 
 export async function deliver(words: string[]): Promise<void> {
   const { positionals, values } = parseArgs({
@@ -36,6 +35,7 @@ export async function deliver(words: string[]): Promise<void> {
     options: {
       repeats: { type: 'string', default: '5' },
       rows: { type: 'string', default: '20000' },
+      watched: { type: 'string', default: '2000000' },
       only: { type: 'string', default: '' },
       table: { type: 'boolean', default: false },
     },
@@ -45,9 +45,10 @@ export async function deliver(words: string[]): Promise<void> {
     return;
   }
   const rows = parseCount(values.rows);
+  const watched = parseCount(values.watched);
   const tasks = parts
     .filter((part) => positionals.some((word) => word === 'deliver' || word === `deliver/${part}`))
-    .flatMap((part) => tasksOf(part, rows))
+    .flatMap((part) => tasksOf(part, { rows, watched }))
     .filter(({ name }) => name.includes(values.only));
   if (tasks.length === 0)
     throw new Error(`nothing to run; the parts are deliver/${parts.join(', deliver/')}`);
@@ -62,7 +63,7 @@ function parseCount(text: string): number {
   return Number(text);
 }
 
-function tasksOf(part: Part, rows: number): Task[] {
+function tasksOf(part: Part, { rows, watched }: { rows: number; watched: number }): Task[] {
   switch (part) {
     case 'http':
     case 'https':
@@ -78,7 +79,7 @@ function tasksOf(part: Part, rows: number): Task[] {
         return { part, name: `${hanging} hanging rows`, run: ({ http }) => neighbour(http, hanging) };
       });
     case 'block':
-      return [{ part, name: 'block to webhook', run: ({ http }) => block(http, WATCHED_ADDRESSES) }];
+      return [{ part, name: 'block to webhook', run: ({ http }) => block(http, watched) }];
     case 'takeover':
       return [{ part, name: 'after SIGKILL', run: ({ http }) => takeover(http) }];
   }
