@@ -43,7 +43,7 @@ export async function block(sink: Sink, watchedAddresses: number): Promise<Figur
   const ringing = chain.recipients.filter((_, index) => index % WATCHED_EVERY === 0);
   await watch(client, watchers, ringing, watchedAddresses - ringing.length);
 
-  const program = deliveryProgram(database.url, sink, folder, 'follower,delivery');
+  const program = deliveryProgram({ databaseUrl: database.url, sink, folder, roles: 'follower,delivery' });
   program.environment.CHAINBELL_CHAIN_RPC = `${chain.url},${chain.wsUrl}`;
   program.environment.CHAINBELL_CHAIN_INTERNAL_TRANSFERS = 'off';
   const running = parts.use(await startProgram(program));

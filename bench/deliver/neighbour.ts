@@ -36,7 +36,7 @@ export async function neighbour(sink: Sink, hangingRows: number): Promise<Figure
   const hanging = await make(1, { first: 0, count: 1 }, '/hang');
   if (hangingRows > 0) await insertDue(client, hanging, hangingRows);
   await client.query('vacuum analyze');
-  const program = parts.use(await startProgram(deliveryProgram(database.url, sink, folder)));
+  const program = parts.use(await startProgram(deliveryProgram({ databaseUrl: database.url, sink, folder })));
   let sent = 0;
   const sendFor = async (ms: number) => {
     for (const startedAt = performance.now(); performance.now() - startedAt < ms; ) {

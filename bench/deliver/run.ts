@@ -1,8 +1,8 @@
 /**
  * Chainbell's delivery, beside job queues that do the same work:
  * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`, its parts `deliver/http`, `deliver/https`,
- * `deliver/choose`, `deliver/neighbour`, `deliver/block` and `deliver/takeover`; `deliver --table` prints the last
- * results. BullMQ needs redis-server on the PATH.
+ * `deliver/choose`, `deliver/neighbour`, `deliver/block` and `deliver/takeover`; `deliver --profile` tells
+ * where Chainbell's time goes, `deliver --table` prints the last results. BullMQ needs redis-server on the PATH.
  */
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -10,6 +10,7 @@ import { describeMachine } from '../machine.ts';
 import { block } from './block.ts';
 import { choose } from './choose.ts';
 import { neighbour } from './neighbour.ts';
+import { profile } from './profile.ts';
 import {
   type Figures,
   type Outcome,
@@ -37,6 +38,7 @@ export async function deliver(words: string[]): Promise<void> {
       rows: { type: 'string', default: '20000' },
       watched: { type: 'string', default: '2000000' },
       only: { type: 'string', default: '' },
+      profile: { type: 'boolean', default: false },
       table: { type: 'boolean', default: false },
     },
   });
@@ -50,9 +52,13 @@ export async function deliver(words: string[]): Promise<void> {
     .filter((part) => positionals.some((word) => word === 'deliver' || word === `deliver/${part}`))
     .flatMap((part) => tasksOf(part, { rows, watched }))
     .filter(({ name }) => name.includes(values.only));
-  if (tasks.length === 0)
+  if (tasks.length === 0 && !values.profile)
     throw new Error(`nothing to run; the parts are deliver/${parts.join(', deliver/')}`);
   await using _server = await startDurableServer();
+  if (values.profile) {
+    await using sink = await startSink('http');
+    return await profile(sink, rows);
+  }
   await using http = await startSink('http');
   await using https = await startSink('https');
   await runAll(tasks, { http, https }, { rows, repeats: parseCount(values.repeats) });
