@@ -1,8 +1,9 @@
 /**
  * Chainbell's delivery, beside job queues that do the same work:
- * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`, its parts `deliver/http`, `deliver/https`,
- * `deliver/choose`, `deliver/neighbour`, `deliver/block` and `deliver/takeover`; `deliver --profile` tells
- * where Chainbell's time goes, `deliver --table` prints the last results. BullMQ needs redis-server on the PATH.
+ * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`, its parts `deliver/http`,
+ * `deliver/https`, `deliver/choose`, `deliver/neighbour`, `deliver/crowd`, `deliver/block` and `deliver/takeover`;
+ * `deliver --profile` tells where Chainbell's time goes, `deliver --table` prints the last results. BullMQ needs
+ * redis-server on the PATH.
  */
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -27,7 +28,9 @@ import { chainbell, peer, throughput } from './throughput.ts';
 type Task = { part: Part; name: string; run(sinks: Record<'http' | 'https', Sink>): Promise<Figures> };
 
 const DEAD_ROWS = 1_000_000;
-const HANGING_ROWS = 100_000;
+/** Healthy receivers, and due rows of the one that hangs beside them. */
+const NEIGHBOURS = { receivers: 200, hangingRows: 100_000 };
+const CROWD = { receivers: 5_000, hangingRows: DEAD_ROWS };
 
 export async function deliver(words: string[]): Promise<void> {
   const { positionals, values } = parseArgs({
@@ -81,9 +84,13 @@ function tasksOf(part: Part, { rows, watched }: { rows: number; watched: number 
     case 'choose':
       return [0, DEAD_ROWS].map((dead) => ({ part, name: `${dead} dead rows`, run: () => choose(dead) }));
     case 'neighbour':
-      return [0, HANGING_ROWS].map((hanging) => {
-        return { part, name: `${hanging} hanging rows`, run: ({ http }) => neighbour(http, hanging) };
+    case 'crowd': {
+      const { receivers, hangingRows } = part === 'crowd' ? CROWD : NEIGHBOURS;
+      return [0, hangingRows].map((hanging) => {
+        const name = `${receivers} receivers, ${hanging} hanging rows`;
+        return { part, name, run: ({ http }) => neighbour(http, { receivers, hangingRows: hanging }) };
       });
+    }
     case 'block':
       return [{ part, name: 'block to webhook', run: ({ http }) => block(http, watched) }];
     case 'takeover':

@@ -21,6 +21,8 @@ import { createSlots } from './slots.ts';
 export type DelivererOptions = DeliveryOptions & {
   /** The process's session; a new one after the old one was lost. */
   session(): Promise<Session>;
+  /** Lanes at work at once. */
+  lanesMax?: number;
 };
 
 export type Deliverer = {
@@ -63,7 +65,7 @@ const POLL_MS_MAX = 1_000;
 const STOP_MS_MAX = 2_000;
 
 export function createDeliverer(options: DelivererOptions): Deliverer {
-  const { database, clock, log, metrics } = options;
+  const { database, clock, log, metrics, lanesMax = LANES_MAX } = options;
   const lanes = new Map<number, { run: LaneRun; startedAt: number }>();
   const stopping = new AbortController();
   const killed = new AbortController();
@@ -81,21 +83,26 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function workerNumber(): Promise<number> {
     const session = await options.session();
     if (worker?.session === session) return worker.number;
-    // The old number's lock ended with its session: its lanes are anybody's now.
-    for (const { run } of lanes.values()) run.lose();
+    loseAll();
     for (;;) {
       const number = randomInt(1, 2 ** 31 - 1);
       if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
       worker = { session, number };
+      session.lost.addEventListener('abort', loseAll, { once: true });
       return number;
     }
+  }
+
+  /** The number's lock ended with its session: its lanes are anybody's now. */
+  function loseAll(): void {
+    for (const { run } of lanes.values()) run.lose();
   }
 
   async function step(): Promise<'worked' | 'idle'> {
     if (stopping.signal.aborted) return 'idle';
     const owner = await workerNumber();
     const now = clock.now();
-    const limit = Math.min(LANES_PER_STEP_MAX, LANES_MAX - lanes.size);
+    const limit = Math.min(LANES_PER_STEP_MAX, lanesMax - lanes.size);
     if (limit <= 0) {
       await makeRoom(now);
       return 'idle';
@@ -158,7 +165,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     wake,
     failed: bug.promise,
     async idleMs() {
-      if (lanes.size >= LANES_MAX) return POLL_MS_MAX;
+      if (lanes.size >= lanesMax) return POLL_MS_MAX;
       const nextDue = await findNextDue(database);
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);
