@@ -51,6 +51,7 @@ export async function block(sink: Sink, watchedAddresses: number): Promise<Figur
   program.environment.CHAINBELL_CHAIN_INTERNAL_TRANSFERS = 'off';
   const headAt = await watchHeads(chain.wsUrl, parts);
   const { waits, peakMiB } = await ring({ program, chain, client, sink, headAt });
+  const stages = await readStages(client, headAt);
   const nodeMs = await readNode(chain, headAt);
   return {
     watchedAddresses,
@@ -61,7 +62,28 @@ export async function block(sink: Sink, watchedAddresses: number): Promise<Figur
     p99Ms: percentile(waits, 0.99),
     maxMs: percentile(waits, 1),
     nodeAloneP50Ms: percentile(nodeMs, 0.5),
+    ...stages,
     peakMiB,
+  };
+}
+
+/** How far along a webhook was, from its block's head: proved and about to be committed, then rendered. */
+async function readStages(client: pg.Client, headAt: HeadAt): Promise<Figures> {
+  const { rows } = await client.query<{ number: string; proved_at: Date; started_at: Date }>(`
+    select n.block_number as number, n.created_at as proved_at, a.started_at
+    from notification n join delivery_attempt a on a.shard_id = n.shard_id and a.notification_id = n.id
+    order by n.block_number desc limit ${(BLOCKS * TRANSFERS) / WATCHED_EVERY}`);
+  const since = (of: (row: (typeof rows)[number]) => Date) =>
+    rows.map((row) => of(row).getTime() - headAt(Number(row.number))).sort((one, other) => one - other);
+  return {
+    provedP50Ms: percentile(
+      since(({ proved_at: at }) => at),
+      0.5,
+    ),
+    renderedP50Ms: percentile(
+      since(({ started_at: at }) => at),
+      0.5,
+    ),
   };
 }
 

@@ -15,6 +15,7 @@ import {
   WORKER_LOCK_SPACE,
 } from '../store/lanes.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
+import { CONNECTIONS_PER_ORIGIN_MAX } from './send.ts';
 import { createSettler } from './settler.ts';
 import { createSlots } from './slots.ts';
 
@@ -53,10 +54,11 @@ const LANES_MAX = 4_096;
 /** When there are more lanes than that with something due, one that has had this long gives way. */
 const TURN_MS = 10_000;
 /**
- * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang,
- * and so many may go to one receiver as one behind an ordinary load balancer takes without noticing.
+ * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang.
+ * To one receiver there are as many as the sender has connections: an attempt that is rendered does not wait for one, with
+ * a key that is revoked meanwhile.
  */
-const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: 128 };
+const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: CONNECTIONS_PER_ORIGIN_MAX };
 /** Lanes whose low concurrency is remembered between their turns. */
 const LEARNED_MAX = 10_000;
 /** A queue that nobody rings for is looked at this often. */

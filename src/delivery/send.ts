@@ -56,7 +56,7 @@ const TIMEOUT_MS = 10_000;
 /** Of the time for everything; leaves the larger part to the receiver when a name server is slow. */
 const RESOLVE_SHARE_MAX = 0.4;
 /** As many as a receiver behind an ordinary load balancer takes without noticing. */
-const CONNECTIONS_PER_ORIGIN_MAX = 128;
+export const CONNECTIONS_PER_ORIGIN_MAX = 128;
 /** What is read of an answer, so that a connection can serve again after an ordinary one. */
 const BODY_BYTES_MAX = 16_384;
 /** How long an answer's body may hold the slot once the status has decided. */
