@@ -144,8 +144,12 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
 
   const caCertificates = await readCaFile(config);
-  const sender = createSender({ policy, ...(caCertificates !== undefined && { caCertificates }) });
+  const senderOptions = { policy, ...(caCertificates !== undefined && { caCertificates }) };
+  const sender = createSender(senderOptions);
   parts.defer(() => sender.close());
+  // With connections of its own: no attempt waits for one that a test holds.
+  const testSender = createSender(senderOptions);
+  parts.defer(() => testSender.close());
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
   parts.defer(() => sessions.close());
   const deliveryOptions: DeliveryOptions = {
@@ -226,7 +230,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     }
   }
 
-  const sendTest = createTestSender(deliveryOptions);
+  const sendTest = createTestSender({ ...deliveryOptions, send: testSender.send });
   const { confirmations } = config.chain;
   const api = createApi({
     ...deliveryOptions,
