@@ -8,6 +8,7 @@ import { addDemoCommand } from './cli/demo.ts';
 import { exitCodes } from './cli/exit.ts';
 import { addKeysCommands } from './cli/keys.ts';
 import { addMigrateCommand } from './cli/migrate.ts';
+import { addOpenApiCommand } from './cli/openapi.ts';
 import { addSecretsCommands } from './cli/secrets.ts';
 import { addStartCommand } from './cli/start.ts';
 import { addStatusCommand } from './cli/status.ts';
@@ -34,6 +35,7 @@ addSecretsCommands(program);
 addVerifyCommand(program);
 addStatusCommand(program);
 addConfigCommands(program);
+addOpenApiCommand(program);
 
 try {
   await program.parseAsync();

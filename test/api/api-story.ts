@@ -2,6 +2,7 @@
  * The API on a database, asked as a client would ask it.
  */
 
+import { documentText } from '../../src/api/openapi.ts';
 import type { OpsSources } from '../../src/api/ops.ts';
 import type { SendTest } from '../../src/api/record-delivery.ts';
 import { type Api, createApi } from '../../src/api/server.ts';
@@ -12,6 +13,7 @@ import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { issueKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
+import { createDescription, type Describes } from '../kit/described.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
 export const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
@@ -29,6 +31,7 @@ export type ApiStory = {
   api: Api;
   clock: TestClock;
   metrics: ReturnType<typeof createMetrics>;
+  /** Fails when the answer is not what the OpenAPI document says; routes that a test has added are not in it. */
   ask(
     method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS',
     url: string,
@@ -59,6 +62,7 @@ export function createApiStory(
   const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
   const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops });
+  let describes: Describes | undefined;
   return {
     api,
     clock,
@@ -77,6 +81,9 @@ export function createApiStory(
       const { statusCode: status, body: text } = response;
       const { 'content-type': type, 'content-encoding': coding } = response.headers;
       const isJson = coding === undefined && String(type).startsWith('application/json') && text !== '';
+      describes ??= createDescription(documentText(api));
+      const contentType = type?.toString();
+      describes({ method, url, status, contentType, text: coding === undefined ? text : undefined });
       const flat = Object.fromEntries(
         Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]),
       );

@@ -144,7 +144,7 @@ describe('an answer', () => {
 });
 
 describe('an error', () => {
-  const user = { path: '/api/user/:id', also: ['/api/user', '/api/user/'] };
+  const user = { path: '/api/user/:id?' };
   const key: PublicRoute['key'] = ({ params }) => {
     const { id = '' } = params as { id?: string };
     if (id === '') throw new Fault('invalid', 'Missing id parameter');
