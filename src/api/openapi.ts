@@ -110,17 +110,17 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
         ...(operation.answerHeaders !== undefined && { headers: headersOf(operation.answerHeaders) }),
         ...mediaOf(answer, operation.example),
       },
+      ...errors,
       ...Object.fromEntries(
         Object.entries(operation.others ?? {}).map(([status, other]) => [
           status,
           // The plugin's word for an answer without a body.
           {
             description: other.description,
-            ...(other.answer === undefined ? { type: 'null' } : mediaOf(other.answer, undefined)),
+            ...(other.answer === undefined ? { type: 'null' } : mediaOf(other.answer, other.example)),
           },
         ]),
       ),
-      ...errors,
     },
   };
 }

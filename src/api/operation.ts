@@ -23,7 +23,7 @@ export type Operation = {
   /** Further answers: what each status means. Those that an operation has by its kind are added (openapi.ts). */
   errors?: Record<number, string>;
   /** Answers that are no errors and not 200 either. */
-  others?: Record<number, { description: string; answer?: TSchema }>;
+  others?: Record<number, { description: string; answer?: TSchema; example?: unknown }>;
 };
 
 /** Schemas by content type. */

@@ -36,7 +36,16 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
     summary: 'Is all there that requests need?',
     answer: Ready,
     example: { status: 'ok', checks: { database: { ok: true, message: 'postgres' } } },
-    others: { 503: { description: 'Something is missing: the checks say what.', answer: Ready } },
+    others: {
+      503: {
+        description: 'Something is missing: the checks say what.',
+        answer: Ready,
+        example: {
+          status: 'unavailable',
+          checks: { database: { ok: false, message: 'cannot be reached' } },
+        },
+      },
+    },
   };
   const status = {
     summary: 'How the service fares',

@@ -41,6 +41,7 @@ const operations = {
     description: 'The old one goes on beside it for `overlap_hours`. No body asks for the usual overlap.',
     bodyExample: { overlap_hours: 24 },
     example,
+    errors: { 409: 'As many signing secrets are valid as there may be.' },
   },
 };
 

@@ -27,16 +27,17 @@ export type Answer = {
   json: unknown;
 };
 
+type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS';
+type AskApi = (method: Method, url: string, ask?: Ask) => Promise<Answer>;
+
 export type ApiStory = {
   api: Api;
   clock: TestClock;
   metrics: ReturnType<typeof createMetrics>;
-  /** Fails when the answer is not what the OpenAPI document says; routes that a test has added are not in it. */
-  ask(
-    method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS',
-    url: string,
-    ask?: Ask,
-  ): Promise<Answer>;
+  /** Fails when the answer is not what the OpenAPI document says. */
+  ask: AskApi;
+  /** Of routes that a test has added itself. */
+  askUndescribed: AskApi;
   /** A new key of the watcher of this name. */
   issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
 };
@@ -63,32 +64,36 @@ export function createApiStory(
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
   const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops });
   let describes: Describes | undefined;
+  const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
+    const response = await api.inject({
+      method,
+      url,
+      headers: {
+        ...(key !== undefined && { authorization: `Bearer ${key}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const { statusCode: status, body: text } = response;
+    const { 'content-type': type, 'content-encoding': coding } = response.headers;
+    const isJson = coding === undefined && String(type).startsWith('application/json') && text !== '';
+    const flat = Object.fromEntries(
+      Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]),
+    );
+    return { status, headers: flat, text, json: isJson ? JSON.parse(text) : undefined };
+  };
   return {
     api,
     clock,
     metrics,
-    async ask(method, url, { key, body, headers } = {}) {
-      const response = await api.inject({
-        method,
-        url,
-        headers: {
-          ...(key !== undefined && { authorization: `Bearer ${key}` }),
-          ...(body !== undefined && { 'content-type': 'application/json' }),
-          ...headers,
-        },
-        ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
-      });
-      const { statusCode: status, body: text } = response;
-      const { 'content-type': type, 'content-encoding': coding } = response.headers;
-      const isJson = coding === undefined && String(type).startsWith('application/json') && text !== '';
+    async ask(method, url, ask) {
+      const answer = await askUndescribed(method, url, ask);
       describes ??= createDescription(documentText(api));
-      const contentType = type?.toString();
-      describes({ method, url, status, contentType, text: coding === undefined ? text : undefined });
-      const flat = Object.fromEntries(
-        Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]),
-      );
-      return { status, headers: flat, text, json: isJson ? JSON.parse(text) : undefined };
+      describes({ method, url, ...answer, contentType: answer.headers['content-type'] });
+      return answer;
     },
+    askUndescribed,
     issue: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),
   };
 }

@@ -81,7 +81,7 @@ test('every operation has a name of its own, a tag, and examples and errors that
 });
 
 test('the document is served, and its pages ask nobody else', async () => {
-  const { ask } = createApiStory(noDatabase);
+  const { askUndescribed: ask } = createApiStory(noDatabase);
   const served = await ask('GET', '/openapi.json');
   assert.equal(served.text, text);
   assert.equal(served.headers['content-type'], 'application/json; charset=utf-8');

@@ -21,7 +21,7 @@ function createStory(route: Partial<PublicRoute> = {}) {
   };
   const basics = { path: '/api/thing', summary: 'A thing', answer, cacheSeconds: 60, key: () => '' };
   addPublicRoute(story.api, { ...basics, compute, ...route });
-  return { ...story, made: () => made };
+  return { ...story, ask: story.askUndescribed, made: () => made };
 }
 
 describe('an answer', () => {
