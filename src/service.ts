@@ -21,7 +21,10 @@ import { createSender } from './delivery/send.ts';
 import { createTestSender } from './delivery/test-webhook.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
 import { createFollower } from './ingest/follow.ts';
+import { createPriceFeed } from './ingest/price-feed.ts';
+import { createPageReader } from './ingest/price-sources.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
+import { createFeeds, createPriceBook, readsContracts } from './prices.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
 import { findChain } from './store/blocks.ts';
@@ -31,6 +34,7 @@ import { migrate } from './store/migrate.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
 import { readTime } from './store/time.ts';
+import { openSupply } from './supply.ts';
 
 export const roles = ['follower', 'delivery', 'api', 'prices'] as const;
 export type Role = (typeof roles)[number];
@@ -71,9 +75,10 @@ const PRUNE_MS = 60_000;
 /** How often this machine's clock is compared with the database's, and from when on a difference is a jump. */
 const CLOCK_MS = 1_000;
 const CLOCK_JUMP_MS_MIN = 500;
-/** Advisory lock space of elections; the follower's key in it. */
+/** Advisory lock space of elections; the keys of the follower and of who asks for prices in it. */
 const ELECTION_LOCK_SPACE = 0x6362_0004;
 const FOLLOWER_ELECTION = 1;
+const PRICES_ELECTION = 2;
 
 /**
  * Starts the service. It answers and delivers as soon as its database is there, and has met a node on the right chain
@@ -145,7 +150,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   const headWake = createWake(clock);
   const access = openChain(config, stored.chain, {
-    urls: active.has('follower') ? config.chain.rpc : [],
+    urls: nodeUrls(config, active),
     clock,
     log,
     metrics,
@@ -153,6 +158,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
   parts.defer(access.close);
   const { nodes, verifier } = access;
+  // Who follows compares first, and says what differs.
+  if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
   const follower = createFollower({
     database,
     nodes,
@@ -168,6 +175,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     enforcedChecks: verifier.learned,
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),
   });
+  const pages = createPageReader();
+  parts.defer(() => pages.close());
   const status = createStatus({
     version: packageJson.version,
     config,
@@ -189,10 +198,25 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
     run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
   }
+  if (active.has('prices')) {
+    const isLeader = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION);
+    for (const feed of createFeeds(config, { database, nodes, pages, clock })) {
+      const { step, idleMs } = createPriceFeed({ database, clock, log, metrics, isLeader }, feed);
+      run(`price of ${feed.asset}`, step, { idleMs });
+    }
+  }
 
   const sendTest = createTestSender(deliveryOptions);
   const { confirmations } = config.chain;
-  const api = createApi({ ...deliveryOptions, webhookPolicy: policy, confirmations, sendTest, ops: status });
+  const api = createApi({
+    ...deliveryOptions,
+    webhookPolicy: policy,
+    confirmations,
+    sendTest,
+    ops: status,
+    prices: createPriceBook(config),
+    supply: openSupply(config, { nodes, clock, log, signal }),
+  });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
@@ -293,15 +317,22 @@ async function measureOffset(database: Database): Promise<{ offsetMs: number; er
 }
 
 /** What the configuration can already say and this version does not do yet is told, never passed over. */
-function tellUnbuilt({ pairs, prices, supply, points }: Config, log: Log): void {
+function tellUnbuilt({ pairs, points }: Config, log: Log): void {
   const unused = Object.entries({
     pairs: pairs.length > 0,
-    prices: prices.native !== undefined,
-    supply: supply !== undefined,
     points: points.rules.length > 0,
   });
   const names = unused.flatMap(([name, isGiven]) => (isGiven ? [name] : []));
   if (names.length > 0) log.warn({ names }, 'config.not_served_yet');
+}
+
+/** The nodes that this process asks; only who follows needs to hear of new heads. */
+function nodeUrls(config: Config, active: ReadonlySet<Role>): readonly string[] {
+  const { rpc } = config.chain;
+  if (active.has('follower')) return rpc;
+  const asksNodes =
+    (active.has('prices') && readsContracts(config)) || (active.has('api') && config.supply !== undefined);
+  return asksNodes ? rpc.filter((url) => url.startsWith('http')) : [];
 }
 
 async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {

@@ -21,9 +21,12 @@ import { watchMethods } from './methods.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { keepAnswers } from './public.ts';
+import { addPriceRoutes, type PriceBook } from './prices.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
+import { addSupplyRoutes } from './supply.ts';
+import type { SupplyReader } from './supply-reader.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -45,6 +48,9 @@ export type ApiOptions = {
   sendTest: SendTest;
   /** Those that every notification waits for. */
   confirmations: number;
+  prices: PriceBook;
+  /** Undefined where the supply is not published. */
+  supply: SupplyReader | undefined;
   ops: OpsSources;
 };
 
@@ -64,6 +70,10 @@ export function createApi(options: ApiOptions): Api {
     requestTimeout: REQUEST_MS_MAX,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
+    // Paths that cannot be decoded or are too long.
+    frameworkErrors(error, request, reply) {
+      answerError(error, request, reply, log).catch(() => reply.raw.destroy());
+    },
     genReqId: ({ headers }) => acceptedRequestId(headers['x-request-id']) ?? randomUUID(),
   }).withTypeProvider<TypeBoxTypeProvider>();
   api.setValidatorCompiler(TypeBoxValidatorCompiler);
@@ -107,6 +117,8 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
   addSettingsRoutes(api, options);
+  addPriceRoutes(api, options);
+  addSupplyRoutes(api, options);
 }
 
 /** Cuts off who takes too long to send a body that is read as a whole. Node's own limit knows no routes. */

@@ -27,13 +27,27 @@ export async function findPrice(db: Db, asset: string, at: Date): Promise<Price 
   return row && toPrice(row);
 }
 
+/** The newest price of the asset, unless it is older than `maxAgeMs`. */
+export async function findYoungPrice(
+  db: Db,
+  asset: string,
+  { now, maxAgeMs }: { now: Date; maxAgeMs: number },
+): Promise<Price | undefined> {
+  const price = await findPrice(db, asset, now);
+  return price === undefined || now.getTime() - price.observedAt.getTime() > maxAgeMs ? undefined : price;
+}
+
+/** Adds a price to the feed; returns its id. */
 export async function insertPrice(
   db: Db,
   { asset, price, observedAt, source }: Omit<Price, 'id'>,
-): Promise<void> {
-  await db.query(sql`
+): Promise<number> {
+  const [row] = await db.query<{ id: number }>(sql`
     insert into price (asset, price, observed_at, source)
-    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source})`);
+    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source})
+    returning id`);
+  if (row === undefined) throw new Error('an inserted price has no id');
+  return row.id;
 }
 
 function toPrice({ observed_at, price, ...row }: Row): Price {

@@ -4,8 +4,10 @@
 
 import { documentText } from '../../src/api/openapi.ts';
 import type { OpsSources } from '../../src/api/ops.ts';
+import type { PriceBook } from '../../src/api/prices.ts';
 import type { SendTest } from '../../src/api/record-delivery.ts';
 import { type Api, createApi } from '../../src/api/server.ts';
+import type { SupplyReader } from '../../src/api/supply-reader.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
@@ -46,6 +48,8 @@ export type ApiStory = {
 const CONFIRMATIONS = 3;
 /** What is open in production. */
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
+const unknown = { asset: 'BELL', origin: { kind: 'none' } } as const;
+const noPrices: PriceBook = { native: unknown, reward: unknown, tokens: new Map() };
 const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
 
 export function createApiStory(
@@ -57,12 +61,13 @@ export function createApiStory(
     durationMs: 0,
     responseText: undefined,
   }),
+  { prices = noPrices, supply }: { prices?: PriceBook; supply?: SupplyReader } = {},
 ): ApiStory {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
   const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
-  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops });
+  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops, prices, supply });
   let describes: Describes | undefined;
   const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
     const response = await api.inject({

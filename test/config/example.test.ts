@@ -44,7 +44,7 @@ test('the values that the example calls defaults are the defaults', () => {
     supply: _none,
     ...example
   } = loadConfig({ file, env: {} });
-  assert.deepEqual({ ...example, tokens: {}, pairs: [], prices: {} }, defaults);
+  assert.deepEqual({ ...example, tokens: {}, pairs: [], prices: { tokens: {} } }, defaults);
   assert.ok(Object.keys(tokens).length > 0 && pairs.length > 0 && prices.native !== undefined);
 });
 

@@ -27,6 +27,8 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   formerSecrets?: readonly string[];
   /** Silent unless given. */
   log?: Log;
+  /** Further sections of the configuration. */
+  sections?: Pick<ConfigOverrides, 'tokens' | 'pairs' | 'prices' | 'supply' | 'points'>;
 };
 
 /** A watched address as the API gives it (spec 2.6). */
@@ -76,6 +78,7 @@ export function testConfig(options: TestServiceOptions): Config {
   return loadConfig({
     env: {},
     overrides: {
+      ...options.sections,
       chain: { id: CHAIN_ID, rpc: [...rpc], ...options.chain },
       database: { url: database.url },
       dataDir: database.dataDir,
