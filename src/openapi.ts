@@ -12,6 +12,7 @@ import { createMetrics } from './core/metrics.ts';
 /** As JSON, the same for every configuration. */
 export async function renderOpenApi(): Promise<string> {
   const nothing = () => Promise.reject(new Fault('unavailable', 'there is nothing behind this API'));
+  const unknown = { asset: '', origin: { kind: 'none' } } as const;
   const api = createApi({
     database: {
       ...{ kind: 'embedded', query: nothing, transaction: nothing },
@@ -25,6 +26,9 @@ export async function renderOpenApi(): Promise<string> {
     nativeSymbol: '',
     sendTest: nothing,
     confirmations: 0,
+    pairs: [],
+    prices: { native: unknown, reward: unknown, tokens: new Map() },
+    supply: undefined,
     ops: { checks: nothing, status: nothing },
   });
   try {

@@ -23,6 +23,12 @@ import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backf
 import { createFollower } from './ingest/follow.ts';
 import { createPriceFeed } from './ingest/price-feed.ts';
 import { createPageReader } from './ingest/price-sources.ts';
+import { createMarketLedger } from './ingest/market.ts';
+import { createPairBackfill } from './ingest/pair-backfill.ts';
+import { checkPairs } from './ingest/pair-contracts.ts';
+import { createPairReader } from './ingest/pair-events.ts';
+import { createPairReadings } from './ingest/pair-readings.ts';
+import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
 import { createFeeds, createPriceBook, readsContracts } from './prices.ts';
 import { openKeyRing } from './secret.ts';
@@ -31,10 +37,12 @@ import { findChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
 import { LANE_CHANNEL } from './store/lanes.ts';
 import { migrate } from './store/migrate.ts';
+import { requirePairs } from './store/pairs.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
 import { readTime } from './store/time.ts';
 import { openSupply } from './supply.ts';
+import { valuedPairs } from './valued-pairs.ts';
 
 export const roles = ['follower', 'delivery', 'api', 'prices'] as const;
 export type Role = (typeof roles)[number];
@@ -72,6 +80,8 @@ const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
 const LOOP_RETRY_MS_MAX = 15_000;
 const PRUNE_MS = 60_000;
+/** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
+const PAIRS_MS = 1_000;
 /** How often this machine's clock is compared with the database's, and from when on a difference is a jump. */
 const CLOCK_MS = 1_000;
 const CLOCK_JUMP_MS_MIN = 500;
@@ -160,6 +170,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const { nodes, verifier } = access;
   // Who follows compares first, and says what differs.
   if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
+  const pairs = valuedPairs(config);
+  const isLeader = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
   const follower = createFollower({
     database,
     nodes,
@@ -170,10 +182,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
     startBlock: config.chain.startBlock,
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
-    ledgers: [],
+    ledgers: [createMarketLedger(pairs, clock)],
+    extract: { pairEvents: createPairReader(pairs) },
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
     enforcedChecks: verifier.learned,
-    isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),
+    isLeader,
   });
   const pages = createPageReader();
   parts.defer(() => pages.close());
@@ -216,6 +229,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
     ops: status,
     prices: createPriceBook(config),
     supply: openSupply(config, { nodes, clock, log, signal }),
+    pairs,
+    sendTest,
+    ops: status,
   });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
@@ -225,7 +241,20 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
+    await requirePairs(database, pairs);
     await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
+    await retryAtStart(() => checkPairs(nodes, pairs, signal), { ...patience, what: 'nodes' });
+    // What every follower may find by itself, one of them does.
+    const led =
+      (step: Step): Step =>
+      async (abort) =>
+        (await isLeader()) ? step(abort) : 'idle';
+    const market = { database, nodes, clock, log, pairs };
+    if (pairs.length > 0) {
+      run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
+      run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
+      run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
+    }
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
       wake: headWake,

@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import type { ValuedPair } from '../core/pair.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
@@ -27,6 +28,7 @@ import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addSupplyRoutes } from './supply.ts';
 import type { SupplyReader } from './supply-reader.ts';
+import { addSwapRoutes } from './swap.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -51,6 +53,7 @@ export type ApiOptions = {
   prices: PriceBook;
   /** Undefined where the supply is not published. */
   supply: SupplyReader | undefined;
+  pairs: readonly ValuedPair[];
   ops: OpsSources;
 };
 
@@ -119,6 +122,7 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addSettingsRoutes(api, options);
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
+  addSwapRoutes(api, options);
 }
 
 /** Cuts off who takes too long to send a body that is read as a whole. Node's own limit knows no routes. */

@@ -64,7 +64,50 @@ function checkPairs(values: unknown): Finding[] {
       pointer: childPointer(pointer, key),
       value: findAt(values, childPointer(pointer, key)),
     }));
-  return [...repeated(fields('id')), ...repeated(fields('address').map(lowerCase))];
+  return [
+    ...repeated(fields('id')),
+    ...repeated(fields('address').map(lowerCase)),
+    ...checkPairTokens(values),
+    ...checkWrapped(values, fields('token1').map(lowerCase)),
+  ];
+}
+
+/** The tokens of a pair differ, and have the decimals that `tokens` says. */
+function checkPairTokens(values: unknown): Finding[] {
+  const listed = new Map(
+    entriesOf(values, '/tokens').map(({ pointer, value }) => [
+      lowerCase({ pointer, value: findAt(value, '/address') }).value,
+      { pointer: childPointer(pointer, 'decimals'), value: findAt(value, '/decimals') },
+    ]),
+  );
+  return entriesOf(values, '/pairs').flatMap(({ pointer, value }) => {
+    const entryOf = (key: string) =>
+      lowerCase({ pointer: childPointer(pointer, key), value: findAt(value, `/${key}`) });
+    const decimals = ['token0', 'token1'].flatMap((token) => {
+      const [own, known] = [entryOf(`${token}Decimals`), listed.get(entryOf(token).value)];
+      if (typeof own.value !== 'number' || typeof known?.value !== 'number' || own.value === known.value)
+        return [];
+      const message = `is not ${known.value}, which ${displayPath(known.pointer)} says of the same token`;
+      return [{ pointer: own.pointer, message }];
+    });
+    return [...repeated([entryOf('token0'), entryOf('token1')]), ...decimals];
+  });
+}
+
+/** Without chain.native.wrapped it is token1 of every pair (spec 2.3), which must then be one token. */
+function checkWrapped(values: unknown, token1s: readonly Entry[]): Finding[] {
+  if (findAt(values, '/chain/native/wrapped') !== undefined) return [];
+  const known = token1s.filter(({ value }) => typeof value === 'string');
+  const other = known.find(({ value }) => value !== known[0]?.value);
+  return other === undefined || known[0] === undefined
+    ? []
+    : [
+        {
+          pointer: other.pointer,
+          message: `is not ${displayPath(known[0].pointer)}, and only one can be the wrapped native coin`,
+          suggestion: 'say which in chain.native.wrapped',
+        },
+      ];
 }
 
 /** An address that is locked twice would be subtracted twice from the circulating supply (spec 4.4). */

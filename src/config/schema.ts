@@ -31,8 +31,6 @@ const Port = Type.Integer({
 const Decimals = Type.Integer({ minimum: 0, maximum: 77 });
 const BlockNumber = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
-const Coin = (symbol: string) => Type.Object({ symbol: Type.With(SymbolText, { default: symbol }) }, section);
-
 const Chain = Type.Object(
   {
     id: Type.Integer({
@@ -49,8 +47,19 @@ const Chain = Type.Object(
       (urls) => urls.length === 0 || urls.some((url) => !/^wss?:/i.test(String(url))),
       () => 'must have at least one http or https URL: blocks are read over HTTP',
     ),
-    native: Type.With(Coin('ETH'), { description: 'The coin that pays for gas (18 decimals).' }),
-    reward: Type.With(Coin('RWD'), { description: 'The reward token of the ecosystem.' }),
+    native: Type.Object(
+      {
+        symbol: Type.With(SymbolText, { default: 'ETH' }),
+        wrapped: Type.Optional(
+          Type.With(AddressText, { description: 'Its wrapped form; token1 of every pair unless given.' }),
+        ),
+      },
+      { ...section, description: 'The coin that pays for gas (18 decimals).' },
+    ),
+    reward: Type.Object(
+      { symbol: Type.With(SymbolText, { default: 'RWD' }) },
+      { ...section, description: 'The reward token of the ecosystem.' },
+    ),
     startBlock: Type.Union([Type.Literal('latest'), BlockNumber], {
       title: '"latest" or a block number',
       default: 'latest',

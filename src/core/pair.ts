@@ -1,8 +1,8 @@
 /**
  * A pool of two tokens with a constant product (Uniswap V2), and what its reserves say about prices. Pure and exact.
  */
-import { amountOf, type Decimal, decimal } from './decimal.ts';
-import type { Address } from './hex.ts';
+import { amountOf, type Decimal, decimal, integerRoot } from './decimal.ts';
+import type { Address, Hash } from './hex.ts';
 
 /** A trading pair (spec 2.3). */
 export type Pair = {
@@ -17,6 +17,43 @@ export type Pair = {
   /** The token that gives the USD value of a swap. */
   usdValueFrom: 0 | 1;
   rewardPid: number;
+};
+
+/** Where the USD price of a token comes from; undefined where it has none, and counts as worth 0 (spec 4.3). */
+export type TokenValue =
+  | { fixed: Decimal }
+  /** The symbol whose price feed it has. */
+  | { asset: string }
+  | undefined;
+
+export type ValuedPair = Pair & {
+  value0: TokenValue;
+  value1: TokenValue;
+  /** Whether both sides have a price, and neither of them comes from this pool. */
+  areIndependent: boolean;
+};
+
+/** One Swap event, in the smallest units. */
+export type Swap = {
+  txHash: Hash;
+  /** The log's index within its receipt. */
+  ordinal: number;
+  amount0In: bigint;
+  amount1In: bigint;
+  amount0Out: bigint;
+  amount1Out: bigint;
+};
+
+/** What one block did to one pair. */
+export type PairEvents = {
+  pairId: number;
+  swaps: Swap[];
+  /** After the block, where it changed them. */
+  reserves: Reserves | undefined;
+  /** By how much the LP supply grew or shrank. */
+  supplyChange: bigint;
+  /** The product of the reserves after the last mint or burn of the block, if there was one. */
+  liquidityK: bigint | undefined;
 };
 
 /** In the smallest units of each token. */
@@ -48,11 +85,25 @@ export function pairPrice(pair: Pair, { reserve0, reserve1 }: Reserves): Decimal
   return pair.usdValueFrom === 0 ? whole0.div(whole1) : whole1.div(whole0);
 }
 
+/** The value of the token that gives the USD value of this pair's swaps. */
+export function swapTokenValue({ usdValueFrom, value0, value1 }: ValuedPair): TokenValue {
+  return usdValueFrom === 0 ? value0 : value1;
+}
+
+/** USD of a swap: what went in and what came out of the valued token, at this price (DESIGN §7). */
+export function swapValue(pair: Pair, swap: Omit<Swap, 'txHash' | 'ordinal'>, usd: Decimal): Decimal {
+  const [units, decimals] =
+    pair.usdValueFrom === 0
+      ? [swap.amount0In + swap.amount0Out, pair.token0Decimals]
+      : [swap.amount1In + swap.amount1Out, pair.token1Decimals];
+  return amountOf(units, decimals).times(usd);
+}
+
 /** The supply with the protocol fee that the next mint or burn makes: `_mintFee` of UniswapV2Pair, in its own arithmetic. */
 export function supplyWithFee({ totalSupply, kLast, isFeeOn }: LpSupply, reserves: Reserves): bigint {
   if (!isFeeOn || kLast === 0n) return totalSupply;
-  const rootK = squareRoot(reserves.reserve0 * reserves.reserve1);
-  const rootKLast = squareRoot(kLast);
+  const rootK = integerRoot(reserves.reserve0 * reserves.reserve1);
+  const rootKLast = integerRoot(kLast);
   if (rootK <= rootKLast) return totalSupply;
   return totalSupply + (totalSupply * (rootK - rootKLast)) / (rootK * 5n + rootKLast);
 }
@@ -81,15 +132,4 @@ function poolValue(
   if (value0 === undefined && value1 === undefined) return decimal('0');
   if (value0 === undefined || value1 === undefined) return (value0 ?? value1 ?? decimal('0')).times(2);
   return areIndependent ? value0.times(value1).sqrt().times(2) : value0.plus(value1);
-}
-
-/** Of a number that is not negative, rounded down (Newton). */
-export function squareRoot(value: bigint): bigint {
-  if (value < 2n) return value;
-  let root = 1n << BigInt((value.toString(2).length + 1) >> 1);
-  for (;;) {
-    const next = (root + value / root) >> 1n;
-    if (next >= root) return root;
-    root = next;
-  }
 }

@@ -19,7 +19,7 @@ import {
 } from '../store/blocks.ts';
 import type { Database, Db } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
-import { createReadAhead, type ReadBlock } from './read-ahead.ts';
+import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
 /** What else is taken from blocks and written in their transaction: swap pairs, points. */
 export type Ledger = {
@@ -42,6 +42,7 @@ export type FollowerOptions = {
   backfill: Backfill;
   /** Written in this order, undone in the opposite one. */
   ledgers: readonly Ledger[];
+  extract: Extract;
   /** The checks that this chain was seen to honour; they are stored with the next blocks. */
   enforcedChecks(): readonly string[];
   /** Whether this process is the one that follows; others stand by. */
@@ -67,7 +68,7 @@ const FINALIZED_MS = 10_000;
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
-  const readAhead = createReadAhead({ nodes, clock });
+  const readAhead = createReadAhead({ nodes, clock, extract: options.extract });
   let isPinned = false;
   let lastHead: BlockHeader | undefined;
   let headAtMs = 0;

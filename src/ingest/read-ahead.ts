@@ -9,15 +9,25 @@ import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Hash } from '../core/hex.ts';
+import type { PairEvents } from '../core/pair.ts';
 import { extractTransfers } from './extract.ts';
 
 /** A block as it is committed. */
-export type ReadBlock = { header: BlockHeader; proved: boolean; traced: boolean; transfers: Transfer[] };
+export type ReadBlock = {
+  header: BlockHeader;
+  proved: boolean;
+  traced: boolean;
+  transfers: Transfer[];
+  pairEvents: PairEvents[];
+};
+
+/** What is taken out of a block for the ledgers; the block itself is garbage then. */
+export type Extract = { pairEvents(bundle: Bundle): PairEvents[] };
 
 /** The last block to be read; without its hash it is asked for by number, as history is. */
 type Head = { number: number; hash: Hash | undefined };
 
-export type ReadAheadOptions = { nodes: Pick<ChainNodes, 'bundles'>; clock: Clock };
+export type ReadAheadOptions = { nodes: Pick<ChainNodes, 'bundles'>; clock: Clock; extract: Extract };
 
 export type ReadAhead = {
   /**
@@ -46,7 +56,7 @@ const COMMIT_TRANSFERS_MAX = 5_000;
 type Request = { from: number; to: number; result: Promise<ReadBlock[]>; blocks: ReadBlock[] | undefined };
 
 /** Requests that follow one another, of which the first are handed out next. */
-export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
+export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): ReadAhead {
   let requests: Request[] = [];
   let requestBlocks = 1;
   let abort: WorkAbort | undefined;
@@ -90,6 +100,7 @@ export function createReadAhead({ nodes, clock }: ReadAheadOptions): ReadAhead {
       proved: bundle.proved,
       traced: bundle.traced,
       transfers: extractTransfers(bundle),
+      pairEvents: extract.pairEvents(bundle),
     }));
   }
 

@@ -53,6 +53,18 @@ export async function findPairStateAt(db: Db, pairId: number, at: Date): Promise
   return row && toState(row);
 }
 
+/** The pair as this block left it. */
+export async function findPairStateOfBlock(
+  db: Db,
+  pairId: number,
+  blockNumber: number,
+): Promise<PairState | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select ${columns} from pair_state where pair_id = ${pairId} and block_number <= ${blockNumber}
+    order by block_number desc limit 1`);
+  return row && toState(row);
+}
+
 /** States that one average is made of: blocks of a quarter of a second over an hour. */
 const AVERAGED_STATES_MAX = 14_400;
 
@@ -87,6 +99,22 @@ function averagePrice(states: readonly PairState[], to: Date): Decimal | undefin
   return weightMs === 0 ? states.at(-1)?.price : weighted.div(weightMs);
 }
 
+export type PriceHour = { hour: Date; price: Decimal | undefined };
+
+/** The last price of each hour of UTC in which it changed, from `from` on and before `to`, oldest first. */
+export async function listPriceHours(
+  db: Db,
+  pairId: number,
+  { from, to, limit }: { from: Date; to: Date; limit: number },
+): Promise<PriceHour[]> {
+  const rows = await db.query<{ hour: Date; price: string | null }>(sql`
+    select distinct on (hour) date_bin('1 hour', mined_at, '1970-01-01T00:00:00Z'::timestamptz) as hour, price
+    from pair_state
+    where pair_id = ${pairId} and mined_at >= ${from} and mined_at < ${to}
+    order by hour, mined_at desc, block_number desc limit ${limit}`);
+  return rows.map(({ hour, price }) => ({ hour, price: price === null ? undefined : decimal(price) }));
+}
+
 /** Of one block or several, each pair at most once a block; what is there already stays. */
 export async function insertPairStates(tx: Db, states: readonly PairStateChange[]): Promise<void> {
   await tx.query(sql`
@@ -102,6 +130,23 @@ export async function insertPairStates(tx: Db, states: readonly PairStateChange[
       ${listOf(states.map(({ liquidityK }) => liquidityK ?? 'null'))}::numeric[]
     )
     on conflict do nothing`);
+}
+
+/** Removes what is known of all blocks above this one. */
+export async function deletePairStatesAbove(tx: Db, blockNumber: number): Promise<void> {
+  await tx.query(sql`delete from pair_state where block_number > ${blockNumber}`);
+  await tx.query(sql`delete from pair_reading where block_number > ${blockNumber}`);
+}
+
+/** Removes the states of these pairs in a range of blocks. */
+export async function deletePairStatesBetween(
+  tx: Db,
+  pairIds: readonly number[],
+  { from, to }: { from: number; to: number },
+): Promise<void> {
+  await tx.query(sql`
+    delete from pair_state
+    where pair_id = any(${listOf(pairIds)}::integer[]) and block_number between ${from} and ${to}`);
 }
 
 function toState({ pair_id, block_number, mined_at, reserve0, reserve1, price }: Row): PairState {

@@ -37,6 +37,32 @@ export async function findYoungPrice(
   return price === undefined || now.getTime() - price.observedAt.getTime() > maxAgeMs ? undefined : price;
 }
 
+/** The price of the asset that was in force at each of these times, in their order. */
+export async function listPrices(
+  db: Db,
+  asset: string,
+  times: readonly Date[],
+): Promise<(Price | undefined)[]> {
+  const rows = await db.query<Row & { position: number }>(sql`
+    select p.*, t.position from unnest(${times}::timestamptz[]) with ordinality as t (at, position)
+    cross join lateral (
+      select id, asset, price, observed_at, source from price
+      where asset = ${asset} and observed_at <= t.at
+      order by observed_at desc, id desc limit 1
+    ) p
+    order by t.position limit ${times.length}`);
+  const byPosition = new Map(rows.map(({ position, ...row }) => [position, toPrice(row)]));
+  return times.map((_, index) => byPosition.get(index + 1));
+}
+
+/** The first price that the asset ever had. */
+export async function findFirstPrice(db: Db, asset: string): Promise<Price | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select id, asset, price, observed_at, source from price
+    where asset = ${asset} order by observed_at, id limit 1`);
+  return row && toPrice(row);
+}
+
 /** Adds a price to the feed; returns its id. */
 export async function insertPrice(
   db: Db,

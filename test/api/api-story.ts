@@ -11,6 +11,7 @@ import type { SupplyReader } from '../../src/api/supply-reader.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import type { ValuedPair } from '../../src/core/pair.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { issueKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
@@ -61,13 +62,17 @@ export function createApiStory(
     durationMs: 0,
     responseText: undefined,
   }),
-  { prices = noPrices, supply }: { prices?: PriceBook; supply?: SupplyReader } = {},
+  {
+    prices = noPrices,
+    supply,
+    pairs = [],
+  }: { prices?: PriceBook; supply?: SupplyReader; pairs?: readonly ValuedPair[] } = {},
 ): ApiStory {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
   const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
-  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops, prices, supply });
+  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops, prices, supply, pairs });
   let describes: Describes | undefined;
   const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
     const response = await api.inject({

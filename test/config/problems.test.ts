@@ -514,6 +514,49 @@ chainbell.yaml:27:14  pairs[2].address: is the same as pairs[0].address
 `,
   },
   {
+    promise: 'a pair of one token, with other decimals than the list of tokens, and two wrapped coins',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  A: { address: 0x000000000000000000000000000000000000000A, decimals: 6 }
+pairs:
+  - id: 1
+    name: A/B
+    address: 0x0000000000000000000000000000000000000001
+    token0: 0x000000000000000000000000000000000000000a
+    token1: 0x000000000000000000000000000000000000000b
+    token0Decimals: 18
+    token1Decimals: 18
+    fee: 300
+    usdValueFrom: 1
+    rewardPid: 0
+  - id: 2
+    name: C/A
+    address: 0x0000000000000000000000000000000000000002
+    token0: 0x000000000000000000000000000000000000000a
+    token1: 0x000000000000000000000000000000000000000a
+    token0Decimals: 6
+    token1Decimals: 6
+    fee: 300
+    usdValueFrom: 1
+    rewardPid: 0
+`,
+    report: `
+chainbell.yaml:12:21  pairs[0].token0Decimals: is not 6, which tokens.A.decimals says of the same token
+   12 |     token0Decimals: 18
+      |                     ^^
+chainbell.yaml:21:13  pairs[1].token1: is the same as pairs[1].token0
+   21 |     token1: 0x000000000000000000000000000000000000000a
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+chainbell.yaml:21:13  pairs[1].token1: is not pairs[0].token1, and only one can be the wrapped native coin
+   21 |     token1: 0x000000000000000000000000000000000000000a
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      say which in chain.native.wrapped
+`,
+  },
+  {
     promise: 'a retention in an unknown unit',
     yaml: `
 chain:

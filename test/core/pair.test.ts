@@ -3,9 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
 import { decimal, decimalText } from '../../src/core/decimal.ts';
-import { lpPrice, type Pair, pairPrice, squareRoot, supplyWithFee } from '../../src/core/pair.ts';
+import { lpPrice, type Pair, pairPrice, supplyWithFee } from '../../src/core/pair.ts';
 import { addressOf } from '../kit/chain-story.ts';
 
 const pairOf = (parts: Partial<Pair> = {}): Pair => ({
@@ -29,15 +28,6 @@ test('a pair that is valued by token0 has its price in token0 per token1: stable
 test('a pool without one of its tokens has no price', () => {
   assert.equal(pairPrice(pairOf(), { reserve0: 0n, reserve1: 1n }), undefined);
   assert.equal(pairPrice(pairOf(), { reserve0: 1n, reserve1: 0n }), undefined);
-});
-
-test('squareRoot is the greatest number whose square is not more', () => {
-  fc.assert(
-    fc.property(fc.bigInt({ min: 0n, max: 2n ** 256n }), (value) => {
-      const root = squareRoot(value);
-      return root * root <= value && (root + 1n) ** 2n > value;
-    }),
-  );
 });
 
 test('the supply counts the fee that the next mint would make, and none where none is on', () => {
