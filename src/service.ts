@@ -230,8 +230,6 @@ export async function startService(config: Config, options: ServiceOptions = {})
     prices: createPriceBook(config),
     supply: openSupply(config, { nodes, clock, log, signal }),
     pairs,
-    sendTest,
-    ops: status,
   });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
@@ -346,9 +344,8 @@ async function measureOffset(database: Database): Promise<{ offsetMs: number; er
 }
 
 /** What the configuration can already say and this version does not do yet is told, never passed over. */
-function tellUnbuilt({ pairs, points }: Config, log: Log): void {
+function tellUnbuilt({ points }: Config, log: Log): void {
   const unused = Object.entries({
-    pairs: pairs.length > 0,
     points: points.rules.length > 0,
   });
   const names = unused.flatMap(([name, isGiven]) => (isGiven ? [name] : []));

@@ -23,6 +23,7 @@ import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { keepAnswers } from './public.ts';
 import { addPriceRoutes, type PriceBook } from './prices.ts';
+import { addPointRoutes } from './points.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
@@ -123,6 +124,7 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
   addSwapRoutes(api, options);
+  addPointRoutes(api, options);
 }
 
 /** Cuts off who takes too long to send a body that is read as a whole. Node's own limit knows no routes. */

@@ -24,6 +24,16 @@ export function amountOf(units: bigint, decimals: number): Decimal {
   return new Exact(`${units}e-${decimals}`);
 }
 
+// Cut off first, so that rounding later rounds what was exact and not what was rounded.
+const Truncating = Big();
+Truncating.DP = FRACTION_DIGITS;
+Truncating.RM = Truncating.roundDown;
+
+/** How many percent `part` is of `whole`, with two digits after the point, rounded half away from zero. */
+export function percentOf(part: Decimal, whole: Decimal): Decimal {
+  return new Truncating(part).times(100).div(whole).round(2, Exact.roundHalfUp);
+}
+
 /** In plain notation, all digits. */
 export function decimalText(value: Decimal): string {
   return value.toFixed();

@@ -168,6 +168,54 @@ create table pair_state (
 CREATE INDEX pair_state_block ON public.pair_state USING btree (block_number);
 CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE (liquidity_k IS NOT NULL);
 CREATE INDEX pair_state_time ON public.pair_state USING btree (pair_id, mined_at DESC);
+create table point (
+  id bigint not null generated always as identity,
+  rule text not null,
+  version integer not null,
+  category text not null,
+  user_address bytea not null,
+  points numeric not null,
+  tx_hash bytea not null,
+  ordinal bigint not null,
+  role text not null,
+  block_number bigint,
+  block_hash bytea,
+  awarded_at timestamp(3) with time zone not null,
+  inputs jsonb not null,
+  constraint point_pkey PRIMARY KEY (tx_hash, ordinal, rule, version, role),
+  constraint point_block_hash_check CHECK ((octet_length(block_hash) = 32)),
+  constraint point_check CHECK (((block_number IS NULL) = (block_hash IS NULL))),
+  constraint point_role_check CHECK ((role = ANY (ARRAY['user'::text, 'referrer'::text]))),
+  constraint point_tx_hash_check CHECK ((octet_length(tx_hash) = 32)),
+  constraint point_user_address_check CHECK ((octet_length(user_address) = 20))
+);
+CREATE INDEX point_block ON public.point USING btree (block_number) WHERE (block_number IS NOT NULL);
+CREATE INDEX point_user ON public.point USING btree (user_address, awarded_at, id);
+
+create table point_day (
+  user_address bytea not null,
+  day date not null,
+  category text not null,
+  rule text not null,
+  version integer not null,
+  role text not null,
+  points numeric not null,
+  award_count bigint not null,
+  constraint point_day_pkey PRIMARY KEY (user_address, day, category, rule, version, role),
+  constraint point_day_award_count_check CHECK ((award_count > 0))
+);
+
+create table point_month (
+  month date not null,
+  user_address bytea not null,
+  points numeric not null,
+  award_count bigint not null,
+  minus_points numeric not null generated always as ((- points)) stored,
+  entry text not null generated always as ((((('{"user":"0x'::text || encode(user_address, 'hex'::text)) || '","points":'::text) || (trim_scale(points))::text) || '}'::text)) stored,
+  constraint point_month_pkey PRIMARY KEY (month, user_address),
+  constraint point_month_award_count_check CHECK ((award_count > 0))
+);
+CREATE INDEX point_month_leaders ON public.point_month USING btree (month, minus_points, user_address) INCLUDE (entry) WHERE (points <> (0)::numeric);
 
 create table price (
   id bigint not null generated always as identity,

@@ -29,7 +29,7 @@ const stable: ValuedPair = {
 const worthless: ValuedPair = { ...reward, id: 3, name: 'A/B', value1: undefined };
 
 onEachDatabase(({ database }) => {
-  const tell = () => createApiStory(database(), undefined, undefined, [reward, stable, worthless]);
+  const tell = () => createApiStory(database(), undefined, undefined, { pairs: [reward, stable, worthless] });
   const price = (usd: string) =>
     insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: noon, source: 'test' });
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { amountOf, decimal, decimalText, exactNumber, integerRoot } from '../../src/core/decimal.ts';
+import { amountOf, decimal, decimalText, exactNumber, integerRoot, percentOf } from '../../src/core/decimal.ts';
 
 const units = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
 
@@ -52,4 +52,18 @@ test('JSON has all digits as a number, in plain notation', () => {
 test('what is no decimal number is refused', () => {
   for (const text of ['', 'NaN', 'Infinity', '1,5', '0x10', '1.2.3'])
     assert.throws(() => decimal(text), text);
+});
+
+test('a percentage has two digits after the point, rounded half away from zero, of numbers of any size', () => {
+  const percent = (part: string, whole: string) => decimalText(percentOf(decimal(part), decimal(whole)));
+  assert.equal(percent('1', '3'), '33.33');
+  assert.equal(percent('2', '3'), '66.67');
+  assert.equal(percent('1', '8'), '12.5');
+  assert.equal(percent('1.00005', '100'), '1');
+  assert.equal(percent('12.345', '100'), '12.35');
+  assert.equal(percent('-12.345', '100'), '-12.35');
+  assert.equal(percent('0', '7'), '0');
+  // Just below the half: rounded twice it would be 0.01.
+  assert.equal(percent(`0.4${'9'.repeat(60)}`, '10000'), '0');
+  assert.equal(percent('9'.repeat(78), '1'), `${'9'.repeat(78)}00`);
 });
