@@ -173,9 +173,7 @@ const PriceSource = Type.Union([
       confPath: Type.Optional(
         Type.With(JsonPathText, { description: 'Where it says by how much the price may be wrong.' }),
       ),
-      headers: Type.Optional(
-        Type.Record(Type.String(), HeaderText, { description: 'Such as an API key.' }),
-      ),
+      headers: Type.Optional(Type.Record(Type.String(), HeaderText, { description: 'Such as an API key.' })),
       maxAgeSeconds: Type.Optional(MaxAgeSeconds),
     },
     closed,

@@ -168,6 +168,7 @@ create table pair_state (
 CREATE INDEX pair_state_block ON public.pair_state USING btree (block_number);
 CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE (liquidity_k IS NOT NULL);
 CREATE INDEX pair_state_time ON public.pair_state USING btree (pair_id, mined_at DESC);
+
 create table point (
   id bigint not null generated always as identity,
   rule text not null,

@@ -48,7 +48,10 @@ test('the values that the example calls defaults are the defaults', () => {
     },
     ...example
   } = loadConfig({ file, env: {} });
-  assert.deepEqual({ ...example, chain: { ...chain, native }, tokens: {}, pairs: [], prices: { tokens: {} } }, defaults);
+  assert.deepEqual(
+    { ...example, chain: { ...chain, native }, tokens: {}, pairs: [], prices: { tokens: {} } },
+    defaults,
+  );
   assert.ok(Object.keys(tokens).length > 0 && pairs.length > 0 && prices.native !== undefined);
 });
 
