@@ -9,6 +9,7 @@ import { exitCodes } from './cli/exit.ts';
 import { addKeysCommands } from './cli/keys.ts';
 import { addMigrateCommand } from './cli/migrate.ts';
 import { addPointsCommands } from './cli/points.ts';
+import { addOpenApiCommand } from './cli/openapi.ts';
 import { addSecretsCommands } from './cli/secrets.ts';
 import { addStartCommand } from './cli/start.ts';
 import { addStatusCommand } from './cli/status.ts';
@@ -36,6 +37,7 @@ addPointsCommands(program);
 addVerifyCommand(program);
 addStatusCommand(program);
 addConfigCommands(program);
+addOpenApiCommand(program);
 
 try {
   await program.parseAsync();

@@ -1,15 +1,18 @@
 /**
- * `npm run generate`, second part: writes src/store/schema.sql, what all migrations together make. With `--check` it
- * changes nothing and fails when the file is not what it would write.
+ * `npm run generate`, second part: writes src/store/schema.sql, what all migrations together make, and
+ * docs/api/openapi.json, what all routes say of themselves. With `--check` it changes nothing and fails when a file is not
+ * what it would write.
  */
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { renderOpenApi } from '../src/openapi.ts';
 import { type Database, openDatabase } from '../src/store/db.ts';
 import { migrate } from '../src/store/migrate.ts';
 import { sql } from '../src/store/sql.ts';
 
 export const schemaFile = new URL('../src/store/schema.sql', import.meta.url);
+export const openApiFile = new URL('../docs/api/openapi.json', import.meta.url);
 
 const HEADER =
   '-- Made by `npm run generate` from the migrations: the schema as it is today. Not to be edited.\n';
@@ -17,10 +20,17 @@ const HEADER =
 if (import.meta.main) await main();
 
 async function main(): Promise<void> {
-  const text = await renderFresh();
-  if (!process.argv.includes('--check')) return writeFile(schemaFile, text);
-  if ((await readFile(schemaFile, 'utf8')) === text) return;
-  process.stderr.write('src/store/schema.sql is not what the migrations make: npm run generate\n');
+  await generate(schemaFile, await renderFresh());
+  await generate(openApiFile, await renderOpenApi());
+}
+
+async function generate(file: URL, text: string): Promise<void> {
+  if (!process.argv.includes('--check')) {
+    await mkdir(new URL('.', file), { recursive: true });
+    return writeFile(file, text);
+  }
+  if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
+  process.stderr.write(`${path.basename(file.pathname)} is not what it is made from: npm run generate\n`);
   process.exitCode = 1;
 }
 

@@ -4,6 +4,7 @@
  */
 import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 import { type Attempt, createHorizon, listAttemptsBetween } from '../store/attempts.ts';
@@ -27,6 +28,21 @@ const HEARTBEAT_MS = 15_000;
 const CHECK_MS = 2_500;
 const RECONNECT_MS = 2_000;
 
+const operation = {
+  summary: 'Attempts as they are settled',
+  description:
+    'Server-sent events: each `attempt` is one of the delivery log, and its id leads on after a break. An hour at most.',
+  headers: Type.Object({
+    'last-event-id': Type.Optional(Type.String({ description: 'The last event that was received.' })),
+  }),
+  answer: { content: { 'text/event-stream': Type.String() } },
+  example: 'id: 9001\nevent: attempt\ndata: {"id":9001, …}\n\n',
+  errors: {
+    400: 'The header `last-event-id` is no id of an event.',
+    429: 'Too many streams are open.',
+  },
+};
+
 export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
   const { database, clock } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
@@ -36,7 +52,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
   api.addHook('preClose', async () => closing.abort());
 
   // A HEAD would follow the stream for its whole length.
-  api.get(PATH, { onRequest, exposeHeadRoute: false }, async (request, reply) => {
+  api.get(PATH, { onRequest, exposeHeadRoute: false, config: { operation } }, async (request, reply) => {
     const watcherId = watcherOf(request);
     const after = parseLastEventId(request);
     const own = [...streams.values()].filter((id) => id === watcherId).length;

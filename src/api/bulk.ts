@@ -14,9 +14,10 @@ import { answerLines } from './bulk-stream.ts';
 import { parseChange } from './changes.ts';
 import { invalid } from './errors.ts';
 import { startOnce } from './idempotency-key.ts';
+import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import { createParser } from './parser.ts';
 import type { Api, ApiOptions } from './server.ts';
-import { found, PATH, parseFields, toJson } from './watched-addresses.ts';
+import { found, PATH, Patch, parseFields, Record, toJson } from './watched-addresses.ts';
 
 const BULK_PATH = `${PATH}/bulk`;
 /** The one content type whose body is not read as a whole. */
@@ -57,6 +58,50 @@ const Counted = Type.Object({
   }),
 });
 
+const Changes = Type.Object({
+  records: Type.Array(
+    Type.Object({
+      operation: Type.Optional(Type.Enum(['create', 'update', 'delete'])),
+      id: Type.Optional(Type.String()),
+      ...Patch.properties,
+    }),
+    { minItems: 1, maxItems: CHANGES_MAX },
+  ),
+});
+const operations = {
+  change: {
+    summary: 'Create, update and delete many watched addresses',
+    description:
+      'As JSON all changes happen or none. As lines of JSON (`application/x-ndjson`) each line is a change of its own, and is answered by a line.',
+    headers: IdempotencyHeaders,
+    body: { content: { 'application/json': Changes, [LINES_TYPE]: Type.String() } },
+    bodyExample: {
+      records: [
+        {
+          address: '0x00000000000000000000000000000000000000a1',
+          webhook_url: 'https://hooks.example.com/deposits',
+        },
+        { operation: 'delete', id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c11' },
+      ],
+    },
+    answer: {
+      content: {
+        'application/json': Type.Object({ success: Type.Literal(true), data: Type.Array(Record) }),
+        [LINES_TYPE]: Type.String(),
+      },
+    },
+    example: { success: true, data: [] },
+    errors: { ...idempotencyErrors, 404: 'A record to be changed is not there: nothing was changed.' },
+  },
+  replace: {
+    summary: 'Make these the watched addresses of a webhook URL',
+    headers: IdempotencyHeaders,
+    bodyExample: { records: [{ address: '0x00000000000000000000000000000000000000a1' }] },
+    example: { success: true, data: { created: 1, updated: 0, deleted: 0, unchanged: 12 } },
+    errors: idempotencyErrors,
+  },
+};
+
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, webhookPolicy } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
@@ -67,32 +112,37 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
     done(Object.assign(new Error('no lines are taken here'), { statusCode: 415 }));
   });
 
-  api.post(BULK_PATH, { onRequest, bodyLimit: BODY_BYTES_MAX }, async (request, reply) => {
-    const watcherId = watcherOf(request);
-    const once = startOnce(request, watcherId, clock.now());
-    if (request.body instanceof Readable) {
-      if (streamCount === STREAMS_MAX) throw new Fault('unavailable', `${STREAMS_MAX} streams are under way`);
-      // Whose end has passed already would keep its place for ever.
-      if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
-      streamCount += 1;
-      reply.raw.once('close', () => {
-        streamCount -= 1;
+  api.post(
+    BULK_PATH,
+    { onRequest, bodyLimit: BODY_BYTES_MAX, config: { operation: operations.change } },
+    async (request, reply) => {
+      const watcherId = watcherOf(request);
+      const once = startOnce(request, watcherId, clock.now());
+      if (request.body instanceof Readable) {
+        if (streamCount === STREAMS_MAX)
+          throw new Fault('unavailable', `${STREAMS_MAX} streams are under way`);
+        // Whose end has passed already would keep its place for ever.
+        if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
+        streamCount += 1;
+        reply.raw.once('close', () => {
+          streamCount -= 1;
+        });
+        request.raw.setTimeout(STREAM_SILENCE_MS_MAX);
+        // After an early end the client may still be sending: it gets to its answer only when somebody reads on.
+        reply.raw.once('finish', () => request.raw.resume());
+        const body = request.body.iterator({ destroyOnReturn: false });
+        const answers = await answerLines(options, { watcherId, body, once });
+        reply.type(LINES_TYPE);
+        return Readable.from(answers);
+      }
+      const { records } = parseBulk(request.body);
+      const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
+      return doOnce(database, once?.(request.body), async (tx) => {
+        const changed = await changeWatchedAddresses(tx, watcherId, changes, clock.now());
+        return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
       });
-      request.raw.setTimeout(STREAM_SILENCE_MS_MAX);
-      // After an early end the client may still be sending: it gets to its answer only when somebody reads on.
-      reply.raw.once('finish', () => request.raw.resume());
-      const body = request.body.iterator({ destroyOnReturn: false });
-      const answers = await answerLines(options, { watcherId, body, once });
-      reply.type(LINES_TYPE);
-      return Readable.from(answers);
-    }
-    const { records } = parseBulk(request.body);
-    const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
-    return doOnce(database, once?.(request.body), async (tx) => {
-      const changed = await changeWatchedAddresses(tx, watcherId, changes, clock.now());
-      return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
-    });
-  });
+    },
+  );
 
   api.put(
     BULK_PATH,
@@ -100,6 +150,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       onRequest,
       bodyLimit: BODY_BYTES_MAX,
       schema: { querystring: SetQuery, body: Members, response: { 200: Counted } },
+      config: { operation: operations.replace },
     },
     async (request) => {
       const { webhook_url, allow_empty: isEmptyAllowed = false } = request.query;

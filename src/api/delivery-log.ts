@@ -40,6 +40,70 @@ const Params = Type.Object({ id: Type.String() });
 const One = Type.Object({ ...NotificationJson.properties, attempts: Type.Array(AttemptJson) });
 const Redelivered = Type.Object({ redelivered: Type.Integer(), cursor: textOrNull });
 
+const attempt = {
+  id: 9_001,
+  notification_id: 81_234,
+  started_at: '2026-01-31T12:00:01.000Z',
+  duration_ms: 38,
+  outcome: 'success',
+  status: 204,
+  response: '',
+};
+const notification = {
+  id: 81_234,
+  watched_address_id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c11',
+  hash: `0x${'9a'.repeat(32)}`,
+  type: 'COIN_TRANSFER',
+  sender: `0x${'11'.repeat(20)}`,
+  receiver: `0x${'22'.repeat(20)}`,
+  amount: '1500000000000000',
+  asset: 'ETH',
+  block_number: 19_000_000,
+  state: 'processed',
+  retry_count: 0,
+  redelivery_count: 0,
+  next_retry_at: null,
+  created_at: '2026-01-31T12:00:00.000Z',
+  processed_at: '2026-01-31T12:00:01.000Z',
+};
+const answerHeaders = { link: '`rel="next"` leads to the next page.' };
+const errors = { 404: 'Notification not found' };
+const conflict = {
+  ...errors,
+  409: 'It is not to be delivered: its block lacks confirmations or is gone, or its record is.',
+};
+const operations = {
+  list: {
+    summary: 'Notifications by filters, newest first',
+    example: { success: true, data: [notification] },
+    answerHeaders,
+  },
+  get: {
+    summary: 'One notification with its newest attempts',
+    example: { success: true, data: { ...notification, attempts: [attempt] } },
+    answerHeaders,
+    errors,
+  },
+  attempts: {
+    summary: 'Attempts of a notification, newest first',
+    example: { success: true, data: [attempt] },
+    answerHeaders,
+    errors,
+  },
+  redeliver: {
+    summary: 'Deliver a notification again',
+    description: 'With the same id, now.',
+    example: { success: true, data: { ...notification, state: 'waiting', redelivery_count: 1 } },
+    errors: conflict,
+  },
+  redeliverMany: {
+    summary: 'Deliver all notifications again that the filters choose',
+    description: 'Some seconds of work in each call: go on with the cursor until it is null.',
+    example: { success: true, data: { redelivered: 1_200, cursor: null } },
+    answerHeaders: { link: '`rel="next"` goes on.' },
+  },
+};
+
 export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, nativeSymbol } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
@@ -50,6 +114,7 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
     {
       onRequest,
       schema: { querystring: ListQuery, response: answerOf(Type.Array(NotificationJson)) },
+      config: { operation: operations.list },
     },
     async (request, reply) => {
       const watcherId = watcherOf(request);
@@ -66,10 +131,8 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
     `${PATH}/:id`,
     {
       onRequest,
-      schema: {
-        params: Params,
-        response: answerOf(One),
-      },
+      schema: { params: Params, response: answerOf(One) },
+      config: { operation: operations.get },
     },
     async (request, reply) => {
       const notification = await getLogged(watcherOf(request), request.params.id);
@@ -86,6 +149,7 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
     {
       onRequest,
       schema: { params: Params, querystring: Page, response: answerOf(Type.Array(AttemptJson)) },
+      config: { operation: operations.attempts },
     },
     async (request, reply) => {
       const page = readPage(request.query);
@@ -96,7 +160,11 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
 
   api.post(
     `${PATH}/:id/redeliver`,
-    { onRequest, schema: { params: Params, response: answerOf(NotificationJson) } },
+    {
+      onRequest,
+      schema: { params: Params, response: answerOf(NotificationJson) },
+      config: { operation: operations.redeliver },
+    },
     async (request) => {
       const watcherId = watcherOf(request);
       const { id } = await getLogged(watcherId, request.params.id);
@@ -111,10 +179,8 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
     `${PATH}/redeliver`,
     {
       onRequest,
-      schema: {
-        querystring: RedeliverQuery,
-        response: answerOf(Redelivered),
-      },
+      schema: { querystring: RedeliverQuery, response: answerOf(Redelivered) },
+      config: { operation: operations.redeliverMany },
     },
     async (request, reply) => {
       const watcherId = watcherOf(request);

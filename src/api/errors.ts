@@ -7,7 +7,7 @@ import { Fault, type FaultCode, type Problem } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 
 /** Where the wrapped bodies of spec 4.5 are in use. */
-const NOTIFICATIONS_PREFIX = '/api/notifications/';
+export const NOTIFICATIONS_PREFIX = '/api/notifications/';
 
 const INVALID_REQUEST = 'Invalid request';
 

@@ -6,32 +6,38 @@ import type { Attempt } from '../store/attempts.ts';
 import type { LoggedNotification } from '../store/log.ts';
 
 export const textOrNull = Type.Union([Type.String(), Type.Null()]);
-export const AttemptJson = Type.Object({
-  id: Type.Integer(),
-  notification_id: Type.Integer(),
-  started_at: Type.String(),
-  duration_ms: Type.Integer(),
-  outcome: Type.String(),
-  status: Type.Union([Type.Integer(), Type.Null()]),
-  response: textOrNull,
-});
-export const NotificationJson = Type.Object({
-  id: Type.Integer(),
-  watched_address_id: Type.String(),
-  hash: Type.String(),
-  type: Type.String(),
-  sender: Type.String(),
-  receiver: Type.String(),
-  amount: Type.String(),
-  asset: Type.String(),
-  block_number: Type.Integer(),
-  state: Type.String(),
-  retry_count: Type.Integer(),
-  redelivery_count: Type.Integer(),
-  next_retry_at: textOrNull,
-  created_at: Type.String(),
-  processed_at: textOrNull,
-});
+export const AttemptJson = Type.Object(
+  {
+    id: Type.Integer(),
+    notification_id: Type.Integer(),
+    started_at: Type.String(),
+    duration_ms: Type.Integer(),
+    outcome: Type.String(),
+    status: Type.Union([Type.Integer(), Type.Null()]),
+    response: textOrNull,
+  },
+  { title: 'Attempt' },
+);
+export const NotificationJson = Type.Object(
+  {
+    id: Type.Integer(),
+    watched_address_id: Type.String(),
+    hash: Type.String(),
+    type: Type.String(),
+    sender: Type.String(),
+    receiver: Type.String(),
+    amount: Type.String(),
+    asset: Type.String(),
+    block_number: Type.Integer(),
+    state: Type.String(),
+    retry_count: Type.Integer(),
+    redelivery_count: Type.Integer(),
+    next_retry_at: textOrNull,
+    created_at: Type.String(),
+    processed_at: textOrNull,
+  },
+  { title: 'LoggedNotification' },
+);
 
 /** The form of a successful answer with this data. */
 export const answerOf = <T extends TSchema>(data: T) => ({

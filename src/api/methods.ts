@@ -3,6 +3,7 @@
  */
 import type { HTTPMethods } from 'fastify';
 import { sendAnswer } from './errors.ts';
+import { DOCS_PATH } from './openapi.ts';
 import type { Api } from './server.ts';
 
 const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
@@ -11,6 +12,8 @@ const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 
 export function watchMethods(api: Api): () => void {
   const methodsOf = new Map<string, Set<HTTPMethods>>();
   api.addHook('onRoute', ({ method, url }) => {
+    // Pages and their files are a plugin's, which has its own ways with slashes.
+    if (url.startsWith(DOCS_PATH)) return;
     const known = methodsOf.get(url) ?? new Set();
     methodsOf.set(url, known);
     for (const one of [method].flat()) known.add(one);

@@ -2,6 +2,7 @@
  * For operators and orchestrators: is the process alive, is it ready, how does it fare. Metrics have a port of their own.
  */
 import { createServer, type Server } from 'node:http';
+import { Type } from 'typebox';
 import { messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Api } from './server.ts';
@@ -15,15 +16,49 @@ export type OpsSources = {
   status(): Promise<Record<string, unknown>>;
 };
 
+const Alive = Type.Object({ status: Type.Literal('ok') });
+const Ready = Type.Object({
+  status: Type.Enum(['ok', 'unavailable']),
+  checks: Type.Record(Type.String(), Type.Object({ ok: Type.Boolean(), message: Type.String() })),
+});
+const Status = Type.Record(Type.String(), Type.Unknown(), {
+  description: 'Chain, cursor, queue, nodes, proof: docs/operations.md.',
+});
+
 export function addOpsRoutes(api: Api, sources: OpsSources): void {
   // Answers as long as the event loop turns; a slow database or node must not get the process killed.
-  api.get('/livez', async () => ({ status: 'ok' }));
-  api.get('/readyz', async (_request, reply) => {
+  const alive = {
+    summary: 'Is the process alive?',
+    answer: Alive,
+    example: { status: 'ok' },
+  };
+  const ready = {
+    summary: 'Is all there that requests need?',
+    answer: Ready,
+    example: { status: 'ok', checks: { database: { ok: true, message: 'postgres' } } },
+    others: {
+      503: {
+        description: 'Something is missing: the checks say what.',
+        answer: Ready,
+        example: {
+          status: 'unavailable',
+          checks: { database: { ok: false, message: 'cannot be reached' } },
+        },
+      },
+    },
+  };
+  const status = {
+    summary: 'How the service fares',
+    answer: Status,
+    example: { version: '0.1.0', state: 'ok', lag_blocks: 0 },
+  };
+  api.get('/livez', { config: { operation: alive } }, async () => ({ status: 'ok' }));
+  api.get('/readyz', { config: { operation: ready } }, async (_request, reply) => {
     const checks = await sources.checks();
     const isReady = Object.values(checks).every(({ ok }) => ok);
     return reply.code(isReady ? 200 : 503).send({ status: isReady ? 'ok' : 'unavailable', checks });
   });
-  api.get('/status', async () => sources.status());
+  api.get('/status', { config: { operation: status } }, async () => sources.status());
 }
 
 /** The metrics server: `/metrics` in the Prometheus text format. `refresh` sets the gauges that are read on demand. */

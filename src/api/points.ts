@@ -52,6 +52,12 @@ const ComparisonJson = Type.Object({
   }),
 });
 
+const user = `0x${'11'.repeat(20)}`;
+const errorsOf = (parameter: string) => ({
+  400: `Missing ${parameter} parameter`,
+  404: 'Points not found',
+});
+
 type Options = { database: Database; clock: Clock };
 
 /** Limit and cursor of a request for a part of a list; without either it is the whole list. */
@@ -60,6 +66,8 @@ type Part = { limit: string | undefined; cursor: string | undefined };
 export function addPointRoutes(api: Api, { database, clock }: Options): void {
   addPointRoute<Part & { month: Month }>(api, {
     name: 'leaderboard',
+    example: [{ user, points: 1250.5 }],
+    errors: errorsOf('month'),
     summary: 'The users with points in a month, most points first',
     answer: Type.Array(Leader),
     querystring: Type.Object({ month: MonthText, limit: Limit, cursor: Cursor }),
@@ -79,6 +87,15 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
 
   addPointRoute<Part & { month: Month; user: Address }>(api, {
     name: 'user',
+    example: [
+      {
+        category: 'trading',
+        points: 12.5,
+        created_at: '2026-01-31T12:00:00.000Z',
+        hash: `0x${'9a'.repeat(32)}`,
+      },
+    ],
+    errors: errorsOf('month'),
     summary: "A user's awards in a month, newest first",
     answer: Type.Array(Point),
     querystring: Type.Object({ month: MonthText, user: UserText, limit: Limit, cursor: Cursor }),
@@ -99,6 +116,11 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
 
   addPointRoute<{ month: Month; user: Address }>(api, {
     name: 'user-by-category',
+    example: [
+      { category: 'trading', points: 1000 },
+      { category: 'staking', points: 250.5 },
+    ],
+    errors: errorsOf('month'),
     summary: 'What a user earned in a month by category, most points first',
     answer: Type.Array(Category),
     querystring: Type.Object({ month: MonthText, user: UserText }),
@@ -114,6 +136,8 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
   // With the day in what is asked for, no answer outlives its period.
   addPointRoute<{ month: Month; user: Address }>(api, {
     name: 'user-by-current-month',
+    example: { points: 1250.5 },
+    errors: errorsOf('user'),
     summary: 'What a user has earned in the current month',
     answer: Total,
     querystring: Type.Object({ user: UserText }),
@@ -128,6 +152,18 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
 
   addPointRoute<{ day: string; user: Address }>(api, {
     name: 'vs-last-month',
+    example: {
+      current: {
+        points: 120,
+        period: { start: '2026-02-01T00:00:00.000Z', end: '2026-02-19T23:59:59.999Z' },
+      },
+      lastMonth: {
+        points: 80,
+        period: { start: '2026-01-01T00:00:00.000Z', end: '2026-01-19T23:59:59.999Z' },
+      },
+      comparison: { difference: 40, percentageChange: 50, isFullMonthComparison: false },
+    },
+    errors: errorsOf('user'),
     summary: 'What a user has earned in the current month beside the same part of the month before',
     answer: ComparisonJson,
     querystring: Type.Object({ user: UserText }),
@@ -154,6 +190,8 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
 type PointRoute<Wanted> = {
   name: string;
   summary: string;
+  example: unknown;
+  errors: Record<number, string>;
   answer: TSchema;
   querystring: TSchema;
   cacheSeconds: number;

@@ -55,6 +55,7 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     addPublicRoute(api, {
       ...shared,
       path: `/api/price/${name}`,
+      example: { price: 2500.25, asset: name === 'native' ? 'ETH' : 'RWD', base_currency: 'USD' },
       summary: `The price of the ${what} in USD`,
       key: () => name,
       compute: () => answer(prices[name]),
@@ -63,6 +64,8 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
   addPublicRoute(api, {
     ...shared,
     path: '/api/price/:symbol',
+    example: { price: 1, asset: 'USDT', base_currency: 'USD' },
+    errors: { 404: 'Token not found' },
     summary: 'The price of a token in USD, by its symbol in lower case',
     params: Type.Object({ symbol: Type.String() }),
     key: ({ params }) => symbolOf(params),

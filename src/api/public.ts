@@ -9,21 +9,25 @@ import { Fault } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { type Cache, createCache, type Found, NOT_FOUND_SECONDS_MAX } from './cache.ts';
 import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './kept-answer.ts';
+import type { Operation } from './operation.ts';
 import type { Api, ApiOptions } from './server.ts';
 
 export type { PublicAnswer } from './kept-answer.ts';
 
 export type PublicRoute = {
   path: string;
-  /** Further paths with the same answers, such as those that lack a parameter. */
-  also?: readonly string[];
-  /** One line for the documentation. */
+  /** One line for the documentation, and more where that is not enough. */
   summary: string;
-  /** The body of the answer 200. */
+  description?: string;
+  /** The body of the answer 200; a single string is sent as text/plain. */
   answer: TSchema;
+  /** One such body. */
+  example?: unknown;
   /** For the documentation, as `querystring` is: what is asked for is checked by `key`. */
   params?: TSchema;
   querystring?: TSchema;
+  /** What an error status means here, with its message: `{ 404: 'Points not found' }`. */
+  errors?: Record<number, string>;
   /** How long an answer is kept (spec 8). */
   cacheSeconds: number;
   /** For how long after that the old answer is given while a new one is made. */
@@ -74,7 +78,7 @@ export function keepAnswers(api: Api, options: Pick<ApiOptions, 'clock' | 'log' 
 /** Adds a route to an API that keeps answers. */
 export function addPublicRoute(api: Api, route: PublicRoute): void {
   const { cache, metrics } = api.getDecorator<Parts>(PARTS);
-  const { path, also = [], cacheSeconds, staleSeconds = 0 } = route;
+  const { path, cacheSeconds, staleSeconds = 0 } = route;
   const lifetime = { cacheSeconds, staleSeconds };
   const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
   const notFoundControl = `public, max-age=${Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX)}`;
@@ -121,10 +125,28 @@ export function addPublicRoute(api: Api, route: PublicRoute): void {
     return undefined;
   }
 
-  for (const url of [path, ...also]) {
-    api.get(url, { onRequest: share }, answer);
-    api.options(url, { onRequest: share }, (_request, reply) => reply.code(204).headers(PREFLIGHT).send());
-  }
+  api.get(path, { onRequest: share, config: { operation: operationOf(route) } }, answer);
+  api.options(path, { onRequest: share }, (_request, reply) => reply.code(204).headers(PREFLIGHT).send());
+}
+
+/** What the documentation says of it. */
+function operationOf(route: PublicRoute): Operation {
+  const { summary, description, answer, example, params, querystring, errors, cacheSeconds } = route;
+  const isText = 'type' in answer && answer.type === 'string';
+  return {
+    ...{ summary, answer: isText ? { content: { 'text/plain': answer } } : answer },
+    description: `${description === undefined ? '' : `${description} `}Kept for ${cacheSeconds} seconds.`,
+    ...(example !== undefined && { example }),
+    ...(params !== undefined && { params }),
+    ...(querystring !== undefined && { querystring }),
+    ...(errors !== undefined && { errors }),
+    others: { 304: { description: 'Who asks has it already.' } },
+    answerHeaders: {
+      'cache-control': 'For how long it may be kept.',
+      age: 'Seconds since it was made.',
+      etag: 'To ask with `if-none-match` whether it has changed.',
+    },
+  };
 }
 
 /** Errors too are for every site to read. */

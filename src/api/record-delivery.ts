@@ -44,6 +44,28 @@ const Test = Type.Object({
   duration_ms: Type.Integer(),
   response: textOrNull,
 });
+
+const operations = {
+  statistics: {
+    summary: 'How the delivery for a watched address fares',
+    example: {
+      success: true,
+      data: {
+        ...{ held: 0, waiting: 2, processed: 40, withdrawn: 0, cancelled: 0, is_complete: true },
+        oldest_due_at: '2026-01-31T12:00:00.000Z',
+        last_success_at: '2026-01-31T11:58:00.000Z',
+        last_failure_at: null,
+      },
+    },
+  },
+  test: {
+    summary: 'Send a test webhook to a record',
+    description: 'At once, through the same guard as all others, with a header `webhook-test: true`.',
+    example: { success: true, data: { outcome: 'success', status: 204, duration_ms: 38, response: '' } },
+    errors: { 429: `More than ${TESTS_PER_MINUTE_MAX} in a minute.` },
+  },
+};
+
 export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
   const { database, clock } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
@@ -53,7 +75,11 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
 
   api.get(
     `${PATH}/:id/stats`,
-    { onRequest, schema: { params: Params, response: answerOf(Statistics) } },
+    {
+      onRequest,
+      schema: { params: Params, response: answerOf(Statistics) },
+      config: { operation: operations.statistics },
+    },
     async (request) => {
       const watcherId = watcherOf(request);
       const { id } = await getRecord(watcherId, request.params.id);
@@ -73,7 +99,11 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
 
   api.post(
     `${PATH}/:id/test`,
-    { onRequest, schema: { params: Params, response: answerOf(Test) } },
+    {
+      onRequest,
+      schema: { params: Params, response: answerOf(Test) },
+      config: { operation: operations.test },
+    },
     async (request) => {
       const watcherId = watcherOf(request);
       const record = await getRecord(watcherId, request.params.id);

@@ -19,6 +19,7 @@ import { addBulkRoutes, LINES_TYPE } from './bulk.ts';
 import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
+import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addPointRoutes } from './points.ts';
 import { addPriceRoutes, type PriceBook } from './prices.ts';
@@ -101,6 +102,7 @@ export function createApi(options: ApiOptions): Api {
   limitBodyTime(api);
   endUnusedConnections(api);
   keepAnswers(api, options);
+  addDocumentation(api);
   // Once the plugins are there that look at routes.
   api.register(async (scope: Api) => {
     addRoutes(scope, options);
@@ -110,6 +112,7 @@ export function createApi(options: ApiOptions): Api {
 }
 
 function addRoutes(api: Api, options: ApiOptions): void {
+  addDocumentRoute(api);
   addOpsRoutes(api, options.ops);
   addWatchedAddressRoutes(api, options);
   addRecordDeliveryRoutes(api, options);

@@ -48,6 +48,26 @@ const One = Type.Object({ success: Type.Literal(true), data: Settings });
 const Done = Type.Object({ success: Type.Literal(true) });
 const Params = Type.Object({ id: Type.String() });
 
+const settings = {
+  confirmations: 12,
+  direction: 'in',
+  min_amount: '1000000000000000',
+  tokens: [{ address: '0x00000000000000000000000000000000000000b2', min_amount: '1000000' }],
+  removed: true,
+  strict_order: false,
+};
+const operations = {
+  get: { summary: 'Settings of a watched address', example: { success: true, data: settings } },
+  replace: {
+    summary: 'Replace the settings of a watched address',
+    description:
+      'What is not given is as it is without settings. They count for what is stored from then on.',
+    bodyExample: settings,
+    example: { success: true, data: settings },
+  },
+  remove: { summary: 'Remove the settings of a watched address', example: { success: true } },
+};
+
 /** GET tells every setting; PUT replaces them all, by the default what it leaves out; DELETE gives back the defaults. */
 export function addSettingsRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, confirmations } = options;
@@ -58,13 +78,20 @@ export function addSettingsRoutes(api: Api, options: ApiOptions): void {
     data: toJson(settings, confirmations),
   });
 
-  api.get(url, { onRequest, schema: { params: Params, response: { 200: One } } }, async (request) =>
-    success(found(await findSettings(database, watcherOf(request), parseId(request.params.id)))),
+  api.get(
+    url,
+    { onRequest, schema: { params: Params, response: { 200: One } }, config: { operation: operations.get } },
+    async (request) =>
+      success(found(await findSettings(database, watcherOf(request), parseId(request.params.id)))),
   );
 
   api.put(
     url,
-    { onRequest, schema: { params: Params, body: Body, response: { 200: One } } },
+    {
+      onRequest,
+      schema: { params: Params, body: Body, response: { 200: One } },
+      config: { operation: operations.replace },
+    },
     async (request) => {
       const id = parseId(request.params.id);
       const change = { settings: parseSettings(request.body, confirmations), now: clock.now() };
@@ -72,11 +99,19 @@ export function addSettingsRoutes(api: Api, options: ApiOptions): void {
     },
   );
 
-  api.delete(url, { onRequest, schema: { params: Params, response: { 200: Done } } }, async (request) => {
-    const change = { settings: defaultSettings, now: clock.now() };
-    found(await replaceSettings(database, watcherOf(request), parseId(request.params.id), change));
-    return { success: true as const };
-  });
+  api.delete(
+    url,
+    {
+      onRequest,
+      schema: { params: Params, response: { 200: Done } },
+      config: { operation: operations.remove },
+    },
+    async (request) => {
+      const change = { settings: defaultSettings, now: clock.now() };
+      found(await replaceSettings(database, watcherOf(request), parseId(request.params.id), change));
+      return { success: true as const };
+    },
+  );
 }
 
 /** What the schema cannot say is checked here. @throws Fault `invalid` */

@@ -22,14 +22,41 @@ const Rotation = Type.Object({
   overlap_hours: Type.Optional(Type.Number({ minimum: 0, maximum: OVERLAP_HOURS_MAX })),
 });
 
+const example = {
+  success: true,
+  data: [
+    {
+      number: 1,
+      secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+      public_key: 'whpk_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=',
+      created_at: '2026-01-31T12:00:00.000Z',
+      ends_at: null,
+    },
+  ],
+};
+const operations = {
+  list: { summary: 'What webhooks are signed with', example },
+  rotate: {
+    summary: 'Begin a new signing secret',
+    description: 'The old one goes on beside it for `overlap_hours`. No body asks for the usual overlap.',
+    bodyExample: { overlap_hours: 24 },
+    example,
+    errors: { 409: 'As many signing secrets are valid as there may be.' },
+  },
+};
+
 export function addSigningSecretRoutes(api: Api, options: ApiOptions): void {
   const { clock } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
 
-  api.get(PATH, { onRequest, schema: { response: { 200: All } } }, async (request, reply) => {
-    reply.header('cache-control', 'no-store');
-    return success(await listSigningSecrets(options, watcherOf(request), clock.now()));
-  });
+  api.get(
+    PATH,
+    { onRequest, schema: { response: { 200: All } }, config: { operation: operations.list } },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      return success(await listSigningSecrets(options, watcherOf(request), clock.now()));
+    },
+  );
 
   api.post(
     `${PATH}/rotate`,
@@ -40,6 +67,7 @@ export function addSigningSecretRoutes(api: Api, options: ApiOptions): void {
         request.body ??= {};
       },
       schema: { body: Rotation, response: { 200: All } },
+      config: { operation: operations.rotate },
     },
     async (request, reply) => {
       reply.header('cache-control', 'no-store');

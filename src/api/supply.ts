@@ -42,6 +42,44 @@ const SupplyRecord = Type.Object({
   }),
 });
 
+const NONE = { 404: 'Supply is not published here' };
+const coins = (whole: string) => ({ balance_wei: `${whole}${'0'.repeat(18)}`, balance_native: whole });
+const burned = { address: `0x${'0'.repeat(40)}`, label: 'burn address', ...coins('100') };
+const staking = `0x${'11'.repeat(20)}`;
+const team = `0x${'22'.repeat(20)}`;
+const EXAMPLE = {
+  timestamp: '2026-01-31T12:00:00.000Z',
+  cache: { ttl_seconds: 120, note: 'Kept for 120 seconds.' },
+  summary: {
+    initial_supply_native: '10000',
+    locked_supply_native: '900',
+    burned_supply_native: '100',
+    circulating_supply_native: '9000',
+  },
+  raw: {
+    units: { native: 'ETH', base: 'wei', wei_per_native: '1000000000000000000' },
+    initial_supply_wei: coins('10000').balance_wei,
+    locked_supply_wei: coins('900').balance_wei,
+    burned_supply_wei: coins('100').balance_wei,
+    circulating_supply_wei: coins('9000').balance_wei,
+    locked_supply_breakdown: [
+      { address: staking, label: 'validators_staking', ...coins('800') },
+      { address: team, label: 'team', ...coins('100') },
+    ],
+    burned_supply_breakdown: burned,
+  },
+  methodology: {
+    formula: 'circulating = initial - locked - burned',
+    data_sources: { rpc_provider: 'node.example', multicall3_contract: 'aggregate3, getEthBalance' },
+    address_labels: {
+      validators_staking: staking,
+      vesting_contracts: { team },
+      burn_address: burned.address,
+    },
+    verification: { how_to_verify: 'Read the balances of these addresses at one block.' },
+  },
+};
+
 const FIGURES = ['circulating', 'total', 'initial', 'locked', 'burned'] as const;
 
 /** `supply` is undefined where none is configured: the routes then answer 404. */
@@ -52,6 +90,8 @@ export function addSupplyRoutes(api: Api, { supply }: { supply: SupplyReader | u
   };
   addPublicRoute(api, {
     path: '/api/native/supply-info',
+    example: EXAMPLE,
+    errors: NONE,
     summary: 'Initial, locked, burned and circulating supply, with balances and method',
     answer: SupplyRecord,
     cacheSeconds: SUPPLY_CACHE_SECONDS,
@@ -64,6 +104,8 @@ export function addSupplyRoutes(api: Api, { supply }: { supply: SupplyReader | u
   for (const figure of FIGURES) {
     addPublicRoute(api, {
       path: `/api/native/supply/${figure}`,
+      example: '9999999000',
+      errors: NONE,
       summary: `The ${figure} supply in whole coins, as a plain number`,
       answer: Type.String(),
       cacheSeconds: SUPPLY_CACHE_SECONDS,

@@ -37,6 +37,27 @@ const LpValue = Type.Object({
   pair: Type.String(),
 });
 
+const errorsOf = (what: string) => ({ 400: 'Missing id parameter', 404: `${what} not found` });
+const EXAMPLE_PAIR = {
+  id: 2,
+  name: 'USDT/ETH',
+  address: `0x${'aa'.repeat(20)}`,
+  token0: `0x${'11'.repeat(20)}`,
+  token1: `0x${'22'.repeat(20)}`,
+  token0_decimals: 6,
+  token1_decimals: 18,
+  fee: 300,
+  usd_value_from: 0,
+  reward_pid: 1,
+  reserve0: '2500250000',
+  reserve1: '1000000000000000000',
+  lp_supply: '50000000000000',
+  latestPrice: 2500.25,
+  lpPriceInUsd: 100.01,
+  vol24h: 18_250.75,
+  updated_at: '2026-01-31T12:00:00.000Z',
+};
+
 /** @throws Fault of each route as spec 7 says. */
 export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions): void {
   const byId = new Map(pairs.map((pair) => [String(pair.id), pair]));
@@ -67,6 +88,8 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
 
   addPublicRoute(api, {
     path: '/api/swap/volume/:pair_id?',
+    example: { vol24h: 18_250.75, pair: 'USDT/ETH' },
+    errors: errorsOf('Pair'),
     summary: 'USD swap volume of a pair over the past 24 hours',
     params: PairId,
     answer: Volume,
@@ -80,6 +103,8 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
 
   addPublicRoute(api, {
     path: '/api/swap/lp-value/:pair_id?',
+    example: { latestPrice: 2500.25, lpPriceInUsd: 4.5, pair: 'USDT/ETH' },
+    errors: errorsOf('Price'),
     summary: 'Latest price of a pair and the USD value of one LP token',
     params: PairId,
     answer: LpValue,
@@ -102,6 +127,7 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
 
   addPublicRoute(api, {
     path: '/api/swap/pairs',
+    example: [EXAMPLE_PAIR],
     summary: 'All pairs with their statistics',
     answer: Type.Array(PairRecord),
     cacheSeconds: CACHE_SECONDS,
@@ -129,6 +155,8 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
 
   addPublicRoute(api, {
     path: '/api/swap/volume-history/:pair_id?',
+    example: [{ hour: '2026-01-31T12:00:00.000Z', volume: 1250.5, swaps: 12 }],
+    errors: errorsOf('Pair'),
     summary: 'USD swap volume of a pair by the hour',
     params: PairId,
     querystring: Range,
@@ -150,6 +178,8 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
 
   addPublicRoute(api, {
     path: '/api/swap/price-history/:pair_id?',
+    example: [{ hour: '2026-01-31T12:00:00.000Z', price: 2500.25 }],
+    errors: errorsOf('Pair'),
     summary: 'Price of a pair at the end of each hour in which it changed',
     params: PairId,
     querystring: Range,

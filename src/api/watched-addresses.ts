@@ -22,6 +22,7 @@ import {
 import { createWatcherGate } from './auth.ts';
 import { invalidRequest } from './errors.ts';
 import { startOnce } from './idempotency-key.ts';
+import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import type { Api, ApiOptions } from './server.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
@@ -40,26 +41,77 @@ export const Create = Type.Object({
   address: Type.String(),
   webhook_url: Type.String(),
 });
-export const Record = Type.Object({
-  id: Type.String(),
-  watcher_id: Type.Integer(),
-  address: Type.String(),
-  watch_coin: Type.Boolean(),
-  watch_token: Type.Boolean(),
-  webhook_url: Type.String(),
-  created_at: Type.String(),
-  updated_at: Type.String(),
-});
+export const Record = Type.Object(
+  {
+    id: Type.String(),
+    watcher_id: Type.Integer(),
+    address: Type.String(),
+    watch_coin: Type.Boolean(),
+    watch_token: Type.Boolean(),
+    webhook_url: Type.String(),
+    created_at: Type.String(),
+    updated_at: Type.String(),
+  },
+  { title: 'WatchedAddress' },
+);
 const One = Type.Object({ success: Type.Literal(true), data: Record });
+const All = Type.Object({ success: Type.Literal(true), data: Type.Array(Record) });
 const Done = Type.Object({ success: Type.Literal(true) });
 const Params = Type.Object({ id: Type.String() });
-const ListQuery = Type.Object({ limit: Type.Optional(Type.String()), cursor: Type.Optional(Type.String()) });
+const ListQuery = Type.Object({
+  limit: Type.Optional(
+    Type.String({ description: `Records at most, up to ${LIMIT_MAX}; all of them unless given.` }),
+  ),
+  cursor: Type.Optional(Type.String({ description: 'Of the `link` header of the page before.' })),
+});
+
+const body = {
+  address: '0x00000000000000000000000000000000000000a1',
+  webhook_url: 'https://hooks.example.com/deposits',
+};
+const record = {
+  id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c11',
+  watcher_id: 7,
+  ...{ address: body.address, watch_coin: true, watch_token: true, webhook_url: body.webhook_url },
+  created_at: '2026-01-31T12:00:00.000Z',
+  updated_at: '2026-01-31T12:00:00.000Z',
+};
+const one = { success: true, data: record };
+const operations = {
+  create: {
+    summary: 'Watch an address',
+    description: 'It is live from the next block that is stored after this answer.',
+    headers: IdempotencyHeaders,
+    bodyExample: body,
+    example: one,
+    errors: idempotencyErrors,
+  },
+  list: {
+    summary: 'All watched addresses, oldest first',
+    answer: All,
+    answerHeaders: { link: 'With a limit: `rel="next"` leads to the next page.' },
+    example: { success: true, data: [record] },
+  },
+  get: { summary: 'One watched address', example: one },
+  update: {
+    summary: 'Change fields of a watched address',
+    description: 'What waits goes to the new URL.',
+    bodyExample: { watch_token: false },
+    example: { success: true, data: { ...record, watch_token: false } },
+  },
+  remove: {
+    summary: 'Stop watching',
+    description: 'What waits for the record is cancelled.',
+    example: { success: true },
+  },
+};
 
 export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, webhookPolicy } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
 
-  api.post(PATH, { onRequest, schema: { body: Create, response: { 200: One } } }, async (request) => {
+  const create = { body: Create, response: { 200: One } };
+  api.post(PATH, { onRequest, schema: create, config: { operation: operations.create } }, async (request) => {
     const record = parseNew(request.body, webhookPolicy);
     const watcherId = watcherOf(request);
     const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now() };
@@ -69,22 +121,26 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
     );
   });
 
-  api.get(PATH, { onRequest, schema: { querystring: ListQuery } }, async (request, reply) => {
-    const watcherId = watcherOf(request);
-    const { limit, after } = parseListQuery(request.query);
-    reply.type('application/json; charset=utf-8');
-    if (limit === undefined) return Readable.from(streamList(database, watcherId, after));
-    const records = await listWatchedAddresses(database, watcherId, { after, limit });
-    const last = records.at(-1);
-    if (last !== undefined && records.length === limit) {
-      reply.header('link', `<${PATH}?limit=${limit}&cursor=${encodeCursor(last)}>; rel="next"`);
-    }
-    return { success: true, data: records.map(toJson) };
-  });
+  api.get(
+    PATH,
+    { onRequest, schema: { querystring: ListQuery }, config: { operation: operations.list } },
+    async (request, reply) => {
+      const watcherId = watcherOf(request);
+      const { limit, after } = parseListQuery(request.query);
+      reply.type('application/json; charset=utf-8');
+      if (limit === undefined) return Readable.from(streamList(database, watcherId, after));
+      const records = await listWatchedAddresses(database, watcherId, { after, limit });
+      const last = records.at(-1);
+      if (last !== undefined && records.length === limit) {
+        reply.header('link', `<${PATH}?limit=${limit}&cursor=${encodeCursor(last)}>; rel="next"`);
+      }
+      return { success: true, data: records.map(toJson) };
+    },
+  );
 
   api.get(
     `${PATH}/:id`,
-    { onRequest, schema: { params: Params, response: { 200: One } } },
+    { onRequest, schema: { params: Params, response: { 200: One } }, config: { operation: operations.get } },
     async (request) => {
       const watcherId = watcherOf(request);
       return success(found(await findWatchedAddress(database, watcherId, parseId(request.params.id))));
@@ -93,7 +149,11 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
 
   api.patch(
     `${PATH}/:id`,
-    { onRequest, schema: { params: Params, body: Patch, response: { 200: One } } },
+    {
+      onRequest,
+      schema: { params: Params, body: Patch, response: { 200: One } },
+      config: { operation: operations.update },
+    },
     async (request) => {
       const watcherId = watcherOf(request);
       const patch = parsePatch(request.body, webhookPolicy);
@@ -107,7 +167,11 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
 
   api.delete(
     `${PATH}/:id`,
-    { onRequest, schema: { params: Params, response: { 200: Done } } },
+    {
+      onRequest,
+      schema: { params: Params, response: { 200: Done } },
+      config: { operation: operations.remove },
+    },
     async (request) => {
       const isGone = await deleteWatchedAddress(database, watcherOf(request), parseId(request.params.id));
       if (!isGone) throw notFound();

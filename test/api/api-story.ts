@@ -2,6 +2,7 @@
  * The API on a database, asked as a client would ask it.
  */
 
+import { documentText } from '../../src/api/openapi.ts';
 import type { OpsSources } from '../../src/api/ops.ts';
 import type { PriceBook } from '../../src/api/prices.ts';
 import type { SendTest } from '../../src/api/record-delivery.ts';
@@ -15,6 +16,7 @@ import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { issueKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
+import { createDescription, type Describes } from '../kit/described.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
 export const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
@@ -28,15 +30,17 @@ export type Answer = {
   json: unknown;
 };
 
+type Method = 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS';
+type AskApi = (method: Method, url: string, ask?: Ask) => Promise<Answer>;
+
 export type ApiStory = {
   api: Api;
   clock: TestClock;
   metrics: ReturnType<typeof createMetrics>;
-  ask(
-    method: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | 'OPTIONS',
-    url: string,
-    ask?: Ask,
-  ): Promise<Answer>;
+  /** Fails when the answer is not what the OpenAPI document says. */
+  ask: AskApi;
+  /** Of routes that a test has added itself. */
+  askUndescribed: AskApi;
   /** A new key of the watcher of this name. */
   issue(watcherName: string): Promise<{ watcherId: number; keyId: string; key: string }>;
 };
@@ -68,30 +72,38 @@ export function createApiStory(
   const metrics = createMetrics('1.2.3');
   const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
-  const api = createApi({ ...options, confirmations: CONFIRMATIONS, pairs, sendTest, ops, prices, supply });
+  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops, prices, supply, pairs });
+  let describes: Describes | undefined;
+  const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
+    const response = await api.inject({
+      method,
+      url,
+      headers: {
+        ...(key !== undefined && { authorization: `Bearer ${key}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
+    });
+    const { statusCode: status, body: text } = response;
+    const { 'content-type': type, 'content-encoding': coding } = response.headers;
+    const isJson = coding === undefined && String(type).startsWith('application/json') && text !== '';
+    const flat = Object.fromEntries(
+      Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]),
+    );
+    return { status, headers: flat, text, json: isJson ? JSON.parse(text) : undefined };
+  };
   return {
     api,
     clock,
     metrics,
-    async ask(method, url, { key, body, headers } = {}) {
-      const response = await api.inject({
-        method,
-        url,
-        headers: {
-          ...(key !== undefined && { authorization: `Bearer ${key}` }),
-          ...(body !== undefined && { 'content-type': 'application/json' }),
-          ...headers,
-        },
-        ...(body !== undefined && { payload: typeof body === 'string' ? body : JSON.stringify(body) }),
-      });
-      const { statusCode: status, body: text } = response;
-      const { 'content-type': type, 'content-encoding': coding } = response.headers;
-      const isJson = coding === undefined && String(type).startsWith('application/json') && text !== '';
-      const flat = Object.fromEntries(
-        Object.entries(response.headers).map(([name, value]) => [name, value?.toString()]),
-      );
-      return { status, headers: flat, text, json: isJson ? JSON.parse(text) : undefined };
+    async ask(method, url, ask) {
+      const answer = await askUndescribed(method, url, ask);
+      describes ??= createDescription(documentText(api));
+      describes({ method, url, ...answer, contentType: answer.headers['content-type'] });
+      return answer;
     },
+    askUndescribed,
     issue: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),
   };
 }

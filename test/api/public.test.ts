@@ -21,7 +21,7 @@ function createStory(route: Partial<PublicRoute> = {}) {
   };
   const basics = { path: '/api/thing', summary: 'A thing', answer, cacheSeconds: 60, key: () => '' };
   addPublicRoute(story.api, { ...basics, compute, ...route });
-  return { ...story, made: () => made };
+  return { ...story, ask: story.askUndescribed, made: () => made };
 }
 
 describe('an answer', () => {
@@ -144,7 +144,7 @@ describe('an answer', () => {
 });
 
 describe('an error', () => {
-  const user = { path: '/api/user/:id', also: ['/api/user', '/api/user/'] };
+  const user = { path: '/api/user/:id?' };
   const key: PublicRoute['key'] = ({ params }) => {
     const { id = '' } = params as { id?: string };
     if (id === '') throw new Fault('invalid', 'Missing id parameter');

@@ -12,6 +12,7 @@ import { sql } from '../../src/store/sql.ts';
 import type { Chain } from './anvil.ts';
 import type { TestDatabase } from './database.ts';
 import { waitUntil } from './wait.ts';
+import { watchAnswers } from './watched-fetch.ts';
 
 export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   database: Pick<TestDatabase, 'url' | 'dataDir'>;
@@ -21,8 +22,6 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   receivers?: readonly { port: number }[];
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   retryMinutes?: readonly number[];
-  /** What the service is to know of tokens and points. */
-  rules?: Pick<ConfigOverrides, 'tokens' | 'points'>;
   /** Instead of the secret of all services. */
   secret?: string;
   formerSecrets?: readonly string[];
@@ -97,11 +96,15 @@ export function testConfig(options: TestServiceOptions): Config {
   });
 }
 
-/** Starts a service. A part of it that dies of a bug ends the test run with that bug. */
+/**
+ * Starts a service. A part of it that dies of a bug ends the test run with that bug; an answer to `fetch` that the OpenAPI
+ * document does not describe fails its test.
+ */
 export async function startTestService(options: TestServiceOptions): Promise<TestService> {
   const { roles, log = createLog({ level: 'error', format: 'json' }) } = options;
   const service = await startService(testConfig(options), { log, ...(roles !== undefined && { roles }) });
   const { database } = service;
+  await watchAnswers(service.apiUrl);
   void service.failed.then((bug) => {
     throw bug;
   });

@@ -93,7 +93,7 @@ for (const kind of databaseKinds) {
           database: place,
           rpc: [chain.url],
           chain: { startBlock: 0, internalTransfers: 'off' },
-          rules: { tokens, points },
+          sections: { tokens, points },
         }),
       );
       await givePrices(service.database);

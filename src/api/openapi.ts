@@ -1,0 +1,232 @@
+/**
+ * The API as OpenAPI 3.1, derived from its routes: at /openapi.json, and as pages at /docs that ask no other site for
+ * anything.
+ */
+import swagger from '@fastify/swagger';
+import swaggerUi from '@fastify/swagger-ui';
+import type { FastifySchema, RouteOptions } from 'fastify';
+import type { TSchema } from 'typebox';
+import packageJson from '../../package.json' with { type: 'json' };
+import { NOTIFICATIONS_PREFIX } from './errors.ts';
+import { type Contents, ErrorBody, Failure, type Operation } from './operation.ts';
+import type { Api } from './server.ts';
+import { webhooks } from './webhook-document.ts';
+
+/** By the beginning of their paths; the first that fits counts. */
+const tags: [prefix: string, name: string, description: string][] = [
+  ['/api/points', 'Points', 'Earned by activity on the chain (spec 4.1).'],
+  ['/api/price', 'Prices', 'In USD (spec 4.2).'],
+  ['/api/swap', 'Swap pairs', 'Of a constant-product exchange (spec 4.3).'],
+  ['/api/native', 'Supply', 'Of the native coin (spec 4.4).'],
+  ['/api/notifications/watched-addresses', 'Watched addresses', 'What is watched, and for whom (spec 4.5).'],
+  ['/api/notifications/signing-secrets', 'Signing secrets', 'What webhooks are signed with.'],
+  ['/api/notifications', 'Delivery log', 'What was delivered and when, and delivering again.'],
+  ['/', 'Operation', 'For operators and orchestrators.'],
+];
+
+export const DOCS_PATH = '/docs';
+/** Nothing but what lies beside the page; its styles are partly in attributes. */
+const DOCS_POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/** Documents all routes that are added after it. */
+export function addDocumentation(api: Api): void {
+  api.register(swagger, {
+    convertConstToEnum: false,
+    openapi: {
+      openapi: '3.1.0',
+      info: {
+        title: 'Chainbell',
+        version: packageJson.version,
+        description: packageJson.description,
+        license: { name: packageJson.license, identifier: packageJson.license },
+      },
+      // Whoever serves the document serves the API.
+      servers: [{ url: '/' }],
+      tags: [
+        ...tags.map(([, name, description]) => ({ name, description })),
+        { name: 'Webhooks', description: 'What the service sends (spec 4.6).' },
+      ],
+      components: { securitySchemes: { apiKey: { type: 'http', scheme: 'bearer' } } },
+      ...{ webhooks },
+    },
+    transform: ({ url, route }) => ({ url: url.replace(/\?$/, ''), schema: describe(url, route) }),
+    transformObject: (document) => ('openapiObject' in document ? nameSchemas(document.openapiObject) : {}),
+  });
+  api.register(swaggerUi, {
+    routePrefix: DOCS_PATH,
+    staticCSP: DOCS_POLICY,
+    theme: { title: 'Chainbell' },
+    // Its validator is another site.
+    uiConfig: { validatorUrl: null, defaultModelsExpandDepth: 0 },
+  });
+}
+
+/** The route at which the document is served. */
+export function addDocumentRoute(api: Api): void {
+  let text: string | undefined;
+  api.get('/openapi.json', (_request, reply) => {
+    text ??= documentText(api);
+    reply.type('application/json; charset=utf-8').send(text);
+  });
+}
+
+/** The document of an API that is ready. */
+export const documentText = (api: Api): string => `${JSON.stringify(api.swagger(), null, 2)}\n`;
+
+/** In the form that the plugin takes; what says nothing of itself is not documented. */
+function describe(url: string, { method, config, schema = {} }: RouteOptions): FastifySchema {
+  const operation = config?.operation;
+  if (operation === undefined) return { hide: true };
+  const params = operation.params ?? schema.params;
+  const querystring = operation.querystring ?? schema.querystring;
+  const body = operation.body ?? schema.body;
+  const isNotification = url.startsWith(NOTIFICATIONS_PREFIX);
+  const own = (schema.response as Record<number, TSchema> | undefined)?.[200];
+  const answer = operation.answer ?? own;
+  if (answer === undefined) throw new Error(`${url} does not say what it answers`);
+  const errors = errorsOf(operation, {
+    isNotification,
+    mayHaveBody: method !== 'GET',
+    hasQuery: querystring !== undefined,
+    hasParams: params !== undefined,
+  });
+  return {
+    operationId: operationIdOf(String(method), url),
+    summary: operation.summary,
+    ...(operation.description !== undefined && { description: operation.description }),
+    tags: tags
+      .filter(([prefix]) => url.startsWith(prefix))
+      .slice(0, 1)
+      .map(([, name]) => name),
+    ...(isNotification && { security: [{ apiKey: [] }] }),
+    ...(params !== undefined && { params }),
+    ...(querystring !== undefined && { querystring }),
+    ...(operation.headers !== undefined && { headers: operation.headers }),
+    ...(body !== undefined && { body: contentsOf(body as TSchema | Contents, operation.bodyExample) }),
+    response: {
+      200: {
+        description: 'Done.',
+        ...(operation.answerHeaders !== undefined && { headers: headersOf(operation.answerHeaders) }),
+        ...mediaOf(answer, operation.example),
+      },
+      ...errors,
+      ...Object.fromEntries(
+        Object.entries(operation.others ?? {}).map(([status, other]) => [
+          status,
+          // The plugin's word for an answer without a body.
+          {
+            description: other.description,
+            ...(other.answer === undefined ? { type: 'null' } : mediaOf(other.answer, other.example)),
+          },
+        ]),
+      ),
+    },
+  };
+}
+
+/** What an error means, and the message of its body. */
+const usual: Record<number, [description: string, statusMessage: string]> = {
+  400: ['The request is not as it must be.', 'Invalid request'],
+  401: ['The key is missing or not valid.', 'Unauthorized'],
+  404: ['There is no such record.', 'Watched address not found'],
+  413: ['The body is too large.', 'Payload Too Large'],
+  415: [
+    'The body is of another content type.',
+    'Unsupported Media Type: send Content-Type: application/json',
+  ],
+  500: ['A bug.', 'Internal Server Error'],
+  503: ['The database or the nodes do not answer.', 'Service Unavailable'],
+};
+
+/** The errors that an operation has by its kind, and its own. */
+function errorsOf(
+  { errors = {} }: Operation,
+  kind: { isNotification: boolean; mayHaveBody: boolean; hasQuery: boolean; hasParams: boolean },
+) {
+  const statuses = [
+    ...(kind.mayHaveBody || kind.hasQuery || kind.hasParams ? [400] : []),
+    ...(kind.isNotification ? [401] : []),
+    ...(kind.hasParams ? [404] : []),
+    ...(kind.mayHaveBody ? [413, 415] : []),
+    ...[500, 503],
+    ...Object.keys(errors).map(Number),
+  ];
+  return Object.fromEntries(
+    statuses.map((statusCode) => {
+      const [description, message] = usual[statusCode] ?? ['', ''];
+      const statusMessage = errors[statusCode] ?? message;
+      const body = { ...(kind.isNotification && { success: false }), statusCode, statusMessage };
+      return [
+        statusCode,
+        {
+          description: errors[statusCode] ?? description,
+          ...mediaOf(kind.isNotification ? Failure : ErrorBody, body),
+        },
+      ];
+    }),
+  );
+}
+
+const isContents = (value: TSchema | Contents): value is Contents => 'content' in value;
+
+/** Media types with their schemas, and the example beside that of JSON. */
+function mediaOf(answer: TSchema | Contents, example: unknown) {
+  const contents = isContents(answer) ? answer.content : { 'application/json': answer };
+  return {
+    content: Object.fromEntries(
+      Object.entries(contents).map(([type, schema], index) => [
+        type,
+        { schema, ...(example !== undefined && index === 0 && { example }) },
+      ]),
+    ),
+  };
+}
+
+/** The plugin takes the example of a body from its schema. */
+function contentsOf(body: TSchema | Contents, example: unknown): unknown {
+  const examples = example === undefined ? {} : { examples: [example] };
+  if (!isContents(body)) return { ...body, ...examples };
+  return {
+    content: Object.fromEntries(
+      Object.entries(body.content).map(([type, schema], index) => [
+        type,
+        { schema: { ...schema, ...(index === 0 && examples) } },
+      ]),
+    ),
+  };
+}
+
+const headersOf = (descriptions: Record<string, string>) =>
+  Object.fromEntries(
+    Object.entries(descriptions).map(([name, description]) => [name, { type: 'string', description }]),
+  );
+
+/** `GET /api/swap/volume/:pair_id?` → getSwapVolumeByPairId. */
+function operationIdOf(method: string, url: string): string {
+  const words = url
+    .replace(/^\/api\//, '')
+    .replaceAll(/[?]/g, '')
+    .replaceAll(':', 'by_')
+    .split(/[^a-z\d]+/i)
+    .filter((word) => word !== '');
+  return [method.toLowerCase(), ...words.map((word) => `${word[0]?.toUpperCase()}${word.slice(1)}`)].join('');
+}
+
+type Json = Record<string, unknown>;
+
+/** Puts each schema that has a title among the components, once, and a reference in its places. */
+function nameSchemas(document: object): Json {
+  const schemas: Json = {};
+  const visit = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(visit);
+    if (typeof value !== 'object' || value === null) return value;
+    const visited = Object.fromEntries(Object.entries(value).map(([name, one]) => [name, visit(one)]));
+    if (typeof visited.title !== 'string' || visited.type !== 'object') return visited;
+    schemas[visited.title] = visited;
+    return { $ref: `#/components/schemas/${visited.title}` };
+  };
+  const { components, ...rest } = document as { components: Json };
+  const named = visit(rest) as Json;
+  return { ...named, components: { ...components, schemas } };
+}
