@@ -2,7 +2,6 @@
  * The whole program, built from a Config: everything is constructed, started and stopped here, by the CLI and by tests.
  */
 import { readFile } from 'node:fs/promises';
-import type { Server } from 'node:http';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
@@ -34,6 +33,7 @@ import { createPriceFeed } from './ingest/price-feed.ts';
 import { createPageReader } from './ingest/price-sources.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
+import { closeServer, listen, listenFault } from './listen.ts';
 import { createFeeds, createPriceBook } from './prices.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
@@ -370,32 +370,4 @@ function warnOfOpenings({ webhooks }: Config, log: Log): void {
   const meaning =
     'webhooks may reach what they should not on the open internet: for development and private networks only';
   log.warn({ allowHttp, allowCidrs, meaning }, 'webhooks.guard_opened');
-}
-
-async function listen(server: Server, address: { host: string; port: number }): Promise<string> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject);
-  server.listen(address.port, address.host, resolve);
-  try {
-    await promise;
-  } catch (error) {
-    throw listenFault(error, address);
-  }
-  const bound = server.address();
-  const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
-  return `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
-}
-
-async function closeServer(server: Server): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.close(() => resolve());
-  server.closeAllConnections();
-  await promise;
-}
-
-function listenFault(error: unknown, { host, port }: { host: string; port: number }): Fault {
-  return new Fault(
-    'conflict',
-    `cannot listen on ${host}:${port}: ${messageOf(error)}; choose another port or stop what uses it`,
-  );
 }
