@@ -59,6 +59,6 @@ function listBySelfTime({ nodes, samples, timeDeltas }: CpuProfile): SelfTime[] 
 function nameOf({ functionName, url, lineNumber }: CpuProfile['nodes'][number]['callFrame']): string {
   const name = functionName === '' ? '(anonymous)' : functionName;
   if (url === '') return name;
-  const file = url.replace(`file://${ROOT}`, '').replace(/^.*\/node_modules\//, '');
+  const file = url.replace(`file://${ROOT}`, '').replace(/^(.*\/)?node_modules\//, '');
   return `${name} ${file}:${lineNumber + 1}`;
 }
