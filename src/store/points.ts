@@ -103,22 +103,7 @@ export async function undoAwards(tx: Db, ancestorNumber: number): Promise<void> 
 const summedColumns = sql`user_address, category, rule, version, role, points,
   (awarded_at at time zone 'UTC')::date as day, date_trunc('month', awarded_at at time zone 'UTC')::date as month`;
 
-/** What the user has earned by this version of the rule on that day (UTC), referrals not counted; for caps. */
-export async function sumUserDay(
-  tx: Db,
-  rule: string,
-  version: number,
-  user: Address,
-  day: Date,
-): Promise<Decimal> {
-  const [row] = await tx.query<{ points: string }>(sql`
-    select coalesce(sum(points), 0)::text as points from point_day
-    where user_address = ${toBytes(user)} and day = ${day.toISOString().slice(0, 10)}::date
-      and rule = ${rule} and version = ${version} and role = 'user'`);
-  return decimal(row?.points ?? '0');
-}
-
-/** The same for many at once, in their order. */
+/** What each user has earned by this version of the rule on that day (UTC), referrals not counted; for caps. */
 export async function sumUserDays(
   tx: Db,
   questions: readonly { rule: string; version: number; user: Address; day: Date }[],
