@@ -11,6 +11,7 @@ import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
 import { memory } from './memory.ts';
+import { points } from './points.ts';
 import { proof } from './proof.ts';
 
 /** Rows of a table, one object each; units are in the names. */
@@ -19,7 +20,7 @@ export type Figures = {
   rows: Record<string, string | number>[];
 };
 
-const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, memory, proof };
+const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, memory, points, proof };
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);
