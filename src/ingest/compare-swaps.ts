@@ -44,7 +44,8 @@ export function compareSwaps({ blocks, stored, coverage }: SwapSide): {
     const own = onChain.get(keyOf(swap));
     onChain.delete(keyOf(swap));
     const changes = own === undefined ? [] : changesOf(swap, own);
-    if (own === undefined) differences.push(difference('unexpected', swap, 'there is no such swap on the chain'));
+    if (own === undefined)
+      differences.push(difference('unexpected', swap, 'there is no such swap on the chain'));
     else if (changes.length > 0) differences.push(difference('changed', swap, changes.join(', ')));
     else equal += 1;
   }
@@ -60,7 +61,9 @@ const keyOf = ({ blockNumber, txHash, ordinal }: Placed) => `${blockNumber} ${tx
 function changesOf(stored: Placed, own: Placed): string[] {
   const fields = ['pairId', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
   return fields.flatMap((field) =>
-    stored[field] === own[field] ? [] : [`${field} ${stored[field]} is stored, ${own[field]} is on the chain`],
+    stored[field] === own[field]
+      ? []
+      : [`${field} ${stored[field]} is stored, ${own[field]} is on the chain`],
   );
 }
 

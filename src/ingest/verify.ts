@@ -90,7 +90,11 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   report.undecided.before_start = Math.max(0, Math.min(startNumber, asked.to + 1) - asked.from);
   report.undecided.after_tip = Math.max(0, asked.to - Math.max(tip.number, asked.from - 1));
   const keptSince = new Date((await readTime(database)).getTime() - options.notificationsMs);
-  const readAhead = createReadAhead({ nodes, clock, extract: { pairEvents: createPairReader(options.pairs) } });
+  const readAhead = createReadAhead({
+    nodes,
+    clock,
+    extract: { pairEvents: createPairReader(options.pairs) },
+  });
   /** Of a long gap only the first block is waited for. */
   let isWorthWaiting = true;
 
@@ -238,6 +242,12 @@ function judgeAstray({ header: { number, hash }, storedHash }: Astray): Differen
 }
 
 function emptyReport(): VerifyReport {
-  const counts = { blocks: 0, notifications: 0, swaps: 0, differences: 0, undecided: { ...nothingUndecided } };
+  const counts = {
+    blocks: 0,
+    notifications: 0,
+    swaps: 0,
+    differences: 0,
+    undecided: { ...nothingUndecided },
+  };
   return { outcome: 'equal', range: undefined, ...counts };
 }

@@ -8,9 +8,7 @@ import { compareSwaps } from '../../src/ingest/compare-swaps.ts';
 import { hashOf, headerOf } from '../kit/chain-story.ts';
 
 const PAIR = 1;
-const coverage = [
-  { pairId: PAIR, followedFrom: 5, readFrom: 3, readAfter: headerOf(3).minedAt },
-] as const;
+const coverage = [{ pairId: PAIR, followedFrom: 5, readFrom: 3, readAfter: headerOf(3).minedAt }] as const;
 
 const swapOf = (number: number): Swap => ({
   ...{ txHash: hashOf(number), ordinal: 4 },
