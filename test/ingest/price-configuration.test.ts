@@ -23,7 +23,7 @@ const pairOf = (id: number, name: string, token0: string, token1: string, usdVal
 });
 
 /** USDT against the coin, SOL against it, and DOGE the other way round. */
-const loaded = (prices: ConfigOverrides['prices']) =>
+const loaded = (prices: NonNullable<ConfigOverrides['prices']>) =>
   loadConfig({
     env: {},
     overrides: {
@@ -58,7 +58,7 @@ onEachDatabase(({ database }) => {
       },
     ]);
 
-  const read = async (prices: ConfigOverrides['prices'], asset: string) => {
+  const read = async (prices: NonNullable<ConfigOverrides['prices']>, asset: string) => {
     const nodes = { ask: () => Promise.reject(new Error('no node is asked here')) };
     const clock = createTestClock(noon);
     const feeds = createFeeds(loaded(prices), { database: database(), nodes, pages, clock });
