@@ -27,7 +27,7 @@ const START_MS_MAX = 30_000;
 /** A day: what is measured is not the age of prices. */
 const CONFIG = `
 chain: { id: 31337, rpc: ["http://127.0.0.1:1"], native: { symbol: ETH } }
-prices: { native: { maxAgeSeconds: 86400, sources: [{ type: fixed, price: 2500.25 }] } }
+prices: { native: { maxAgeSeconds: 86400, sources: [{ type: fixed, price: "2500.25" }] } }
 `;
 
 export const chainbell: Contestant = {
