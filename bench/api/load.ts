@@ -21,7 +21,7 @@ export async function load(url: string, seconds: number): Promise<Load> {
 }
 
 function percentileOf(text: string, percent: number): number {
-  const [, value, unit = ''] = find(text, new RegExp(`^\\s+${percent}%\\s+([\\d.]+)(us|ms|s)$`, 'm'));
+  const [, value, unit = ''] = find(text, new RegExp(`^\\s+${percent}%\\s+([\\d.]+)(us|ms|s)\\s*$`, 'm'));
   return Number((Number(value) * ({ us: 0.001, ms: 1, s: 1000 }[unit] ?? Number.NaN)).toFixed(2));
 }
 
