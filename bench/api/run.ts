@@ -47,7 +47,7 @@ export async function api(words: string[]): Promise<void> {
   const seconds = Number(values.seconds);
   const results: Results = {
     machine: describeMachine(),
-    conditions: { connections: CONNECTIONS, seconds, load: 'wrk, on the same machine', users: USERS },
+    conditions: { connections: CONNECTIONS, seconds, generator: 'wrk on the same machine', users: USERS },
     runs: [],
   };
   await mkdir(new URL('./', FILE), { recursive: true });
