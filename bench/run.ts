@@ -1,10 +1,11 @@
 /**
  * `npm run bench [-- scenario …]`: runs the scenarios, prints their tables, writes bench/results/<scenario>.json.
- * `follow` and `deliver` take up to an hour and have words of their own (bench/follow/run.ts, bench/deliver/run.ts): each
- * runs when it is asked for, alone.
+ * `follow`, `deliver` and `api` take up to an hour and have words of their own (bench/follow/run.ts, bench/deliver/run.ts,
+ * bench/api/run.ts): each runs when it is asked for, alone.
  * Figures depend on the machine: they are for comparing two states of the code in one sitting, and are never asserted.
  */
 import { mkdir, writeFile } from 'node:fs/promises';
+import { api } from './api/run.ts';
 import { bulk } from './bulk.ts';
 import { deliver } from './deliver/run.ts';
 import { follow } from './follow/run.ts';
@@ -25,7 +26,7 @@ const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, market, 
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);
-const long = { follow, deliver }[asked[0]?.split('/')[0] ?? ''];
+const long = { follow, deliver, api }[asked[0]?.split('/')[0] ?? ''];
 if (long !== undefined) {
   await long(asked);
   process.exit();

@@ -34,8 +34,8 @@ function createStory(
       chain: { id: 1, rpc: ['http://node.example'], native: { symbol: 'BELL' }, reward: { symbol: 'RING' } },
       pairs: [
         pairOf(1, 'RING/BELL', 1),
-        pairOf(2, 'USDT/BELL', 0),
-        pairOf(3, 'bridged USDC/BELL', 0),
+        { ...pairOf(2, 'USDT/BELL', 0), token0Decimals: 6 },
+        { ...pairOf(3, 'bridged USDC/BELL', 0), token0Decimals: 6 },
         pairOf(4, 'SOL/BELL', 1),
       ],
       tokens: {

@@ -1,0 +1,5 @@
+export default {
+  preset: 'node-server',
+  srcDir: '.',
+  compatibilityDate: '2026-01-01',
+};

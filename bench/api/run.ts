@@ -1,0 +1,136 @@
+/**
+ * Cached answers of Chainbell's public API beside Nitro's, from the same tables of one PostgreSQL:
+ * `npm run bench -- api [--repeats 5] [--seconds 5]`; `api --table` prints the last results. Needs wrk on the PATH.
+ */
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { loadavg } from 'node:os';
+import { isDeepStrictEqual, parseArgs } from 'node:util';
+import { openDatabase } from '../../src/store/db.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import { createTestDatabase } from '../../test/kit/database.ts';
+import { startDurableServer } from '../deliver/stage.ts';
+import { describeMachine, type Machine } from '../machine.ts';
+import { spreadOf } from '../spread.ts';
+import { type Contestant, chainbell, nitro } from './contestants.ts';
+import { CONNECTIONS, type Load, load } from './load.ts';
+
+type Run = { what: string; contestant: string; repeat: number; figures: Load & Record<string, number> };
+type Results = { machine: Machine; conditions: Record<string, string | number>; runs: Run[] };
+
+const FILE = new URL('../results/api.json', import.meta.url);
+/** 100 KB of JSON. */
+const USERS = 1_500;
+const PATHS = {
+  price: '/api/price/native',
+  leaderboard: '/api/points/leaderboard?month=2026-01',
+};
+const WARM_UP_SECONDS = 2;
+
+export async function api(words: string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: words.slice(1),
+    options: {
+      repeats: { type: 'string', default: '5' },
+      seconds: { type: 'string', default: '5' },
+      table: { type: 'boolean', default: false },
+    },
+  });
+  if (values.table) {
+    process.stdout.write(renderTable(JSON.parse(await readFile(FILE, 'utf8')) as Results));
+    return;
+  }
+  await using _server = await startDurableServer();
+  await using database = await createTestDatabase('postgres');
+  await fill(database.url);
+  const contestants = [chainbell, await nitro()];
+  await compareAnswers(contestants, database.url);
+  const seconds = Number(values.seconds);
+  const results: Results = {
+    machine: describeMachine(),
+    conditions: { connections: CONNECTIONS, seconds, generator: 'wrk on the same machine', users: USERS },
+    runs: [],
+  };
+  await mkdir(new URL('./', FILE), { recursive: true });
+  for (let repeat = 1; repeat <= Number(values.repeats); repeat += 1) {
+    for (const contestant of repeat % 2 === 1 ? contestants : contestants.toReversed()) {
+      for (const run of await measure(contestant, database.url, { repeat, seconds })) {
+        results.runs.push(run);
+        process.stdout.write(`${JSON.stringify(run)}\n`);
+      }
+      await writeFile(FILE, `${JSON.stringify(results, null, 2)}\n`);
+    }
+  }
+  process.stdout.write(renderTable(results));
+}
+
+/** A price, and the points of a month. */
+async function fill(url: string): Promise<void> {
+  const database = await openDatabase({ url, dataDir: '' });
+  try {
+    await migrate(database);
+    await database.script(`
+      insert into price (asset, price, observed_at, source) values ('ETH', 2500.25, clock_timestamp(), 'bench');
+      insert into point_month (month, user_address, points, award_count)
+      select '2026-01-01', decode(substr(md5(n::text) || md5('user ' || n), 1, 40), 'hex'), n * 12.25, 1
+      from generate_series(1, ${USERS}) as n;`);
+  } finally {
+    await database.close();
+  }
+}
+
+/** Who answers something else does not do the same work. */
+async function compareAnswers(contestants: readonly Contestant[], databaseUrl: string): Promise<void> {
+  for (const path of Object.values(PATHS)) {
+    const answers: unknown[] = [];
+    for (const contestant of contestants) {
+      await using contending = await contestant.start(databaseUrl);
+      const answer = await fetch(contending.url + path);
+      answers.push(await answer.json());
+    }
+    for (const answer of answers)
+      if (!isDeepStrictEqual(answer, answers[0])) throw new Error(`the answers to ${path} differ`);
+  }
+}
+
+/** One process for both bodies, each of which is kept before it is measured. */
+async function measure(
+  contestant: Contestant,
+  databaseUrl: string,
+  { repeat, seconds }: { repeat: number; seconds: number },
+): Promise<Run[]> {
+  await using contending = await contestant.start(databaseUrl);
+  const runs: Run[] = [];
+  for (const [what, path] of Object.entries(PATHS)) {
+    await load(contending.url + path, WARM_UP_SECONDS);
+    const machineLoad = Number(loadavg()[0]?.toFixed(1));
+    const before = contending.program.usage().cpuSeconds;
+    const figures = await load(contending.url + path, seconds);
+    const { cpuSeconds, peakMiB } = contending.program.usage();
+    const cpu = Number((cpuSeconds - before).toFixed(2));
+    runs.push({
+      ...{ what, contestant: contestant.name, repeat },
+      figures: { load: machineLoad, ...figures, cpuSeconds: cpu, peakMiB },
+    });
+  }
+  return runs;
+}
+
+/** As Markdown: medians and, in brackets, the lowest and the highest of the runs. */
+function renderTable({ machine, conditions, runs }: Results): string {
+  const names = [...new Set(runs.flatMap(({ figures }) => Object.keys(figures)))];
+  const groups = Map.groupBy(runs, ({ what, contestant }) => `${what} | ${contestant}`);
+  const rows = Array.from(groups, ([name, group]) => {
+    const cells = names.map((figure) => spreadOf(group.flatMap(({ figures }) => figures[figure] ?? [])));
+    return `| ${[name, group.length, ...cells].join(' | ')} |`;
+  });
+  return [
+    Object.entries({ ...machine, ...conditions })
+      .map(([name, value]) => `${name} ${value}`)
+      .join(', '),
+    '',
+    `| | | runs | ${names.join(' | ')} |`,
+    `|---|---|---|${'---|'.repeat(names.length)}`,
+    ...rows.sort(),
+    '',
+  ].join('\n');
+}
