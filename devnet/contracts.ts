@@ -2,19 +2,39 @@
  * The compiled contracts of the development chain, as creations and calls are encoded from them.
  */
 import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { type Abi, decodeFunctionResult, encodeDeployData, encodeFunctionData } from 'viem';
 import type { Hex } from '../src/core/hex.ts';
 
-/** A contract of devnet/contracts. */
-export type ContractName =
-  | 'DemoToken'
-  | 'FeeToken'
-  | 'DemoCollectible'
-  | 'Splitter'
-  | 'Purse'
-  | 'Till'
-  | 'Animal'
-  | 'Zoo';
+/** Compiled from devnet/contracts. */
+const ownContracts = [
+  'Aggregator',
+  'Animal',
+  'Bridge',
+  'DemoCollectible',
+  'DemoToken',
+  'Farm',
+  'FeeToken',
+  'Governor',
+  'Multicall3',
+  'Purse',
+  'Referrals',
+  'Splitter',
+  'Till',
+  'ValidatorStaking',
+  'Vesting',
+  'WrappedCoin',
+  'Zoo',
+] as const;
+
+/** Uniswap V2 as its authors compiled it. Read from their packages, which are under the GPL: nothing of them lies here. */
+const packageContracts = {
+  UniswapV2Factory: '@uniswap/v2-core/build/UniswapV2Factory.json',
+  UniswapV2Pair: '@uniswap/v2-core/build/UniswapV2Pair.json',
+  UniswapV2Router02: '@uniswap/v2-periphery/build/UniswapV2Router02.json',
+} as const;
+
+export type ContractName = (typeof ownContracts)[number] | keyof typeof packageContracts;
 
 /** What devnet/compile.ts writes for each contract. */
 export type Artifact = { abi: Abi; bytecode: Hex };
@@ -26,39 +46,44 @@ const artifacts = readArtifacts();
 
 /** The input of the transaction that creates the contract; `values` are for its constructor. */
 export function encodeCreation(contract: ContractName, values: readonly unknown[] = []): Hex {
-  const { abi, bytecode } = artifacts[contract];
+  const { abi, bytecode } = artifactOf(contract);
   return encodeDeployData({ abi, bytecode, args: values });
 }
 
 /** The input of a transaction or an eth_call. */
 export function encodeCall({ contract, method, values = [] }: ContractCall): Hex {
-  return encodeFunctionData({ abi: artifacts[contract].abi, functionName: method, args: values });
+  return encodeFunctionData({ abi: artifactOf(contract).abi, functionName: method, args: values });
 }
 
 /** The value that a method returned. */
 export function decodeResult({ contract, method }: ContractCall, result: Hex): unknown {
-  return decodeFunctionResult({ abi: artifacts[contract].abi, functionName: method, data: result });
+  return decodeFunctionResult({ abi: artifactOf(contract).abi, functionName: method, data: result });
 }
 
-function readArtifacts(): Record<ContractName, Artifact> {
-  const all: Record<string, unknown> = JSON.parse(
+function readArtifacts(): ReadonlyMap<string, Artifact> {
+  const own: Record<string, unknown> = JSON.parse(
     readFileSync(new URL('./contracts/artifacts.json', import.meta.url), 'utf8'),
   );
-  const artifact = (name: ContractName): Artifact => {
-    const candidate = all[name];
-    if (!isArtifact(candidate)) throw new Error(`artifacts.json has no ${name}; run: node devnet/compile.ts`);
-    return candidate;
-  };
-  return {
-    DemoToken: artifact('DemoToken'),
-    FeeToken: artifact('FeeToken'),
-    DemoCollectible: artifact('DemoCollectible'),
-    Splitter: artifact('Splitter'),
-    Purse: artifact('Purse'),
-    Till: artifact('Till'),
-    Animal: artifact('Animal'),
-    Zoo: artifact('Zoo'),
-  };
+  const { resolve } = createRequire(import.meta.url);
+  const artifacts = new Map<string, Artifact>();
+  for (const name of ownContracts) {
+    const artifact = own[name];
+    if (!isArtifact(artifact)) throw new Error(`artifacts.json has no ${name}; run: node devnet/compile.ts`);
+    artifacts.set(name, artifact);
+  }
+  for (const [name, file] of Object.entries(packageContracts)) {
+    const artifact: unknown = JSON.parse(readFileSync(resolve(file), 'utf8'));
+    if (!isArtifact(artifact)) throw new Error(`${file} is no compiled contract`);
+    // The authors' compiler left out the prefix.
+    artifacts.set(name, { abi: artifact.abi, bytecode: `0x${artifact.bytecode.replace(/^0x/, '')}` });
+  }
+  return artifacts;
+}
+
+function artifactOf(contract: ContractName): Artifact {
+  const artifact = artifacts.get(contract);
+  if (artifact === undefined) throw new Error(`no contract ${contract}`);
+  return artifact;
 }
 
 function isArtifact(value: unknown): value is Artifact {

@@ -27,6 +27,9 @@ export type DemoChainOptions = {
   blockTimeSeconds: number;
 };
 
+/** What the accounts of a fresh chain have; nobody else has anything. */
+export const genesis = { accounts: 20, coinsEach: 10_000 } as const;
+
 /** Where the service left off may lie this far behind the chain; beyond that a fresh start is quicker to see. */
 const BLOCKS_BEHIND_MAX = 500;
 
@@ -66,7 +69,7 @@ async function startFresh(folder: DemoFolder, options: DemoChainOptions, story: 
   clearDemoFolder(folder);
   const anvil = await startDemoAnvil(folder, options);
   try {
-    return { anvil, scene: await createScene(anvil), continued: undefined, story };
+    return { anvil, scene: await createScene(anvil, new Date()), continued: undefined, story };
   } catch (error) {
     await anvil.stop();
     throw error;
@@ -81,7 +84,7 @@ async function continueChain(
 ): Promise<DemoChain | string> {
   const anvil = await startDemoAnvil(folder, options);
   try {
-    const scene = await findScene(anvil, note.contracts);
+    const scene = await findScene(anvil);
     const misfit = scene === undefined ? 'the contracts are gone' : await findMisfit(anvil, folder);
     if (scene !== undefined && misfit === undefined) {
       const head = await findBlock(anvil, 'latest');
@@ -97,7 +100,10 @@ async function continueChain(
 
 async function startDemoAnvil(folder: DemoFolder, options: DemoChainOptions): Promise<Anvil> {
   const { preferredPort, chainId } = options;
-  const start = (port: number) => startAnvil({ port, chainId, stateFile: folder.chainStateFile });
+  const { accounts, coinsEach } = genesis;
+  const extraArguments = ['--accounts', `${accounts}`, '--balance', `${coinsEach}`];
+  const start = (port: number) =>
+    startAnvil({ port, chainId, stateFile: folder.chainStateFile, extraArguments });
   return retryOnConflict(start, { preferred: preferredPort, otherwise: 0 });
 }
 

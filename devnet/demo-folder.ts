@@ -3,7 +3,6 @@
  */
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { SceneContracts } from './scene.ts';
 
 /** Absolute paths of one demo's data. Their names are told apart from anything else that a folder may hold. */
 export type DemoFolder = {
@@ -18,7 +17,6 @@ export type DemoFolder = {
 /** What a continued demo needs to know; the file can be read by its owner only, because of the key. */
 export type DemoNote = {
   apiKey: string;
-  contracts: SceneContracts;
   /** Where the watched addresses of the demo ring. */
   receiverUrl: string;
 };
@@ -59,13 +57,8 @@ export function writeDemoNote({ noteFile }: DemoFolder, note: DemoNote): void {
   chmodSync(noteFile, 0o600);
 }
 
-const contractKeys = ['token', 'feeToken', 'collectible', 'splitter'] satisfies (keyof SceneContracts)[];
-
 function isDemoNote(value: unknown): value is DemoNote {
   if (typeof value !== 'object' || value === null) return false;
-  const { apiKey, contracts, receiverUrl }: Record<string, unknown> = { ...value };
-  if (typeof apiKey !== 'string' || typeof receiverUrl !== 'string') return false;
-  if (typeof contracts !== 'object' || contracts === null) return false;
-  const addresses: Record<string, unknown> = { ...contracts };
-  return contractKeys.every((key) => /^0x[0-9a-f]{40}$/.test(String(addresses[key])));
+  const { apiKey, receiverUrl }: Record<string, unknown> = { ...value };
+  return typeof apiKey === 'string' && typeof receiverUrl === 'string';
 }

@@ -1,20 +1,21 @@
 /**
  * The demo: a chain, Chainbell, a receiver and traffic in one process, from the first block to the first webhook.
  */
-
-import { loadConfig } from '../src/config/load.ts';
-import type { Config } from '../src/config/schema.ts';
 import { systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';
 import { type Address, parseAddress } from '../src/core/hex.ts';
 import type { startService } from '../src/service.ts';
-import { openDemoChain } from './demo-chain.ts';
+import { genesis, openDemoChain } from './demo-chain.ts';
+import { CHAIN_ID, demoConfig, NATIVE_SYMBOL } from './demo-config.ts';
 import { openDemoFolder, writeDemoNote } from './demo-folder.ts';
 import { findFreePort, findPortNear, retryOnConflict } from './free-port.ts';
+import { marketTokens, tokenSymbols } from './market.ts';
+import { marketTrafficAt } from './market-traffic.ts';
+import { startPriceFeed } from './price-feed.ts';
 import { type AssetFormats, startSampleReceiver } from './sample-receiver.ts';
 import { type Scene, tokenFormats } from './scene.ts';
 import type { DemoFacts } from './screen.ts';
-import { startTraffic } from './traffic.ts';
+import { startTraffic, trafficAt } from './traffic.ts';
 import { findBlock } from './wallet.ts';
 
 export type DemoOptions = {
@@ -46,14 +47,12 @@ export type Demo = {
   stop(): Promise<void>;
 };
 
-const CHAIN_ID = 31337;
 const WATCHER_NAME = 'demo';
 const API_MS_MAX = 10_000;
-const NATIVE_SYMBOL = 'ETH';
 /** The first ports that are tried; a demo never fails because of a port that nobody asked for. */
-const preferredPorts = { api: 8080, metrics: 9464, chain: 8545, receiver: 8090 } as const;
-/** Ports of the reader's own receivers on this machine. */
-const furtherWebhookPorts = [443, 3000, 8000];
+const preferredPorts = { api: 8080, metrics: 9464, chain: 8545, receiver: 8090, prices: 8091 } as const;
+/** Between two transactions of the traders, and of the market's members. */
+const trafficMs = { traders: 1_000, market: 500 } as const;
 
 /**
  * Starts everything, or continues where the demo in this folder was stopped; ends what it started if a step fails or
@@ -83,7 +82,7 @@ export async function startDemo(
   parts.defer(() => anvil.stop());
   failures.push(anvil.ended.then((reason) => new Fault('unavailable', `the chain ended: ${reason}`)));
   onStep(`chain ${CHAIN_ID} on ${anvil.url}, ${chain.story}`);
-  onStep('contracts: ERC-20, ERC-20 with a fee, ERC-721, splitter');
+  onStep('contracts: tokens, Uniswap V2 with six pairs, farm, staking, vesting, governor, bridge');
   signal.throwIfAborted();
 
   let apiKey = chain.continued?.apiKey;
@@ -97,11 +96,21 @@ export async function startDemo(
   parts.defer(() => receiver.stop());
   onStep(`sample receiver on ${receiver.url}`);
 
+  const priceFeed = await startPriceFeed({
+    port: await findPortNear(preferredPorts.prices),
+    now: () => clock.now(),
+  });
+  parts.defer(() => priceFeed.stop());
+  onStep(`price feed on ${priceFeed.url}`);
+
   const config = demoConfig({
     rpc: [anvil.url, anvil.wsUrl],
     dataDir: folder.serviceFolder,
     receiverPort: Number(portOf(receiver.url)),
     retryMinutes: options.retryMinutes,
+    priceFeedUrl: priceFeed.url,
+    market: scene.market,
+    initialCoins: genesis.accounts * genesis.coinsEach,
   });
   const startOn = (ports: { api: number; metrics: number }) =>
     surroundings.startService({
@@ -120,7 +129,7 @@ export async function startDemo(
 
   apiKey ??= (await service.issueKey(WATCHER_NAME)).key;
   onStep(chain.continued === undefined ? 'API key issued' : 'API key of the start before');
-  writeDemoNote(folder, { apiKey, contracts: scene.contracts, receiverUrl: receiver.url });
+  writeDemoNote(folder, { apiKey, receiverUrl: receiver.url });
 
   const watched = await watchTraders(
     { apiUrl: service.apiUrl, apiKey },
@@ -133,11 +142,21 @@ export async function startDemo(
   onStep(`${watched.length} addresses watched`);
   signal.throwIfAborted();
 
-  const traffic = startTraffic({ node: anvil, clock }, scene, {
-    onFault: (fault) => onLine(`traffic: ${fault.message}`),
-  });
-  parts.defer(() => traffic.stop());
-  failures.push(failureOf(traffic.ended));
+  const onFault = (fault: Fault) => onLine(`traffic: ${fault.message}`);
+  const traffics = [
+    startTraffic({ node: anvil, clock }, (turn) => trafficAt(anvil, scene, turn), {
+      onFault,
+      intervalMs: trafficMs.traders,
+    }),
+    startTraffic({ node: anvil, clock }, (turn) => marketTrafficAt(anvil, scene, turn, clock.now()), {
+      onFault,
+      intervalMs: trafficMs.market,
+    }),
+  ];
+  for (const traffic of traffics) {
+    parts.defer(() => traffic.stop());
+    failures.push(failureOf(traffic.ended));
+  }
   onStep('traffic started');
 
   const head = await findBlock(anvil, 'latest');
@@ -152,6 +171,8 @@ export async function startDemo(
       dataFolder: folder.folder,
       apiKey,
       receiverUrl: receiver.url,
+      priceFeedUrl: priceFeed.url,
+      month: clock.now().toISOString().slice(0, 'YYYY-MM'.length),
       watched,
       scene,
       story: chain.story,
@@ -161,31 +182,6 @@ export async function startDemo(
     failed: Promise.race(failures),
     stop: () => (stopping ??= running.disposeAsync()),
   };
-}
-
-/** The specification's schedule unless told otherwise; webhooks may go to this machine, which nobody else should allow. */
-function demoConfig(options: {
-  rpc: string[];
-  dataDir: string;
-  receiverPort: number;
-  retryMinutes: readonly number[] | undefined;
-}): Config {
-  const { retryMinutes } = options;
-  return loadConfig({
-    env: {},
-    overrides: {
-      chain: { id: CHAIN_ID, rpc: options.rpc, native: { symbol: NATIVE_SYMBOL } },
-      dataDir: options.dataDir,
-      webhooks: {
-        allowHttp: true,
-        allowCidrs: ['127.0.0.0/8', '::1/128'],
-        ports: [...new Set([options.receiverPort, ...furtherWebhookPorts])],
-        ...(retryMinutes === undefined ? {} : { retryMinutes: [...retryMinutes] }),
-      },
-      // Refused webhooks are warnings, and the receiver prints them already.
-      log: { level: 'error' },
-    },
-  });
 }
 
 type WatchedRecord = { id: string; address: Address; webhookUrl: string };
@@ -245,11 +241,16 @@ function parseRecord(value: unknown): WatchedRecord {
   return { id, address: parseAddress(address), webhookUrl };
 }
 
-function assetFormatsOf({ contracts }: Scene): AssetFormats {
+function assetFormatsOf({ contracts, market }: Scene): AssetFormats {
   return new Map([
     [NATIVE_SYMBOL.toLowerCase(), { symbol: NATIVE_SYMBOL, decimals: 18 }],
     [contracts.token, tokenFormats.token],
     [contracts.feeToken, tokenFormats.feeToken],
+    [market.wrapped, { symbol: `W${NATIVE_SYMBOL}`, decimals: 18 }],
+    ...tokenSymbols.map((symbol): [string, { symbol: string; decimals: number }] => [
+      market.tokens[symbol],
+      { symbol, decimals: marketTokens[symbol].decimals },
+    ]),
   ]);
 }
 

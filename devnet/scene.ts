@@ -3,15 +3,10 @@
  */
 import { Fault } from '../src/core/fault.ts';
 import type { Address } from '../src/core/hex.ts';
-import { type ContractCall, encodeCall } from './contracts.ts';
-import {
-  deployContract,
-  isContract,
-  listAccounts,
-  type Node,
-  sendTransaction,
-  waitForReceipt,
-} from './wallet.ts';
+import { encodeCall, encodeCreation } from './contracts.ts';
+import { createdAt, MARKET_CREATIONS, type Market, MULTICALL3, planMarket } from './market.ts';
+import { type Creation, joinMarket, marketCreations, openMarket } from './market-scene.ts';
+import { executeAll, isContract, listAccounts, type Node, type Transaction } from './wallet.ts';
 
 export type Scene = {
   /** Send to each other. The first two are watched in the demo. */
@@ -20,7 +15,10 @@ export type Scene = {
   visitor: Address;
   /** Deployed the contracts; sends what the reader asks it to. */
   deployer: Address;
+  /** Trade, stake, vote, farm and bridge on the market. */
+  members: readonly [Address, ...Address[]];
   contracts: SceneContracts;
+  market: Market;
 };
 
 export type SceneContracts = {
@@ -40,59 +38,112 @@ export const tokenFormats = {
 } as const;
 
 const MINTED_WHOLE_TOKENS = 1_000_000n;
+/** The router is the largest of all contracts. */
+const GAS_OF_CREATION = 6_000_000;
+const GAS_OF_MINT = 200_000;
 
-/** Deploys the contracts and gives every trader tokens. Needs a chain that mines each transaction at once. */
-export async function createScene(node: Node): Promise<Scene> {
-  const { traders, visitor, deployer, feeCollector } = await castAccounts(node);
-  const { token, feeToken } = tokenFormats;
-  const deploy = (
-    contract: Parameters<typeof deployContract>[1]['contract'],
-    ...values: readonly unknown[]
-  ) => deployContract(node, { from: deployer, contract, values });
-  const contracts: SceneContracts = {
-    token: await deploy('DemoToken', 'Demo Dollar', token.symbol, token.decimals),
-    feeToken: await deploy('FeeToken', 'Fee Token', feeToken.symbol, feeCollector),
-    collectible: await deploy('DemoCollectible', 'Demo Collectible', 'DEMO'),
-    splitter: await deploy('Splitter'),
-  };
-
-  const execute = async (to: Address, call: ContractCall) => {
-    const { succeeded, hash } = await waitForReceipt(
-      node,
-      await sendTransaction(node, { from: deployer, to, input: encodeCall(call) }),
-    );
-    if (!succeeded) throw new Fault('invalid', `${call.contract}.${call.method} failed (${hash})`);
-  };
-  for (const trader of [...traders, visitor]) {
-    for (const [name, contract] of [
-      ['token', 'DemoToken'],
-      ['feeToken', 'FeeToken'],
-    ] as const) {
-      const amount = MINTED_WHOLE_TOKENS * 10n ** BigInt(tokenFormats[name].decimals);
-      await execute(contracts[name], { contract, method: 'mint', values: [trader, amount] });
-    }
-  }
-  await execute(contracts.collectible, { contract: 'DemoCollectible', method: 'mint', values: [traders[0]] });
-  return { traders, visitor, deployer, contracts };
+/**
+ * Creates the contracts and gives everybody what they begin with, in a few blocks. Needs a chain on which the deployer
+ * has done nothing yet.
+ * @throws Fault `inconsistent` when it has, or when there are fewer than eight accounts; `invalid` when something fails.
+ */
+export async function createScene(node: Node, now: Date): Promise<Scene> {
+  const { feeCollector, ...scene } = await planScene(node);
+  const { deployer, market, contracts } = scene;
+  if ((await node.rpc('eth_getTransactionCount', [deployer, 'latest'])) !== '0x0')
+    throw new Fault('inconsistent', 'a chain on which the deployer has sent transactions before');
+  const creations = new Map([
+    ...marketCreations(market, deployer, now),
+    ...ownCreations(contracts, feeCollector),
+  ]);
+  const inTurn = Array.from(creations.keys(), (_address, turn): Transaction => {
+    const { contract, values, valueWei = 0n } = getCreation(creations, createdAt(deployer, turn));
+    return { from: deployer, valueWei, input: encodeCreation(contract, values), gas: GAS_OF_CREATION };
+  });
+  await placeMulticall3(node);
+  // Twice, because transactions of different senders are mined in any order.
+  await executeAll(node, [...inTurn, ...ownBeginning(scene), ...openMarket(market, scene, now)]);
+  await executeAll(node, joinMarket(market, scene, now));
+  return scene;
 }
 
 /** The scene on a chain where it was created before; undefined when the contracts are not there. */
-export async function findScene(node: Node, contracts: SceneContracts): Promise<Scene | undefined> {
-  for (const address of Object.values(contracts)) {
+export async function findScene(node: Node): Promise<Scene | undefined> {
+  const { feeCollector: _, ...scene } = await planScene(node);
+  const { tokens, pairs, ...others } = scene.market;
+  const addresses = [scene.contracts, tokens, pairs, others].flatMap((group) => Object.values(group));
+  for (const address of [MULTICALL3, ...addresses]) {
     if (!(await isContract(node, address))) return undefined;
   }
-  const { traders, visitor, deployer } = await castAccounts(node);
-  return { traders, visitor, deployer, contracts };
+  return scene;
 }
 
-async function castAccounts(node: Node) {
-  const [first, second, third, fourth, visitor, feeCollector, deployer] = await listAccounts(node);
+/** Who is there, and where everything lies or will lie. */
+async function planScene(node: Node): Promise<Scene & { feeCollector: Address }> {
+  const [first, second, third, fourth, visitor, feeCollector, deployer, member, ...members] =
+    await listAccounts(node);
   if (first === undefined || second === undefined || third === undefined || fourth === undefined)
     throw tooFew();
   if (visitor === undefined || feeCollector === undefined || deployer === undefined) throw tooFew();
-  return { traders: [first, second, third, fourth], visitor, feeCollector, deployer } as const;
+  if (member === undefined) throw tooFew();
+  return {
+    traders: [first, second, third, fourth],
+    visitor,
+    feeCollector,
+    deployer,
+    members: [member, ...members],
+    market: planMarket(deployer),
+    contracts: {
+      token: createdAt(deployer, MARKET_CREATIONS),
+      feeToken: createdAt(deployer, MARKET_CREATIONS + 1),
+      collectible: createdAt(deployer, MARKET_CREATIONS + 2),
+      splitter: createdAt(deployer, MARKET_CREATIONS + 3),
+    },
+  };
+}
+
+function ownCreations(contracts: SceneContracts, feeCollector: Address): Map<Address, Creation> {
+  const { token, feeToken } = tokenFormats;
+  return new Map<Address, Creation>([
+    [contracts.token, { contract: 'DemoToken', values: ['Demo Dollar', token.symbol, token.decimals] }],
+    [contracts.feeToken, { contract: 'FeeToken', values: ['Fee Token', feeToken.symbol, feeCollector] }],
+    [contracts.collectible, { contract: 'DemoCollectible', values: ['Demo Collectible', 'DEMO'] }],
+    [contracts.splitter, { contract: 'Splitter', values: [] }],
+  ]);
+}
+
+function getCreation(creations: ReadonlyMap<Address, Creation>, address: Address): Creation {
+  const creation = creations.get(address);
+  if (creation === undefined) throw new Error(`nothing is to be created at ${address}`);
+  return creation;
+}
+
+/** Tokens for traders and visitor, and the collectible. */
+function ownBeginning({ deployer, traders, visitor, contracts }: Scene): Transaction[] {
+  const mint = (contract: 'DemoToken' | 'FeeToken' | 'DemoCollectible', to: Address, values: unknown[]) => ({
+    from: deployer,
+    to,
+    input: encodeCall({ contract, method: 'mint', values }),
+    gas: GAS_OF_MINT,
+  });
+  const { token, feeToken, collectible } = contracts;
+  const amountOf = (decimals: number) => MINTED_WHOLE_TOKENS * 10n ** BigInt(decimals);
+  return [
+    ...[...traders, visitor].flatMap((holder) => [
+      mint('DemoToken', token, [holder, amountOf(tokenFormats.token.decimals)]),
+      mint('FeeToken', feeToken, [holder, amountOf(tokenFormats.feeToken.decimals)]),
+    ]),
+    mint('DemoCollectible', collectible, [traders[0]]),
+  ];
+}
+
+/** At the address where tools look for it, which no creation on this chain could reach. */
+async function placeMulticall3(node: Node): Promise<void> {
+  // Asked what a creation would leave there, a node runs the constructor and answers the code.
+  const code = await node.rpc('eth_call', [{ data: encodeCreation('Multicall3') }, 'latest']);
+  await node.rpc('anvil_setCode', [MULTICALL3, code]);
 }
 
 function tooFew(): Fault {
-  return new Fault('inconsistent', 'a development node with fewer than seven accounts');
+  return new Fault('inconsistent', 'a development node with fewer than eight accounts');
 }

@@ -3,6 +3,8 @@
  */
 import { styleText } from 'node:util';
 import type { Address } from '../src/core/hex.ts';
+import { REWARD_SYMBOL } from './demo-config.ts';
+import { tokenSymbols } from './market.ts';
 import { type Scene, tokenFormats } from './scene.ts';
 
 /** Everything that the screen shows; `--json` prints the same. */
@@ -14,6 +16,9 @@ export type DemoFacts = {
   dataFolder: string;
   apiKey: string;
   receiverUrl: string;
+  priceFeedUrl: string;
+  /** The month in UTC in which the demo was started: `2026-11`. */
+  month: string;
   /** The records that the demo itself made, one for each watched trader. */
   watched: readonly { id: string; address: Address }[];
   scene: Scene;
@@ -55,6 +60,10 @@ function renderFacts(facts: DemoFacts, paint: Paint): string[] {
       'receiver',
       `${facts.receiverUrl}  ${paint('dim', 'a failed webhook is repeated after')} ${retryMinutes.join(', ')} min`,
     ],
+    [
+      'prices',
+      `${facts.priceFeedUrl}/ETH  ${paint('dim', 'a feed that moves, and members who trade by it')}`,
+    ],
     ['data', `${facts.dataFolder}  ${paint('dim', facts.story)}`],
   ];
   return [
@@ -65,7 +74,7 @@ function renderFacts(facts: DemoFacts, paint: Paint): string[] {
 }
 
 function renderChain({ scene, watched }: DemoFacts, paint: Paint): string[] {
-  const { traders, visitor, contracts } = scene;
+  const { traders, visitor, contracts, members, market } = scene;
   const isWatched = (address: Address) => watched.some((record) => record.address === address);
   return [
     paint('bold', 'On the chain'),
@@ -77,6 +86,9 @@ function renderChain({ scene, watched }: DemoFacts, paint: Paint): string[] {
     `  ERC-20     ${contracts.feeToken}  ${tokenFormats.feeToken.symbol}, keeps 1 % of each transfer`,
     `  ERC-721    ${contracts.collectible}  ${paint('dim', 'must not ring')}`,
     `  splitter   ${contracts.splitter}  pays by internal transfers`,
+    `  router     ${market.router}  Uniswap V2: ${tokenSymbols.join(', ')}, each paired with ETH`,
+    `  farm       ${market.farm}  LP tokens and ETH earn ${REWARD_SYMBOL}`,
+    `  members    ${members[0]}  ${paint('dim', `and ${members.length - 1} others swap, stake, vote, farm, bridge`)}`,
   ];
 }
 
@@ -94,12 +106,31 @@ function renderCommands(facts: DemoFacts): Commands[] {
   const transfer = { from: scene.deployer, to: scene.visitor, value: `0x${(10n ** 18n).toString(16)}` };
   const call = { jsonrpc: '2.0', id: 1, method: 'eth_sendTransaction', params: [transfer] };
 
+  const points = `${apiUrl}/api/points`;
+  const user = `user=${scene.members[0]}`;
+  const month = `month=${facts.month}`;
+
   return [
     {
       title: 'Watch an address of your own, and send it 1 ETH: the bell rings here',
       lines: [
         `curl -s ${collection} ${withKey} ${withJson} ${body({ address: scene.visitor, webhook_url: receiverUrl })}`,
         `curl -s ${facts.chain.rpcUrl} ${withJson} ${body(call)}`,
+      ],
+    },
+    {
+      title: `Ask for prices, pairs, supply and points: no key needed, and ${apiUrl}/docs tells more`,
+      lines: [
+        `curl -s ${apiUrl}/api/price/native`,
+        `curl -s ${apiUrl}/api/price/reward`,
+        `curl -s ${apiUrl}/api/swap/volume/2`,
+        `curl -s ${apiUrl}/api/swap/lp-value/1`,
+        `curl -s ${apiUrl}/api/native/supply-info`,
+        `curl -s '${points}/leaderboard?${month}'`,
+        `curl -s '${points}/user?${month}&${user}'`,
+        `curl -s '${points}/user-by-category?${month}&${user}'`,
+        `curl -s '${points}/user-by-current-month?${user}'`,
+        `curl -s '${points}/vs-last-month?${user}'`,
       ],
     },
     {

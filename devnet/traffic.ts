@@ -1,5 +1,6 @@
 /**
- * Traffic on the demo's chain: one transaction after another, of every kind that rings and of those that must not.
+ * Traffic on the demo's chain: one transaction after another. Among traders, of every kind that rings and of those that
+ * must not; on the market as market-traffic.ts says.
  */
 import type { Clock } from '../src/core/clock.ts';
 import type { Fault } from '../src/core/fault.ts';
@@ -31,23 +32,22 @@ export const trafficKinds = [
 
 export type TrafficKind = (typeof trafficKinds)[number];
 
-const INTERVAL_MS = 1_000;
 const RETRY_MS_MAX = 5_000;
 /** A chain that mines slowly, or not at all, does not get more than this to mine. */
 const PENDING_TRANSACTIONS_MAX = 20;
 
-/** Sends a transaction about every second until it is stopped. */
+/** Sends the transaction of one turn after the other, at the interval, until it is stopped. */
 export function startTraffic(
   { node, clock }: { node: Node; clock: Clock },
-  scene: Scene,
-  options: { onFault(fault: Fault): void; intervalMs?: number },
+  transactionAt: (turn: number) => Promise<Transaction>,
+  options: { onFault(fault: Fault): void; intervalMs: number },
 ): Traffic {
   const stopping = new AbortController();
   let turn = 0;
   const ended = runLoop(
     async () => {
       if ((await countPending(node)) < PENDING_TRANSACTIONS_MAX) {
-        await sendTransaction(node, await trafficAt(node, scene, turn));
+        await sendTransaction(node, await transactionAt(turn));
         turn++;
       }
       return 'idle';
@@ -56,7 +56,7 @@ export function startTraffic(
       name: 'traffic',
       clock,
       signal: stopping.signal,
-      idleMs: () => options.intervalMs ?? INTERVAL_MS,
+      idleMs: () => options.intervalMs,
       retryMsMax: RETRY_MS_MAX,
       onFault: options.onFault,
     },

@@ -6,7 +6,7 @@ import type { Server } from 'node:http';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
-import { openChain } from './chain-access.ts';
+import { nodeUrls, openChain } from './chain-access.ts';
 import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
@@ -24,16 +24,28 @@ import { createActivityReader } from './ingest/activities.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
 import { createFollower } from './ingest/follow.ts';
 import { createPointsLedger } from './ingest/points.ts';
+import { createMarketLedger } from './ingest/market.ts';
+import { createPairBackfill } from './ingest/pair-backfill.ts';
+import { checkPairs } from './ingest/pair-contracts.ts';
+import { createPairReader } from './ingest/pair-events.ts';
+import { createPairReadings } from './ingest/pair-readings.ts';
+import { createPriceFeed } from './ingest/price-feed.ts';
+import { createPageReader } from './ingest/price-sources.ts';
+import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
+import { createFeeds, createPriceBook } from './prices.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
 import { findChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
 import { LANE_CHANNEL } from './store/lanes.ts';
 import { migrate } from './store/migrate.ts';
+import { requirePairs } from './store/pairs.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
 import { readTime } from './store/time.ts';
+import { openSupply } from './supply.ts';
+import { valuedPairs } from './valued-pairs.ts';
 
 export const roles = ['follower', 'delivery', 'api', 'prices'] as const;
 export type Role = (typeof roles)[number];
@@ -71,12 +83,15 @@ const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
 const LOOP_RETRY_MS_MAX = 15_000;
 const PRUNE_MS = 60_000;
+/** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
+const PAIRS_MS = 1_000;
 /** How often this machine's clock is compared with the database's, and from when on a difference is a jump. */
 const CLOCK_MS = 1_000;
 const CLOCK_JUMP_MS_MIN = 500;
-/** Advisory lock space of elections; the follower's key in it. */
+/** Advisory lock space of elections; the keys of the follower and of who asks for prices in it. */
 const ELECTION_LOCK_SPACE = 0x6362_0004;
 const FOLLOWER_ELECTION = 1;
+const PRICES_ELECTION = 2;
 
 /**
  * Starts the service. It answers and delivers as soon as its database is there, and has met a node on the right chain
@@ -93,7 +108,6 @@ export async function startService(config: Config, options: ServiceOptions = {})
     signal: options.signal ?? new AbortController().signal,
   };
   const policy: WebhookPolicy = { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) };
-  tellUnbuilt(config, log);
   warnOfOpenings(config, log);
   await using parts = new AsyncDisposableStack();
 
@@ -148,7 +162,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   const headWake = createWake(clock);
   const access = openChain(config, stored.chain, {
-    urls: active.has('follower') ? config.chain.rpc : [],
+    urls: nodeUrls(config, active),
     clock,
     log,
     metrics,
@@ -157,6 +171,10 @@ export async function startService(config: Config, options: ServiceOptions = {})
   parts.defer(access.close);
   const { nodes, verifier } = access;
   const rules = rulesOf(config);
+  // Who follows compares first, and says what differs.
+  if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
+  const pairs = valuedPairs(config);
+  const isLeader = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
   const follower = createFollower({
     database,
     nodes,
@@ -167,12 +185,14 @@ export async function startService(config: Config, options: ServiceOptions = {})
     startBlock: config.chain.startBlock,
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
-    ledgers: [createPointsLedger({ rules, log })],
-    extract: { activities: createActivityReader(rules) },
+    ledgers: [createMarketLedger(pairs, clock), createPointsLedger({ rules, log })],
+    extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
     enforcedChecks: verifier.learned,
-    isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION),
+    isLeader,
   });
+  const pages = createPageReader();
+  parts.defer(() => pages.close());
   const status = createStatus({
     version: packageJson.version,
     config,
@@ -194,10 +214,26 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
     run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
   }
+  if (active.has('prices')) {
+    const asks = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION);
+    for (const feed of createFeeds(config, { database, nodes, pages, clock })) {
+      const { step, idleMs } = createPriceFeed({ database, clock, log, metrics, isLeader: asks }, feed);
+      run(`price of ${feed.asset}`, step, { idleMs });
+    }
+  }
 
   const sendTest = createTestSender(deliveryOptions);
   const { confirmations } = config.chain;
-  const api = createApi({ ...deliveryOptions, webhookPolicy: policy, confirmations, sendTest, ops: status });
+  const api = createApi({
+    ...deliveryOptions,
+    webhookPolicy: policy,
+    confirmations,
+    pairs,
+    sendTest,
+    ops: status,
+    prices: createPriceBook(config),
+    supply: openSupply(config, { nodes, clock, log, signal }),
+  });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
@@ -206,7 +242,20 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
+    await requirePairs(database, pairs);
     await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
+    await retryAtStart(() => checkPairs(nodes, pairs, signal), { ...patience, what: 'nodes' });
+    // What every follower may find by itself, one of them does.
+    const led =
+      (step: Step): Step =>
+      async (abort) =>
+        (await isLeader()) ? step(abort) : 'idle';
+    const market = { database, nodes, clock, log, pairs };
+    if (pairs.length > 0) {
+      run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
+      run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
+      run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
+    }
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
       wake: headWake,
@@ -295,17 +344,6 @@ async function measureOffset(database: Database): Promise<{ offsetMs: number; er
   const there = (await readTime(database)).getTime();
   const after = machine.now().getTime();
   return { offsetMs: Math.round(there - (before + after) / 2), errorMs: Math.abs(after - before) / 2 };
-}
-
-/** What the configuration can already say and this version does not do yet is told, never passed over. */
-function tellUnbuilt({ pairs, prices, supply }: Config, log: Log): void {
-  const unused = Object.entries({
-    pairs: pairs.length > 0,
-    prices: prices.native !== undefined,
-    supply: supply !== undefined,
-  });
-  const names = unused.flatMap(([name, isGiven]) => (isGiven ? [name] : []));
-  if (names.length > 0) log.warn({ names }, 'config.not_served_yet');
 }
 
 async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {

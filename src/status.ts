@@ -11,6 +11,7 @@ import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
 import type { Step } from './core/loop.ts';
 import type { Metrics } from './core/metrics.ts';
+import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
 import { queueStatistics } from './store/outbox.ts';
@@ -94,10 +95,11 @@ export function createStatus(options: StatusOptions): Status {
     },
     async status() {
       const now = clock.now();
-      const [tip, chain, queue] = await Promise.all([
+      const [tip, chain, queue, prices] = await Promise.all([
         findTipTimes(database),
         findChain(database),
         queueStatistics(database, now),
+        describePrices(config, database, now),
       ]);
       const heads = nodes?.status().flatMap(({ head }) => (head === undefined ? [] : [head])) ?? [];
       const head = heads.length > 0 ? Math.max(...heads, tip?.number ?? 0) : undefined;
@@ -133,6 +135,7 @@ export function createStatus(options: StatusOptions): Status {
           due: queue.due,
           oldest_due_age_seconds: queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
         },
+        prices,
         nodes: (nodes?.status() ?? []).map(describeNode),
         web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
         proof: describeProof(options.proof),
@@ -150,6 +153,7 @@ export function createStatus(options: StatusOptions): Status {
       metrics.webhookOldestDueSeconds.set(
         queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
       );
+      await refreshPriceMetrics(config, { database, metrics }, now);
     },
   };
 }

@@ -11,6 +11,7 @@ import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import type { ValuedPair } from '../core/pair.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
@@ -20,9 +21,13 @@ import { answerError, sendAnswer } from './errors.ts';
 import { watchMethods } from './methods.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addPointRoutes } from './points.ts';
+import { addPriceRoutes, type PriceBook } from './prices.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
+import { addSupplyRoutes } from './supply.ts';
+import type { SupplyReader } from './supply-reader.ts';
+import { addSwapRoutes } from './swap.ts';
 import { addWatchedAddressRoutes } from './watched-addresses.ts';
 
 export type Api = FastifyInstance<
@@ -44,6 +49,10 @@ export type ApiOptions = {
   sendTest: SendTest;
   /** Those that every notification waits for. */
   confirmations: number;
+  prices: PriceBook;
+  /** Undefined where the supply is not published. */
+  supply: SupplyReader | undefined;
+  pairs: readonly ValuedPair[];
   ops: OpsSources;
 };
 
@@ -63,6 +72,10 @@ export function createApi(options: ApiOptions): Api {
     requestTimeout: REQUEST_MS_MAX,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
+    // Paths that cannot be decoded or are too long.
+    frameworkErrors(error, request, reply) {
+      answerError(error, request, reply, log).catch(() => reply.raw.destroy());
+    },
     genReqId: ({ headers }) => acceptedRequestId(headers['x-request-id']) ?? randomUUID(),
   }).withTypeProvider<TypeBoxTypeProvider>();
   api.setValidatorCompiler(TypeBoxValidatorCompiler);
@@ -95,6 +108,9 @@ export function createApi(options: ApiOptions): Api {
   addBulkRoutes(api, options);
   addSettingsRoutes(api, options);
   addPointRoutes(api, options);
+  addPriceRoutes(api, options);
+  addSupplyRoutes(api, options);
+  addSwapRoutes(api, options);
   refuseOtherMethods();
   return api;
 }

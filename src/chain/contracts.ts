@@ -1,5 +1,5 @@
 /**
- * Reading contracts and balances: all calls of one reading from one node, at one block.
+ * Reading contracts: all calls of one reading from one node, at one block.
  */
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash, Hex } from '../core/hex.ts';
@@ -30,22 +30,8 @@ export function callContracts(
   );
 }
 
-/** Balances in wei at this block. @throws Fault when no node can answer for this block. */
-export function readBalances(
-  nodes: Pick<ChainNodes, 'ask'>,
-  addresses: readonly Address[],
-  at: ReadAt,
-  signal: AbortSignal,
-): Promise<bigint[]> {
-  const block = blockParameter(at);
-  return nodes.ask(
-    addresses.map((address) => ({ method: 'eth_getBalance', params: [address, block] })),
-    (answers, name) => answers.map((answer) => BigInt(parseHex(name, answer))),
-    signal,
-  );
-}
-
-function blockParameter(at: ReadAt): string | { blockHash: Hash } {
+/** The parameter by which a block is named. */
+export function blockParameter(at: ReadAt): string | { blockHash: Hash } {
   if (at === 'latest') return at;
   return typeof at === 'number' ? quantityOf(at) : { blockHash: at };
 }

@@ -53,8 +53,16 @@ export type ChainNodes = {
   doubt(): void;
   /** The newest block that a second node has too; of a single node, its own; never lower than the last one. @throws Fault when none answers. */
   head(signal: AbortSignal): Promise<BlockHeader>;
-  /** Blocks with receipts and traces, each wholly from one node. May be called concurrently. @throws Fault when no node can give them. */
-  bundles(references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
+  /**
+   * Blocks with receipts and traces, each wholly from one node; without traces where nobody needs them. May be called
+   * concurrently.
+   * @throws Fault when no node can give them.
+   */
+  bundles(
+    references: readonly BlockReference[],
+    signal: AbortSignal,
+    parts?: 'without traces',
+  ): Promise<Bundle[]>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /**
@@ -168,21 +176,25 @@ export function createNodes(options: NodesOptions): ChainNodes {
     rpc: LearningRpc,
     references: readonly BlockReference[],
     signal: AbortSignal,
+    parts: 'without traces' | undefined,
   ): Promise<Bundle[]> {
-    const plan = await prepare(node, rpc, signal);
-    if (!blockNodes().includes(node))
-      throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
+    const planOf = (known: Capabilities): Capabilities =>
+      parts === undefined ? known : { ...known, traces: 'none' };
+    const plan = planOf(await prepare(node, rpc, signal));
+    const isAble = () => parts !== undefined || blockNodes().includes(node);
+    if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
     try {
       const bundles = await fetchBundles(rpc, references, plan, signal, verifier?.verify);
-      if (references.length <= HEDGED_BLOCKS_MAX) noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
+      if (parts === undefined && references.length <= HEDGED_BLOCKS_MAX)
+        noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
       return bundles;
     } catch (error) {
       if (!(error instanceof Fault) || signal.aborted || !hasLostMethod(node)) throw error;
       log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
       node.capabilities = undefined;
-      const next = await prepare(node, rpc, signal);
-      if (!blockNodes().includes(node)) throw error;
+      const next = planOf(await prepare(node, rpc, signal));
+      if (!isAble()) throw error;
       return fetchBundles(rpc, references, next, signal, verifier?.verify);
     }
   }
@@ -237,15 +249,16 @@ export function createNodes(options: NodesOptions): ChainNodes {
       only.head = pushed;
       return heads.serve(pushed);
     },
-    async bundles(references, signal) {
+    async bundles(references, signal, parts) {
       await calibrate(references, signal);
-      const hedging = references.length <= HEDGED_BLOCKS_MAX ? hedgedBundles : undefined;
+      const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
+      const hedging = isUrgent ? hedgedBundles : undefined;
       try {
         return await first(
           signal,
           hedging,
-          (node, rpc, abort) => fetchFrom(node, rpc, references, abort),
-          blockNodes(),
+          (node, rpc, abort) => fetchFrom(node, rpc, references, abort, parts),
+          parts === undefined ? blockNodes() : nodes,
         );
       } catch (error) {
         for (const reference of references) if (typeof reference === 'string') heads.forget(reference);

@@ -146,18 +146,37 @@ function factsOnTheWire({ chain, scene, watched, ...facts }: DemoFacts) {
     api_key: facts.apiKey,
     metrics_url: facts.metricsUrl,
     receiver_url: facts.receiverUrl,
+    price_feed_url: facts.priceFeedUrl,
     data_dir: facts.dataFolder,
     story: facts.story,
     retry_minutes: facts.retryMinutes,
     chain: { id: chain.id, block: chain.block, rpc_url: chain.rpcUrl, ws_url: chain.wsUrl },
     accounts: { traders: scene.traders, visitor: scene.visitor, deployer: scene.deployer },
+    members: scene.members,
     contracts: {
       token: contracts.token,
       fee_token: contracts.feeToken,
       collectible: contracts.collectible,
       splitter: contracts.splitter,
+      ...marketOnTheWire(scene.market),
     },
     watched_addresses: watched.map(({ id, address }) => ({ id, address })),
+  };
+}
+
+function marketOnTheWire(market: DemoFacts['scene']['market']) {
+  return {
+    tokens: market.tokens,
+    wrapped: market.wrapped,
+    factory: market.factory,
+    router: market.router,
+    pairs: market.pairs,
+    farm: market.farm,
+    validator_staking: market.validatorStaking,
+    vesting: { team: market.vestingTeam, advisors: market.vestingAdvisors },
+    bridge: market.bridge,
+    governor: market.governor,
+    referrals: market.referrals,
   };
 }
 

@@ -21,7 +21,7 @@ export function excerpt(text: string, token: { line: number; col: number; length
 
 /**
  * The same line, as long as before, with stars for what may be secret: credentials and paths of URLs, the value of
- * `secret`, the entries of `formerSecrets`, which may stand on lines of their own. Works on text, because a file with a
+ * `secret` and of keys for price sources, headers, the entries of `formerSecrets`, which may stand on lines of their own. Works on text, because a file with a
  * syntax error has secrets too; `${NAME}` stays readable.
  */
 export function starSecrets(line: string): string {
@@ -35,6 +35,11 @@ export function starSecrets(line: string): string {
       /(\bsecret["']?\s*:\s*["']?)((?:\$\{[^}]*\}|[^\s"',}])+)/gi,
       (_all, key: string, value: string) => key + star(value),
     )
+    .replace(
+      /(\b[\w-]*(?:key|token|authorization|cookie)["']?\s*:\s*["']?)((?:\$\{[^}]*\}|[^"',}])+)/gi,
+      (_all, key: string, value: string) => key + star(value),
+    )
+    .replace(/(\bheaders["']?\s*:\s*\{)(.+)/i, (_all, key: string, value: string) => key + star(value))
     .replace(/(\bformerSecrets["']?\s*:\s*)(.+)/i, (_all, key: string, value: string) => key + star(value))
     .replace(
       /(^\s*-\s*["']?)([A-Za-z0-9+/]{24,}={0,2})/,

@@ -110,7 +110,11 @@ function finish(values: unknown, folder: string): Config {
     ...rest,
     dataDir: resolve(folder, rest.dataDir),
     webhooks: { ...rest.webhooks, caFile: caFile === null ? null : resolve(folder, caFile) },
-    retention: { attemptsMs: retention.attempts, notificationsMs: retention.notifications },
+    retention: {
+      attemptsMs: retention.attempts,
+      notificationsMs: retention.notifications,
+      observationsMs: retention.observations,
+    },
   });
 }
 

@@ -9,22 +9,25 @@ import type { Surroundings } from '../core/points/text.ts';
 import type { Finding } from './finding.ts';
 import { childPointer, findAt } from './pointer.ts';
 import { Points, PointsRule } from './points-schema.ts';
-import { Coin, type Config, Pair, Token } from './schema.ts';
+import { AddressText, SymbolText } from './scalars.ts';
+import { type Config, Pair, Token } from './schema.ts';
 
 const Named = Type.Object({
-  chain: Type.Object({ native: Coin('ETH'), reward: Coin('RWD') }),
+  chain: Type.Object({
+    native: Type.Object({ symbol: SymbolText, wrapped: Type.Optional(AddressText) }),
+    reward: Type.Object({ symbol: SymbolText }),
+  }),
   tokens: Type.Record(Type.String(), Token),
   pairs: Type.Array(Pair),
+  prices: Type.Object({
+    native: Type.Optional(Type.Unknown()),
+    tokens: Type.Record(Type.String(), Type.Unknown()),
+  }),
 });
 
 /** The rules of a configuration, which have no problems. */
-export function rulesOf({
-  chain,
-  tokens,
-  pairs,
-  points,
-}: Pick<Config, 'chain' | 'tokens' | 'pairs' | 'points'>): Rules {
-  return compileRules(points, surroundingsOf({ chain, tokens, pairs })).rules;
+export function rulesOf({ points, ...named }: Config): Rules {
+  return compileRules(points, surroundingsOf(named)).rules;
 }
 
 /** What is wrong with the rules that are well formed; nothing while what they may name is not. */
@@ -45,6 +48,9 @@ export function checkPoints(values: unknown): Finding[] {
   });
 }
 
-function surroundingsOf({ chain, tokens, pairs }: StaticDecode<typeof Named>): Surroundings {
-  return { nativeSymbol: chain.native.symbol, rewardSymbol: chain.reward.symbol, tokens, pairs };
+function surroundingsOf({ chain, tokens, pairs, prices }: StaticDecode<typeof Named>): Surroundings {
+  const { native, reward } = chain;
+  const feeds = [...(prices.native === undefined ? [] : [native.symbol]), ...Object.keys(prices.tokens)];
+  const wrapped = native.wrapped ?? pairs[0]?.token1;
+  return { nativeSymbol: native.symbol, rewardSymbol: reward.symbol, wrapped, feeds, tokens, pairs };
 }

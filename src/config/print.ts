@@ -17,19 +17,46 @@ export function printableConfig(config: Config): ConfigText {
     secret: secret === '' ? '' : '[redacted]',
     formerSecrets: formerSecrets.map(() => '[redacted]'),
     ...rest,
-    prices:
-      prices.native === undefined
-        ? {}
-        : { native: { ...prices.native, sources: prices.native.sources.map(printable) } },
+    prices: {
+      ...(prices.native !== undefined && { native: printableFeed(prices.native) }),
+      tokens: Object.fromEntries(
+        Object.entries(prices.tokens).map(([symbol, feed]) => [symbol, printableFeed(feed)]),
+      ),
+    },
     retention: {
       attempts: formatDuration(retention.attemptsMs),
       notifications: formatDuration(retention.notificationsMs),
+      observations: formatDuration(retention.observationsMs),
     },
   };
 }
 
-type PriceSource = NonNullable<Config['prices']['native']>['sources'][number];
+type PriceFeed = NonNullable<Config['prices']['native']>;
+type PriceSource = PriceFeed['sources'][number];
+
+const printableFeed = (feed: PriceFeed): PriceFeed => ({ ...feed, sources: feed.sources.map(printable) });
 
 function printable(source: PriceSource): PriceSource {
-  return source.type === 'http' ? { ...source, url: redactUrl(source.url) } : source;
+  switch (source.type) {
+    case 'http': {
+      const { url, headers, ...rest } = source;
+      const hidden = Object.keys(headers ?? {}).map((name) => [name, '[redacted]']);
+      return {
+        ...rest,
+        url: redactUrl(url),
+        ...(headers !== undefined && { headers: Object.fromEntries(hidden) }),
+      };
+    }
+    case 'coingecko':
+      return { ...source, apiKey: source.apiKey === '' ? '' : '[redacted]', ...printableBase(source) };
+    case 'binance':
+      return { ...source, ...printableBase(source) };
+    case 'chainlink':
+    case 'pair':
+    case 'fixed':
+      return source;
+  }
 }
+
+const printableBase = ({ baseUrl }: { baseUrl?: string }) =>
+  baseUrl === undefined ? {} : { baseUrl: redactUrl(baseUrl) };

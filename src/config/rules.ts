@@ -1,8 +1,11 @@
 /**
  * Rules that hold between keys: things given twice, things that name each other, what one key makes necessary.
  */
+import { zeroAddress } from '../core/hex.ts';
+import { type Entry, entriesOf } from './entries.ts';
 import type { Finding } from './finding.ts';
 import { childPointer, displayPath, findAt } from './pointer.ts';
+import { checkPrices } from './price-rules.ts';
 
 /**
  * Everything that contradicts something else. The values may have other mistakes, and only what is well formed takes
@@ -13,7 +16,7 @@ export function checkRules(values: unknown): Finding[] {
     ...checkSecret(values),
     ...checkTokens(values),
     ...checkPairs(values),
-    ...checkPriceSources(values),
+    ...checkPrices(values),
     ...checkLocked(values),
   ];
 }
@@ -34,16 +37,20 @@ function checkSecret(values: unknown): Finding[] {
 
 /** A token answers at /api/price/<symbol in lower case>, beside `native` and `reward` (spec 4.2). */
 function checkTokens(values: unknown): Finding[] {
-  const symbols = entriesOf(values, '/tokens').map(({ pointer, key }) => ({
-    pointer,
-    value: key.toLowerCase(),
+  return [...checkSymbols(values, '/tokens'), ...checkSymbols(values, '/prices/tokens')];
+}
+
+function checkSymbols(values: unknown, pointer: string): Finding[] {
+  const symbols = entriesOf(values, pointer).map((entry) => ({
+    pointer: entry.pointer,
+    value: entry.key.toLowerCase(),
   }));
   const wrong = symbols.filter(
     ({ value }) => !/^[^\s/?#%]{1,32}$/.test(value) || ['native', 'reward'].includes(value),
   );
   return [
-    ...wrong.map(({ pointer }) => ({
-      pointer,
+    ...wrong.map((symbol) => ({
+      pointer: symbol.pointer,
       at: 'key' as const,
       message: 'cannot be a symbol: it ends the path /api/price/…, where native and reward are taken',
     })),
@@ -57,30 +64,68 @@ function checkPairs(values: unknown): Finding[] {
       pointer: childPointer(pointer, key),
       value: findAt(values, childPointer(pointer, key)),
     }));
-  return [...repeated(fields('id')), ...repeated(fields('address').map(lowerCase))];
+  return [
+    ...repeated(fields('id')),
+    ...repeated(fields('address').map(lowerCase)),
+    ...checkPairTokens(values),
+    ...checkWrapped(values, fields('token1').map(lowerCase)),
+  ];
 }
 
-function checkPriceSources(values: unknown): Finding[] {
-  const ids = new Set(entriesOf(values, '/pairs').map(({ value }) => findAt(value, '/id')));
-  return entriesOf(values, '/prices/native/sources').flatMap(({ pointer, value }) => {
-    const id = findAt(value, '/pair');
-    if (findAt(value, '/type') !== 'pair' || typeof id !== 'number' || ids.has(id)) return [];
-    return [{ pointer: childPointer(pointer, 'pair'), message: `no pair has the id ${id}` }];
+/** The tokens of a pair differ, and have the decimals that `tokens` says. */
+function checkPairTokens(values: unknown): Finding[] {
+  const listed = new Map(
+    entriesOf(values, '/tokens').map(({ pointer, value }) => [
+      lowerCase({ pointer, value: findAt(value, '/address') }).value,
+      { pointer: childPointer(pointer, 'decimals'), value: findAt(value, '/decimals') },
+    ]),
+  );
+  return entriesOf(values, '/pairs').flatMap(({ pointer, value }) => {
+    const entryOf = (key: string) =>
+      lowerCase({ pointer: childPointer(pointer, key), value: findAt(value, `/${key}`) });
+    const decimals = ['token0', 'token1'].flatMap((token) => {
+      const [own, known] = [entryOf(`${token}Decimals`), listed.get(entryOf(token).value)];
+      if (typeof own.value !== 'number' || typeof known?.value !== 'number' || own.value === known.value)
+        return [];
+      const message = `is not ${known.value}, which ${displayPath(known.pointer)} says of the same token`;
+      return [{ pointer: own.pointer, message }];
+    });
+    return [...repeated([entryOf('token0'), entryOf('token1')]), ...decimals];
   });
+}
+
+/** Without chain.native.wrapped it is token1 of every pair (spec 2.3), which must then be one token. */
+function checkWrapped(values: unknown, token1s: readonly Entry[]): Finding[] {
+  if (findAt(values, '/chain/native/wrapped') !== undefined) return [];
+  const known = token1s.filter(({ value }) => typeof value === 'string');
+  const other = known.find(({ value }) => value !== known[0]?.value);
+  return other === undefined || known[0] === undefined
+    ? []
+    : [
+        {
+          pointer: other.pointer,
+          message: `is not ${displayPath(known[0].pointer)}, and only one can be the wrapped native coin`,
+          suggestion: 'say which in chain.native.wrapped',
+        },
+      ];
 }
 
 /** An address that is locked twice would be subtracted twice from the circulating supply (spec 4.4). */
 function checkLocked(values: unknown): Finding[] {
   const staking = '/supply/locked/validatorsStaking';
-  return repeated(
-    [
-      { pointer: staking, value: findAt(values, staking) },
-      ...entriesOf(values, '/supply/locked/vesting'),
-    ].map(lowerCase),
-  );
+  const locked = [
+    { pointer: staking, value: findAt(values, staking) },
+    ...entriesOf(values, '/supply/locked/vesting'),
+  ].map(lowerCase);
+  const burnt = locked.filter(({ value }) => value === zeroAddress);
+  return [
+    ...burnt.map(({ pointer }) => ({
+      pointer,
+      message: 'is the burn address, whose balance is subtracted anyway',
+    })),
+    ...repeated(locked),
+  ];
 }
-
-type Entry = { pointer: string; value: unknown };
 
 function lowerCase({ pointer, value }: Entry): Entry {
   return { pointer, value: typeof value === 'string' ? value.toLowerCase() : value };
@@ -94,11 +139,4 @@ function repeated(entries: readonly Entry[]): Finding[] {
     if (first === undefined) firsts.set(value, pointer);
     return first === undefined ? [] : [{ pointer, message: `is the same as ${displayPath(first)}` }];
   });
-}
-
-/** The entries of a list or a map, none where there is neither. */
-function entriesOf(values: unknown, pointer: string): (Entry & { key: string })[] {
-  const parent = findAt(values, pointer);
-  if (typeof parent !== 'object' || parent === null) return [];
-  return Object.entries(parent).map(([key, value]) => ({ pointer: childPointer(pointer, key), key, value }));
 }

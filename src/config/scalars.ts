@@ -7,6 +7,7 @@
 import ipaddr from 'ipaddr.js';
 import Type from 'typebox';
 import { type Address, checksumAddress } from '../core/hex.ts';
+import { parseJsonPath } from '../core/json-path.ts';
 
 const ADDRESS_TITLE = 'an address: 0x and 40 hexadecimal digits';
 
@@ -75,6 +76,19 @@ export const DurationText = Type.Codec(
 export const DecimalText = Type.String({
   title: 'a decimal number in quotes, with at most 18 digits behind the point',
   pattern: '^\\d{1,60}(\\.\\d{1,18})?$',
+});
+
+/** A step-by-step path into a JSON document. */
+export const JsonPathText = Type.Refine(
+  Type.String({ title: 'a path into the JSON answer such as $.price' }),
+  (text) => parseJsonPath(text) !== undefined,
+  () => "must be a path into the JSON answer such as $.price or $['a'].b[0]",
+);
+
+/** The value of an HTTP header. */
+export const HeaderText = Type.String({
+  title: 'the value of a header: printable ASCII characters',
+  pattern: '^[\\x20-\\x7e]{0,1000}$',
 });
 
 /** The ticker of a coin or token. */

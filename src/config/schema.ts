@@ -10,7 +10,9 @@ import {
   DatabaseUrlText,
   DecimalText,
   DurationText,
+  HeaderText,
   HttpUrlText,
+  JsonPathText,
   RpcUrlText,
   SecretText,
   SymbolText,
@@ -30,9 +32,6 @@ const Port = Type.Integer({
 const Decimals = Type.Integer({ minimum: 0, maximum: 77 });
 const BlockNumber = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
-export const Coin = (symbol: string) =>
-  Type.Object({ symbol: Type.With(SymbolText, { default: symbol }) }, section);
-
 const Chain = Type.Object(
   {
     id: Type.Integer({
@@ -49,8 +48,19 @@ const Chain = Type.Object(
       (urls) => urls.length === 0 || urls.some((url) => !/^wss?:/i.test(String(url))),
       () => 'must have at least one http or https URL: blocks are read over HTTP',
     ),
-    native: Type.With(Coin('ETH'), { description: 'The coin that pays for gas (18 decimals).' }),
-    reward: Type.With(Coin('RWD'), { description: 'The reward token of the ecosystem.' }),
+    native: Type.Object(
+      {
+        symbol: Type.With(SymbolText, { default: 'ETH' }),
+        wrapped: Type.Optional(
+          Type.With(AddressText, { description: 'Its wrapped form; token1 of every pair unless given.' }),
+        ),
+      },
+      { ...section, description: 'The coin that pays for gas (18 decimals).' },
+    ),
+    reward: Type.Object(
+      { symbol: Type.With(SymbolText, { default: 'RWD' }) },
+      { ...section, description: 'The reward token of the ecosystem.' },
+    ),
     startBlock: Type.Union([Type.Literal('latest'), BlockNumber], {
       title: '"latest" or a block number',
       default: 'latest',
@@ -141,28 +151,98 @@ export const Pair = Type.Object(
   closed,
 );
 
+const MaxAgeSeconds = Type.Number({
+  minimum: 1,
+  maximum: 31_536_000,
+  description: 'What is older than this is not used; as long as the feed says unless given.',
+});
+const BaseUrl = Type.Optional(
+  Type.With(HttpUrlText, { description: 'Instead of the public API: a mirror or a proxy.' }),
+);
+
 const PriceSource = Type.Union([
   Type.Object(
     {
       type: Type.Literal('http'),
       url: HttpUrlText,
-      path: Type.String({ title: 'a path into the JSON answer such as $.price', pattern: '^\\$' }),
+      path: Type.With(JsonPathText, { description: 'Where the price is in the answer.' }),
+      timePath: Type.Optional(
+        Type.With(JsonPathText, {
+          description: 'Where its time is: seconds or milliseconds since 1970, or ISO 8601; else it is new.',
+        }),
+      ),
+      confPath: Type.Optional(
+        Type.With(JsonPathText, { description: 'Where it says by how much the price may be wrong.' }),
+      ),
+      headers: Type.Optional(Type.Record(Type.String(), HeaderText, { description: 'Such as an API key.' })),
+      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
     },
     closed,
   ),
-  Type.Object({ type: Type.Literal('chainlink'), address: AddressText }, closed),
-  Type.Object({ type: Type.Literal('pair'), pair: Type.Integer({ minimum: 1 }) }, closed),
+  Type.Object(
+    {
+      type: Type.Literal('coingecko'),
+      id: Type.String({
+        title: 'the id of a coin at CoinGecko such as ethereum',
+        pattern: '^[\\w.-]{1,100}$',
+      }),
+      apiKey: Type.With(HeaderText, { default: '' }),
+      plan: Type.Enum(['demo', 'pro'], { default: 'demo', description: 'The plan of apiKey.' }),
+      baseUrl: BaseUrl,
+      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
+    },
+    closed,
+  ),
+  Type.Object(
+    {
+      type: Type.Literal('binance'),
+      symbol: Type.String({
+        title: 'a symbol of Binance such as ETHUSDT',
+        pattern: '^[A-Z0-9._-]{1,40}$',
+      }),
+      baseUrl: BaseUrl,
+      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
+    },
+    closed,
+  ),
+  Type.Object(
+    {
+      type: Type.Literal('chainlink'),
+      address: AddressText,
+      heartbeatSeconds: Type.Number({
+        minimum: 1,
+        maximum: 31_536_000,
+        default: 3_600,
+        description: 'The feed says something new at least this often.',
+      }),
+    },
+    closed,
+  ),
+  Type.Object(
+    {
+      type: Type.Literal('pair'),
+      pair: Type.Integer({ minimum: 1 }),
+      minutes: Type.Integer({
+        minimum: 30,
+        maximum: 1_440,
+        default: 30,
+        description: 'The time over which its price is averaged.',
+      }),
+      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
+    },
+    closed,
+  ),
   Type.Object({ type: Type.Literal('fixed'), price: DecimalText }, closed),
 ]);
 
-const NativePrice = Type.Object(
+const PriceFeed = Type.Object(
   {
     everySeconds: Type.Number({ minimum: 1, maximum: 86_400, default: 30 }),
     maxAgeSeconds: Type.Number({
       minimum: 1,
       maximum: 31_536_000,
       default: 600,
-      description: 'An observation older than this is not used.',
+      description: 'A price or an observation older than this is not used.',
     }),
     sources: Type.Array(PriceSource, { minItems: 1, maxItems: 32 }),
   },
@@ -173,6 +253,12 @@ const Supply = Type.Object(
   {
     initial: Type.With(DecimalText, { description: 'Whole coins at genesis.' }),
     multicall3: Type.With(AddressText, { default: '0xcA11bde05977b3631167028862bE2a173976CA11' }),
+    maxAgeSeconds: Type.Number({
+      minimum: 120,
+      maximum: 31_536_000,
+      default: 3_600,
+      description: 'For how long the last good answer is given while no node answers.',
+    }),
     locked: Type.Object(
       {
         validatorsStaking: Type.Optional(AddressText),
@@ -229,7 +315,17 @@ export const ConfigSchema = Type.Object(
       description: 'Tokens with a price, by symbol.',
     }),
     pairs: Type.Array(Pair, { maxItems: 1_000, default: [], description: 'Swap pairs (spec 2.3).' }),
-    prices: Type.Object({ native: Type.Optional(NativePrice) }, section),
+    prices: Type.Object(
+      {
+        native: Type.Optional(PriceFeed),
+        // In a record only entries that have a default get those of their keys.
+        tokens: Type.Record(Type.String(), Type.With(PriceFeed, { default: {} }), {
+          default: {},
+          description: 'Feeds of further tokens, by symbol.',
+        }),
+      },
+      section,
+    ),
     supply: Type.Optional(Supply),
     points: Points,
     retention: Type.Object(
@@ -241,6 +337,10 @@ export const ConfigSchema = Type.Object(
         notifications: Type.With(DurationText, {
           default: '90d',
           description: 'How long delivered notifications are kept; waiting ones are always kept.',
+        }),
+        observations: Type.With(DurationText, {
+          default: '7d',
+          description: 'How long it is kept what the sources of prices said; prices are always kept.',
         }),
       },
       section,
@@ -269,5 +369,5 @@ type Decoded = StaticDecode<typeof ConfigSchema>;
  * milliseconds; `database.url` is '' for the embedded database, the only case in which `secret` may be ''.
  */
 export type Config = Omit<Decoded, 'retention'> & {
-  retention: { attemptsMs: number; notificationsMs: number };
+  retention: { attemptsMs: number; notificationsMs: number; observationsMs: number };
 };

@@ -5,7 +5,7 @@
 import Type, { type TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { Settings as TypeboxSettings } from 'typebox/system';
-import { Errors, Pointer } from 'typebox/value';
+import { Default, Errors, Pointer } from 'typebox/value';
 import { branchOf } from './convert.ts';
 import type { Finding } from './finding.ts';
 import { childPointer, displayPath, findAt } from './pointer.ts';
@@ -103,7 +103,8 @@ function missingKey(pointer: string): Finding {
 function checkUnion(schema: TSchema, value: unknown, pointer: string): Finding[] {
   if (!Type.IsUnion(schema)) return [];
   const branch = branchOf(schema.anyOf, value);
-  if (branch !== undefined) return checkBranch(branch, value, pointer);
+  // The defaults of an alternative are filled in only where the rest of it is right.
+  if (branch !== undefined) return checkBranch(branch, Default(branch, structuredClone(value)), pointer);
   const types = schema.anyOf.flatMap((each) =>
     Type.IsObject(each) && each.properties.type !== undefined && Type.IsLiteral(each.properties.type)
       ? [each.properties.type.const]

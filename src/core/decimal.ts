@@ -43,3 +43,14 @@ export function decimalText(value: Decimal): string {
 export function exactNumber(value: Decimal): { rawJSON: string } {
   return JSON.rawJSON(value.toFixed());
 }
+
+/** The square root of an integer that is not negative, rounded down (Newton). */
+export function integerRoot(value: bigint): bigint {
+  if (value < 2n) return value;
+  let root = 1n << BigInt((value.toString(2).length + 1) >> 1);
+  for (;;) {
+    const next = (root + value / root) >> 1n;
+    if (next >= root) return root;
+    root = next;
+  }
+}

@@ -28,6 +28,19 @@ export function parseExact(text: string): unknown {
     !Number.isSafeInteger(value)
       ? BigInt(source)
       : value;
-  // The library types do not know the third argument of a reviver yet (ES2026, in Node 24).
-  return JSON.parse(text, revive as (key: string, value: unknown) => unknown);
+  return parseWith(text, revive);
 }
+
+/**
+ * Parses JSON in which numbers are decimals of any length: each becomes the text that it is written with.
+ * @throws SyntaxError as JSON.parse does; RangeError for what is nested too deeply.
+ */
+export function parseDecimals(text: string): unknown {
+  return parseWith(text, (_key, value, { source }) =>
+    typeof value === 'number' && source !== undefined ? source : value,
+  );
+}
+
+// The library types do not know the third argument of a reviver yet (ES2026, in Node 24).
+const parseWith = (text: string, revive: Reviver): unknown =>
+  JSON.parse(text, revive as (key: string, value: unknown) => unknown);

@@ -74,6 +74,14 @@ export function createMetrics(version: string) {
       'How long the oldest due notification has been due.',
     ),
     webhookLanes: gauge('webhook_lanes', 'Lanes that this process has leased.'),
+    priceAgeSeconds: gauge('price_age_seconds', 'Age of the newest accepted price.', ['asset']),
+    priceStale: gauge('price_stale', '1 while there is no price that is young enough.', ['asset']),
+    priceDisputed: gauge('price_disputed', '1 while no more than half of the sources agree.', ['asset']),
+    priceObservations: counter('price_observations_total', 'What became of what sources said.', [
+      'asset',
+      'source',
+      'verdict',
+    ]),
     httpSeconds: histogram('http_request_duration_seconds', 'Duration of API requests.', SECONDS, [
       'method',
       'route',

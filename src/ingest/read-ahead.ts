@@ -10,6 +10,7 @@ import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Activity } from './activities.ts';
+import type { PairEvents } from '../core/pair.ts';
 import { extractTransfers } from './extract.ts';
 
 /** A block as it is committed. */
@@ -18,12 +19,16 @@ export type ReadBlock = {
   proved: boolean;
   traced: boolean;
   transfers: Transfer[];
+  pairEvents: PairEvents[];
   /** What the rules of points ask for. */
   activities: Activity[];
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
-export type Extract = { activities(bundle: Bundle): Activity[] };
+export type Extract = {
+  pairEvents(bundle: Bundle): PairEvents[];
+  activities(bundle: Bundle): Activity[];
+};
 
 /** The last block to be read; without its hash it is asked for by number, as history is. */
 type Head = { number: number; hash: Hash | undefined };
@@ -101,6 +106,7 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
       proved: bundle.proved,
       traced: bundle.traced,
       transfers: extractTransfers(bundle),
+      pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
     }));
   }

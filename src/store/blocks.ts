@@ -61,6 +61,21 @@ export async function findTip(db: Db): Promise<BlockId | undefined> {
   return row && { number: row.number, hash: fromBytes(row.hash) };
 }
 
+/** The newest stored block with its time. */
+export async function findTipHeader(db: Db): Promise<BlockHeader | undefined> {
+  const [row] = await db.query<{ number: number; hash: Uint8Array; parent_hash: Uint8Array; mined_at: Date }>(
+    sql`select number, hash, parent_hash, mined_at from block order by number desc limit 1`,
+  );
+  return (
+    row && {
+      number: row.number,
+      hash: fromBytes(row.hash),
+      parentHash: fromBytes(row.parent_hash),
+      minedAt: row.mined_at,
+    }
+  );
+}
+
 /** The newest stored header with its time and when it was stored; for /status. */
 export async function findTipTimes(
   db: Db,
@@ -156,9 +171,14 @@ export async function rollbackTo(
   });
 }
 
+/** Until this transaction ends nobody commits blocks and nobody undoes any. */
+export async function holdBlocks(tx: Db): Promise<void> {
+  await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
+}
+
 /** The compare of the compare-and-set; the lock is held until the transaction ends. */
 async function isTip(tx: Db, expected: BlockId | undefined): Promise<boolean> {
-  await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
+  await holdBlocks(tx);
   const tip = await findTip(tx);
   return tip?.number === expected?.number && tip?.hash === expected?.hash;
 }

@@ -27,6 +27,16 @@ export async function findPrice(db: Db, asset: string, at: Date): Promise<Price 
   return row && toPrice(row);
 }
 
+/** The newest price of the asset, unless it is older than `maxAgeMs`. */
+export async function findYoungPrice(
+  db: Db,
+  asset: string,
+  { now, maxAgeMs }: { now: Date; maxAgeMs: number },
+): Promise<Price | undefined> {
+  const price = await findPrice(db, asset, now);
+  return price === undefined || now.getTime() - price.observedAt.getTime() > maxAgeMs ? undefined : price;
+}
+
 /** The price of the asset that was in force at each of these times, in their order. */
 export async function listPrices(
   db: Db,
@@ -45,13 +55,25 @@ export async function listPrices(
   return times.map((_, index) => byPosition.get(index + 1));
 }
 
+/** The first price that the asset ever had. */
+export async function findFirstPrice(db: Db, asset: string): Promise<Price | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select id, asset, price, observed_at, source from price
+    where asset = ${asset} order by observed_at, id limit 1`);
+  return row && toPrice(row);
+}
+
+/** Adds a price to the feed; returns its id. */
 export async function insertPrice(
   db: Db,
   { asset, price, observedAt, source }: Omit<Price, 'id'>,
-): Promise<void> {
-  await db.query(sql`
+): Promise<number> {
+  const [row] = await db.query<{ id: number }>(sql`
     insert into price (asset, price, observed_at, source)
-    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source})`);
+    values (${asset}, ${decimalText(price)}::numeric, ${observedAt}, ${source})
+    returning id`);
+  if (row === undefined) throw new Error('an inserted price has no id');
+  return row.id;
 }
 
 function toPrice({ observed_at, price, ...row }: Row): Price {

@@ -6,6 +6,7 @@ import type { Step } from '../core/loop.ts';
 import type { Database } from './db.ts';
 import { ANSWER_KEPT_MS, pruneAnswers } from './idempotency.ts';
 import { pruneAttempts, pruneEnded, pruneProcessed } from './outbox.ts';
+import { pruneObservations } from './price-rounds.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -13,16 +14,17 @@ const STEP_ROWS = 1_000;
 const STEP_ANSWERS = 100;
 
 /**
- * The step that deletes attempts, kept answers, and notifications that are done with (processed, withdrawn, cancelled), beyond their
- * retention. Attempts go by their age alone: what is still tried is tried every hour, so its newest ones are there.
+ * The step that deletes attempts, kept answers, observations of prices, and notifications that are done with (processed, withdrawn,
+ * cancelled), beyond their retention. Attempts go by their age alone: what is still tried is tried every hour, so its newest ones are there.
  */
 export function createPruner(options: {
   database: Database;
   clock: Clock;
   attemptsMs: number;
   notificationsMs: number;
+  observationsMs: number;
 }): Step {
-  const { database, clock, attemptsMs, notificationsMs } = options;
+  const { database, clock, attemptsMs, notificationsMs, observationsMs } = options;
   return async () => {
     const now = clock.now().getTime();
     const attempts = await pruneAttempts(database, new Date(now - attemptsMs), STEP_ROWS);
@@ -30,7 +32,8 @@ export function createPruner(options: {
     const processed = await pruneProcessed(database, before, STEP_ROWS);
     const ended = await pruneEnded(database, before, STEP_ROWS);
     const answers = await pruneAnswers(database, new Date(now - ANSWER_KEPT_MS), STEP_ANSWERS);
-    const isMore = [attempts, processed, ended].includes(STEP_ROWS) || answers === STEP_ANSWERS;
+    const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
+    const isMore = [attempts, processed, ended, observations].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     return isMore ? 'worked' : 'idle';
   };
 }

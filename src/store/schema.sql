@@ -151,6 +151,52 @@ CREATE INDEX notification_record ON public.notification USING btree (shard_id, w
 CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
 
+create table pair (
+  id integer not null,
+  address bytea not null,
+  token0 bytea not null,
+  token1 bytea not null,
+  token0_decimals smallint not null,
+  token1_decimals smallint not null,
+  usd_value_from smallint not null,
+  followed_from bigint,
+  backfill_number bigint,
+  backfill_hash bytea,
+  backfill_until timestamp with time zone not null,
+  constraint pair_pkey PRIMARY KEY (id),
+  constraint pair_address_check CHECK ((octet_length(address) = 20)),
+  constraint pair_address_key UNIQUE (address),
+  constraint pair_backfill_hash_check CHECK ((octet_length(backfill_hash) = 32)),
+  constraint pair_token0_check CHECK ((octet_length(token0) = 20)),
+  constraint pair_token1_check CHECK ((octet_length(token1) = 20)),
+  constraint pair_usd_value_from_check CHECK ((usd_value_from = ANY (ARRAY[0, 1])))
+);
+
+create table pair_reading (
+  pair_id integer not null,
+  block_number bigint not null,
+  total_supply numeric(78,0) not null,
+  k_last numeric(78,0) not null,
+  is_fee_on boolean not null,
+  constraint pair_reading_pkey PRIMARY KEY (pair_id, block_number)
+);
+CREATE INDEX pair_reading_block ON public.pair_reading USING btree (block_number);
+
+create table pair_state (
+  pair_id integer not null,
+  block_number bigint not null,
+  mined_at timestamp with time zone not null,
+  reserve0 numeric(78,0) not null,
+  reserve1 numeric(78,0) not null,
+  price numeric,
+  supply_change numeric(78,0) not null,
+  liquidity_k numeric(78,0),
+  constraint pair_state_pkey PRIMARY KEY (pair_id, block_number)
+);
+CREATE INDEX pair_state_block ON public.pair_state USING btree (block_number);
+CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE (liquidity_k IS NOT NULL);
+CREATE INDEX pair_state_time ON public.pair_state USING btree (pair_id, mined_at DESC);
+
 create table point (
   id bigint not null generated always as identity,
   rule text not null,
@@ -211,6 +257,25 @@ create table price (
 );
 CREATE INDEX price_asset ON public.price USING btree (asset, observed_at DESC, id DESC);
 
+create table price_observation (
+  id bigint not null generated always as identity,
+  asset text not null,
+  round_at timestamp with time zone not null,
+  source text not null,
+  price numeric,
+  conf numeric,
+  observed_at timestamp with time zone,
+  verdict text not null,
+  message text,
+  price_id bigint,
+  constraint price_observation_pkey PRIMARY KEY (id),
+  constraint price_observation_check CHECK (((verdict = 'failed'::text) = (price IS NULL))),
+  constraint price_observation_price_id_fkey FOREIGN KEY (price_id) REFERENCES price(id),
+  constraint price_observation_verdict_check CHECK ((verdict = ANY (ARRAY['used'::text, 'outlier'::text, 'stale'::text, 'not_positive'::text, 'uncertain'::text, 'failed'::text])))
+);
+CREATE INDEX price_observation_asset ON public.price_observation USING btree (asset, round_at DESC);
+CREATE INDEX price_observation_round ON public.price_observation USING btree (round_at);
+
 create table referral (
   user_address bytea not null,
   referrer_address bytea not null,
@@ -231,6 +296,32 @@ create table signing_secret (
   created_at timestamp with time zone not null,
   ends_at timestamp with time zone,
   constraint signing_secret_pkey PRIMARY KEY (watcher_id, number)
+);
+
+create table swap (
+  pair_id integer not null,
+  block_number bigint not null,
+  tx_hash bytea not null,
+  ordinal integer not null,
+  mined_at timestamp with time zone not null,
+  amount0_in numeric(78,0) not null,
+  amount1_in numeric(78,0) not null,
+  amount0_out numeric(78,0) not null,
+  amount1_out numeric(78,0) not null,
+  usd_value numeric,
+  price_id bigint,
+  constraint swap_pkey PRIMARY KEY (block_number, tx_hash, ordinal),
+  constraint swap_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
+);
+CREATE INDEX swap_time ON public.swap USING btree (pair_id, mined_at) INCLUDE (usd_value);
+CREATE INDEX swap_unvalued ON public.swap USING btree (pair_id, block_number) WHERE (usd_value IS NULL);
+
+create table swap_volume (
+  pair_id integer not null,
+  started_at timestamp with time zone not null,
+  usd_value numeric not null,
+  swap_count bigint not null,
+  constraint swap_volume_pkey PRIMARY KEY (pair_id, started_at)
 );
 
 create table watched_address (

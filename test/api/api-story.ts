@@ -3,11 +3,14 @@
  */
 
 import type { OpsSources } from '../../src/api/ops.ts';
+import type { PriceBook } from '../../src/api/prices.ts';
 import type { SendTest } from '../../src/api/record-delivery.ts';
 import { type Api, createApi } from '../../src/api/server.ts';
+import type { SupplyReader } from '../../src/api/supply-reader.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import type { ValuedPair } from '../../src/core/pair.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { issueKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
@@ -38,6 +41,8 @@ export type ApiStory = {
 const CONFIRMATIONS = 3;
 /** What is open in production. */
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
+const unknown = { asset: 'BELL', origin: { kind: 'none' } } as const;
+const noPrices: PriceBook = { native: unknown, reward: unknown, tokens: new Map() };
 const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
 
 export function createApiStory(
@@ -49,12 +54,15 @@ export function createApiStory(
     durationMs: 0,
     responseText: undefined,
   }),
+  pairs: readonly ValuedPair[] = [],
+  { prices = noPrices, supply }: { prices?: PriceBook; supply?: SupplyReader } = {},
 ): ApiStory {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
   const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
-  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops });
+  const parts = { pairs, prices, supply };
+  const api = createApi({ ...options, ...parts, confirmations: CONFIRMATIONS, sendTest, ops });
   return {
     api,
     clock,

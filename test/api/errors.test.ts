@@ -24,7 +24,13 @@ onEachDatabase(({ database }) => {
       statusCode: 404,
       statusMessage: 'No such path: /api/notifications/nothing',
     });
-    assert.equal((await ask('GET', '/api/%')).status, 400);
+    const spoilt = await ask('GET', '/api/%');
+    assert.deepEqual(
+      [spoilt.status, Object.keys(spoilt.json as object)],
+      [400, ['statusCode', 'statusMessage', 'errors']],
+    );
+    const long = await ask('GET', `/api/price/${'x'.repeat(200)}`);
+    assert.deepEqual([long.status, Object.keys(long.json as object)], [414, ['statusCode', 'statusMessage']]);
   });
 
   test('a known path refuses other methods and says which it has', async () => {

@@ -32,6 +32,10 @@ const METRIC_NAMES = [
   'chainbell_ingest_blocks_total',
   'chainbell_ingest_notifications_total',
   'chainbell_ingest_transfers_total',
+  'chainbell_price_age_seconds',
+  'chainbell_price_disputed',
+  'chainbell_price_observations_total',
+  'chainbell_price_stale',
   'chainbell_rpc_concurrency_max',
   'chainbell_rpc_hedges_total',
   'chainbell_rpc_request_duration_seconds',
@@ -189,6 +193,7 @@ onEachDatabase(({ kind, database }) => {
       lag_seconds: 12,
       problem: null,
       queue: { held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20 },
+      prices: [],
       nodes: [
         {
           name: 'http://node.example',

@@ -39,9 +39,13 @@ test('a chain id and one node are enough: everything else has its default', () =
     },
     tokens: {},
     pairs: [],
-    prices: {},
+    prices: { tokens: {} },
     points: { seasons: {}, rules: [] },
-    retention: { attemptsMs: 30 * 86_400_000, notificationsMs: 90 * 86_400_000 },
+    retention: {
+      attemptsMs: 30 * 86_400_000,
+      notificationsMs: 90 * 86_400_000,
+      observationsMs: 7 * 86_400_000,
+    },
     log: { level: 'info', format: 'auto' },
   });
 });

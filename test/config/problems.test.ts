@@ -514,6 +514,49 @@ chainbell.yaml:27:14  pairs[2].address: is the same as pairs[0].address
 `,
   },
   {
+    promise: 'a pair of one token, with other decimals than the list of tokens, and two wrapped coins',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  A: { address: 0x000000000000000000000000000000000000000A, decimals: 6 }
+pairs:
+  - id: 1
+    name: A/B
+    address: 0x0000000000000000000000000000000000000001
+    token0: 0x000000000000000000000000000000000000000a
+    token1: 0x000000000000000000000000000000000000000b
+    token0Decimals: 18
+    token1Decimals: 18
+    fee: 300
+    usdValueFrom: 1
+    rewardPid: 0
+  - id: 2
+    name: C/A
+    address: 0x0000000000000000000000000000000000000002
+    token0: 0x000000000000000000000000000000000000000a
+    token1: 0x000000000000000000000000000000000000000a
+    token0Decimals: 6
+    token1Decimals: 6
+    fee: 300
+    usdValueFrom: 1
+    rewardPid: 0
+`,
+    report: `
+chainbell.yaml:12:21  pairs[0].token0Decimals: is not 6, which tokens.A.decimals says of the same token
+   12 |     token0Decimals: 18
+      |                     ^^
+chainbell.yaml:21:13  pairs[1].token1: is the same as pairs[1].token0
+   21 |     token1: 0x000000000000000000000000000000000000000a
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+chainbell.yaml:21:13  pairs[1].token1: is not pairs[0].token1, and only one can be the wrapped native coin
+   21 |     token1: 0x000000000000000000000000000000000000000a
+      |             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      say which in chain.native.wrapped
+`,
+  },
+  {
     promise: 'a retention in an unknown unit',
     yaml: `
 chain:
@@ -705,7 +748,7 @@ prices:
       - { type: fixed, pric: "1" }
 `,
     report: `
-chainbell.yaml:7:17  prices.native.sources[0].type: must be http, chainlink, pair or fixed
+chainbell.yaml:7:17  prices.native.sources[0].type: must be http, coingecko, binance, chainlink, pair or fixed
     7 |       - { type: htp, url: "https://prices.example" }
       |                 ^^^
       did you mean "http"?
@@ -719,6 +762,145 @@ chainbell.yaml:9:24  prices.native.sources[2].pric: unknown key
     9 |       - { type: fixed, pric: "1" }
       |                        ^^^^
       did you mean "price"?
+`,
+  },
+  {
+    promise: 'a path that leads nowhere, a header that cannot be sent, and an average over too short a time',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+prices:
+  native:
+    sources:
+      - type: http
+        url: https://prices.example
+        path: price
+        timePath: $.a[
+        headers: { "x y": abc }
+      - { type: pair, pair: 1, minutes: 5 }
+      - { type: coingecko, id: "a/b" }
+      - { type: binance, symbol: ethusdt }
+`,
+    report: `
+chainbell.yaml:9:15  prices.native.sources[0].path: must be a path into the JSON answer such as $.price or $['a'].b[0]
+    9 |         path: price
+      |               ^^^^^
+chainbell.yaml:10:19  prices.native.sources[0].timePath: must be a path into the JSON answer such as $.price or $['a'].b[0]
+   10 |         timePath: $.a[
+      |                   ^^^^
+chainbell.yaml:11:20  prices.native.sources[0].headers.x y: cannot be the name of a header
+   11 |         headers: {*************
+      |                    ^^^^^
+chainbell.yaml:12:29  prices.native.sources[1].pair: no pair has the id 1
+   12 |       - { type: pair, pair: 1, minutes: 5 }
+      |                             ^
+chainbell.yaml:12:41  prices.native.sources[1].minutes: must be at least 30
+   12 |       - { type: pair, pair: 1, minutes: 5 }
+      |                                         ^
+chainbell.yaml:13:32  prices.native.sources[2].id: must be the id of a coin at CoinGecko such as ethereum
+   13 |       - { type: coingecko, id: "a/b" }
+      |                                ^^^^^
+chainbell.yaml:14:34  prices.native.sources[3].symbol: must be a symbol of Binance such as ETHUSDT
+   14 |       - { type: binance, symbol: ethusdt }
+      |                                  ^^^^^^^
+`,
+  },
+  {
+    promise: 'prices that would be too old before the next ones, and symbols that are something else already',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  SOL: { address: 0x1000000000000000000000000000000000000004, decimals: 18 }
+prices:
+  native: { everySeconds: 60, maxAgeSeconds: 59, sources: [{ type: fixed, price: "1" }] }
+  tokens:
+    eth: { sources: [{ type: fixed, price: "1" }] }
+    RWD: { sources: [{ type: fixed, price: "1" }] }
+    sol: { sources: [{ type: fixed, price: "1" }] }
+    native: { sources: [{ type: fixed, price: "1" }] }
+`,
+    report: `
+chainbell.yaml:7:46  prices.native.maxAgeSeconds: must be at least everySeconds (60): a price would be too old before the next one
+    7 |   native: { everySeconds: 60, maxAgeSeconds: 59, sources: [{ type: fixed, price: "1" }] }
+      |                                              ^^
+chainbell.yaml:9:5  prices.tokens.eth: is the native coin: it is prices.native
+    9 |     eth: { sources: [{ type: fixed, price: "1" }] }
+      |     ^^^
+chainbell.yaml:10:5  prices.tokens.RWD: is the reward token: its price is that of pair 1 in the native coin
+   10 |     RWD: { sources: [{ type: fixed, price: "1" }] }
+      |     ^^^
+chainbell.yaml:11:5  prices.tokens.sol: is written SOL in tokens
+   11 |     sol: { sources: [{ type: fixed, price: "1" }] }
+      |     ^^^
+chainbell.yaml:12:5  prices.tokens.native: cannot be a symbol: it ends the path /api/price/…, where native and reward are taken
+   12 |     native: { sources: [{ type: fixed, price: "1" }] }
+      |     ^^^^^^
+`,
+  },
+  {
+    promise: 'pairs that cannot tell the price that they are a source of',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+tokens:
+  SOL: { address: 0x1000000000000000000000000000000000000004, decimals: 18 }
+  DOGE: { address: 0x1000000000000000000000000000000000000005, decimals: 8 }
+pairs:
+  - { id: 4, name: SOL/ETH, address: 0x2000000000000000000000000000000000000004, token0: 0x1000000000000000000000000000000000000004, token1: 0x1000000000000000000000000000000000000000, token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 1, rewardPid: 4 }
+prices:
+  tokens:
+    DOGE: { sources: [{ type: pair, pair: 4 }] }
+    SOL: { sources: [{ type: pair, pair: 4 }] }
+    XRP: { sources: [{ type: pair, pair: 6 }] }
+`,
+    report: `
+chainbell.yaml:11:43  prices.tokens.DOGE.sources[0].pair: pair 4 has no token with the address of tokens.DOGE
+   11 |     DOGE: { sources: [{ type: pair, pair: 4 }] }
+      |                                           ^
+chainbell.yaml:12:42  prices.tokens.SOL.sources[0].pair: pair 4 tells the price in the native coin, and prices.native is not given
+   12 |     SOL: { sources: [{ type: pair, pair: 4 }] }
+      |                                          ^
+chainbell.yaml:13:42  prices.tokens.XRP.sources[0].pair: no pair has the id 6
+   13 |     XRP: { sources: [{ type: pair, pair: 6 }] }
+      |                                          ^
+`,
+  },
+  {
+    promise: 'a pair without a fixed value, which tells no price of the native coin',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+pairs:
+  - { id: 1, name: RWD/ETH, address: 0x2000000000000000000000000000000000000004, token0: 0x1000000000000000000000000000000000000004, token1: 0x1000000000000000000000000000000000000000, token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 1, rewardPid: 4 }
+prices:
+  native: { sources: [{ type: pair, pair: 1 }] }
+`,
+    report: `
+chainbell.yaml:7:43  prices.native.sources[0].pair: pair 1 tells no price in USD: its other token is none of tokens with usd
+    7 |   native: { sources: [{ type: pair, pair: 1 }] }
+      |                                           ^
+`,
+  },
+  {
+    promise: 'the burn address, which is subtracted anyway',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+supply:
+  initial: "10"
+  locked:
+    vesting: { team: 0x0000000000000000000000000000000000000000 }
+`,
+    report: `
+chainbell.yaml:7:22  supply.locked.vesting.team: is the burn address, whose balance is subtracted anyway
+    7 |     vesting: { team: 0x0000000000000000000000000000000000000000 }
+      |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
 `,
   },
   {

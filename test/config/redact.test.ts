@@ -46,6 +46,18 @@ test('a line of the file is shown with stars for its secrets, as long as before'
     [`secret: \${CHAINBELL_SECRET:-}`, `secret: \${CHAINBELL_SECRET:-}`],
     ['formerSecrets: [abcdef, "ghi"]', 'formerSecrets: ***************'],
     [`formerSecrets: \${FORMER_SECRETS:-}`, `formerSecrets: \${FORMER_SECRETS:-}`],
+    [
+      '{ type: coingecko, id: ether, apiKey: CG-abc, plan: pro }',
+      '{ type: coingecko, id: ether, apiKey: ******, plan: pro }',
+    ],
+    ['headers: { x-auth: abc, y: def }', 'headers: {**********************'],
+    ['  x-api-key: "ab c"', '  x-api-key: "****"'],
+    ['  Authorization: Bearer abc', '  Authorization: **********'],
+    [`  apiKey: \${KEY:-}`, `  apiKey: \${KEY:-}`],
+    [
+      'token0: 0x1000000000000000000000000000000000000003',
+      'token0: 0x1000000000000000000000000000000000000003',
+    ],
     [`  - ${'A'.repeat(43)}=`, `  - ${'*'.repeat(44)}`],
     ['  - http://127.0.0.1:8545', '  - http://127.0.0.1:8545'],
     ['confirmations: 12', 'confirmations: 12'],

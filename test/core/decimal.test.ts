@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { amountOf, decimal, decimalText, exactNumber, percentOf } from '../../src/core/decimal.ts';
+import { amountOf, decimal, decimalText, exactNumber, integerRoot, percentOf } from '../../src/core/decimal.ts';
 
 const units = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
 
@@ -32,6 +32,15 @@ test('sums and products are exact', () => {
 
 test('quotients have 36 digits after the point, rounded half up', () => {
   assert.equal(decimalText(decimal('2').div(decimal('3'))), `0.${'6'.repeat(35)}7`);
+});
+
+test('the integer root is the greatest number whose square is not more', () => {
+  fc.assert(
+    fc.property(units, (value) => {
+      const root = integerRoot(value);
+      return root * root <= value && (root + 1n) ** 2n > value;
+    }),
+  );
 });
 
 test('JSON has all digits as a number, in plain notation', () => {

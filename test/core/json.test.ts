@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { exactInteger, parseExact } from '../../src/core/json.ts';
+import { exactInteger, parseDecimals, parseExact } from '../../src/core/json.ts';
 
 const UINT256_MAX = 2n ** 256n - 1n;
 
@@ -34,4 +34,16 @@ test('no integer is ever rounded on its way through JSON', () => {
       assert.equal(BigInt(parsed ?? 'nothing'), value);
     }),
   );
+});
+
+test('decimals of any length are read with every digit, as they are written', () => {
+  const long = '2500.12345678901234567890123456789';
+  assert.deepEqual(parseDecimals(`{"a":${long},"b":[1E-30,-0,7],"c":"7","d":null,"e":true}`), {
+    a: long,
+    b: ['1E-30', '-0', '7'],
+    c: '7',
+    d: null,
+    e: true,
+  });
+  for (const text of ['', '{', 'Infinity', '[1,]']) assert.throws(() => parseDecimals(text), SyntaxError);
 });

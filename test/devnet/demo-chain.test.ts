@@ -21,8 +21,7 @@ function createFolder(context: TestContext): DemoFolder {
 
 /** Leaves the folder as a stopped demo does, but for the database. */
 async function leaveChain(folder: DemoFolder, chain: DemoChain): Promise<void> {
-  const { contracts } = chain.scene;
-  writeDemoNote(folder, { apiKey: 'a key', contracts, receiverUrl: 'http://127.0.0.1:8090' });
+  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:8090' });
   await chain.anvil.stop();
 }
 
@@ -112,11 +111,7 @@ test('a fresh start on request forgets the demo, and leaves all other files of t
 test('a second demo on the same folder is refused, and takes nothing from the first', async (context) => {
   const folder = createFolder(context);
   const first = await open(context, folder);
-  writeDemoNote(folder, {
-    apiKey: 'a key',
-    contracts: first.scene.contracts,
-    receiverUrl: 'http://127.0.0.1:1',
-  });
+  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:1' });
 
   for (const fresh of [false, true]) await assert.rejects(open(context, folder, fresh), { code: 'conflict' });
 
@@ -129,9 +124,7 @@ test('the file with the key can be read by its owner only, also where it was the
 }, (context) => {
   const folder = createFolder(context);
   writeFileSync(folder.noteFile, 'old', { mode: 0o644 });
-  const address = `0x${'11'.repeat(20)}` as const;
-  const contracts = { token: address, feeToken: address, collectible: address, splitter: address };
-  writeDemoNote(folder, { apiKey: 'a key', contracts, receiverUrl: 'http://127.0.0.1:1' });
+  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:1' });
   assert.equal(statSync(folder.noteFile).mode & 0o777, 0o600);
   clearDemoFolder(folder);
   assert.equal(existsSync(folder.noteFile), false);

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
 import { test } from 'node:test';
+import { planMarket } from '../../devnet/market.ts';
 import { type DemoFacts, renderScreen } from '../../devnet/screen.ts';
 import type { Address } from '../../src/core/hex.ts';
 
@@ -14,11 +15,15 @@ const facts: DemoFacts = {
   dataFolder: '/data',
   apiKey: 'cb_live_key',
   receiverUrl: 'http://127.0.0.1:4',
+  priceFeedUrl: 'http://127.0.0.1:5',
+  month: '2026-11',
   watched: [{ id: 'the-id', address: address('1') }],
   scene: {
     traders: [address('1'), address('2'), address('3'), address('4')],
     visitor: address('5'),
     deployer: address('6'),
+    members: [address('b')],
+    market: planMarket(address('6')),
     contracts: {
       token: address('7'),
       feeToken: address('8'),
@@ -36,11 +41,12 @@ const commands = screen.split('\n').filter((line) => line.startsWith('  curl '))
 test('the screen names everything that one needs: API, key, chain, data, contracts', () => {
   const { apiUrl, apiKey, metricsUrl, dataFolder, story, chain, scene } = facts;
   const values = [apiUrl, apiKey, metricsUrl, dataFolder, story, chain.rpcUrl, scene.visitor];
-  for (const value of [...values, ...Object.values(scene.contracts)])
+  for (const value of [...values, ...Object.values(scene.contracts), scene.market.router])
     assert.ok(screen.includes(value), value);
 });
 
 test('every endpoint has a line that a shell takes as it is', () => {
+  const user = `user=${address('b')}`;
   const collection = 'http://127.0.0.1:2/api/notifications/watched-addresses';
   const targets = commands.map((command) => {
     // `set -- words` splits the line as a shell does, and runs nothing.
@@ -59,6 +65,16 @@ test('every endpoint has a line that a shell takes as it is', () => {
   assert.deepEqual(targets, [
     `POST ${collection}`,
     'POST http://127.0.0.1:1',
+    'GET http://127.0.0.1:2/api/price/native',
+    'GET http://127.0.0.1:2/api/price/reward',
+    'GET http://127.0.0.1:2/api/swap/volume/2',
+    'GET http://127.0.0.1:2/api/swap/lp-value/1',
+    'GET http://127.0.0.1:2/api/native/supply-info',
+    'GET http://127.0.0.1:2/api/points/leaderboard?month=2026-11',
+    `GET http://127.0.0.1:2/api/points/user?month=2026-11&${user}`,
+    `GET http://127.0.0.1:2/api/points/user-by-category?month=2026-11&${user}`,
+    `GET http://127.0.0.1:2/api/points/user-by-current-month?${user}`,
+    `GET http://127.0.0.1:2/api/points/vs-last-month?${user}`,
     `GET ${collection}`,
     `GET ${collection}/the-id`,
     `PATCH ${collection}/the-id`,

@@ -21,13 +21,13 @@ export type TestServiceOptions = Pick<ServiceOptions, 'roles'> & {
   receivers?: readonly { port: number }[];
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   retryMinutes?: readonly number[];
-  /** What the service is to know of tokens and points. */
-  rules?: Pick<ConfigOverrides, 'tokens' | 'points'>;
   /** Instead of the secret of all services. */
   secret?: string;
   formerSecrets?: readonly string[];
   /** Silent unless given. */
   log?: Log;
+  /** Further sections of the configuration. */
+  sections?: Pick<ConfigOverrides, 'tokens' | 'pairs' | 'prices' | 'supply' | 'points'>;
 };
 
 /** A watched address as the API gives it (spec 2.6). */
@@ -77,7 +77,7 @@ export function testConfig(options: TestServiceOptions): Config {
   return loadConfig({
     env: {},
     overrides: {
-      ...options.rules,
+      ...options.sections,
       chain: { id: CHAIN_ID, rpc: [...rpc], ...options.chain },
       database: { url: database.url },
       dataDir: database.dataDir,

@@ -77,7 +77,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       finalityDepth: FINALITY_BLOCKS,
       backfill: { advance: () => false },
       ledgers: [],
-      extract: { activities: () => [] },
+      extract: { pairEvents: () => [], activities: () => [] },
       enforcedChecks: () => [],
       isLeader: async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1),
     });

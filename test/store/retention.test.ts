@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { decimal } from '../../src/core/decimal.ts';
 import type { Database } from '../../src/store/db.ts';
+import { findLastRoundAt, insertRound } from '../../src/store/price-rounds.ts';
 import { createPruner } from '../../src/store/retention.ts';
 import { sql } from '../../src/store/sql.ts';
 import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -15,7 +17,13 @@ function createStory(database: Database) {
   const clock = createTestClock(noon);
   return {
     clock,
-    prune: createPruner({ database, clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS }),
+    prune: createPruner({
+      database,
+      clock,
+      attemptsMs: HOUR_MS,
+      notificationsMs: 2 * HOUR_MS,
+      observationsMs: HOUR_MS,
+    }),
   };
 }
 
@@ -50,6 +58,27 @@ onEachDatabase(({ database }) => {
     clock.advance(1_000 * 24 * HOUR_MS);
     await prune(signal);
     assert.deepEqual(await listStates(database()), ['held', 'waiting']);
+  });
+
+  test('observations of prices go after their own retention, prices never', async () => {
+    for (const at of [noon, later(HOUR_MS)]) {
+      const report = {
+        source: 'fixed',
+        price: decimal('2'),
+        conf: undefined,
+        observedAt: at,
+        message: undefined,
+      };
+      const reports = [{ ...report, verdict: 'used' as const }];
+      const last = await findLastRoundAt(database(), 'BELL');
+      await insertRound(database(), { asset: 'BELL', at, reports, price: decimal('2') }, last);
+    }
+    const { clock, prune } = createStory(database());
+    clock.advance(HOUR_MS + 1);
+    assert.equal(await prune(signal), 'idle');
+    const times = await database().query(sql`select round_at from price_observation`);
+    assert.deepEqual(times, [{ round_at: later(HOUR_MS) }]);
+    assert.equal((await database().query(sql`select from price`)).length, 2);
   });
 
   test('attempts go after their own retention', async () => {
@@ -97,13 +126,17 @@ onPostgres(({ database }) => {
     await database().query(sql`
       insert into idempotent_answer (shard_id, key, part, digest, answer, created_at)
       select 1, 'key', number, '', '[]', ${noon} from generate_series(1, 20000) as number`);
+    await database().query(sql`
+      insert into price_observation (asset, round_at, source, price, verdict)
+      select 'BELL', ${noon}::timestamptz + make_interval(secs => number), 'fixed', 1, 'used'
+      from generate_series(1, 50000) as number`);
     await database().query(sql`analyze`);
     const { clock } = createStory(database());
     clock.advance(1_000 * 24 * HOUR_MS);
     const { db, plans } = withPlans(database());
-    const timing = { clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS };
+    const timing = { clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS, observationsMs: HOUR_MS };
     await createPruner({ database: { ...database(), ...db }, ...timing })(signal);
-    assert.equal(plans.length, 4);
+    assert.equal(plans.length, 5);
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on/);
   });
 

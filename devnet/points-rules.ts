@@ -1,0 +1,108 @@
+/**
+ * What earns points on the demo's market: one rule or more for each common category of spec 2.1.
+ */
+import type { PointsText } from '../src/core/points/text.ts';
+import type { Market } from './market.ts';
+
+const SWAP =
+  'Swap(address indexed sender, uint256 amount0In, uint256 amount1In, uint256 amount0Out, uint256 amount1Out, address indexed to)';
+const MINT = 'Mint(address indexed sender, uint256 amount0, uint256 amount1)';
+const VOTE_CAST =
+  'VoteCast(address indexed voter, uint256 proposalId, uint8 support, uint256 weight, string reason)';
+const BRIDGE_SENT =
+  'BridgeSent(address indexed sender, uint256 indexed toChainId, address receiver, uint256 units, uint256 nonce)';
+const REFERRED = 'Referred(address indexed user, address indexed referrer)';
+
+/** The section `points` of a configuration, for these contracts. */
+export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }: Market): Pick<PointsText, 'rules'> {
+  const swapCaps = { perTx: 500, perUserPerDay: 20_000 };
+  return {
+    rules: [
+      {
+        type: 'event',
+        id: 'swap-dollars',
+        version: 1,
+        category: 'trading',
+        source: { event: SWAP, contracts: ['pair:2', 'pair:3'] },
+        // A router is the sender of a swap; who trades is who signed.
+        user: 'tx.from',
+        when: 'usd(amount0In + amount0Out, token0) >= 1',
+        points: 'floor(usd(amount0In + amount0Out, token0)) / 100',
+        caps: swapCaps,
+      },
+      {
+        type: 'event',
+        id: 'swap-coin',
+        version: 1,
+        category: 'trading',
+        source: { event: SWAP, contracts: ['pair:1', 'pair:4', 'pair:5', 'pair:6'] },
+        user: 'tx.from',
+        when: 'usd(amount1In + amount1Out, token1) >= 1',
+        points: 'floor(usd(amount1In + amount1Out, token1)) / 100',
+        caps: swapCaps,
+      },
+      {
+        type: 'event',
+        id: 'stake',
+        version: 1,
+        category: 'staking',
+        source: {
+          event: 'Staked(address indexed validator, uint256 units)',
+          contracts: [validatorStaking],
+        },
+        user: 'arg:validator',
+        points: 'amount(units, ETH) * 10',
+      },
+      {
+        type: 'event',
+        id: 'liquidity',
+        version: 1,
+        category: 'liquidity_provision',
+        source: { event: MINT, contracts: ['pair:1', 'pair:2', 'pair:3', 'pair:4', 'pair:5', 'pair:6'] },
+        user: 'tx.from',
+        points: 'amount(amount1, token1) * 20',
+      },
+      {
+        type: 'event',
+        id: 'farm',
+        version: 1,
+        category: 'liquidity_provision',
+        source: {
+          event: 'Deposit(address indexed user, uint256 indexed pid, uint256 units)',
+          contracts: [farm],
+        },
+        user: 'arg:user',
+        when: 'units > 0',
+        points: '5',
+        caps: { perUserPerDay: 500 },
+      },
+      {
+        type: 'event',
+        id: 'vote',
+        version: 1,
+        category: 'governance',
+        source: { event: VOTE_CAST, contracts: [governor] },
+        user: 'arg:voter',
+        points: '20',
+      },
+      {
+        type: 'event',
+        id: 'bridge',
+        version: 1,
+        category: 'bridge',
+        source: { event: BRIDGE_SENT, contracts: [bridge] },
+        user: 'arg:sender',
+        points: 'amount(units, ETH) * 5',
+      },
+      {
+        type: 'event',
+        id: 'referral',
+        version: 1,
+        category: 'referral',
+        source: { event: REFERRED, contracts: [referrals] },
+        user: 'arg:referrer',
+        points: '50',
+      },
+    ],
+  };
+}

@@ -1,0 +1,43 @@
+/**
+ * A price service on this machine, as one would ask one on the internet: what the demo's coins are worth in USD now.
+ */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { isPriced, usdPriceAt } from './prices.ts';
+
+export type PriceFeed = {
+  /** http://127.0.0.1:port, which answers `{"price": …}` at /<symbol>. */
+  url: string;
+  stop(): Promise<void>;
+};
+
+/**
+ * Listens on loopback. `port` 0 is any free port.
+ * @throws Error of the system when the port cannot be listened on.
+ */
+export async function startPriceFeed(options: { port: number; now(): Date }): Promise<PriceFeed> {
+  const server = createServer((request, response) => {
+    const symbol = request.url?.slice(1).toUpperCase() ?? '';
+    const now = options.now();
+    const isThere = request.method === 'GET' && isPriced(symbol);
+    const answer = isThere
+      ? { symbol, price: Number(usdPriceAt(symbol, now).toPrecision(8)), at: now.toISOString() }
+      : { error: `no price at ${request.method} ${request.url}` };
+    response.writeHead(isThere ? 200 : 404, { 'content-type': 'application/json' });
+    response.end(`${JSON.stringify(answer)}\n`);
+  });
+  server.listen(options.port, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('a TCP server without a port');
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    async stop() {
+      if (!server.listening) return;
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}

@@ -1,0 +1,107 @@
+/**
+ * Prices in USD (spec 4.2): of the native coin, of the reward token, of further tokens by their symbol.
+ */
+import Type from 'typebox';
+import type { Clock } from '../core/clock.ts';
+import { type Decimal, exactNumber } from '../core/decimal.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import type { Log } from '../core/log.ts';
+import type { PairRate } from '../core/pair-rate.ts';
+import type { Database } from '../store/db.ts';
+import { findLatestPairPrice } from '../store/market.ts';
+import { findYoungPrice } from '../store/prices.ts';
+import { addPublicRoute, json } from './public.ts';
+import type { Api } from './server.ts';
+
+/**
+ * Where a price comes from: a feed of its own, a fixed value, the newest price of a pair against the native coin. none: the
+ * token is known, and nothing tells its price.
+ */
+export type PriceOrigin =
+  | { kind: 'feed'; maxAgeMs: number }
+  | { kind: 'fixed'; usd: Decimal }
+  | { kind: 'pair'; rate: PairRate }
+  | { kind: 'none' };
+
+export type PricedAsset = { asset: string; origin: PriceOrigin };
+
+/** What has a price. The real symbols of native coin and reward token are in `tokens` too. */
+export type PriceBook = {
+  native: PricedAsset;
+  reward: PricedAsset;
+  /** By symbol in lower case. */
+  tokens: ReadonlyMap<string, PricedAsset>;
+};
+
+/** Spec 8. */
+const CACHE_SECONDS = 60;
+
+const PriceRecord = Type.Object({
+  price: Type.Union([Type.Number(), Type.Null()], {
+    description: 'USD for one coin, all digits; null when it cannot be told.',
+  }),
+  asset: Type.String(),
+  base_currency: Type.Literal('USD'),
+});
+
+type Options = { database: Database; clock: Clock; log: Log; prices: PriceBook };
+
+export function addPriceRoutes(api: Api, { database, clock, log, prices }: Options): void {
+  const shared = { answer: PriceRecord, cacheSeconds: CACHE_SECONDS };
+  for (const [name, what] of [
+    ['native', 'native coin'],
+    ['reward', 'reward token'],
+  ] as const) {
+    addPublicRoute(api, {
+      ...shared,
+      path: `/api/price/${name}`,
+      summary: `The price of the ${what} in USD`,
+      key: () => name,
+      compute: () => answer(prices[name]),
+    });
+  }
+  addPublicRoute(api, {
+    ...shared,
+    path: '/api/price/:symbol',
+    summary: 'The price of a token in USD, by its symbol in lower case',
+    params: Type.Object({ symbol: Type.String() }),
+    key: ({ params }) => symbolOf(params),
+    async compute(symbol) {
+      const priced = prices.tokens.get(symbol);
+      if (priced === undefined) throw new Fault('not_found', 'Token not found');
+      return answer(priced);
+    },
+  });
+
+  async function answer({ asset, origin }: PricedAsset) {
+    const price = await findUsd(origin, asset).catch((error: unknown) => {
+      // A read that fails is a price that cannot be told (spec 4.2, rule 1).
+      if (!(error instanceof Fault)) throw error;
+      log.warn({ asset, error: messageOf(error) }, 'price.unreadable');
+      return undefined;
+    });
+    return json({ price: price === undefined ? null : exactNumber(price), asset, base_currency: 'USD' });
+  }
+
+  async function findUsd(origin: PriceOrigin, asset: string): Promise<Decimal | undefined> {
+    switch (origin.kind) {
+      case 'feed':
+        return (await findYoungPrice(database, asset, { now: clock.now(), maxAgeMs: origin.maxAgeMs }))
+          ?.price;
+      case 'fixed':
+        return origin.usd;
+      case 'pair': {
+        const [rate, native] = await Promise.all([
+          findLatestPairPrice(database, origin.rate.pairId),
+          findUsd(prices.native.origin, prices.native.asset),
+        ]);
+        if (rate === undefined || native === undefined || rate.eq(0)) return undefined;
+        return origin.rate.isInverse ? native.div(rate) : native.times(rate);
+      }
+      case 'none':
+        return undefined;
+    }
+  }
+}
+
+const symbolOf = (params: unknown) => (params as { symbol: string }).symbol;

@@ -1,0 +1,91 @@
+/**
+ * From what several sources say to one price: what cannot be believed is dropped, of the rest the median counts
+ * (reference/chain.md, section 8). Pure.
+ */
+import { type Decimal, decimal } from '../core/decimal.ts';
+
+/** What a source says of the price in USD. */
+export type Observation = {
+  price: Decimal;
+  /** By how much it may be wrong, in USD, where the source says so. */
+  conf: Decimal | undefined;
+  /** Since when it has been so. */
+  at: Date;
+  /** Beyond this age it is not believed. */
+  maxAgeMs: number;
+};
+
+/** used: it is part of the price. outlier: too far from the others. The other three are not believed to begin with. */
+export type Verdict = 'used' | 'outlier' | 'stale' | 'not_positive' | 'uncertain';
+
+export type Decision<T extends Observation> = {
+  /** Undefined when nothing could be believed. */
+  price: Decimal | undefined;
+  /** All observations, in their order. */
+  judged: { observation: T; verdict: Verdict }[];
+  /** Several could be believed, and no more than half of them agree. */
+  isDisputed: boolean;
+};
+
+/** How uncertain a price may be, as a share of it. */
+const CONF_SHARE_MAX = decimal('0.01');
+/** How far one of three or more may be from their median, as a share of the median. */
+const DISTANCE_SHARE_MAX = decimal('0.05');
+/** How far two may be from one another, as a share of their mean. */
+const DIFFERENCE_SHARE_MAX = decimal('0.03');
+/** What is further ahead of us than clocks differ says nothing of its age. */
+const AHEAD_MS_MAX = 60_000;
+const HALF = decimal('0.5');
+
+/**
+ * Decides on a price. `last` is the accepted price that still counts: where the sources do not agree, the one that is nearest
+ * to it is kept, the first such one of several; without it none is.
+ */
+export function decidePrice<T extends Observation>(
+  observations: readonly T[],
+  { now, last }: { now: Date; last: Decimal | undefined },
+): Decision<T> {
+  const believed = observations.filter((observation) => doubtOf(observation, now) === undefined);
+  const agreeing = agreeingOf(believed);
+  const used = agreeing.length > 0 || last === undefined ? agreeing : nearestTo(believed, last);
+  return {
+    price: used.length === 0 ? undefined : medianOf(used),
+    judged: observations.map((observation) => ({
+      observation,
+      verdict: doubtOf(observation, now) ?? (used.includes(observation) ? 'used' : 'outlier'),
+    })),
+    isDisputed: believed.length > 1 && used.length * 2 <= believed.length,
+  };
+}
+
+function doubtOf({ price, conf, at, maxAgeMs }: Observation, now: Date): Verdict | undefined {
+  const ageMs = now.getTime() - at.getTime();
+  if (ageMs > maxAgeMs || ageMs < -AHEAD_MS_MAX) return 'stale';
+  if (price.lte(0)) return 'not_positive';
+  return conf?.gt(price.times(CONF_SHARE_MAX)) === true ? 'uncertain' : undefined;
+}
+
+/** Those that agree; none where two contradict one another, or an even number is in two camps. */
+function agreeingOf<T extends Observation>(believed: readonly T[]): readonly T[] {
+  if (believed.length < 2) return believed;
+  const middle = medianOf(believed);
+  // Of two, each is half their difference away from their mean.
+  const share = believed.length === 2 ? DIFFERENCE_SHARE_MAX.times(HALF) : DISTANCE_SHARE_MAX;
+  const distanceMax = middle.times(share);
+  return believed.filter(({ price }) => price.minus(middle).abs().lte(distanceMax));
+}
+
+function nearestTo<T extends Observation>(believed: readonly T[], last: Decimal): T[] {
+  const distanceOf = ({ price }: T) => price.minus(last).abs();
+  // Sorting is stable: of two that are equally near, the one that comes first.
+  return [...believed].sort((one, other) => distanceOf(one).cmp(distanceOf(other))).slice(0, 1);
+}
+
+/** The middle one, of an even number the mean of the two in the middle; exact. */
+function medianOf(observations: readonly Observation[]): Decimal {
+  const prices = observations.map(({ price }) => price).sort((one, other) => one.cmp(other));
+  const upper = prices[Math.floor(prices.length / 2)];
+  const lower = prices[Math.ceil(prices.length / 2) - 1];
+  if (upper === undefined || lower === undefined) throw new Error('there is no median of nothing');
+  return upper.plus(lower).times(HALF);
+}

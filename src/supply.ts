@@ -1,0 +1,26 @@
+/**
+ * The configured supply, as the API reads it.
+ */
+import { createSupplyReader, type SupplyReader, type SupplyReaderOptions } from './api/supply-reader.ts';
+import type { Config } from './config/schema.ts';
+import { decimal, decimalText } from './core/decimal.ts';
+
+/** Undefined where the configuration names no supply. */
+export function openSupply(
+  { chain, supply }: Config,
+  dependencies: Pick<SupplyReaderOptions, 'nodes' | 'clock' | 'log' | 'signal'>,
+): SupplyReader | undefined {
+  if (supply === undefined) return undefined;
+  const { initial, multicall3, locked, maxAgeSeconds } = supply;
+  return createSupplyReader({
+    ...dependencies,
+    terms: {
+      nativeSymbol: chain.native.symbol,
+      initialWei: BigInt(decimalText(decimal(initial).times('1e18'))),
+      multicall3,
+      staking: locked.validatorsStaking,
+      vesting: locked.vesting,
+    },
+    maxAgeMs: maxAgeSeconds * 1000,
+  });
+}

@@ -1,0 +1,182 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createSupplyReader } from '../../src/api/supply-reader.ts';
+import type { ChainNodes } from '../../src/chain/nodes.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { complete, type NodesStage, withNodes } from '../kit/nodes.ts';
+import { type Methods, makeAddress, RpcError } from '../kit/scripted-node.ts';
+import { waitUntil } from '../kit/wait.ts';
+import { createApiStory } from './api-story.ts';
+
+const COIN = 10n ** 18n;
+const MAX_AGE_MS = 3_600_000;
+const [staking, team] = [makeAddress(1), makeAddress(2)];
+const terms = {
+  nativeSymbol: 'BELL',
+  initialWei: 1_000n * COIN,
+  multicall3: makeAddress(99),
+  staking,
+  vesting: { team },
+};
+const { signal } = new AbortController();
+
+/** Staking has 1 coin, team 2, the burn address none. */
+const balances = (): Methods => ({
+  ...complete(),
+  eth_getBalance: ([address]) => `0x${(BigInt(String(address)) * COIN).toString(16)}`,
+});
+const refuse = () => {
+  throw new RpcError(-32_000, 'out of order');
+};
+
+const createReader = ({ nodes, clock }: Pick<NodesStage, 'nodes' | 'clock'>) =>
+  createSupplyReader({ nodes, clock, log: silentLog(), signal, terms, maxAgeMs: MAX_AGE_MS });
+
+/** Reads while the clock goes on, so that what waits for a moment does not wait for ever. */
+async function readOn(stage: NodesStage, reader: ReturnType<typeof createReader>) {
+  let isDone = false;
+  const reading = reader.read().finally(() => {
+    isDone = true;
+  });
+  reading.catch(() => {});
+  await waitUntil(() => {
+    if (!isDone && stage.clock.waits().some((ms) => ms < 1_000)) stage.clock.advance(1_000);
+    return isDone;
+  });
+  return reading;
+}
+
+test('calls that fail are made again (spec 4.4)', () =>
+  withNodes([balances()], async (stage) => {
+    const [node] = stage.scripted;
+    let failures = 2;
+    if (node !== undefined) {
+      const { eth_getBlockByNumber: find = refuse } = node.methods;
+      node.methods.eth_getBlockByNumber = (params) => {
+        if (params[0] !== 'latest' || failures === 0) return find(params);
+        failures -= 1;
+        return refuse();
+      };
+    }
+    const reading = await readOn(stage, createReader(stage));
+    assert.equal(reading.balances.get(team)?.wei, 2n * COIN);
+    assert.equal(failures, 0);
+  }));
+
+test('while no node answers the last good reading is given with its own time, up to a limit', () =>
+  withNodes([balances()], async (stage) => {
+    const reader = createReader(stage);
+    const first = await reader.read();
+    const [node] = stage.scripted;
+    node?.setHttp({ status: 500 });
+    stage.clock.advance(MAX_AGE_MS - 60_000);
+    assert.deepEqual(await readOn(stage, reader), first);
+    stage.clock.advance(60_000);
+    await assert.rejects(readOn(stage, reader), (error: Fault) => error.code === 'unavailable');
+    node?.setHttp(undefined);
+    stage.clock.advance(60_000);
+    assert.equal((await readOn(stage, reader)).at.getTime(), stage.clock.now().getTime());
+  }));
+
+test('an address whose balance is missing has its last good one; without one there is no figure', () =>
+  withNodes([balances()], async (stage) => {
+    const [node] = stage.scripted;
+    const { eth_getBalance: good = refuse } = node?.methods ?? {};
+    const spoil = () => {
+      if (node !== undefined)
+        node.methods.eth_getBalance = (params) => (params[0] === team ? null : good(params));
+    };
+    spoil();
+    await assert.rejects(readOn(stage, createReader(stage)), /no node gives the balance of 0x0+2$/);
+    if (node !== undefined) node.methods.eth_getBalance = good;
+    stage.clock.advance(60_000);
+    const reader = createReader(stage);
+    const first = await readOn(stage, reader);
+    spoil();
+    stage.clock.advance(60_000);
+    const second = await readOn(stage, reader);
+    assert.deepEqual(second.balances.get(team), { wei: 2n * COIN, at: first.at });
+    assert.deepEqual(second.balances.get(staking), { wei: COIN, at: second.at });
+    // What is given instead is as old as its oldest part.
+    stage.clock.advance(MAX_AGE_MS - 60_000 + 1);
+    await assert.rejects(readOn(stage, reader), Fault);
+  }));
+
+test('readings that are asked for at the same time are one', () =>
+  withNodes([balances()], async (stage) => {
+    const reader = createReader(stage);
+    const readings = await Promise.all([reader.read(), reader.read(), reader.read()]);
+    assert.equal(new Set(readings).size, 1);
+    assert.equal(stage.scripted[0]?.calls.filter(({ method }) => method === 'eth_call').length, 1);
+  }));
+
+test('a node that hangs holds nobody up for long', () =>
+  withNodes([], async ({ clock }) => {
+    const nodes: Pick<ChainNodes, 'ask'> = {
+      ask: (_calls, _read, abort) =>
+        new Promise((_resolve, reject) => {
+          abort.addEventListener('abort', () => reject(new Fault('unavailable', 'ended')));
+        }),
+    };
+    const closing = new AbortController();
+    const reader = createSupplyReader({
+      ...{ nodes, clock, log: silentLog(), signal: closing.signal, terms, maxAgeMs: MAX_AGE_MS },
+    });
+    const reading = reader.read();
+    clock.advance(10_000);
+    await assert.rejects(reading, /no balances after 10000 ms/);
+    closing.abort();
+  }));
+
+onEachDatabase(({ database }) => {
+  test('the supply is one record, and its figures are plain numbers', () =>
+    withNodes([balances()], async (stage) => {
+      const { ask } = createApiStory(database(), undefined, undefined, undefined, {
+        supply: createReader(stage),
+      });
+      const { status, headers, json } = await ask('GET', '/api/native/supply-info');
+      assert.equal(status, 200);
+      assert.match(headers['content-type'] ?? '', /^application\/json/);
+      const { summary } = json as { summary: Record<string, string> };
+      assert.deepEqual(summary, {
+        initial_supply_native: '1000',
+        locked_supply_native: '3',
+        burned_supply_native: '0',
+        circulating_supply_native: '997',
+      });
+      for (const [figure, text] of Object.entries({
+        ...{ initial: '1000', locked: '3', burned: '0', circulating: '997', total: '1000' },
+      })) {
+        const answer = await ask('GET', `/api/native/supply/${figure}`);
+        assert.deepEqual([answer.status, answer.text], [200, text]);
+        assert.match(answer.headers['content-type'] ?? '', /^text\/plain/);
+      }
+    }));
+
+  test('without a node it is 503, and where none is configured 404 (spec 7)', async () => {
+    const nodes: Pick<ChainNodes, 'ask'> = {
+      ask: () => Promise.reject(new Fault('unavailable', 'http://node')),
+    };
+    const broken = createApiStory(database());
+    const reader = createSupplyReader({
+      ...{ nodes, log: silentLog(), signal, terms, maxAgeMs: MAX_AGE_MS },
+      clock: {
+        ...broken.clock,
+        wait: (ms, abort) => (ms < 1_000 ? Promise.resolve() : broken.clock.wait(ms, abort)),
+      },
+    });
+    const { ask } = createApiStory(database(), undefined, undefined, undefined, { supply: reader });
+    const none = createApiStory(database());
+    for (const path of ['/api/native/supply-info', '/api/native/supply/circulating']) {
+      const { status, json } = await ask('GET', path);
+      assert.deepEqual([status, json], [503, { statusCode: 503, statusMessage: 'Service Unavailable' }]);
+      const absent = await none.ask('GET', path);
+      assert.deepEqual(
+        [absent.status, absent.json],
+        [404, { statusCode: 404, statusMessage: 'Supply is not published here' }],
+      );
+    }
+  });
+});

@@ -1,0 +1,198 @@
+/**
+ * Statistics of swap pairs as a client gets them (spec 4.3, 7).
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decimal } from '../../src/core/decimal.ts';
+import type { ValuedPair } from '../../src/core/pair.ts';
+import { insertPairStates } from '../../src/store/market.ts';
+import { insertReadings } from '../../src/store/pair-readings.ts';
+import { insertPrice } from '../../src/store/prices.ts';
+import { insertSwaps } from '../../src/store/swaps.ts';
+import { addressOf, hashOf, later, noon } from '../kit/chain-story.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { createApiStory } from './api-story.ts';
+
+const coins = (count: number) => BigInt(count) * 10n ** 18n;
+const HOUR_MS = 3_600_000;
+
+const reward: ValuedPair = {
+  ...{ id: 1, name: 'RWD/ETH', address: addressOf(11), token0: addressOf(21), token1: addressOf(20) },
+  ...{ token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 1, rewardPid: 0 },
+  ...{ value0: undefined, value1: { asset: 'ETH' }, areIndependent: false },
+};
+const stable: ValuedPair = {
+  ...{ id: 2, name: 'USDT/ETH', address: addressOf(12), token0: addressOf(22), token1: addressOf(20) },
+  ...{ token0Decimals: 6, token1Decimals: 18, fee: 300, usdValueFrom: 0, rewardPid: 1 },
+  ...{ value0: { fixed: decimal('1') }, value1: { asset: 'ETH' }, areIndependent: true },
+};
+const worthless: ValuedPair = { ...reward, id: 3, name: 'A/B', value1: undefined };
+
+onEachDatabase(({ database }) => {
+  const tell = () => createApiStory(database(), undefined, undefined, [reward, stable, worthless]);
+  const price = (usd: string) =>
+    insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: noon, source: 'test' });
+
+  test('vol24h is the sum of the swaps later than 24 hours ago and not later than now, exactly', async () => {
+    const { ask } = tell();
+    const before = (ms: number) => later(-ms);
+    await swapAt(before(24 * HOUR_MS), '1000000');
+    await swapAt(before(24 * HOUR_MS - 1), '0.1');
+    await swapAt(before(12 * HOUR_MS), '0.000000000000000000000000000000000001');
+    await swapAt(noon, '0.2');
+    await swapAt(later(1), '2000000');
+    const { status, text } = await ask('GET', '/api/swap/volume/1');
+    assert.equal(status, 200);
+    assert.equal(text, '{"vol24h":0.300000000000000000000000000000000001,"pair":"RWD/ETH"}');
+  });
+
+  test('without swaps in the window vol24h is 0', async () => {
+    const { ask } = tell();
+    assert.equal((await ask('GET', '/api/swap/volume/2')).text, '{"vol24h":0,"pair":"USDT/ETH"}');
+  });
+
+  test('an LP value has the latest price and the fair value of one LP token', async () => {
+    const { ask } = tell();
+    await price('1800');
+    // The pool says 2000, the feed 1800: 2 · √(2000·1 · 1·1800) / 2.
+    await stateOf(2, { reserve0: 2_000_000_000n, reserve1: coins(1), price: '2000' });
+    await supplyOf(2, coins(2));
+    const { text } = await ask('GET', '/api/swap/lp-value/2');
+    const root = '1897.366596101027599199336126659631120232';
+    assert.equal(text, `{"latestPrice":2000,"lpPriceInUsd":${root},"pair":"USDT/ETH"}`);
+  });
+
+  test('where the other price comes from the pool both reserves count', async () => {
+    const { ask } = tell();
+    await price('2000');
+    await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
+    await supplyOf(1, coins(6));
+    const { text } = await ask('GET', '/api/swap/lp-value/1');
+    assert.equal(text, '{"latestPrice":0.0075,"lpPriceInUsd":2000,"pair":"RWD/ETH"}');
+  });
+
+  test('an LP token of tokens that nobody values is worth 0', async () => {
+    const { ask } = tell();
+    await stateOf(3, { reserve0: coins(4), reserve1: coins(2), price: '0.5' });
+    await supplyOf(3, coins(6));
+    assert.equal(
+      (await ask('GET', '/api/swap/lp-value/3')).text,
+      '{"latestPrice":0.5,"lpPriceInUsd":0,"pair":"A/B"}',
+    );
+  });
+
+  test('without a state, a supply or a price that there will be there is no LP value yet', async () => {
+    const { ask } = tell();
+    const notFound = { statusCode: 404, statusMessage: 'Price not found' };
+    assert.deepEqual((await ask('GET', '/api/swap/lp-value/1')).json, notFound);
+    await stateOf(1, { reserve0: coins(4), reserve1: coins(2), price: '0.5' });
+    await price('2000');
+    assert.deepEqual((await ask('GET', '/api/swap/lp-value/1')).json, notFound);
+  });
+
+  test('errors are those of the specification', async () => {
+    const { ask } = tell();
+    const cases: Record<string, [number, string]> = {
+      '/api/swap/volume': [400, 'Missing id parameter'],
+      '/api/swap/volume/': [400, 'Missing id parameter'],
+      '/api/swap/lp-value/': [400, 'Missing id parameter'],
+      '/api/swap/volume/1.5': [400, 'Invalid id parameter'],
+      '/api/swap/lp-value/one': [400, 'Invalid id parameter'],
+      '/api/swap/volume/0x1': [400, 'Invalid id parameter'],
+      '/api/swap/volume/7': [404, 'Pair not found'],
+      '/api/swap/volume/-1': [404, 'Pair not found'],
+      '/api/swap/volume/99999999999999999999': [404, 'Pair not found'],
+      '/api/swap/lp-value/7': [404, 'Price not found'],
+      '/api/swap/volume-history/7': [404, 'Pair not found'],
+      '/api/swap/price-history/1?limit=0': [400, 'Invalid limit parameter'],
+      '/api/swap/price-history/1?from=yesterday': [400, 'Invalid from parameter'],
+    };
+    for (const [path, [statusCode, statusMessage]] of Object.entries(cases)) {
+      const { status, json } = await ask('GET', path);
+      assert.equal(status, statusCode, path);
+      assert.deepEqual(json, { statusCode, statusMessage }, path);
+    }
+    assert.equal((await ask('GET', '/api/swap/volume/001')).status, 200, 'leading zeros are the same number');
+  });
+
+  test('the list has every pair with its configuration and its statistics', async () => {
+    const { ask } = tell();
+    await price('2000');
+    await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
+    await supplyOf(1, coins(6));
+    await swapAt(noon, '12.5');
+    const { json } = await ask('GET', '/api/swap/pairs');
+    assert.ok(Array.isArray(json));
+    assert.deepEqual(json[0], {
+      ...{ id: 1, name: 'RWD/ETH', address: addressOf(11), token0: addressOf(21), token1: addressOf(20) },
+      ...{ token0_decimals: 18, token1_decimals: 18, fee: 300, usd_value_from: 1, reward_pid: 0 },
+      ...{ reserve0: '400000000000000000000', reserve1: '3000000000000000000' },
+      ...{ lp_supply: '6000000000000000000', latestPrice: 0.0075, lpPriceInUsd: 2000, vol24h: 12.5 },
+      updated_at: later(1000).toISOString(),
+    });
+    assert.deepEqual(
+      json.map(({ id, latestPrice, vol24h }: Record<string, unknown>) => [id, latestPrice, vol24h]),
+      [
+        [1, 0.0075, 12.5],
+        [2, null, 0],
+        [3, null, 0],
+      ],
+    );
+  });
+
+  test('histories are by the hour of UTC, with what was counted in it', async () => {
+    const { ask } = tell();
+    for (const [ms, usd] of [
+      [-2 * HOUR_MS, '1'],
+      [-HOUR_MS - 1, '2'],
+      [-HOUR_MS, '4'],
+      [-1, '8'],
+    ] as const) {
+      await swapAt(later(ms), usd);
+      await stateOf(1, { reserve0: 1n, reserve1: 1n, price: usd, ms });
+    }
+    const hours = (...rows: [string, string, unknown][]) =>
+      rows.map(([hour, key, value]) => ({ hour, [key]: value }));
+    const volumes = (await ask('GET', '/api/swap/volume-history/1')).json;
+    assert.deepEqual(volumes, [
+      { hour: '2025-11-20T10:00:00.000Z', volume: 3, swaps: 2 },
+      { hour: '2025-11-20T11:00:00.000Z', volume: 12, swaps: 2 },
+    ]);
+    const prices = (await ask('GET', '/api/swap/price-history/1')).json;
+    assert.deepEqual(
+      prices,
+      hours(['2025-11-20T10:00:00.000Z', 'price', 2], ['2025-11-20T11:00:00.000Z', 'price', 8]),
+    );
+    const last = (await ask('GET', '/api/swap/price-history/1?limit=1')).json;
+    assert.deepEqual(last, hours(['2025-11-20T11:00:00.000Z', 'price', 8]), 'the newest hours unless told');
+    const from = '2025-11-20T10:00:00Z';
+    const first = (await ask('GET', `/api/swap/price-history/1?limit=1&from=${from}`)).json;
+    assert.deepEqual(first, hours(['2025-11-20T10:00:00.000Z', 'price', 2]));
+  });
+
+  let swapCount = 0;
+  async function swapAt(minedAt: Date, usd: string): Promise<void> {
+    swapCount += 1;
+    const place = { txHash: hashOf(swapCount), ordinal: 0, pairId: 1, blockNumber: swapCount, minedAt };
+    const moved = { amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n };
+    const price = { usdValue: decimal(usd), priceId: undefined };
+    await insertSwaps(database(), [{ ...place, ...moved, price }]);
+  }
+
+  let stateCount = 0;
+  async function stateOf(
+    pairId: number,
+    state: { reserve0: bigint; reserve1: bigint; price: string; ms?: number },
+  ): Promise<void> {
+    stateCount += 1;
+    const { ms = 1000, price, ...reserves } = state;
+    const place = { pairId, blockNumber: stateCount, minedAt: later(ms) };
+    const none = { supplyChange: 0n, liquidityK: undefined };
+    await insertPairStates(database(), [{ ...place, ...reserves, price: decimal(price), ...none }]);
+  }
+
+  async function supplyOf(pairId: number, totalSupply: bigint): Promise<void> {
+    const reading = { pairId, totalSupply, kLast: 0n, isFeeOn: false, reserve0: 0n, reserve1: 0n };
+    await insertReadings(database(), [reading], stateCount);
+  }
+});
