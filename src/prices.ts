@@ -9,11 +9,12 @@ import { type Decimal, decimal } from './core/decimal.ts';
 import { Fault } from './core/fault.ts';
 import { parseJsonPath } from './core/json-path.ts';
 import { pairRate } from './core/pair-rate.ts';
-import type { PriceFeed } from './ingest/price-feed.ts';
+import { createPriceFeed, type PriceFeed, type PriceFeedOptions } from './ingest/price-feed.ts';
 import {
   binancePage,
   chainlinkSource,
   coingeckoPage,
+  createPageReader,
   fixedSource,
   httpSource,
   type PageReader,
@@ -119,6 +120,16 @@ function createSource(
     case 'fixed':
       return fixedSource(clock, { name: 'fixed', maxAgeMs, price: decimal(source.price) });
   }
+}
+
+/** The work of the role `prices`: a loop for each feed, so that a slow source holds up no other feed. */
+export function openPriceLoops(config: Config, options: PriceFeedOptions & Pick<FeedDependencies, 'nodes'>) {
+  const pages = createPageReader();
+  const loops = createFeeds(config, { ...options, pages }).map((feed) => ({
+    name: `price of ${feed.asset}`,
+    ...createPriceFeed(options, feed),
+  }));
+  return { loops, close: () => pages.close() };
 }
 
 /** Names that are there twice are told apart: `http:a.example`, `http:a.example#2`. */

@@ -29,11 +29,9 @@ import { createPairBackfill } from './ingest/pair-backfill.ts';
 import { checkPairs } from './ingest/pair-contracts.ts';
 import { createPairReader } from './ingest/pair-events.ts';
 import { createPairReadings } from './ingest/pair-readings.ts';
-import { createPriceFeed } from './ingest/price-feed.ts';
-import { createPageReader } from './ingest/price-sources.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
-import { createFeeds, createPriceBook } from './prices.ts';
+import { createPriceBook, openPriceLoops } from './prices.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
 import { findChain } from './store/blocks.ts';
@@ -191,8 +189,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
     enforcedChecks: verifier.learned,
     isLeader,
   });
-  const pages = createPageReader();
-  parts.defer(() => pages.close());
+  const prices = openPriceLoops(config, {
+    ...{ database, nodes, clock, log, metrics },
+    isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
+  });
+  parts.defer(prices.close);
   const status = createStatus({
     version: packageJson.version,
     config,
@@ -214,13 +215,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
     run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
   }
-  if (active.has('prices')) {
-    const asks = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION);
-    for (const feed of createFeeds(config, { database, nodes, pages, clock })) {
-      const { step, idleMs } = createPriceFeed({ database, clock, log, metrics, isLeader: asks }, feed);
-      run(`price of ${feed.asset}`, step, { idleMs });
-    }
-  }
+  if (active.has('prices')) for (const { name, step, idleMs } of prices.loops) run(name, step, { idleMs });
 
   const sendTest = createTestSender(deliveryOptions);
   const { confirmations } = config.chain;

@@ -58,7 +58,7 @@ onEachDatabase(({ database }) => {
       },
     ]);
 
-  const read = async (prices: ConfigOverrides['prices'], asset: string) => {
+  const read = async (prices: NonNullable<ConfigOverrides['prices']>, asset: string) => {
     const nodes = { ask: () => Promise.reject(new Error('no node is asked here')) };
     const clock = createTestClock(noon);
     const feeds = createFeeds(loaded(prices), { database: database(), nodes, pages, clock });
