@@ -36,7 +36,7 @@ async function change(database: Database, position: Position, blockNumber: numbe
 
 onEachDatabase(({ database }) => {
   test('positions come back as they were saved, all digits', async () => {
-    const positions = [positionOf(), positionOf({ user: bob, balance: -1n })];
+    const positions = [positionOf({ user: bob, balance: -1n }), positionOf()];
     await savePositions(database(), positions, []);
     assert.deepEqual(await listPositions(database(), positions), positions);
     assert.deepEqual(await listPositions(database(), [{ rule: 'other', user: alice }]), []);
