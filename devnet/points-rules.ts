@@ -14,7 +14,13 @@ const BRIDGE_SENT =
 const REFERRED = 'Referred(address indexed user, address indexed referrer)';
 
 /** The section `points` of a configuration, for these contracts. */
-export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }: Market): Pick<PointsText, 'rules'> {
+export function pointsOf({
+  validatorStaking,
+  farm,
+  governor,
+  bridge,
+  referrals,
+}: Market): Pick<PointsText, 'rules'> {
   const swapCaps = { perTx: 500, perUserPerDay: 20_000 };
   return {
     rules: [

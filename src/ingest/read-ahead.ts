@@ -9,8 +9,8 @@ import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Hash } from '../core/hex.ts';
-import type { Activity } from './activities.ts';
 import type { PairEvents } from '../core/pair.ts';
+import type { Activity } from './activities.ts';
 import { extractTransfers } from './extract.ts';
 
 /** A block as it is committed. */

@@ -82,7 +82,11 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   report.undecided.before_start = Math.max(0, Math.min(startNumber, asked.to + 1) - asked.from);
   report.undecided.after_tip = Math.max(0, asked.to - Math.max(tip.number, asked.from - 1));
   const keptSince = new Date((await readTime(database)).getTime() - options.notificationsMs);
-  const readAhead = createReadAhead({ nodes, clock, extract: { pairEvents: () => [], activities: () => [] } });
+  const readAhead = createReadAhead({
+    nodes,
+    clock,
+    extract: { pairEvents: () => [], activities: () => [] },
+  });
   /** Of a long gap only the first block is waited for. */
   let isWorthWaiting = true;
 

@@ -49,7 +49,14 @@ test('the values that the example calls defaults are the defaults', () => {
     },
     ...example
   } = loadConfig({ file, env: {} });
-  const shown = { ...example, chain: { ...chain, native }, tokens: {}, pairs: [], prices: { tokens: {} }, points: { seasons: {}, rules: [] } };
+  const shown = {
+    ...example,
+    chain: { ...chain, native },
+    tokens: {},
+    pairs: [],
+    prices: { tokens: {} },
+    points: { seasons: {}, rules: [] },
+  };
   assert.deepEqual(shown, defaults);
   assert.ok(Object.keys(tokens).length > 0 && pairs.length > 0 && prices.native !== undefined);
   assert.ok(points.referral?.firstWins && points.referral.noSelf && points.rules.length > 0);

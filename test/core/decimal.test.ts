@@ -1,7 +1,14 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { amountOf, decimal, decimalText, exactNumber, integerRoot, percentOf } from '../../src/core/decimal.ts';
+import {
+  amountOf,
+  decimal,
+  decimalText,
+  exactNumber,
+  integerRoot,
+  percentOf,
+} from '../../src/core/decimal.ts';
 
 const units = fc.bigInt({ min: 0n, max: 2n ** 256n - 1n });
 

@@ -57,6 +57,9 @@ test('the rules know every common category of spec 2.1, and listen to events tha
   );
   for (const rule of rules) {
     assert.ok(rule.type === 'event');
-    assert.ok(selectors.has(toEventSelector(`event ${rule.source.event}`)), `${rule.id}: ${rule.source.event}`);
+    assert.ok(
+      selectors.has(toEventSelector(`event ${rule.source.event}`)),
+      `${rule.id}: ${rule.source.event}`,
+    );
   }
 });

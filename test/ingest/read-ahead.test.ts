@@ -32,7 +32,11 @@ function openReader() {
       return promise;
     },
   };
-  return { readAhead: createReadAhead({ nodes, clock, extract: { pairEvents: () => [], activities: () => [] } }), requests, clock };
+  return {
+    readAhead: createReadAhead({ nodes, clock, extract: { pairEvents: () => [], activities: () => [] } }),
+    requests,
+    clock,
+  };
 }
 
 function bundleOf(reference: BlockReference, logCount = 0): Bundle {

@@ -93,7 +93,11 @@ for (const kind of databaseKinds) {
           database: place,
           rpc: [chain.url],
           chain: { startBlock: 0, internalTransfers: 'off' },
-          sections: { tokens, points, prices: { tokens: { GEM: { sources: [{ type: 'fixed', price: '1' }] } } } },
+          sections: {
+            tokens,
+            points,
+            prices: { tokens: { GEM: { sources: [{ type: 'fixed', price: '1' }] } } },
+          },
           roles: ['follower', 'api'],
         }),
       );

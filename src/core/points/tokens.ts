@@ -23,7 +23,8 @@ export function tokensBySymbol(surroundings: Surroundings): Map<string, TokenInf
   const reward = pairs.find(({ id }) => id === 1)?.token0;
   const rewardInfo = reward && tokenAt(surroundings, reward);
   if (rewardInfo !== undefined) known.set(rewardSymbol, rewardInfo);
-  for (const [symbol, token] of Object.entries(tokens)) known.set(symbol, infoOf(surroundings, symbol, token));
+  for (const [symbol, token] of Object.entries(tokens))
+    known.set(symbol, infoOf(surroundings, symbol, token));
   return known;
 }
 
