@@ -15,16 +15,15 @@ const Named = Type.Object({
   chain: Type.Object({ native: Native, reward: Reward }),
   tokens: Type.Record(Type.String(), Token),
   pairs: Type.Array(Pair),
+  prices: Type.Object({
+    native: Type.Optional(Type.Unknown()),
+    tokens: Type.Record(Type.String(), Type.Unknown()),
+  }),
 });
 
 /** The rules of a configuration, which have no problems. */
-export function rulesOf({
-  chain,
-  tokens,
-  pairs,
-  points,
-}: Pick<Config, 'chain' | 'tokens' | 'pairs' | 'points'>): Rules {
-  return compileRules(points, surroundingsOf({ chain, tokens, pairs })).rules;
+export function rulesOf({ points, ...named }: Config): Rules {
+  return compileRules(points, surroundingsOf(named)).rules;
 }
 
 /** What is wrong with the rules that are well formed; nothing while what they may name is not. */
@@ -45,6 +44,9 @@ export function checkPoints(values: unknown): Finding[] {
   });
 }
 
-function surroundingsOf({ chain, tokens, pairs }: StaticDecode<typeof Named>): Surroundings {
-  return { nativeSymbol: chain.native.symbol, rewardSymbol: chain.reward.symbol, tokens, pairs };
+function surroundingsOf({ chain, tokens, pairs, prices }: StaticDecode<typeof Named>): Surroundings {
+  const { native, reward } = chain;
+  const feeds = [...(prices.native === undefined ? [] : [native.symbol]), ...Object.keys(prices.tokens)];
+  const wrapped = native.wrapped ?? pairs[0]?.token1;
+  return { nativeSymbol: native.symbol, rewardSymbol: reward.symbol, wrapped, feeds, tokens, pairs };
 }

@@ -58,6 +58,11 @@ test('the rules know every common category of spec 2.1, and listen to events tha
       return abis.flat().flatMap((item) => (item.type === 'event' ? toEventSelector(item) : []));
     }),
   );
-  for (const { id, source } of rules)
-    assert.ok(selectors.has(toEventSelector(`event ${source.event}`)), `${id}: ${source.event}`);
+  for (const rule of rules) {
+    assert.ok(rule.type === 'event');
+    assert.ok(
+      selectors.has(toEventSelector(`event ${rule.source.event}`)),
+      `${rule.id}: ${rule.source.event}`,
+    );
+  }
 });

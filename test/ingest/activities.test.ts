@@ -24,7 +24,7 @@ const { rules } = compileRules(
       { ...rule, id: 'two', source: { ...source, contracts: [shop, coin] } },
     ],
   },
-  { nativeSymbol: 'ETH', rewardSymbol: 'RWD', tokens: {}, pairs: [] },
+  { nativeSymbol: 'ETH', rewardSymbol: 'RWD', wrapped: undefined, feeds: ['GEM'], tokens: {}, pairs: [] },
 );
 const { topic } = parseEventSignature(source.event);
 const word = (value: bigint) => value.toString(16).padStart(64, '0');

@@ -30,7 +30,14 @@ const people = [0xa1, 0xa2, 0xa3].map(addressOf);
 const router = addressOf(0xdead);
 
 const { points, tokens } = storyRules({ shop, gem, deny: router });
-const surroundings = { nativeSymbol: 'ETH', rewardSymbol: 'RWD', tokens, pairs: [] };
+const surroundings = {
+  nativeSymbol: 'ETH',
+  rewardSymbol: 'RWD',
+  wrapped: undefined,
+  feeds: ['GEM'],
+  tokens,
+  pairs: [],
+};
 const compiled = compileRules(points, surroundings);
 const read = createActivityReader(compiled.rules);
 const ledger = createPointsLedger({

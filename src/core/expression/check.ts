@@ -127,7 +127,10 @@ export function checkExpression(
         const units = checkAs(unitsValue, 'number').node;
         const token = checkToken(tokenValue);
         if (name === 'usd' && scope.tokens.get(token) === 'unpriced')
-          throw new TextError(`"${token}" has no price: name it under tokens`, tokenValue);
+          throw new TextError(
+            `"${token}" has no price: give it one under tokens (usd) or prices`,
+            tokenValue,
+          );
         if (name === 'usd') priced.add(token);
         return { type: 'number', node: { kind: 'token', name, units, token } };
       }

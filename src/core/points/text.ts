@@ -60,6 +60,10 @@ export type PointsText = {
 export type Surroundings = {
   nativeSymbol: string;
   rewardSymbol: string;
+  /** The contract of the wrapped native coin. */
+  wrapped: Address | undefined;
+  /** Symbols that have a price feed. */
+  feeds: string[];
   tokens: Record<string, { address: Address; decimals: number; usd?: number }>;
   pairs: {
     id: number;

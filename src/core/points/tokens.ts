@@ -19,26 +19,33 @@ const LP_DECIMALS = 18;
 export function tokensBySymbol(surroundings: Surroundings): Map<string, TokenInfo> {
   const { nativeSymbol, rewardSymbol, tokens, pairs } = surroundings;
   const known = new Map<string, TokenInfo>();
-  known.set(nativeSymbol, { decimals: NATIVE_DECIMALS, price: { asset: nativeSymbol } });
-  const rewardPair = pairs.find(({ id }) => id === 1);
-  if (rewardPair !== undefined)
-    known.set(rewardSymbol, { decimals: rewardPair.token0Decimals, price: { asset: rewardSymbol } });
-  for (const [symbol, token] of Object.entries(tokens)) known.set(symbol, infoOf(symbol, token));
+  known.set(nativeSymbol, { decimals: NATIVE_DECIMALS, price: feedOf(surroundings, nativeSymbol) });
+  const reward = pairs.find(({ id }) => id === 1)?.token0;
+  const rewardInfo = reward && tokenAt(surroundings, reward);
+  if (rewardInfo !== undefined) known.set(rewardSymbol, rewardInfo);
+  for (const [symbol, token] of Object.entries(tokens))
+    known.set(symbol, infoOf(surroundings, symbol, token));
   return known;
 }
 
 /** The token of this contract; undefined when nothing in the configuration says its decimals. */
 export function tokenAt(surroundings: Surroundings, address: Address): TokenInfo | undefined {
-  const { nativeSymbol, rewardSymbol, tokens, pairs } = surroundings;
+  const { nativeSymbol, rewardSymbol, wrapped, tokens, pairs } = surroundings;
   const listed = Object.entries(tokens).find(([, token]) => token.address === address);
-  if (listed?.[1].usd !== undefined) return infoOf(...listed);
-  // token1 of every pair is the wrapped native coin (spec 2.3), token0 of pair 1 the reward token (spec 4.2).
-  const wrapped = pairs.find(({ token1 }) => token1 === address);
-  if (wrapped !== undefined) return { decimals: wrapped.token1Decimals, price: { asset: nativeSymbol } };
-  const side = pairs.find(({ token0 }) => token0 === address);
-  if (side?.id === 1) return { decimals: side.token0Decimals, price: { asset: rewardSymbol } };
-  if (listed !== undefined) return infoOf(...listed);
-  if (side !== undefined) return { decimals: side.token0Decimals, price: undefined };
+  if (listed?.[1].usd !== undefined) return infoOf(surroundings, ...listed);
+  const decimals = pairs
+    .flatMap(({ token0, token1, token0Decimals, token1Decimals }) => [
+      { token: token0, decimals: token0Decimals },
+      { token: token1, decimals: token1Decimals },
+    ])
+    .find(({ token }) => token === address)?.decimals;
+  if (address === wrapped)
+    return { decimals: decimals ?? NATIVE_DECIMALS, price: feedOf(surroundings, nativeSymbol) };
+  if (listed !== undefined) return infoOf(surroundings, ...listed);
+  // Token 0 of pair 1 is the reward token (spec 4.2).
+  const isReward = pairs.some(({ id, token0 }) => id === 1 && token0 === address);
+  if (decimals !== undefined)
+    return { decimals, price: isReward ? feedOf(surroundings, rewardSymbol) : undefined };
   const isPair = pairs.some((pair) => pair.address === address);
   return isPair ? { decimals: LP_DECIMALS, price: undefined } : undefined;
 }
@@ -75,6 +82,15 @@ export function findContract(
   return token === undefined ? { message: `no token has the symbol ${name}` } : { address: token.address };
 }
 
-function infoOf(symbol: string, { decimals, usd }: { decimals: number; usd?: number }): TokenInfo {
-  return { decimals, price: usd === undefined ? { asset: symbol } : { usd: fractionFrom(String(usd)) } };
+function infoOf(
+  surroundings: Surroundings,
+  symbol: string,
+  { decimals, usd }: { decimals: number; usd?: number },
+): TokenInfo {
+  const price = usd === undefined ? feedOf(surroundings, symbol) : { usd: fractionFrom(String(usd)) };
+  return { decimals, price };
+}
+
+function feedOf({ feeds }: Surroundings, symbol: string): TokenInfo['price'] {
+  return feeds.includes(symbol) ? { asset: symbol } : undefined;
 }

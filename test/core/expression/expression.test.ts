@@ -97,7 +97,7 @@ const mistakes: [marked: string, message: string | RegExp][] = [
   ['«flor»(1)'.replace('«flor»(1)', '«flor(1)»'), /^"flor" is no function: there is floor/],
   ['usd(amount, «token9»)', /^"token9" is no token that is known here: there is token0/],
   ['usd(amount, «1»)', /^a token is expected here/],
-  ['usd(amount, «LP»)', '"LP" has no price: name it under tokens'],
+  ['usd(amount, «LP»)', '"LP" has no price: give it one under tokens (usd) or prices'],
   ['«usd(amount)»', 'is written usd(units, token)'],
   ['«min(1)»', 'is written min(number, number, …)'],
   ['«floor()»', 'is written floor(number)'],

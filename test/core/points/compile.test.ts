@@ -26,6 +26,8 @@ const pair = (id: number, token0: `0x${string}`, token0Decimals: number) => ({
 const surroundings: Surroundings = {
   nativeSymbol: 'ETH',
   rewardSymbol: 'RWD',
+  wrapped,
+  feeds: ['ETH', 'RWD', 'DOGE'],
   tokens: {
     USDT: { address: usdt, decimals: 6, usd: 1 },
     DOGE: { address: doge, decimals: 8 },
@@ -133,7 +135,7 @@ test('an accrual needs one balance, and days', () => {
     'rules.0.from: must be a day: what accrues is counted by days',
   ]);
   assert.deepEqual(compile([{ ...accrual, points: 'usd(balanceSeconds, token)' }]).said, [
-    'rules.0.points: "token" has no price: name it under tokens',
+    'rules.0.points: "token" has no price: give it one under tokens (usd) or prices',
   ]);
   const movements = [{ ...event.source, user: 'arg:user', change: 'amount / 2' }];
   assert.match(
