@@ -11,7 +11,9 @@ import { deliver } from './deliver/run.ts';
 import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
+import { market } from './market.ts';
 import { memory } from './memory.ts';
+import { points } from './points.ts';
 import { proof } from './proof.ts';
 
 /** Rows of a table, one object each; units are in the names. */
@@ -20,7 +22,7 @@ export type Figures = {
   rows: Record<string, string | number>[];
 };
 
-const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, memory, proof };
+const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, market, memory, points, proof };
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);

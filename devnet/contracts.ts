@@ -20,6 +20,7 @@ const ownContracts = [
   'Purse',
   'Referrals',
   'Splitter',
+  'Till',
   'ValidatorStaking',
   'Vesting',
   'WrappedCoin',

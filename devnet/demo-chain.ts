@@ -7,6 +7,7 @@ import { openDatabase } from '../src/store/db.ts';
 import { type Anvil, startAnvil } from './anvil.ts';
 import { clearDemoFolder, type DemoFolder, type DemoNote, findDemoNote } from './demo-folder.ts';
 import { retryOnConflict } from './free-port.ts';
+import { beginningOf, listPast, playPast } from './history.ts';
 import { endOrphans } from './orphans.ts';
 import { createScene, findScene, type Scene } from './scene.ts';
 import { findBlock, quantity } from './wallet.ts';
@@ -24,17 +25,16 @@ export type DemoChainOptions = {
   /** Another one is taken when this is in use. */
   preferredPort: number;
   chainId: number;
-  blockTimeSeconds: number;
 };
 
 /** What the accounts of a fresh chain have; nobody else has anything. */
-export const genesis = { accounts: 20, coinsEach: 10_000 } as const;
+export const genesis = { accounts: 16, coinsEach: 10_000 } as const;
 
 /** Where the service left off may lie this far behind the chain; beyond that a fresh start is quicker to see. */
 const BLOCKS_BEHIND_MAX = 500;
 
 /**
- * Starts anvil with the demo's contracts on it, mining at the given interval.
+ * Starts anvil with the demo's contracts on it; it mines nothing until it is told to (startMining).
  * @throws Fault `conflict` when a living demo uses the folder; else as startAnvil does.
  */
 export async function openDemoChain(
@@ -43,9 +43,12 @@ export async function openDemoChain(
 ): Promise<DemoChain> {
   // Before anything is removed: throws when the folder is in use.
   await endOrphans({ folder: folder.chainFolder, program: 'anvil' }, { shared: false });
-  const chain = await continueOrStart(folder, options);
-  await chain.anvil.rpc('evm_setIntervalMining', [options.blockTimeSeconds]);
-  return chain;
+  return continueOrStart(folder, options);
+}
+
+/** From now on a block comes at the interval. Until then a follower finds all of the chain where it can be traced. */
+export async function startMining({ anvil }: DemoChain, blockTimeSeconds: number): Promise<void> {
+  await anvil.rpc('evm_setIntervalMining', [blockTimeSeconds]);
 }
 
 async function continueOrStart(
@@ -67,9 +70,15 @@ async function continueOrStart(
 
 async function startFresh(folder: DemoFolder, options: DemoChainOptions, story: string): Promise<DemoChain> {
   clearDemoFolder(folder);
-  const anvil = await startDemoAnvil(folder, options);
+  const now = new Date();
+  const beginning = Math.floor(beginningOf(now).getTime() / 1000);
+  const anvil = await startDemoAnvil(folder, options, ['--timestamp', `${beginning}`]);
   try {
-    return { anvil, scene: await createScene(anvil, new Date()), continued: undefined, story };
+    const scene = await createScene(anvil);
+    await playPast(anvil, scene, listPast(now));
+    // The past took a moment; from here on the chain's time is the machine's.
+    await anvil.rpc('evm_setTime', [Math.floor(Date.now() / 1000)]);
+    return { anvil, scene, continued: undefined, story };
   } catch (error) {
     await anvil.stop();
     throw error;
@@ -98,10 +107,14 @@ async function continueChain(
   }
 }
 
-async function startDemoAnvil(folder: DemoFolder, options: DemoChainOptions): Promise<Anvil> {
+async function startDemoAnvil(
+  folder: DemoFolder,
+  options: DemoChainOptions,
+  further: readonly string[] = [],
+): Promise<Anvil> {
   const { preferredPort, chainId } = options;
   const { accounts, coinsEach } = genesis;
-  const extraArguments = ['--accounts', `${accounts}`, '--balance', `${coinsEach}`];
+  const extraArguments = ['--accounts', `${accounts}`, '--balance', `${coinsEach}`, ...further];
   const start = (port: number) =>
     startAnvil({ port, chainId, stateFile: folder.chainStateFile, extraArguments });
   return retryOnConflict(start, { preferred: preferredPort, otherwise: 0 });

@@ -3,6 +3,7 @@
  */
 import { loadConfig } from '../src/config/load.ts';
 import type { Config } from '../src/config/schema.ts';
+import type { Address } from '../src/core/hex.ts';
 import { type Market, MULTICALL3, marketTokens, pairTable } from './market.ts';
 import { pointsOf } from './points-rules.ts';
 
@@ -24,6 +25,7 @@ export type DemoConfigOptions = {
   /** Of the price feed: what it says of ETH is at /ETH. */
   priceFeedUrl: string;
   market: Market;
+  deployer: Address;
   /** Of all accounts at genesis, in whole coins. */
   initialCoins: number;
 };
@@ -87,7 +89,7 @@ export function demoConfig(options: DemoConfigOptions): Config {
           vesting: { team: market.vestingTeam, advisors: market.vestingAdvisors },
         },
       },
-      points: pointsOf(market),
+      points: pointsOf(market, options.deployer),
       // Refused webhooks are warnings, and the receiver prints them already.
       log: { level: 'error' },
     },

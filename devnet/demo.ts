@@ -1,11 +1,11 @@
 /**
  * The demo: a chain, Chainbell, a receiver and traffic in one process, from the first block to the first webhook.
  */
-import { systemClock } from '../src/core/clock.ts';
+import { type Clock, systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';
 import { type Address, parseAddress } from '../src/core/hex.ts';
 import type { startService } from '../src/service.ts';
-import { genesis, openDemoChain } from './demo-chain.ts';
+import { genesis, openDemoChain, startMining } from './demo-chain.ts';
 import { CHAIN_ID, demoConfig, NATIVE_SYMBOL } from './demo-config.ts';
 import { openDemoFolder, writeDemoNote } from './demo-folder.ts';
 import { findFreePort, findPortNear, retryOnConflict } from './free-port.ts';
@@ -49,6 +49,9 @@ export type Demo = {
 
 const WATCHER_NAME = 'demo';
 const API_MS_MAX = 10_000;
+/** After this the demo goes on all the same; its past still arrives. */
+const FOLLOW_MS_MAX = 30_000;
+const FOLLOW_POLL_MS = 50;
 /** The first ports that are tried; a demo never fails because of a port that nobody asked for. */
 const preferredPorts = { api: 8080, metrics: 9464, chain: 8545, receiver: 8090, prices: 8091 } as const;
 /** Between two transactions of the traders, and of the market's members. */
@@ -75,7 +78,6 @@ export async function startDemo(
   const chain = await openDemoChain(folder, {
     preferredPort: preferredPorts.chain,
     chainId: CHAIN_ID,
-    blockTimeSeconds: options.blockTimeSeconds,
     fresh: options.fresh,
   });
   const { anvil, scene } = chain;
@@ -110,6 +112,7 @@ export async function startDemo(
     retryMinutes: options.retryMinutes,
     priceFeedUrl: priceFeed.url,
     market: scene.market,
+    deployer: scene.deployer,
     initialCoins: genesis.accounts * genesis.coinsEach,
   });
   const startOn = (ports: { api: number; metrics: number }) =>
@@ -127,6 +130,9 @@ export async function startDemo(
   onStep(`Chainbell on ${service.apiUrl}`);
   signal.throwIfAborted();
 
+  const head = await findBlock(anvil, 'latest');
+  onStep(await waitForBlock(service.apiUrl, head?.number ?? 0, { clock, signal }));
+
   apiKey ??= (await service.issueKey(WATCHER_NAME)).key;
   onStep(chain.continued === undefined ? 'API key issued' : 'API key of the start before');
   writeDemoNote(folder, { apiKey, receiverUrl: receiver.url });
@@ -142,6 +148,7 @@ export async function startDemo(
   onStep(`${watched.length} addresses watched`);
   signal.throwIfAborted();
 
+  await startMining(chain, options.blockTimeSeconds);
   const onFault = (fault: Fault) => onLine(`traffic: ${fault.message}`);
   const traffics = [
     startTraffic({ node: anvil, clock }, (turn) => trafficAt(anvil, scene, turn), {
@@ -159,7 +166,6 @@ export async function startDemo(
   }
   onStep('traffic started');
 
-  const head = await findBlock(anvil, 'latest');
   const running = parts.move();
   let stopping: Promise<void> | undefined;
   return {
@@ -182,6 +188,27 @@ export async function startDemo(
     failed: Promise.race(failures),
     stop: () => (stopping ??= running.disposeAsync()),
   };
+}
+
+/**
+ * Waits until the service has followed the chain up to this block, so that what is watched rings for what happens from now
+ * on, and not for what the chain began with. Says how far it came.
+ */
+async function waitForBlock(
+  apiUrl: string,
+  number: number,
+  { clock, signal }: { clock: Clock; signal: AbortSignal },
+): Promise<string> {
+  const deadline = clock.now().getTime() + FOLLOW_MS_MAX;
+  for (;;) {
+    signal.throwIfAborted();
+    const response = await fetch(`${apiUrl}/status`, { signal: AbortSignal.timeout(API_MS_MAX) });
+    const { cursor }: Record<string, unknown> = { ...Object(await response.json()) };
+    const followed = Number(Object(cursor).number ?? 0);
+    if (followed >= number) return `${followed} blocks followed`;
+    if (clock.now().getTime() > deadline) return `${followed} of ${number} blocks followed so far`;
+    await clock.wait(FOLLOW_POLL_MS, signal);
+  }
 }
 
 type WatchedRecord = { id: string; address: Address; webhookUrl: string };

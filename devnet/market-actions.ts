@@ -4,7 +4,7 @@
 import { maxUint256, parseUnits } from 'viem';
 import type { Address } from '../src/core/hex.ts';
 import { type ContractCall, encodeCall } from './contracts.ts';
-import { type Market, marketTokens, type TokenSymbol } from './market.ts';
+import { type Market, MULTICALL3, marketTokens, type TokenSymbol } from './market.ts';
 import { usdPriceAt } from './prices.ts';
 import type { Transaction } from './wallet.ts';
 
@@ -15,6 +15,7 @@ export type MarketActions = ReturnType<typeof marketActions>;
 const GAS = 500_000;
 /** The first liquidity of a pair creates the pair. */
 const GAS_OF_PAIR = 4_000_000;
+const GAS_OF_MINT = 100_000;
 /** Nobody here waits for a deadline. */
 const deadline = maxUint256;
 /** Where the bridge goes to: a chain id that no chain has. */
@@ -33,8 +34,21 @@ export function marketActions(market: Market) {
     call(from, router, { contract: 'UniswapV2Router02', method, values }, valueWei);
 
   return {
-    mint: (from: Address, symbol: TokenSymbol, { to, amount }: { to: Address; amount: bigint }) =>
-      call(from, tokens[symbol], { contract: 'DemoToken', method: 'mint', values: [to, amount] }),
+    /** Gives all of them their tokens at once. */
+    mintAll: (from: Address, mints: readonly { symbol: TokenSymbol; to: Address; amount: bigint }[]) => ({
+      ...call(from, MULTICALL3, {
+        contract: 'Multicall3',
+        method: 'aggregate3',
+        values: [
+          mints.map(({ symbol, to, amount }) => ({
+            target: tokens[symbol],
+            allowFailure: false,
+            callData: encodeCall({ contract: 'DemoToken', method: 'mint', values: [to, amount] }),
+          })),
+        ],
+      }),
+      gas: mints.length * GAS_OF_MINT,
+    }),
     approve: (from: Address, token: Address, spender: Address) =>
       call(from, token, { contract: 'DemoToken', method: 'approve', values: [spender, maxUint256] }),
 

@@ -72,20 +72,22 @@ export function openMarket(market: Market, { deployer, members }: MarketCast, no
   // Their order makes the numbers of the farm's pools.
   const poolTokens = pairTable.map(({ token0 }) => pairs[token0]);
   poolTokens.splice(NATIVE_POOL, 0, wrapped);
+  const shares = [
+    { to: deployer, coins: LIQUIDITY_COINS },
+    ...members.map((to) => ({ to, coins: MEMBER_COINS })),
+  ];
+  const mints = tokenSymbols.flatMap((symbol) =>
+    shares.map(({ to, coins }) => ({ symbol, to, amount: worthOf(symbol, coins, now) })),
+  );
   return [
+    actions.mintAll(deployer, mints),
     ...tokenSymbols.flatMap((symbol) => [
-      actions.mint(deployer, symbol, { to: deployer, amount: worthOf(symbol, LIQUIDITY_COINS, now) }),
       actions.approve(deployer, tokens[symbol], router),
       actions.addLiquidity(deployer, symbol, sidesOf(symbol, LIQUIDITY_COINS, now)),
     ]),
     ...poolTokens.map((token) => actions.addPool(deployer, token)),
     actions.bridgeOut(deployer, BRIDGED_WEI),
     { from: deployer, to: zeroAddress, valueWei: BURNED_WEI, gas: 21_000 },
-    ...members.flatMap((member) =>
-      tokenSymbols.map((symbol) =>
-        actions.mint(deployer, symbol, { to: member, amount: worthOf(symbol, MEMBER_COINS, now) }),
-      ),
-    ),
   ];
 }
 

@@ -1,6 +1,7 @@
 /**
  * What earns points on the demo's market: one rule or more for each common category of spec 2.1.
  */
+import type { Address } from '../src/core/hex.ts';
 import type { Market } from './market.ts';
 
 const SWAP =
@@ -12,13 +13,13 @@ const BRIDGE_SENT =
   'BridgeSent(address indexed sender, uint256 indexed toChainId, address receiver, uint256 units, uint256 nonce)';
 const REFERRED = 'Referred(address indexed user, address indexed referrer)';
 
-/** The section `points` of a configuration, for these contracts. */
-export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }: Market) {
+/** The section `points` of a configuration, for these contracts. Whoever deployed them earns nothing. */
+export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }: Market, deployer: Address) {
   const swapCaps = { perTx: 500, perUserPerDay: 20_000 };
   return {
     rules: [
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'swap-dollars',
         version: 1,
         category: 'trading',
@@ -30,7 +31,7 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
         caps: swapCaps,
       },
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'swap-coin',
         version: 1,
         category: 'trading',
@@ -41,7 +42,7 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
         caps: swapCaps,
       },
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'stake',
         version: 1,
         category: 'staking',
@@ -50,19 +51,20 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
           contracts: [validatorStaking],
         },
         user: 'arg:validator',
-        points: 'amount(units, ETH) * 10',
+        points: 'floor(amount(units, ETH) * 100) / 10',
       },
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'liquidity',
         version: 1,
         category: 'liquidity_provision',
         source: { event: MINT, contracts: ['pair:1', 'pair:2', 'pair:3', 'pair:4', 'pair:5', 'pair:6'] },
         user: 'tx.from',
-        points: 'amount(amount1, token1) * 20',
+        deny: [deployer],
+        points: 'floor(amount(amount1, token1) * 200) / 10',
       },
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'farm',
         version: 1,
         category: 'liquidity_provision',
@@ -76,7 +78,7 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
         caps: { perUserPerDay: 500 },
       },
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'vote',
         version: 1,
         category: 'governance',
@@ -85,16 +87,17 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
         points: '20',
       },
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'bridge',
         version: 1,
         category: 'bridge',
         source: { event: BRIDGE_SENT, contracts: [bridge] },
         user: 'arg:sender',
-        points: 'amount(units, ETH) * 5',
+        deny: [deployer],
+        points: 'floor(amount(units, ETH) * 50) / 10',
       },
       {
-        type: 'event',
+        type: 'event' as const,
         id: 'referral',
         version: 1,
         category: 'referral',

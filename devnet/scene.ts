@@ -6,7 +6,14 @@ import type { Address } from '../src/core/hex.ts';
 import { encodeCall, encodeCreation } from './contracts.ts';
 import { createdAt, MARKET_CREATIONS, type Market, MULTICALL3, planMarket } from './market.ts';
 import { type Creation, joinMarket, marketCreations, openMarket } from './market-scene.ts';
-import { executeAll, isContract, listAccounts, type Node, type Transaction } from './wallet.ts';
+import {
+  executeAll,
+  isContract,
+  listAccounts,
+  type Node,
+  readChainTime,
+  type Transaction,
+} from './wallet.ts';
 
 export type Scene = {
   /** Send to each other. The first two are watched in the demo. */
@@ -38,8 +45,8 @@ export const tokenFormats = {
 } as const;
 
 const MINTED_WHOLE_TOKENS = 1_000_000n;
-/** The router is the largest of all contracts. */
-const GAS_OF_CREATION = 6_000_000;
+/** The router, by far the largest of all contracts, takes almost as much. */
+const GAS_OF_CREATION = 5_000_000;
 const GAS_OF_MINT = 200_000;
 
 /**
@@ -47,11 +54,12 @@ const GAS_OF_MINT = 200_000;
  * has done nothing yet.
  * @throws Fault `inconsistent` when it has, or when there are fewer than eight accounts; `invalid` when something fails.
  */
-export async function createScene(node: Node, now: Date): Promise<Scene> {
+export async function createScene(node: Node): Promise<Scene> {
   const { feeCollector, ...scene } = await planScene(node);
   const { deployer, market, contracts } = scene;
   if ((await node.rpc('eth_getTransactionCount', [deployer, 'latest'])) !== '0x0')
     throw new Fault('inconsistent', 'a chain on which the deployer has sent transactions before');
+  const now = await readChainTime(node);
   const creations = new Map([
     ...marketCreations(market, deployer, now),
     ...ownCreations(contracts, feeCollector),

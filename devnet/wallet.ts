@@ -37,8 +37,10 @@ export type Receipt = {
 
 /** Given with every transaction: a node refuses to estimate one that will fail, and failing ones are wanted too. */
 const GAS = 3_000_000;
-/** For many transactions in one block. */
-const GAS_OF_BLOCK = 4_000_000_000;
+/** Of anvil, as it starts. */
+const GAS_OF_BLOCK_MAX = 30_000_000;
+/** anvil 1.7.1 traces a block in a time that grows with the square of its transactions: 136 of them took five seconds. */
+const TRANSACTIONS_OF_BLOCK_MAX = 16;
 const RECEIPT_MS_MAX = 30_000;
 const LOOK_AGAIN_MS = 20;
 
@@ -56,41 +58,55 @@ export async function sendTransaction(node: Node, transaction: Transaction): Pro
 }
 
 /**
- * Mines all of them in one block: those of one sender in their order, those of different senders in any order. Needs a
- * node that mines each transaction at once, and leaves it so.
- * @throws Fault `invalid` when one of them fails, or the node leaves one out.
+ * Mines all of them in as few blocks as they fit into, the first one at the given time or now: those of one sender in
+ * their order, those of different senders in any order. Needs a node that mines each transaction at once, and leaves it
+ * so.
+ * @throws Fault `invalid` when one of them fails.
  */
-export async function executeAll(node: Node, transactions: readonly Transaction[]): Promise<void> {
+export async function executeAll(node: Node, transactions: readonly Transaction[], at?: Date): Promise<void> {
   const nonces = new Map<Address, number>();
   for (const { from } of transactions) {
     if (nonces.has(from)) continue;
     nonces.set(from, Number(await node.rpc('eth_getTransactionCount', [from, 'latest'])));
   }
-  const latest = fieldsOf(await node.rpc('eth_getBlockByNumber', ['latest', false]), 'eth_getBlockByNumber');
-  // anvil 1.7.1 drops what comes after a transaction that does not fit into the block.
-  await node.rpc('evm_setBlockGasLimit', [quantity(GAS_OF_BLOCK)]);
   await node.rpc('evm_setAutomine', [false]);
-  const hashes = await Promise.all(
-    transactions.map((transaction) => {
+  let mineAt = at === undefined ? [] : [Math.floor(at.getTime() / 1000)];
+  for (const block of fillBlocks(transactions)) {
+    const sending = block.map((transaction) => {
       const nonce = nonces.get(transaction.from) ?? 0;
       nonces.set(transaction.from, nonce + 1);
-      return node.rpc('eth_sendTransaction', [
-        { ...fieldsOfTransaction(transaction), nonce: quantity(nonce) },
-      ]);
-    }),
-  );
-  await node.rpc('evm_mine');
+      const fields = { ...fieldsOfTransaction(transaction), nonce: quantity(nonce) };
+      return node.rpc('eth_sendTransaction', [fields]);
+    });
+    const hashes = await Promise.all(sending);
+    await node.rpc('evm_mine', mineAt);
+    mineAt = [];
+    const receipts = await node.rpc('eth_getBlockReceipts', ['latest']);
+    if (!Array.isArray(receipts)) throw unexpected('eth_getBlockReceipts');
+    const succeeded = new Set<unknown>(
+      receipts.map(parseReceipt).flatMap((receipt) => (receipt.succeeded ? receipt.hash : [])),
+    );
+    const failed = block.find((_, place) => !succeeded.has(hashes[place]));
+    if (failed !== undefined)
+      throw new Fault('invalid', `a transaction to ${failed.to ?? 'a new contract'} failed`);
+  }
   await node.rpc('evm_setAutomine', [true]);
-  await node.rpc('evm_setBlockGasLimit', [latest.gasLimit]);
+}
 
-  const receipts = await node.rpc('eth_getBlockReceipts', ['latest']);
-  if (!Array.isArray(receipts)) throw unexpected('eth_getBlockReceipts');
-  const succeeded = new Set(
-    receipts.map(parseReceipt).flatMap((receipt) => (receipt.succeeded ? receipt.hash : [])),
-  );
-  const failed = transactions.findIndex((_, place) => !succeeded.has(hexOf(hashes[place], 'hash')));
-  if (failed !== -1)
-    throw new Fault('invalid', `transaction ${failed} of ${transactions.length} failed or was left out`);
+/** anvil 1.7.1 drops what comes after a transaction that does not fit into a block. */
+function fillBlocks(transactions: readonly Transaction[]): Transaction[][] {
+  const blocks: Transaction[][] = [[]];
+  let gasOfBlock = 0;
+  for (const transaction of transactions) {
+    const { gas = GAS } = transaction;
+    gasOfBlock += gas;
+    if (gasOfBlock > GAS_OF_BLOCK_MAX || blocks.at(-1)?.length === TRANSACTIONS_OF_BLOCK_MAX) {
+      blocks.push([]);
+      gasOfBlock = gas;
+    }
+    blocks.at(-1)?.push(transaction);
+  }
+  return blocks;
 }
 
 /** The receipt, once the transaction is mined. @throws Fault `unavailable` after 30 s without it. */
@@ -144,6 +160,13 @@ export async function findBlock(
   if (found === null) return undefined;
   const fields = fieldsOf(found, 'eth_getBlockByNumber');
   return { number: Number(fields.number), hash: hexOf(fields.hash, 'eth_getBlockByNumber') };
+}
+
+/** The time of the newest block. */
+export async function readChainTime(node: Node): Promise<Date> {
+  const method = 'eth_getBlockByNumber';
+  const { timestamp } = fieldsOf(await node.rpc(method, ['latest', false]), method);
+  return new Date(Number(timestamp) * 1000);
 }
 
 /** An integer as JSON-RPC wants it. */

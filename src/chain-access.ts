@@ -5,6 +5,7 @@ import { type ChainNodes, createNodes, type NodesOptions } from './chain/nodes.t
 import { checkNames } from './chain/proof.ts';
 import { createVerifier, type Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
+import { readsContracts } from './prices.ts';
 import type { ChainRow } from './store/blocks.ts';
 
 export type ChainAccess = { nodes: ChainNodes; verifier: Verifier; close(): Promise<void> };
@@ -32,4 +33,13 @@ export function openChain(
       await verifier.close();
     },
   };
+}
+
+/** The nodes that a process with these roles asks; only who follows needs to hear of new heads. */
+export function nodeUrls(config: Config, active: ReadonlySet<string>): readonly string[] {
+  const { rpc } = config.chain;
+  if (active.has('follower')) return rpc;
+  const asksNodes =
+    (active.has('prices') && readsContracts(config)) || (active.has('api') && config.supply !== undefined);
+  return asksNodes ? rpc.filter((url) => url.startsWith('http')) : [];
 }

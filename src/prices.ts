@@ -9,11 +9,12 @@ import { type Decimal, decimal } from './core/decimal.ts';
 import { Fault } from './core/fault.ts';
 import { parseJsonPath } from './core/json-path.ts';
 import { pairRate } from './core/pair-rate.ts';
-import type { PriceFeed } from './ingest/price-feed.ts';
+import { createPriceFeed, type PriceFeed, type PriceFeedOptions } from './ingest/price-feed.ts';
 import {
   binancePage,
   chainlinkSource,
   coingeckoPage,
+  createPageReader,
   fixedSource,
   httpSource,
   type PageReader,
@@ -22,6 +23,7 @@ import {
 } from './ingest/price-sources.ts';
 import type { Database } from './store/db.ts';
 import { findYoungPrice } from './store/prices.ts';
+import { nativeSide } from './valued-pairs.ts';
 
 type FeedConfig = NonNullable<Config['prices']['native']>;
 type SourceConfig = FeedConfig['sources'][number];
@@ -101,11 +103,12 @@ function createSource(
       return chainlinkSource(nodes, { name: `chainlink:${address}`, ...age, address });
     }
     case 'pair': {
-      const pair = getPair(config, source.pair);
+      const { pair, native, token } = getPair(config, source.pair);
+      const tokenAddress = token === 0 ? pair.token0 : pair.token1;
       const usdOf = isNative
-        ? async () => fixedUsd(config, pair.token0)
+        ? async () => fixedUsd(config, tokenAddress)
         : () => nativeUsd(config, database, clock);
-      const rate = pairRate(pair, isNative ? 1 : 0);
+      const rate = pairRate(pair, isNative ? native : token);
       return pairSource(database, {
         name: `pair:${pair.id}`,
         maxAgeMs,
@@ -117,6 +120,16 @@ function createSource(
     case 'fixed':
       return fixedSource(clock, { name: 'fixed', maxAgeMs, price: decimal(source.price) });
   }
+}
+
+/** The work of the role `prices`: a loop for each feed, so that a slow source holds up no other feed. */
+export function openPriceLoops(config: Config, options: PriceFeedOptions & Pick<FeedDependencies, 'nodes'>) {
+  const pages = createPageReader();
+  const loops = createFeeds(config, { ...options, pages }).map((feed) => ({
+    name: `price of ${feed.asset}`,
+    ...createPriceFeed(options, feed),
+  }));
+  return { loops, close: () => pages.close() };
 }
 
 /** Names that are there twice are told apart: `http:a.example`, `http:a.example#2`. */
@@ -133,10 +146,18 @@ function pathOf(text: string) {
   return path;
 }
 
-function getPair({ pairs }: Config, id: number) {
-  const pair = pairs.find((one) => one.id === id);
-  if (pair === undefined) throw new Error(`pair ${id} was checked to be there`);
-  return pair;
+function getPair(config: Config, id: number) {
+  const pair = config.pairs.find((one) => one.id === id);
+  const sides = pair && sidesOf(config, pair);
+  if (pair === undefined || sides === undefined)
+    throw new Error(`pair ${id} was checked to be there, and to hold the native coin`);
+  return { pair, ...sides };
+}
+
+/** Which token of the pair is the native coin, and which is priced in it; undefined where none is. */
+function sidesOf(config: Config, pair: Config['pairs'][number]): { native: 0 | 1; token: 0 | 1 } | undefined {
+  const native = nativeSide(config, pair);
+  return native === undefined ? undefined : { native, token: native === 0 ? 1 : 0 };
 }
 
 function fixedUsd({ tokens }: Config, address: string): Decimal {
@@ -154,8 +175,7 @@ async function nativeUsd(config: Config, database: Database, clock: Clock): Prom
 }
 
 /**
- * Where the API finds each price: a feed, else the fixed value of the configuration, else a pair against the native coin,
- * which is token1 of every pair (spec 2.3).
+ * Where the API finds each price: a feed, else the fixed value of the configuration, else a pair against the native coin.
  */
 export function createPriceBook(config: Config): PriceBook {
   const { chain, prices, tokens, pairs } = config;
@@ -171,18 +191,22 @@ export function createPriceBook(config: Config): PriceBook {
   const none = { kind: 'none' } as const;
   const native = add(chain.native.symbol, prices.native === undefined ? none : feedOf(prices.native));
   const first = pairs.find(({ id }) => id === 1);
-  const reward = add(
-    chain.reward.symbol,
-    first === undefined ? none : { kind: 'pair', rate: pairRate(first, 0) },
-  );
+  const reward = add(chain.reward.symbol, first === undefined ? none : rateOf(config, first));
   for (const [symbol, feed] of Object.entries(prices.tokens)) add(symbol, feedOf(feed));
   for (const [symbol, { usd }] of Object.entries(tokens))
     if (usd !== undefined) add(symbol, { kind: 'fixed', usd: decimal(String(usd)) });
   for (const pair of pairs) {
-    const known = Object.entries(tokens).find(([, { address }]) => address === pair.token0);
-    const [symbol = ''] = known ?? pair.name.split('/');
-    add(symbol, { kind: 'pair', rate: pairRate(pair, 0) });
+    const token = sidesOf(config, pair)?.token;
+    if (token === undefined) continue;
+    const address = token === 0 ? pair.token0 : pair.token1;
+    const [known] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
+    add(known ?? pair.name.split('/')[token] ?? '', rateOf(config, pair));
   }
   for (const symbol of Object.keys(tokens)) add(symbol, none);
   return { native, reward, tokens: book };
+}
+
+function rateOf(config: Config, pair: Config['pairs'][number]): PriceOrigin {
+  const sides = sidesOf(config, pair);
+  return sides === undefined ? { kind: 'none' } : { kind: 'pair', rate: pairRate(pair, sides.token) };
 }

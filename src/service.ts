@@ -2,11 +2,11 @@
  * The whole program, built from a Config: everything is constructed, started and stopped here, by the CLI and by tests.
  */
 import { readFile } from 'node:fs/promises';
-import type { Server } from 'node:http';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { createApi } from './api/server.ts';
-import { openChain } from './chain-access.ts';
+import { nodeUrls, openChain } from './chain-access.ts';
+import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
@@ -19,6 +19,7 @@ import { createDeliverer, HEARTBEAT_MS } from './delivery/deliver.ts';
 import type { DeliveryOptions } from './delivery/lane.ts';
 import { createSender } from './delivery/send.ts';
 import { createTestSender } from './delivery/test-webhook.ts';
+import { createActivityReader } from './ingest/activities.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
 import { createFollower } from './ingest/follow.ts';
 import { createMarketLedger } from './ingest/market.ts';
@@ -26,11 +27,12 @@ import { createPairBackfill } from './ingest/pair-backfill.ts';
 import { checkPairs } from './ingest/pair-contracts.ts';
 import { createPairReader } from './ingest/pair-events.ts';
 import { createPairReadings } from './ingest/pair-readings.ts';
-import { createPriceFeed } from './ingest/price-feed.ts';
-import { createPageReader } from './ingest/price-sources.ts';
+import { createPairPruner } from './ingest/pair-retention.ts';
+import { createPointsLedger } from './ingest/points.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
-import { createFeeds, createPriceBook, readsContracts } from './prices.ts';
+import { closeServer, listen, listenFault } from './listen.ts';
+import { createPriceBook, openPriceLoops } from './prices.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
 import { findChain } from './store/blocks.ts';
@@ -105,7 +107,6 @@ export async function startService(config: Config, options: ServiceOptions = {})
     signal: options.signal ?? new AbortController().signal,
   };
   const policy: WebhookPolicy = { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) };
-  tellUnbuilt(config, log);
   warnOfOpenings(config, log);
   await using parts = new AsyncDisposableStack();
 
@@ -141,8 +142,12 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
 
   const caCertificates = await readCaFile(config);
-  const sender = createSender({ policy, ...(caCertificates !== undefined && { caCertificates }) });
+  const senderOptions = { policy, ...(caCertificates !== undefined && { caCertificates }) };
+  const sender = createSender(senderOptions);
   parts.defer(() => sender.close());
+  // With connections of its own: no attempt waits for one that a test holds.
+  const testSender = createSender(senderOptions);
+  parts.defer(() => testSender.close());
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
   parts.defer(() => sessions.close());
   const deliveryOptions: DeliveryOptions = {
@@ -170,8 +175,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const { nodes, verifier } = access;
   // Who follows compares first, and says what differs.
   if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
+  const rules = rulesOf(config);
   const pairs = valuedPairs(config);
-  const isLeader = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
+  let leads = false;
   const follower = createFollower({
     database,
     nodes,
@@ -182,14 +188,20 @@ export async function startService(config: Config, options: ServiceOptions = {})
     startBlock: config.chain.startBlock,
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
-    ledgers: [createMarketLedger(pairs, clock)],
-    extract: { pairEvents: createPairReader(pairs) },
+    ledgers: [createMarketLedger(pairs, clock), createPointsLedger({ rules, log })],
+    extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
     enforcedChecks: verifier.learned,
-    isLeader,
+    async isLeader() {
+      leads = await (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
+      return leads;
+    },
   });
-  const pages = createPageReader();
-  parts.defer(() => pages.close());
+  const prices = openPriceLoops(config, {
+    ...{ database, nodes, clock, log, metrics },
+    isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
+  });
+  parts.defer(prices.close);
   const status = createStatus({
     version: packageJson.version,
     config,
@@ -211,25 +223,19 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
     run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
   }
-  if (active.has('prices')) {
-    const isLeader = async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION);
-    for (const feed of createFeeds(config, { database, nodes, pages, clock })) {
-      const { step, idleMs } = createPriceFeed({ database, clock, log, metrics, isLeader }, feed);
-      run(`price of ${feed.asset}`, step, { idleMs });
-    }
-  }
+  if (active.has('prices')) for (const { name, step, idleMs } of prices.loops) run(name, step, { idleMs });
 
-  const sendTest = createTestSender(deliveryOptions);
+  const sendTest = createTestSender({ ...deliveryOptions, send: testSender.send });
   const { confirmations } = config.chain;
   const api = createApi({
     ...deliveryOptions,
     webhookPolicy: policy,
     confirmations,
+    pairs,
     sendTest,
     ops: status,
     prices: createPriceBook(config),
     supply: openSupply(config, { nodes, clock, log, signal }),
-    pairs,
   });
   parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
@@ -239,19 +245,19 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
-    await requirePairs(database, pairs);
     await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
     await retryAtStart(() => checkPairs(nodes, pairs, signal), { ...patience, what: 'nodes' });
-    // What every follower may find by itself, one of them does.
+    // What is done beside the follower is done where it leads.
     const led =
       (step: Step): Step =>
       async (abort) =>
-        (await isLeader()) ? step(abort) : 'idle';
+        leads ? step(abort) : 'idle';
     const market = { database, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
       run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
+      run('pair retention', led(createPairPruner(market)), { idleMs: () => PRUNE_MS });
     }
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
@@ -292,6 +298,7 @@ async function openStore(config: Config, log: Log) {
   try {
     const applied = await migrate(database);
     if (applied.length > 0) log.info({ applied }, 'database.migrated');
+    await requirePairs(database, config.pairs);
     const { offsetMs } = await measureOffset(database);
     return {
       database,
@@ -343,24 +350,6 @@ async function measureOffset(database: Database): Promise<{ offsetMs: number; er
   return { offsetMs: Math.round(there - (before + after) / 2), errorMs: Math.abs(after - before) / 2 };
 }
 
-/** What the configuration can already say and this version does not do yet is told, never passed over. */
-function tellUnbuilt({ points }: Config, log: Log): void {
-  const unused = Object.entries({
-    points: points.rules.length > 0,
-  });
-  const names = unused.flatMap(([name, isGiven]) => (isGiven ? [name] : []));
-  if (names.length > 0) log.warn({ names }, 'config.not_served_yet');
-}
-
-/** The nodes that this process asks; only who follows needs to hear of new heads. */
-function nodeUrls(config: Config, active: ReadonlySet<Role>): readonly string[] {
-  const { rpc } = config.chain;
-  if (active.has('follower')) return rpc;
-  const asksNodes =
-    (active.has('prices') && readsContracts(config)) || (active.has('api') && config.supply !== undefined);
-  return asksNodes ? rpc.filter((url) => url.startsWith('http')) : [];
-}
-
 async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {
   if (caFile === null) return undefined;
   try {
@@ -376,32 +365,4 @@ function warnOfOpenings({ webhooks }: Config, log: Log): void {
   const meaning =
     'webhooks may reach what they should not on the open internet: for development and private networks only';
   log.warn({ allowHttp, allowCidrs, meaning }, 'webhooks.guard_opened');
-}
-
-async function listen(server: Server, address: { host: string; port: number }): Promise<string> {
-  const { promise, resolve, reject } = Promise.withResolvers<void>();
-  server.once('error', reject);
-  server.listen(address.port, address.host, resolve);
-  try {
-    await promise;
-  } catch (error) {
-    throw listenFault(error, address);
-  }
-  const bound = server.address();
-  const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
-  return `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
-}
-
-async function closeServer(server: Server): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  server.close(() => resolve());
-  server.closeAllConnections();
-  await promise;
-}
-
-function listenFault(error: unknown, { host, port }: { host: string; port: number }): Fault {
-  return new Fault(
-    'conflict',
-    `cannot listen on ${host}:${port}: ${messageOf(error)}; choose another port or stop what uses it`,
-  );
 }

@@ -4,7 +4,7 @@
 import type { Config } from './config/schema.ts';
 import { decimal } from './core/decimal.ts';
 import type { Address } from './core/hex.ts';
-import type { TokenValue, ValuedPair } from './core/pair.ts';
+import type { Pair, TokenValue, ValuedPair } from './core/pair.ts';
 
 /** By the tokens of the configuration (fixed, or a feed of their own) and the wrapped native coin. */
 export function valuedPairs(config: Config): ValuedPair[] {
@@ -26,8 +26,15 @@ export function tokenValue({ chain, tokens, pairs }: Config, address: Address): 
   return symbol === undefined ? undefined : { asset: symbol };
 }
 
+/** Which token of the pair is the native coin, as far as one is. */
+export function nativeSide({ chain, pairs }: Config, { token0, token1 }: Pair): 0 | 1 | undefined {
+  const wrapped = chain.native.wrapped ?? pairs[0]?.token1;
+  return token1 === wrapped ? 1 : token0 === wrapped ? 0 : undefined;
+}
+
 /** Whether a feed takes its price from this pool, alone or among others. */
 function isPricedBy({ chain, prices }: Config, value: NonNullable<TokenValue>, pairId: number): boolean {
-  if ('fixed' in value || value.asset !== chain.native.symbol) return false;
-  return prices.native?.sources.some((source) => source.type === 'pair' && source.pair === pairId) ?? false;
+  if ('fixed' in value) return false;
+  const feed = value.asset === chain.native.symbol ? prices.native : prices.tokens[value.asset];
+  return feed?.sources.some((source) => source.type === 'pair' && source.pair === pairId) ?? false;
 }

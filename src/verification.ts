@@ -50,7 +50,10 @@ export async function runVerification(config: Config, options: VerificationOptio
   }
   const isProofOn = config.chain.verify !== 'off';
   const { notificationsMs } = config.retention;
-  return await verifyStored({ ...request, database, nodes, clock, isProofOn, notificationsMs }, signal);
+  return await verifyStored(
+    { ...request, database, nodes, clock, isProofOn, notificationsMs, pairs: config.pairs },
+    signal,
+  );
 }
 
 /** The database as it is: nothing is made and nothing is migrated. */

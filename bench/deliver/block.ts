@@ -11,8 +11,9 @@ import pg from 'pg';
 import { WebSocket } from 'ws';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import { waitUntil } from '../../test/kit/wait.ts';
-import { startBenchChain } from '../follow/chain.ts';
-import { startProgram } from '../program.ts';
+import { type BenchChain, startBenchChain } from '../follow/chain.ts';
+import { readBlocks } from '../follow/node-alone.ts';
+import { type Program, startProgram } from '../program.ts';
 import { percentile } from '../stage.ts';
 import { deliveryProgram, makeWatchers, type Watcher } from './chainbell.ts';
 import type { Figures } from './results.ts';
@@ -28,10 +29,12 @@ const WARM_UP_BLOCKS = 10;
 /** Between blocks; a chain of 3,000 transfers in each block has slower ones. */
 const PAUSE_MS = 500;
 const BLOCK_MS_MAX = 30_000;
+/** That are read from the node by nobody but the bench. */
+const NODE_BLOCKS = 30;
 
 export async function block(sink: Sink, watchedAddresses: number): Promise<Figures> {
   await using parts = new AsyncDisposableStack();
-  const chain = parts.use(await startBenchChain(5, RECIPIENTS));
+  const chain = parts.use(await startBenchChain(5, { recipients: RECIPIENTS }));
   const database = parts.use(await createTestDatabase('postgres'));
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
@@ -43,12 +46,64 @@ export async function block(sink: Sink, watchedAddresses: number): Promise<Figur
   const ringing = chain.recipients.filter((_, index) => index % WATCHED_EVERY === 0);
   await watch(client, watchers, ringing, watchedAddresses - ringing.length);
 
-  const program = deliveryProgram(database.url, sink, folder, 'follower,delivery');
+  const program = deliveryProgram({ databaseUrl: database.url, sink, folder, roles: 'follower,delivery' });
   program.environment.CHAINBELL_CHAIN_RPC = `${chain.url},${chain.wsUrl}`;
   program.environment.CHAINBELL_CHAIN_INTERNAL_TRANSFERS = 'off';
-  const running = parts.use(await startProgram(program));
   const headAt = await watchHeads(chain.wsUrl, parts);
+  const { waits, peakMiB } = await ring({ program, chain, client, sink, headAt });
+  const stages = await readStages(client, headAt);
+  const nodeMs = await readNode(chain, headAt);
+  return {
+    watchedAddresses,
+    transfersPerBlock: TRANSFERS,
+    webhooks: waits.length,
+    p50Ms: percentile(waits, 0.5),
+    p90Ms: percentile(waits, 0.9),
+    p99Ms: percentile(waits, 0.99),
+    maxMs: percentile(waits, 1),
+    nodeAloneP50Ms: percentile(nodeMs, 0.5),
+    ...stages,
+    peakMiB,
+  };
+}
 
+/** How far along a webhook was, from its block's head: proved and about to be committed, then rendered. */
+async function readStages(client: pg.Client, headAt: HeadAt): Promise<Figures> {
+  const { rows } = await client.query<{ number: string; proved_at: Date; started_at: Date }>(`
+    select n.block_number as number, n.created_at as proved_at, a.started_at
+    from notification n join delivery_attempt a on a.shard_id = n.shard_id and a.notification_id = n.id
+    order by n.block_number desc limit ${(BLOCKS * TRANSFERS) / WATCHED_EVERY}`);
+  const since = (of: (row: (typeof rows)[number]) => Date) =>
+    rows.map((row) => of(row).getTime() - headAt(Number(row.number))).sort((one, other) => one - other);
+  return {
+    provedP50Ms: percentile(
+      since(({ proved_at: at }) => at),
+      0.5,
+    ),
+    renderedP50Ms: percentile(
+      since(({ started_at: at }) => at),
+      0.5,
+    ),
+  };
+}
+
+type HeadAt = (block: number) => number;
+
+/** Runs Chainbell while blocks are mined; sorted times from their heads to their webhooks. */
+async function ring({
+  program,
+  chain,
+  client,
+  sink,
+  headAt,
+}: {
+  program: Program;
+  chain: BenchChain;
+  client: pg.Client;
+  sink: Sink;
+  headAt: HeadAt;
+}): Promise<{ waits: number[]; peakMiB: number }> {
+  await using running = await startProgram(program);
   const waits: number[] = [];
   const perBlock = TRANSFERS / WATCHED_EVERY;
   await chain.mineTransfer();
@@ -71,17 +126,21 @@ export async function block(sink: Sink, watchedAddresses: number): Promise<Figur
     });
     if (index >= WARM_UP_BLOCKS) waits.push(...times.map((at) => at - headAt(number)));
   }
-  const sorted = waits.sort((one, other) => one - other);
-  return {
-    watchedAddresses,
-    transfersPerBlock: TRANSFERS,
-    webhooks: waits.length,
-    p50Ms: percentile(sorted, 0.5),
-    p90Ms: percentile(sorted, 0.9),
-    p99Ms: percentile(sorted, 0.99),
-    maxMs: percentile(sorted, 1),
-    peakMiB: running.usage().peakMiB,
-  };
+  return { waits: waits.sort((one, other) => one - other), peakMiB: running.usage().peakMiB };
+}
+
+/** Of such blocks, sorted: how long the node takes to hand one over, from its head to the last byte. */
+async function readNode(chain: BenchChain, headAt: HeadAt): Promise<number[]> {
+  const times: number[] = [];
+  for (let index = 0; index < NODE_BLOCKS; index += 1) {
+    await delay(PAUSE_MS);
+    const { block: number } = await chain.mineTransfers(TRANSFERS);
+    await waitUntil(() => !Number.isNaN(headAt(number)), { timeoutMs: BLOCK_MS_MAX, pollMs: 1 });
+    const startedAt = performance.now();
+    await readBlocks(chain.url, { first: number, last: number });
+    times.push(performance.now() - startedAt);
+  }
+  return times.sort((one, other) => one - other);
 }
 
 /** The ringing addresses, spread over the watchers, and as many others as are asked for, whom nobody pays. */
@@ -114,7 +173,7 @@ async function watch(
 }
 
 /** When a bare client heard of each block. */
-async function watchHeads(url: string, parts: AsyncDisposableStack): Promise<(number: number) => number> {
+async function watchHeads(url: string, parts: AsyncDisposableStack): Promise<HeadAt> {
   const heard = new Map<number, number>();
   const socket = new WebSocket(url);
   parts.defer(() => socket.terminate());

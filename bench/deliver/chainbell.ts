@@ -89,15 +89,22 @@ export async function insertDue(
 }
 
 /** The process, as operators start it for delivery alone, or with further roles. */
-export function deliveryProgram(
-  databaseUrl: string,
-  sink: Sink,
-  folder: string,
+export function deliveryProgram({
+  databaseUrl,
+  sink,
+  folder,
   roles = 'delivery',
-): Program {
+  flags = [],
+}: {
+  databaseUrl: string;
+  sink: Sink;
+  folder: string;
+  roles?: string;
+  flags?: readonly string[];
+}): Program {
   return {
     // With the flags of this process: bootstrap.mjs gives the same ones to every program.
-    command: [process.execPath, ...process.execArgv, MAIN, 'start', '--role', roles],
+    command: [process.execPath, ...process.execArgv, ...flags, MAIN, 'start', '--role', roles],
     folder,
     environment: {
       CHAINBELL_CHAIN_ID: '31337',

@@ -5,7 +5,7 @@ import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import type { Machine } from '../machine.ts';
 import { spreadOf } from '../spread.ts';
 
-export const parts = ['http', 'https', 'choose', 'neighbour', 'block', 'takeover'] as const;
+export const parts = ['http', 'https', 'choose', 'neighbour', 'crowd', 'block', 'takeover'] as const;
 export type Part = (typeof parts)[number];
 
 /** What one run came to; units are in the names. */

@@ -1,8 +1,9 @@
 /**
  * Chainbell's delivery, beside job queues that do the same work:
- * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--only TEXT]`, its parts `deliver/http`, `deliver/https`,
- * `deliver/choose`, `deliver/neighbour`, `deliver/block` and `deliver/takeover`; `deliver --table` prints the last
- * results. BullMQ needs redis-server on the PATH.
+ * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`, its parts `deliver/http`,
+ * `deliver/https`, `deliver/choose`, `deliver/neighbour`, `deliver/crowd`, `deliver/block` and `deliver/takeover`;
+ * `deliver --profile` tells where Chainbell's time goes, `deliver --table` prints the last results. BullMQ needs
+ * redis-server on the PATH.
  */
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -10,6 +11,7 @@ import { describeMachine } from '../machine.ts';
 import { block } from './block.ts';
 import { choose } from './choose.ts';
 import { neighbour } from './neighbour.ts';
+import { profile } from './profile.ts';
 import {
   type Figures,
   type Outcome,
@@ -26,8 +28,9 @@ import { chainbell, peer, throughput } from './throughput.ts';
 type Task = { part: Part; name: string; run(sinks: Record<'http' | 'https', Sink>): Promise<Figures> };
 
 const DEAD_ROWS = 1_000_000;
-const HANGING_ROWS = 100_000;
-const WATCHED_ADDRESSES = 2_000_000;
+/** Healthy receivers, and due rows of the one that hangs beside them. */
+const NEIGHBOURS = { receivers: 200, hangingRows: 100_000 };
+const CROWD = { receivers: 5_000, hangingRows: DEAD_ROWS };
 
 export async function deliver(words: string[]): Promise<void> {
   const { positionals, values } = parseArgs({
@@ -36,7 +39,9 @@ export async function deliver(words: string[]): Promise<void> {
     options: {
       repeats: { type: 'string', default: '5' },
       rows: { type: 'string', default: '20000' },
+      watched: { type: 'string', default: '2000000' },
       only: { type: 'string', default: '' },
+      profile: { type: 'boolean', default: false },
       table: { type: 'boolean', default: false },
     },
   });
@@ -45,13 +50,18 @@ export async function deliver(words: string[]): Promise<void> {
     return;
   }
   const rows = parseCount(values.rows);
+  const watched = parseCount(values.watched);
   const tasks = parts
     .filter((part) => positionals.some((word) => word === 'deliver' || word === `deliver/${part}`))
-    .flatMap((part) => tasksOf(part, rows))
+    .flatMap((part) => tasksOf(part, { rows, watched }))
     .filter(({ name }) => name.includes(values.only));
-  if (tasks.length === 0)
+  if (tasks.length === 0 && !values.profile)
     throw new Error(`nothing to run; the parts are deliver/${parts.join(', deliver/')}`);
   await using _server = await startDurableServer();
+  if (values.profile) {
+    await using sink = await startSink('http');
+    return await profile(sink, rows);
+  }
   await using http = await startSink('http');
   await using https = await startSink('https');
   await runAll(tasks, { http, https }, { rows, repeats: parseCount(values.repeats) });
@@ -62,7 +72,7 @@ function parseCount(text: string): number {
   return Number(text);
 }
 
-function tasksOf(part: Part, rows: number): Task[] {
+function tasksOf(part: Part, { rows, watched }: { rows: number; watched: number }): Task[] {
   switch (part) {
     case 'http':
     case 'https':
@@ -74,11 +84,15 @@ function tasksOf(part: Part, rows: number): Task[] {
     case 'choose':
       return [0, DEAD_ROWS].map((dead) => ({ part, name: `${dead} dead rows`, run: () => choose(dead) }));
     case 'neighbour':
-      return [0, HANGING_ROWS].map((hanging) => {
-        return { part, name: `${hanging} hanging rows`, run: ({ http }) => neighbour(http, hanging) };
+    case 'crowd': {
+      const { receivers, hangingRows } = part === 'crowd' ? CROWD : NEIGHBOURS;
+      return [0, hangingRows].map((hanging) => {
+        const name = `${receivers} receivers, ${hanging} hanging rows`;
+        return { part, name, run: ({ http }) => neighbour(http, { receivers, hangingRows: hanging }) };
       });
+    }
     case 'block':
-      return [{ part, name: 'block to webhook', run: ({ http }) => block(http, WATCHED_ADDRESSES) }];
+      return [{ part, name: 'block to webhook', run: ({ http }) => block(http, watched) }];
     case 'takeover':
       return [{ part, name: 'after SIGKILL', run: ({ http }) => takeover(http) }];
   }

@@ -35,11 +35,11 @@ export async function takeover(sink: Sink): Promise<Figures> {
     path: '/slow',
   });
   await insertDue(client, watchers, ROWS_PER_LANE);
-  const killed = parts.use(await startProgram(deliveryProgram(database.url, sink, folder)));
+  const killed = parts.use(await startProgram(deliveryProgram({ databaseUrl: database.url, sink, folder })));
   const owners = async () =>
     (await client.query<{ owner: number }>('select owner from lane where owner is not null')).rows;
   await waitUntil(async () => (await owners()).length === LANES, { timeoutMs: START_MS_MAX });
-  parts.use(await startProgram(deliveryProgram(database.url, sink, folder)));
+  parts.use(await startProgram(deliveryProgram({ databaseUrl: database.url, sink, folder })));
   await waitUntil(async () => (await listWorkers(client)) === 2, { timeoutMs: START_MS_MAX });
   const killedAt = Date.now();
   killed.kill();

@@ -20,7 +20,7 @@ import { hostOf, type Sink } from './stage.ts';
 
 export type Contestant = {
   name: string;
-  /** Fills the database and says what to start, and how many rows are still open. */
+  /** Fills the database and says what to start, and what tells whether a row is still open. */
   prepare(run: Preparing): Promise<{ program: Program; openSql: string }>;
 };
 
@@ -39,8 +39,8 @@ const RUN_MS_MAX = 180_000;
 const CONCURRENCY = 128;
 const REDIS_START_MS_MAX = 10_000;
 
-/** Chainbell with its rows in the lanes of so many watchers, which share one receiver. */
-export function chainbell(watcherCount: number): Contestant {
+/** Chainbell with its rows in the lanes of so many watchers, which share one receiver; `flags` are Node's. */
+export function chainbell(watcherCount: number, flags: readonly string[] = []): Contestant {
   return {
     name: `Chainbell, ${watcherCount === 1 ? '1 lane' : `${watcherCount} lanes`}`,
     async prepare({ client, databaseUrl, sink, rows, folder }) {
@@ -48,8 +48,8 @@ export function chainbell(watcherCount: number): Contestant {
       const watchers = await makeWatchers(client, { databaseUrl, sink, count: watcherCount, hosts });
       await insertDue(client, watchers, rows / watcherCount);
       return {
-        program: deliveryProgram(databaseUrl, sink, folder),
-        openSql: "select count(*)::integer as open from notification where state = 'waiting'",
+        program: deliveryProgram({ databaseUrl, sink, folder, flags }),
+        openSql: "select exists (select from notification where state = 'waiting') as open",
       };
     },
   };
@@ -77,7 +77,7 @@ export function peer(name: 'graphile-worker' | 'pg-boss' | 'bullmq'): Contestant
       await client.query('vacuum analyze');
       return {
         program: { command: [process.execPath, path.join(folder, `${name}.js`)], folder, environment },
-        openSql: 'select count(*)::integer as open from outbox where processed_at is null',
+        openSql: 'select exists (select from outbox where processed_at is null) as open',
       };
     },
   };
@@ -139,8 +139,8 @@ export async function throughput(contestant: Contestant, sink: Sink, rows: numbe
     async () => {
       await running.assertAlive();
       running.usage();
-      const { rows: counts } = await client.query<{ open: number }>(openSql);
-      return counts[0]?.open === 0;
+      const { rows: counts } = await client.query<{ open: boolean }>(openSql);
+      return counts[0]?.open === false;
     },
     { timeoutMs: RUN_MS_MAX, describe: `${contestant.name} to be done`, pollMs: 50 },
   );

@@ -33,7 +33,7 @@ export async function backfill(
   }
   const doneAt = performance.now();
   const usage = run.usage();
-  const found = await run.checkRows();
+  const found = { ...(await run.checkRows()), ...(await run.checkFurther()) };
   const seconds = (doneAt - run.startedAt) / 1000;
   return {
     seconds: round(seconds),

@@ -5,6 +5,7 @@
 import { type Anvil, startAnvil } from '../../devnet/anvil.ts';
 import { listAccounts, quantity } from '../../devnet/wallet.ts';
 import type { Address, Hex } from '../../src/core/hex.ts';
+import { installPairs, type SwapPair, swapCalls } from './pairs.ts';
 
 /** How many transfers of either kind; each kind is numbered from 1. */
 export type Counts = { token: number; native: number };
@@ -13,6 +14,8 @@ export type BenchChain = Anvil & {
   token: Address;
   /** Everybody who receives anything here; nobody of them sends. */
   recipients: readonly Address[];
+  /** In each of them is one swap in each dense block; none unless asked for. */
+  pairs: readonly SwapPair[];
   /** The newest block. */
   head(): number;
   /** The transfers of blocks 1 to `block`. */
@@ -61,12 +64,19 @@ const tokenCode = (recipients: number): Hex =>
     '00', //                   STOP
   ].join('')}`;
 
-/** Starts anvil and mines `blocks` blocks of 100 token transfers and 10 native ones to so many recipients in turn. */
-export async function startBenchChain(blocks: number, recipients = RECIPIENTS): Promise<BenchChain> {
+/**
+ * Starts anvil and mines `blocks` blocks of 100 token transfers and 10 native ones to so many recipients in turn, each
+ * block with a swap in each of the pairs too where `swaps` is set.
+ */
+export async function startBenchChain(
+  blocks: number,
+  { recipients = RECIPIENTS, swaps = false }: { recipients?: number; swaps?: boolean } = {},
+): Promise<BenchChain> {
   const anvil = await startAnvil({ extraArguments: ANVIL_ARGUMENTS });
   try {
     await anvil.rpc('anvil_setCode', [TOKEN, tokenCode(recipients)]);
     const senders = await listAccounts(anvil);
+    const pairs = swaps ? await installPairs(anvil, senders) : [];
     const counts: Counts[] = [{ token: 0, native: 0 }];
     const latest = () => counts.at(-1) ?? { token: 0, native: 0 };
     const mine = async (sent: Counts) => {
@@ -77,12 +87,14 @@ export async function startBenchChain(blocks: number, recipients = RECIPIENTS): 
     };
     for (let block = 1; block <= blocks; block += 1) {
       const { transactions, sent } = denseBlock(senders, latest());
-      await sendAll(anvil, transactions);
+      const swapping = pairs.flatMap((pair, index) => swapCalls(pair, senderOf(senders, index)));
+      await sendAll(anvil, [...transactions, ...swapping]);
       await mine(sent);
     }
     return {
       ...anvil,
       token: TOKEN,
+      pairs,
       recipients: Array.from({ length: recipients }, (_, index) => recipientOf(index)),
       head: () => counts.length - 1,
       countsUpTo: (block) => counts[block] ?? latest(),
@@ -108,7 +120,7 @@ export async function startBenchChain(blocks: number, recipients = RECIPIENTS): 
   }
 }
 
-type Transaction = { from: Address; to: Address; value?: Hex; data?: Hex };
+export type Transaction = { from: Address; to: Address; value?: Hex; data?: Hex };
 
 /** The transactions of the next block, and what has been sent with them. */
 function denseBlock(senders: readonly Address[], { token, native }: Counts) {

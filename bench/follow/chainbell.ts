@@ -1,8 +1,11 @@
 /**
  * Chainbell as a contestant: the follower alone, as operators start it, with every recipient watched.
  */
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
+import type { BenchChain } from './chain.ts';
 import type { Contestant } from './contestant.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
@@ -10,16 +13,25 @@ const WEBHOOK_ORIGIN = 'https://receiver.example';
 
 export function chainbell({
   verify,
+  ledgers = false,
   flags = [],
 }: {
   verify: 'auto' | 'off';
+  /** Whether it keeps the books of the chain's pairs, and of points for each swap. */
+  ledgers?: boolean;
   flags?: readonly string[];
 }): Contestant {
   return {
-    name: `Chainbell, ${verify === 'off' ? 'unproved' : 'proved'}`,
+    name: `Chainbell, ${verify === 'off' ? 'unproved' : 'proved'}${ledgers ? ', with pairs and points' : ''}`,
     findsNative: true,
     async prepare({ chain, client, databaseUrl, folder, startBlock }) {
       await watchAll(client, chain.recipients);
+      if (ledgers) {
+        await writeFile(path.join(folder, 'chainbell.yaml'), JSON.stringify(ledgersOf(chain)));
+        await client.query(
+          `insert into price (asset, price, observed_at, source) values ('ETH', 2500, 'epoch', 'bench')`,
+        );
+      }
       return {
         // With the flags of this process: bootstrap.mjs gives the same ones to every program.
         command: [process.execPath, ...process.execArgv, ...flags, MAIN, 'start', '--role', 'follower'],
@@ -44,6 +56,35 @@ export function chainbell({
     transfersSql: `
       select kind = 'token' as is_token, amount from notification
       join block on block.number = notification.block_number where proved = ${verify === 'auto'}`,
+    ...(ledgers && {
+      further: [
+        { name: 'swaps', countSql: 'select count(*) from swap where usd_value > 0' },
+        { name: 'awards', countSql: 'select count(*) from point' },
+      ],
+    }),
+  };
+}
+
+/** Every pair, and points for the worth of each swap: what spec 2.3 and 2.1 ask of an ecosystem. */
+function ledgersOf({ pairs }: BenchChain) {
+  const event =
+    'Swap(address indexed sender,uint256 amount0In,uint256 amount1In,uint256 amount0Out,uint256 amount1Out,address indexed to)';
+  return {
+    pairs: pairs.map((pair) => ({
+      ...pair,
+      ...{ name: `T${pair.id}/ETH`, token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 1 },
+      rewardPid: pair.id,
+    })),
+    points: {
+      rules: [
+        {
+          ...{ type: 'event', id: 'swap', version: 1, category: 'trading', user: 'tx.from' },
+          source: { event, contracts: pairs.map(({ id }) => `pair:${id}`) },
+          points: 'usd(amount1In + amount1Out, token1)',
+          caps: { perUserPerDay: 1_000_000_000 },
+        },
+      ],
+    },
   };
 }
 

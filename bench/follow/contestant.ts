@@ -9,6 +9,7 @@ import pg from 'pg';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import { type Program, type RunningProgram, startProgram } from '../program.ts';
 import type { BenchChain } from './chain.ts';
+import type { Figures } from './results.ts';
 
 /** How news of a block come to those who can choose. */
 type Heads = 'polled' | 'WebSocket';
@@ -30,6 +31,8 @@ export type Contestant = {
   newestBlockSql: string;
   /** `is_token` and `amount` of every transfer that was found. */
   transfersSql: string;
+  /** What else it makes one row of for each swap of the chain, and how these are counted. */
+  further?: readonly { name: string; countSql: string }[];
 };
 
 export type Run = RunningProgram & {
@@ -39,6 +42,8 @@ export type Run = RunningProgram & {
   newestBlock(): Promise<number | undefined>;
   /** Compares the rows with what was sent in the blocks from the first to `chain.head()`. */
   checkRows(): Promise<{ transfers: number; rows: number; lost: number; extra: number }>;
+  /** How many rows of each further kind there are, by its name. @throws Error when it is not one for each swap. */
+  checkFurther(): Promise<Figures>;
 };
 
 /** PostgreSQL's codes for a schema or a table that is not there yet. */
@@ -93,6 +98,17 @@ export async function startRun(
         lost: transfers - found.different,
         extra: found.rows - found.different,
       };
+    },
+    async checkFurther() {
+      const swaps = chain.pairs.length * (chain.head() - startBlock + 1);
+      const figures: Figures = {};
+      for (const { name, countSql } of contestant.further ?? []) {
+        const { rows } = await client.query<{ count: string }>(countSql);
+        const count = Number(rows[0]?.count);
+        if (count !== swaps) throw new Error(`${count} ${name} of ${swaps} swaps`);
+        figures[name] = count;
+      }
+      return figures;
     },
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };

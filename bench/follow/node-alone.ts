@@ -21,7 +21,7 @@ export async function readNodeAlone(chain: BenchChain, blocks: number): Promise<
     while (next <= head) {
       const first = next;
       next += BLOCKS_PER_REQUEST;
-      await readBlocks(agent, chain.url, { first, last: Math.min(next - 1, head) });
+      await readBlocks(chain.url, { first, last: Math.min(next - 1, head) }, agent);
     }
   };
   await Promise.all(Array.from({ length: REQUESTS }, readAll));
@@ -38,10 +38,11 @@ export async function readNodeAlone(chain: BenchChain, blocks: number): Promise<
   };
 }
 
-async function readBlocks(
-  agent: Agent,
+/** Blocks and receipts in one request, read to the last byte. */
+export async function readBlocks(
   url: string,
   { first, last }: { first: number; last: number },
+  dispatcher?: Agent,
 ): Promise<void> {
   const calls = Array.from({ length: last - first + 1 }, (_, index) => quantity(first + index)).flatMap(
     (number, index) => [
@@ -51,7 +52,7 @@ async function readBlocks(
   );
   const headers = { 'content-type': 'application/json' };
   const { body } = await request(url, {
-    ...{ method: 'POST', headers, body: JSON.stringify(calls), dispatcher: agent },
+    ...{ method: 'POST', headers, body: JSON.stringify(calls), ...(dispatcher && { dispatcher }) },
   });
   await body.arrayBuffer();
 }

@@ -5,7 +5,7 @@
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import type { Machine } from '../machine.ts';
 
-export const parts = ['backfill', 'linear', 'live'] as const;
+export const parts = ['backfill', 'linear', 'live', 'ledgers'] as const;
 export type Part = (typeof parts)[number];
 
 /** What one run came to; units are in the names. */

@@ -1,7 +1,7 @@
 /**
  * Chainbell beside Ponder on the same chain and the same PostgreSQL server, one after another:
- * `npm run bench -- follow [--repeats 5] [--blocks 2000] [--only TEXT]`, its parts `follow/backfill`, `follow/linear`
- * and `follow/live`; `follow --profile` tells where Chainbell's time goes, `follow --table` prints the last results.
+ * `npm run bench -- follow [--repeats 5] [--blocks 2000] [--only TEXT]`, its parts `follow/backfill`,
+ * `follow/linear`, `follow/live` and, on a chain with swaps, `follow/ledgers`; `follow --profile` tells where Chainbell's time goes, `follow --table` prints the last results.
  */
 import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -23,6 +23,7 @@ type Task = { part: Part; name: string; blocks: number; run(): Promise<Figures> 
 
 const proved = chainbell({ verify: 'auto' });
 const unproved = chainbell({ verify: 'off' });
+const withLedgers = chainbell({ verify: 'auto', ledgers: true });
 const ponders = (options: Omit<PonderOptions, 'version'>) =>
   (['0.17.7', '0.16.10'] as const).map((version) => ponder({ version, ...options }));
 
@@ -47,10 +48,12 @@ export async function follow(words: string[]): Promise<void> {
     return;
   }
   const asked = positionals.flatMap((word) =>
-    parts.filter((part) => word === 'follow' || word === `follow/${part}`),
+    parts.filter((part) => (word === 'follow' ? part !== 'ledgers' : word === `follow/${part}`)),
   );
   const repeats = parseCount(values.repeats);
-  await using chain = await startBenchChain(parseCount(values.blocks));
+  const swaps = asked.includes('ledgers');
+  if (swaps && asked.length > 1) throw new Error('follow/ledgers has a chain of its own: ask for it alone');
+  await using chain = await startBenchChain(parseCount(values.blocks), { swaps });
   if (values.profile) return await profile(chain);
   const tasks = asked
     .flatMap((part) => tasksOf(part, chain))
@@ -83,6 +86,8 @@ function tasksOf(part: Part, chain: BenchChain): Task[] {
       ];
     case 'linear':
       return [all / 4, all / 2, all].map((blocks) => fill(proved, Math.round(blocks)));
+    case 'ledgers':
+      return [proved, withLedgers].map((contestant) => fill(contestant, all));
     case 'live':
       return [proved, ...ponders({ urlCount: 20, native: false })].map((contestant) => {
         const run = () => followLive(contestant, LIVE_BLOCKS);

@@ -15,6 +15,14 @@ const columns: Record<Part, Record<string, string>> = {
     peakMiB: 'peak, MiB',
   },
   linear: { seconds: 'time, s', transfersPerSecond: 'transfers/s', peakMiB: 'peak, MiB' },
+  ledgers: {
+    seconds: 'time, s',
+    transfersPerSecond: 'transfers/s',
+    cpuSeconds: 'CPU, s',
+    peakMiB: 'peak, MiB',
+    swaps: 'swaps',
+    awards: 'awards',
+  },
   live: { p50Ms: 'p50, ms', p90Ms: 'p90, ms', p99Ms: 'p99, ms', maxMs: 'max, ms' },
 };
 

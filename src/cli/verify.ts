@@ -90,14 +90,23 @@ function createProgressLines(clock: Clock): VerifyOptions['onProgress'] {
   };
 }
 
-function toJson({ outcome, range, blocks, notifications, differences, undecided }: VerifyReport) {
+function toJson({ outcome, range, blocks, notifications, swaps, differences, undecided }: VerifyReport) {
   const { from = null, to = null } = range ?? {};
-  return { outcome, from, to, blocks, notifications, differences, not_comparable: undecided };
+  return { outcome, from, to, blocks, notifications, swaps, differences, not_comparable: undecided };
 }
 
-function describe({ outcome, range, blocks, notifications, differences, undecided }: VerifyReport): string {
+function describe({
+  outcome,
+  range,
+  blocks,
+  notifications,
+  swaps,
+  differences,
+  undecided,
+}: VerifyReport): string {
   if (range === undefined) return 'no block is stored: there is nothing to compare\n';
   const { from, to } = range;
+  const facts = `${notifications} notifications${swaps > 0 ? ` and ${swaps} swaps` : ''}`;
   const lines = [
     ...Object.entries(undecided).flatMap(([reason, count]) =>
       count > 0 ? [`not comparable, ${reason.replaceAll('_', ' ')}: ${count}`] : [],
@@ -105,7 +114,7 @@ function describe({ outcome, range, blocks, notifications, differences, undecide
     ...(differences > DIFFERENCES_SHOWN_MAX ? [`shown: the first ${DIFFERENCES_SHOWN_MAX}`] : []),
     outcome === 'reorganised'
       ? 'a fork changed these blocks meanwhile: try again'
-      : `${outcome}: blocks ${from} to ${to}, ${blocks} compared, ${notifications} notifications equal, ${differences} differences`,
+      : `${outcome}: blocks ${from} to ${to}, ${blocks} compared, ${facts} equal, ${differences} differences`,
   ];
   return lines.map((line) => `${line}\n`).join('');
 }

@@ -1,6 +1,7 @@
 /**
  * What the checks report to each other; problems.ts turns it into what people read.
  */
+import type { Span } from '../core/text-error.ts';
 import type { Range } from './settings.ts';
 
 /** Something wrong, by JSON pointer; shown where the value came from unless it says otherwise. */
@@ -12,6 +13,8 @@ export type Finding = {
   at?: 'key';
   /** At these characters of the file. */
   range?: Range;
+  /** At these characters of the value, which is a text. */
+  span?: Span;
   /** At this variable of the environment. */
   variable?: string;
 };

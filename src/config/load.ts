@@ -10,6 +10,7 @@ import { type ReadDocument, readDocument } from './document.ts';
 import type { Environment } from './environment.ts';
 import type { Finding } from './finding.ts';
 import { childPointer } from './pointer.ts';
+import { checkPoints } from './points.ts';
 import { configError, unreadableFile } from './problems.ts';
 import { checkRules } from './rules.ts';
 import { type Config, ConfigSchema, type ConfigText } from './schema.ts';
@@ -57,7 +58,14 @@ export function loadConfig(source: ConfigSource): Config {
   if (settings.values.chain === undefined) settings.values.chain = {};
   const values = Default(ConfigSchema, settings.values);
 
-  const all = [fileFindings, variableFindings, conversionFindings, checkShape(values), checkRules(values)];
+  const all = [
+    fileFindings,
+    variableFindings,
+    conversionFindings,
+    checkShape(values),
+    checkRules(values),
+    checkPoints(values),
+  ];
   const problems = all.reduce(addNews, []);
   if (problems.length > 0) throw configError(settings, problems);
   return finish(values, file === undefined ? '.' : dirname(file));

@@ -67,24 +67,37 @@ function sourcesOfPairs(values: unknown, feed: string): PairSource[] {
   });
 }
 
-/** The native coin is token1 of every pair (spec 2.3): token0 must have a value that does not come from it. */
-function checkNativePair(values: unknown, { pointer, pair, id }: PairSource): Finding[] {
-  if (pair === undefined) return [{ pointer, message: `no pair has the id ${id}` }];
-  const token = findToken(values, findAt(pair, '/token0'));
-  if (typeof findAt(token, '/usd') === 'number') return [];
-  const message = `pair ${id} tells no price in USD: its token0 is none of tokens with usd`;
-  return [{ pointer, message }];
+/** The other token of the pair must have a value that does not come from the native coin. */
+function checkNativePair(values: unknown, source: PairSource): Finding[] {
+  const { pointer, id } = source;
+  const token = tokenOf(values, source);
+  if (typeof token !== 'string') return token;
+  if (typeof findAt(findToken(values, token), '/usd') === 'number') return [];
+  return [
+    { pointer, message: `pair ${id} tells no price in USD: its other token is none of tokens with usd` },
+  ];
 }
 
-function checkTokenPair(values: unknown, symbol: string, { pointer, pair, id }: PairSource): Finding[] {
-  if (pair === undefined) return [{ pointer, message: `no pair has the id ${id}` }];
-  const address = lowerCase(findAt(findAt(values, '/tokens'), `${childPointer('', symbol)}/address`));
-  if (address !== undefined && address !== lowerCase(findAt(pair, '/token0')))
-    return [{ pointer, message: `token0 of pair ${id} is not the address of tokens.${symbol}` }];
+function checkTokenPair(values: unknown, symbol: string, source: PairSource): Finding[] {
+  const { pointer, id } = source;
+  const token = tokenOf(values, source);
+  if (typeof token !== 'string') return token;
+  const address = lowerCase(findAt(values, `${childPointer('/tokens', symbol)}/address`));
+  if (address !== undefined && address !== token)
+    return [{ pointer, message: `pair ${id} has no token with the address of tokens.${symbol}` }];
   if (findAt(values, '/prices/native') !== undefined) return [];
   return [
     { pointer, message: `pair ${id} tells the price in the native coin, and prices.native is not given` },
   ];
+}
+
+/** The token of the pair that is not the native coin, or what is wrong with the pair. */
+function tokenOf(values: unknown, { pointer, pair, id }: PairSource): string | Finding[] {
+  if (pair === undefined) return [{ pointer, message: `no pair has the id ${id}` }];
+  const [token0, token1] = [lowerCase(findAt(pair, '/token0')), lowerCase(findAt(pair, '/token1'))];
+  const wrapped = findAt(values, '/chain/native/wrapped') ?? findAt(values, '/pairs/0/token1');
+  const token = token1 === lowerCase(wrapped) ? token0 : token0 === lowerCase(wrapped) ? token1 : undefined;
+  return token ?? [{ pointer, message: `pair ${id} does not hold the native coin` }];
 }
 
 function findToken(values: unknown, address: unknown): unknown {

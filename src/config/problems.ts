@@ -4,8 +4,9 @@
  */
 import { excerpt } from './excerpt.ts';
 import type { Finding } from './finding.ts';
-import { displayPath } from './pointer.ts';
-import { nearestPlace, type Place, type Settings } from './settings.ts';
+import { displayPath, findAt } from './pointer.ts';
+import { nearestPlace, type Place, type Range, type Settings, type SourceFile } from './settings.ts';
+import { rangeOfSpan } from './value-range.ts';
 import { findVariable } from './variables.ts';
 
 /** Something wrong, for people and programs; a value from the environment has a `variable` and no position. */
@@ -59,17 +60,38 @@ function locate(settings: Settings, finding: Finding): Located {
   if (place !== undefined && 'variable' in place) problem.variable = place.variable;
   const { source } = settings;
   if (place === undefined || !('value' in place) || source === undefined) {
+    problem.message += characterOf(finding);
     return { problem, lines: [], offset: Number.MAX_SAFE_INTEGER };
   }
   // A missing key is shown at its parent's key: the parent's value is the whole section.
   const isAtKey = finding.at === 'key' || !settings.places.has(pointer);
-  const range = isAtKey ? (place.key ?? place.value) : place.value;
+  const part = isAtKey ? undefined : partOf(settings, source, finding, place.value);
+  // Where the file does not have the text letter by letter.
+  if (part === undefined) problem.message += characterOf(finding);
+  const range = isAtKey ? (place.key ?? place.value) : (part ?? place.value);
   const { line, col } = source.lines.linePos(Math.min(range[0], source.text.length));
   return {
     problem: { ...problem, file: source.file, line, col },
     lines: excerpt(source.text, { line, col, length: range[1] - range[0] }),
     offset: range[0],
   };
+}
+
+function characterOf({ span }: Finding): string {
+  return span === undefined ? '' : ` (at character ${span.start + 1})`;
+}
+
+/** The finding's part of a text. */
+function partOf(
+  settings: Settings,
+  source: SourceFile,
+  { pointer, span }: Finding,
+  range: Range,
+): Range | undefined {
+  const value = findAt(settings.values, pointer);
+  return span === undefined || typeof value !== 'string'
+    ? undefined
+    : rangeOfSpan(source, { value, range, span });
 }
 
 function placeOf(settings: Settings, { pointer, range, variable }: Finding): Place | undefined {

@@ -21,6 +21,17 @@ export const AddressText = Type.Decode(
   (text) => text.toLowerCase() as Address,
 );
 
+/** A contract of a rule: an address, or what `pairs` or `tokens` name. */
+export const ContractText = Type.Decode(
+  Type.Refine(
+    Type.String({ title: 'an address, pair:<id> or token:<symbol>' }),
+    (text) => /^(pair:\d+|token:\S+)$/.test(text) || addressProblem(text) === undefined,
+    (text) =>
+      (text.startsWith('0x') && addressProblem(text)) || 'must be an address, pair:<id> or token:<symbol>',
+  ),
+  (text) => (text.startsWith('0x') ? text.toLowerCase() : text),
+);
+
 /** A JSON-RPC endpoint. */
 export const RpcUrlText = urlText(['http', 'https', 'ws', 'wss']);
 

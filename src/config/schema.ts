@@ -3,6 +3,7 @@
  * The validator, the JSON Schema for editors, the environment variables and the `Config` type all come from here.
  */
 import Type, { type Static, type StaticDecode } from 'typebox';
+import { Points } from './points-schema.ts';
 import {
   AddressText,
   CidrText,
@@ -31,6 +32,19 @@ const Port = Type.Integer({
 const Decimals = Type.Integer({ minimum: 0, maximum: 77 });
 const BlockNumber = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
+const Coin = (symbol: string) => Type.Object({ symbol: Type.With(SymbolText, { default: symbol }) }, section);
+
+export const Native = Type.Object(
+  {
+    ...Coin('ETH').properties,
+    wrapped: Type.Optional(
+      Type.With(AddressText, { description: 'Its wrapped form; token1 of every pair unless given.' }),
+    ),
+  },
+  { ...section, description: 'The coin that pays for gas (18 decimals).' },
+);
+export const Reward = Type.With(Coin('RWD'), { description: 'The reward token of the ecosystem.' });
+
 const Chain = Type.Object(
   {
     id: Type.Integer({
@@ -47,19 +61,8 @@ const Chain = Type.Object(
       (urls) => urls.length === 0 || urls.some((url) => !/^wss?:/i.test(String(url))),
       () => 'must have at least one http or https URL: blocks are read over HTTP',
     ),
-    native: Type.Object(
-      {
-        symbol: Type.With(SymbolText, { default: 'ETH' }),
-        wrapped: Type.Optional(
-          Type.With(AddressText, { description: 'Its wrapped form; token1 of every pair unless given.' }),
-        ),
-      },
-      { ...section, description: 'The coin that pays for gas (18 decimals).' },
-    ),
-    reward: Type.Object(
-      { symbol: Type.With(SymbolText, { default: 'RWD' }) },
-      { ...section, description: 'The reward token of the ecosystem.' },
-    ),
+    native: Native,
+    reward: Reward,
     startBlock: Type.Union([Type.Literal('latest'), BlockNumber], {
       title: '"latest" or a block number',
       default: 'latest',
@@ -119,7 +122,7 @@ const Webhooks = Type.Object(
   section,
 );
 
-const Token = Type.Object(
+export const Token = Type.Object(
   {
     address: AddressText,
     decimals: Decimals,
@@ -130,7 +133,7 @@ const Token = Type.Object(
   closed,
 );
 
-const Pair = Type.Object(
+export const Pair = Type.Object(
   {
     id: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }),
     name: Type.String({ minLength: 1, maxLength: 100, description: 'TOKEN0/TOKEN1' }),
@@ -326,16 +329,7 @@ export const ConfigSchema = Type.Object(
       section,
     ),
     supply: Type.Optional(Supply),
-    points: Type.Object(
-      {
-        rules: Type.Array(Type.Unknown(), {
-          maxItems: 1_000,
-          default: [],
-          description: 'Rules that award points.',
-        }),
-      },
-      section,
-    ),
+    points: Points,
     retention: Type.Object(
       {
         attempts: Type.With(DurationText, {

@@ -6,13 +6,14 @@ import {
   createHmac,
   createPrivateKey,
   createPublicKey,
+  createSecretKey,
   type KeyObject,
   randomBytes,
   sign,
 } from 'node:crypto';
 
 /** One secret and one key pair, which are made and ended together. */
-export type SigningKeys = { hmacKey: Buffer; privateKey: KeyObject };
+export type SigningKeys = { hmacKey: KeyObject; privateKey: KeyObject };
 
 const HMAC_KEY_BYTES = 32;
 const PRIVATE_KEY_BYTES = 32;
@@ -28,7 +29,7 @@ export function generateSigningBytes(): Buffer {
 export function readSigningKeys(bytes: Buffer): SigningKeys {
   const privateBytes = bytes.subarray(HMAC_KEY_BYTES);
   return {
-    hmacKey: bytes.subarray(0, HMAC_KEY_BYTES),
+    hmacKey: createSecretKey(bytes.subarray(0, HMAC_KEY_BYTES)),
     privateKey: createPrivateKey({
       key: Buffer.concat([PKCS8_PREFIX, privateBytes]),
       format: 'der',
@@ -39,7 +40,7 @@ export function readSigningKeys(bytes: Buffer): SigningKeys {
 
 /** `whsec_…`, as a receiver's library takes it. */
 export function secretText({ hmacKey }: SigningKeys): string {
-  return `whsec_${hmacKey.toString('base64')}`;
+  return `whsec_${hmacKey.export().toString('base64')}`;
 }
 
 /** `whpk_…`; no secret. */

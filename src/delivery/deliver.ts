@@ -15,12 +15,15 @@ import {
   WORKER_LOCK_SPACE,
 } from '../store/lanes.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
+import { CONNECTIONS_PER_ORIGIN_MAX } from './send.ts';
 import { createSettler } from './settler.ts';
 import { createSlots } from './slots.ts';
 
 export type DelivererOptions = DeliveryOptions & {
   /** The process's session; a new one after the old one was lost. */
   session(): Promise<Session>;
+  /** Lanes at work at once. */
+  lanesMax?: number;
 };
 
 export type Deliverer = {
@@ -51,10 +54,11 @@ const LANES_MAX = 4_096;
 /** When there are more lanes than that with something due, one that has had this long gives way. */
 const TURN_MS = 10_000;
 /**
- * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang,
- * and so many may go to one receiver as one behind an ordinary load balancer takes without noticing.
+ * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang.
+ * To one receiver there are as many as the sender has connections: an attempt that is rendered does not wait for one, with
+ * a key that is revoked meanwhile.
  */
-const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: 128 };
+const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: CONNECTIONS_PER_ORIGIN_MAX };
 /** Lanes whose low concurrency is remembered between their turns. */
 const LEARNED_MAX = 10_000;
 /** A queue that nobody rings for is looked at this often. */
@@ -63,7 +67,7 @@ const POLL_MS_MAX = 1_000;
 const STOP_MS_MAX = 2_000;
 
 export function createDeliverer(options: DelivererOptions): Deliverer {
-  const { database, clock, log, metrics } = options;
+  const { database, clock, log, metrics, lanesMax = LANES_MAX } = options;
   const lanes = new Map<number, { run: LaneRun; startedAt: number }>();
   const stopping = new AbortController();
   const killed = new AbortController();
@@ -81,21 +85,26 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function workerNumber(): Promise<number> {
     const session = await options.session();
     if (worker?.session === session) return worker.number;
-    // The old number's lock ended with its session: its lanes are anybody's now.
-    for (const { run } of lanes.values()) run.lose();
+    loseAll();
     for (;;) {
       const number = randomInt(1, 2 ** 31 - 1);
       if (!(await session.tryLock(WORKER_LOCK_SPACE, number))) continue;
       worker = { session, number };
+      session.lost.addEventListener('abort', loseAll, { once: true });
       return number;
     }
+  }
+
+  /** The number's lock ended with its session: its lanes are anybody's now. */
+  function loseAll(): void {
+    for (const { run } of lanes.values()) run.lose();
   }
 
   async function step(): Promise<'worked' | 'idle'> {
     if (stopping.signal.aborted) return 'idle';
     const owner = await workerNumber();
     const now = clock.now();
-    const limit = Math.min(LANES_PER_STEP_MAX, LANES_MAX - lanes.size);
+    const limit = Math.min(LANES_PER_STEP_MAX, lanesMax - lanes.size);
     if (limit <= 0) {
       await makeRoom(now);
       return 'idle';
@@ -158,7 +167,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     wake,
     failed: bug.promise,
     async idleMs() {
-      if (lanes.size >= LANES_MAX) return POLL_MS_MAX;
+      if (lanes.size >= lanesMax) return POLL_MS_MAX;
       const nextDue = await findNextDue(database);
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);

@@ -56,12 +56,14 @@ const TIMEOUT_MS = 10_000;
 /** Of the time for everything; leaves the larger part to the receiver when a name server is slow. */
 const RESOLVE_SHARE_MAX = 0.4;
 /** As many as a receiver behind an ordinary load balancer takes without noticing. */
-const CONNECTIONS_PER_ORIGIN_MAX = 128;
+export const CONNECTIONS_PER_ORIGIN_MAX = 128;
 /** What is read of an answer, so that a connection can serve again after an ordinary one. */
 const BODY_BYTES_MAX = 16_384;
 /** How long an answer's body may hold the slot once the status has decided. */
 const BODY_MS_MAX = 500;
 const RESPONSE_TEXT_BYTES_MAX = 1024;
+/** Parsing one costs 4 µs at each attempt; kept, they take about a KiB each. */
+const URLS_MAX = 1_000;
 /**
  * What looks like one of our keys or signing secrets: a receiver that refuses a webhook may quote the one that it
  * expected. With what URL and JSON encoders make of base64.
@@ -85,10 +87,11 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
   });
   const connections = createConnections(guard, options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX);
   const underWay = new Set<Promise<SendResult>>();
+  const parse = rememberUrls(policy);
 
   const attempt: Send = async (message, signal) => {
     signal.throwIfAborted();
-    const url = parseAgain(message.url, policy);
+    const url = parse(message.url);
     // The policy may have been tightened since the URL was registered.
     if (url === undefined)
       return { outcome: 'refused', status: undefined, durationMs: 0, responseText: undefined };
@@ -209,6 +212,19 @@ function isDeadSocket(error: unknown): boolean {
   return code === 'ECONNRESET' || code === 'EPIPE' || code === 'UND_ERR_SOCKET';
 }
 
+/** Parses URLs for one policy, undefined for those that it does not allow; what came lately is not parsed again. */
+function rememberUrls(policy: WebhookPolicy): (text: string) => URL | undefined {
+  const known = new Map<string, URL | undefined>();
+  return (text) => {
+    if (known.has(text)) return known.get(text);
+    const url = parseAgain(text, policy);
+    const [oldest] = known.keys();
+    if (known.size >= URLS_MAX && oldest !== undefined) known.delete(oldest);
+    known.set(text, url);
+    return url;
+  };
+}
+
 function parseAgain(text: string, policy: WebhookPolicy): URL | undefined {
   try {
     return parseWebhookUrl(text, policy);
@@ -229,6 +245,7 @@ function outcomeOfError(error: unknown): SendOutcome {
 }
 
 function shownText({ end, body }: { end: 'whole' | 'cut'; body: Buffer }, message: Message): string {
+  if (body.length === 0) return '';
   const key = message.headers.authorization?.replace(/^Bearer /, '') ?? '';
   // PostgreSQL's text has no NUL.
   let text = body.toString('utf8').replaceAll('\0', '\ufffd');

@@ -1,6 +1,7 @@
 /**
  * Records outcomes in groups: what arrives while one commit runs goes into the next.
  */
+import { setImmediate } from 'node:timers/promises';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
@@ -20,6 +21,8 @@ type Waiting = {
 
 /** Bounds one statement; at 3,000 deliveries a second a commit of 10 ms gathers about 30. */
 const GROUP_MAX = 500;
+/** Half of what one receiver is sent at once, so that half of it goes out while the other half is recorded. */
+const GATHER_MAX = 64;
 const RETRY_MS = 250;
 
 /**
@@ -38,9 +41,18 @@ export function createSettler(options: {
 
   async function run(): Promise<void> {
     while (queue.length > 0) {
+      await gather();
       const group = queue.slice(0, GROUP_MAX);
       queue = queue.slice(GROUP_MAX);
       await commit(group);
+    }
+  }
+
+  /** Where outcomes come in every turn of the event loop, a few turns more make one large commit of many small ones. */
+  async function gather(): Promise<void> {
+    for (let before = 0; queue.length > before && queue.length < GATHER_MAX; ) {
+      before = queue.length;
+      await setImmediate();
     }
   }
 

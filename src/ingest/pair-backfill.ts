@@ -47,11 +47,14 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
     const startedAt = clock.now().getTime();
     const lowest = Math.max(work.lowest, work.number - stepBlocks + 1);
     const numbers = Array.from({ length: work.number - lowest + 1 }, (_, index) => lowest + index);
+    const wanted = stepBlocks;
+    // After a Fault one block only, which any node may have.
+    stepBlocks = 1;
     const bundles = await nodes.bundles(numbers, signal, 'without traces');
     requireLinked(bundles, work);
     await store(bundles, work);
     const tookMs = clock.now().getTime() - startedAt;
-    const fitting = Math.floor(numbers.length * Math.min(2, STEP_MS_TARGET / Math.max(1, tookMs)));
+    const fitting = Math.floor(wanted * Math.min(2, STEP_MS_TARGET / Math.max(1, tookMs)));
     stepBlocks = Math.max(1, Math.min(fitting, STEP_BLOCKS_MAX));
     return 'worked';
   };

@@ -10,6 +10,7 @@ import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Hash } from '../core/hex.ts';
 import type { PairEvents } from '../core/pair.ts';
+import type { Activity } from './activities.ts';
 import { extractTransfers } from './extract.ts';
 
 /** A block as it is committed. */
@@ -19,10 +20,18 @@ export type ReadBlock = {
   traced: boolean;
   transfers: Transfer[];
   pairEvents: PairEvents[];
+  /** What the rules of points ask for. */
+  activities: Activity[];
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
-export type Extract = { pairEvents(bundle: Bundle): PairEvents[] };
+export type Extract = {
+  pairEvents(bundle: Bundle): PairEvents[];
+  activities(bundle: Bundle): Activity[];
+};
+
+/** For who needs the transfers alone. */
+export const extractNothing: Extract = { pairEvents: () => [], activities: () => [] };
 
 /** The last block to be read; without its hash it is asked for by number, as history is. */
 type Head = { number: number; hash: Hash | undefined };
@@ -101,6 +110,7 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
       traced: bundle.traced,
       transfers: extractTransfers(bundle),
       pairEvents: extract.pairEvents(bundle),
+      activities: extract.activities(bundle),
     }));
   }
 

@@ -7,6 +7,7 @@ import { type BlockHeader, sidesOf } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import type { Pair } from '../core/pair.ts';
 import { findChain, findTip } from '../store/blocks.ts';
 import {
   listNotificationsOf,
@@ -17,6 +18,8 @@ import {
   type StoredBlock,
 } from '../store/comparison.ts';
 import type { Database, Db } from '../store/db.ts';
+import { listPairCoverage } from '../store/pairs.ts';
+import { listSwapsOf } from '../store/swaps.ts';
 import { readTime } from '../store/time.ts';
 import {
   compareBlock,
@@ -30,7 +33,9 @@ import {
   type UndecidedReason,
   type Verdict,
 } from './compare.ts';
-import { createReadAhead, type ReadBlock } from './read-ahead.ts';
+import { compareSwaps } from './compare-swaps.ts';
+import { createPairReader } from './pair-events.ts';
+import { createReadAhead, extractNothing, type ReadBlock } from './read-ahead.ts';
 
 export type VerifyOptions = {
   database: Database;
@@ -40,6 +45,8 @@ export type VerifyOptions = {
   from: number | undefined;
   to: number | undefined;
   isProofOn: boolean;
+  /** Whose swaps are compared too. */
+  pairs: readonly Pick<Pair, 'id' | 'address'>[];
   /** How long notifications are kept once they are done. */
   notificationsMs: number;
   onDifference(difference: Difference): void;
@@ -51,9 +58,10 @@ export type VerifyReport = {
   outcome: 'equal' | 'different' | 'reorganised';
   /** Undefined when nothing is stored. */
   range: { from: number; to: number } | undefined;
-  /** Compared blocks and equal notifications. */
+  /** Compared blocks, equal notifications, equal swaps of the configured pairs. */
   blocks: number;
   notifications: number;
+  swaps: number;
   differences: number;
   undecided: Record<UndecidedReason, number>;
 };
@@ -82,7 +90,11 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   report.undecided.before_start = Math.max(0, Math.min(startNumber, asked.to + 1) - asked.from);
   report.undecided.after_tip = Math.max(0, asked.to - Math.max(tip.number, asked.from - 1));
   const keptSince = new Date((await readTime(database)).getTime() - options.notificationsMs);
-  const readAhead = createReadAhead({ nodes, clock, extract: { pairEvents: () => [] } });
+  const readAhead = createReadAhead({
+    nodes,
+    clock,
+    extract: { ...extractNothing, pairEvents: createPairReader(options.pairs) },
+  });
   /** Of a long gap only the first block is waited for. */
   let isWorthWaiting = true;
 
@@ -128,17 +140,18 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   async function compare(read: readonly ReadBlock[]): Promise<'compared' | 'reorganised'> {
     if (read.length === 0) return 'compared';
     const compared = await readSnapshot(database, (snapshot) =>
-      compareBatch(snapshot, read, { isProofOn: options.isProofOn, keptSince }),
+      compareBatch(snapshot, read, { isProofOn: options.isProofOn, keptSince, pairs: options.pairs }),
     );
     if (compared === 'too many') {
       if (read.length === 1) count('too_many');
       else for (const one of read) if ((await compare([one])) === 'reorganised') return 'reorganised';
       return 'compared';
     }
-    const { astray, blocks, verdicts } = compared;
+    const { astray, blocks, swaps, verdicts } = compared;
     if (await isReorganising(astray.filter(({ header }) => header.number > finalizedNumber)))
       return 'reorganised';
     report.blocks += blocks;
+    report.swaps += swaps;
     for (const verdict of [...astray.map(judgeAstray), ...verdicts]) count(verdict);
     return 'compared';
   }
@@ -170,13 +183,17 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
 /** A block that is not stored as it is on the chain. */
 type Astray = { header: BlockHeader; storedHash: Hash | undefined };
 
-type Compared = { blocks: number; astray: Astray[]; verdicts: Verdict[] };
+type Compared = { blocks: number; swaps: number; astray: Astray[]; verdicts: Verdict[] };
 
 /** Blocks that follow one another against one moment of the database. */
 async function compareBatch(
   snapshot: Db,
   read: readonly ReadBlock[],
-  { isProofOn, keptSince }: { isProofOn: boolean; keptSince: Date },
+  {
+    isProofOn,
+    keptSince,
+    pairs,
+  }: { isProofOn: boolean; keptSince: Date; pairs: readonly Pick<Pair, 'id' | 'address'>[] },
 ): Promise<Compared | 'too many'> {
   const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
   const stored = await listStoredBlocks(snapshot, span);
@@ -195,6 +212,16 @@ async function compareBatch(
   if (watching.length === ROWS_MAX || due.size > ROWS_MAX) return 'too many';
   const notifications = await listNotificationsOf(snapshot, span, placesOf(due), ROWS_MAX);
   if (notifications.length === ROWS_MAX) return 'too many';
+  const storedSwaps = pairs.length === 0 ? [] : await listSwapsOf(snapshot, span, ROWS_MAX);
+  if (storedSwaps.length === ROWS_MAX) return 'too many';
+  const swaps = compareSwaps({
+    blocks: Array.from(blocks.values(), (one) => one.read),
+    stored: storedSwaps,
+    coverage: await listPairCoverage(
+      snapshot,
+      pairs.map(({ id }) => id),
+    ),
+  });
   const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
   const watches = await listWatchesById(snapshot, [...owners.values()]);
   const verdicts = [
@@ -203,8 +230,9 @@ async function compareBatch(
       ...{ blocks, events, due, notifications, keptSince },
       watches: new Map(watches.map((watch) => [watch.id, watch])),
     }),
+    ...swaps.differences,
   ];
-  return { blocks: blocks.size, astray, verdicts };
+  return { blocks: blocks.size, swaps: swaps.equal, astray, verdicts };
 }
 
 function judgeAstray({ header: { number, hash }, storedHash }: Astray): Difference {
@@ -214,6 +242,12 @@ function judgeAstray({ header: { number, hash }, storedHash }: Astray): Differen
 }
 
 function emptyReport(): VerifyReport {
-  const counts = { blocks: 0, notifications: 0, differences: 0, undecided: { ...nothingUndecided } };
+  const counts = {
+    blocks: 0,
+    notifications: 0,
+    swaps: 0,
+    differences: 0,
+    undecided: { ...nothingUndecided },
+  };
   return { outcome: 'equal', range: undefined, ...counts };
 }

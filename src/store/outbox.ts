@@ -159,20 +159,35 @@ export async function settle(
   database: Database,
   settlements: readonly Settlement[],
 ): Promise<Set<Settlement>> {
+  // One statement for nearly all of them, without a transaction's further round trips; what it leaves is looked at closely.
+  const left = await settleOrdinary(database, settlements);
+  const [first] = left;
+  if (first === undefined) return new Set();
   return database.transaction(async (tx) => {
-    const recorded = await record(tx, settlements);
+    const recorded = await record(tx, left);
     const untouched = recorded.filter(({ isUpdated }) => !isUpdated).map(({ settlement }) => settlement);
-    const [first] = settlements;
-    if (first !== undefined) {
-      if (untouched.length > 0) await takeBackTold(tx, untouched, first.settledAt);
-      const ordered = recorded.flatMap(({ settlement, orderedId: id }) =>
-        id === null ? [] : [{ shardId: settlement.lane.shardId, id }],
-      );
-      await giveTurns(tx, ordered, first.settledAt);
-    }
+    if (untouched.length > 0) await takeBackTold(tx, untouched, first.settledAt);
+    const ordered = recorded.flatMap(({ settlement, orderedId: id }) =>
+      id === null ? [] : [{ shardId: settlement.lane.shardId, id }],
+    );
+    await giveTurns(tx, ordered, first.settledAt);
     const held = new Set(recorded.map(({ settlement }) => settlement));
-    return new Set(settlements.filter((settlement) => !held.has(settlement)));
+    return new Set(left.filter((settlement) => !held.has(settlement)));
   });
+}
+
+/** Settles those whose row is as it was when it was read, and for which no other waits; returns the others. */
+async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
+  const rows = await db.query<{ position: number }>(sql`
+    with ${validOf(settlements)}, updated as (
+      ${updateFrom(sql`n.turn is null`)}
+      returning s.*
+    ), logged as (
+      insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from updated order by position
+    )
+    select position from updated order by position`);
+  const settled = new Set(rows.map(({ position }) => position - 1));
+  return settlements.filter((_, index) => !settled.has(index));
 }
 
 /** `orderedId` is the record, in strict order, of which the next notification may go now. */
@@ -180,13 +195,42 @@ type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string 
 
 /** Those of lanes that are held: their log rows, and their notifications where the outcome still counts. */
 async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recorded[]> {
+  const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
+    with ${validOf(settlements)}, updated as (
+      ${updateFrom(sql`true`)}
+      returning n.shard_id, n.id,
+        case when n.turn is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
+    ), logged as (
+      insert into delivery_attempt (${attemptColumns})
+      select ${attemptColumns} from valid v
+      -- A commit whose answer was lost is made again.
+      where not exists (
+        select from delivery_attempt a
+        where a.shard_id = v.shard_id and a.notification_id = v.notification_id and a.started_at = v.started_at)
+      order by position
+    )
+    select v.position, u.id is not null as is_updated, u.ordered_id
+    from valid v left join updated u on u.shard_id = v.shard_id and u.id = v.notification_id
+    order by v.position`);
+  return rows.flatMap((row) => {
+    const settlement = settlements[row.position - 1];
+    return settlement === undefined
+      ? []
+      : [{ settlement, isUpdated: row.is_updated, orderedId: row.ordered_id }];
+  });
+}
+
+const attemptColumns = sql`shard_id, notification_id, started_at, duration_ms, outcome, status, response`;
+
+/** `valid`: the outcomes of lanes that are held, which stay so to the end of the transaction. */
+function validOf(settlements: readonly Settlement[]): Sql {
   const numbers = (of: (settlement: Settlement) => number | undefined) =>
     listOf(settlements.map((settlement) => of(settlement) ?? 'null'));
   const times = (of: (settlement: Settlement) => Date | undefined) =>
     listOf(settlements.map((settlement) => of(settlement)?.toISOString() ?? 'null'));
   const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
-  const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
-    with held as materialized (
+  return sql`
+    held as materialized (
       select id, epoch from lane where id = any(${listOf(laneIds)}::bigint[])
       order by id
       for share
@@ -210,7 +254,12 @@ async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recor
       ) with ordinality as s (lane_id, epoch, shard_id, notification_id, revision, retry_count, redelivery_count,
         started_at, duration_ms, outcome, status, response, next_retry_at, settled_at, position)
       join held on held.id = s.lane_id and held.epoch = s.epoch
-    ), updated as (
+    )`;
+}
+
+/** The notifications `n` whose outcome `s` still counts, and which fit. */
+function updateFrom(fits: Sql): Sql {
+  return sql`
       update notification n set
         state = case when s.next_retry_at is null then 'processed' when n.state in ('cancelled', 'held') then n.state else 'waiting' end,
         processed_at = case when s.next_retry_at is null then s.settled_at end,
@@ -222,31 +271,11 @@ async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recor
         select distinct on (shard_id, notification_id, revision, redelivery_count) * from valid
         order by shard_id, notification_id, revision, redelivery_count, next_retry_at is not null, retry_count desc
       ) as s
-      where n.shard_id = s.shard_id and n.id = s.notification_id
+      where n.shard_id = s.shard_id and n.id = s.notification_id and ${fits}
         and n.state in ('waiting', 'held', 'withdrawn', 'cancelled') and n.revision = s.revision
         and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)
         and not (n.state = 'withdrawn' and coalesce((
-          select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))
-      returning n.shard_id, n.id,
-        case when n.turn is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
-    ), logged as (
-      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
-      select shard_id, notification_id, started_at, duration_ms, outcome, status, response from valid v
-      -- A commit whose answer was lost is made again.
-      where not exists (
-        select from delivery_attempt a
-        where a.shard_id = v.shard_id and a.notification_id = v.notification_id and a.started_at = v.started_at)
-      order by position
-    )
-    select v.position, u.id is not null as is_updated, u.ordered_id
-    from valid v left join updated u on u.shard_id = v.shard_id and u.id = v.notification_id
-    order by v.position`);
-  return rows.flatMap((row) => {
-    const settlement = settlements[row.position - 1];
-    return settlement === undefined
-      ? []
-      : [{ settlement, isUpdated: row.is_updated, orderedId: row.ordered_id }];
-  });
+          select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))`;
 }
 
 /** What was told, or may have been, while its block died: its record wants to hear that it is gone. */

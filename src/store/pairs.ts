@@ -148,6 +148,23 @@ export async function advanceBackfill(
   return true;
 }
 
+/** Of which blocks everything of a pair is stored: those from `readFrom` on that are followed, or later than `readAfter`. */
+export type PairCoverage = { pairId: number; followedFrom: number; readFrom: number; readAfter: Date };
+
+/** Of those of these pairs that are followed. */
+export async function listPairCoverage(db: Db, pairIds: readonly number[]): Promise<PairCoverage[]> {
+  const rows = await db.query<{ id: number; followed_from: number; read_from: number; read_after: Date }>(sql`
+    select id, followed_from, coalesce(backfill_number + 1, 0) as read_from, backfill_until as read_after from pair
+    where id = any(${listOf(pairIds)}::integer[]) and followed_from is not null
+    order by id limit ${pairIds.length}`);
+  return rows.map((row) => ({
+    pairId: row.id,
+    followedFrom: row.followed_from,
+    readFrom: row.read_from,
+    readAfter: row.read_after,
+  }));
+}
+
 async function listPairRows(db: Db): Promise<PairRow[]> {
   return db.query<PairRow>(sql`
     select id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, followed_from from pair

@@ -13,6 +13,11 @@ const POINTS_LOCK = 0x6362_000b;
 /** A transaction that earns more is none that a person asks about. */
 const AWARDS_MAX = 10_000;
 
+/** Waits for whoever writes awards; held until the transaction ends. */
+export async function lockPoints(tx: Db): Promise<void> {
+  await tx.query(sql`select pg_advisory_xact_lock(${POINTS_LOCK})`);
+}
+
 /**
  * Stores awards with their sums, in the caller's transaction; returns how many are new. An award that is there already,
  * by rule, version, transaction, ordinal and role, stays as it is.
@@ -98,19 +103,25 @@ export async function undoAwards(tx: Db, ancestorNumber: number): Promise<void> 
 const summedColumns = sql`user_address, category, rule, version, role, points,
   (awarded_at at time zone 'UTC')::date as day, date_trunc('month', awarded_at at time zone 'UTC')::date as month`;
 
-/** What the user has earned by this version of the rule on that day (UTC), referrals not counted; for caps. */
-export async function sumUserDay(
+/** What each user has earned by this version of the rule on that day (UTC), referrals not counted; for caps. */
+export async function sumUserDays(
   tx: Db,
-  rule: string,
-  version: number,
-  user: Address,
-  day: Date,
-): Promise<Decimal> {
-  const [row] = await tx.query<{ points: string }>(sql`
-    select coalesce(sum(points), 0)::text as points from point_day
-    where user_address = ${toBytes(user)} and day = ${day.toISOString().slice(0, 10)}::date
-      and rule = ${rule} and version = ${version} and role = 'user'`);
-  return decimal(row?.points ?? '0');
+  questions: readonly { rule: string; version: number; user: Address; day: Date }[],
+): Promise<Decimal[]> {
+  if (questions.length === 0) return [];
+  const rows = await tx.query<{ points: string }>(sql`
+    select coalesce((
+      select sum(d.points) from point_day d
+      where d.user_address = q.user_address and d.day = q.day and d.rule = q.rule and d.version = q.version
+        and d.role = 'user'), 0)::text as points
+    from unnest(
+      ${questions.map(({ rule }) => rule)}::text[],
+      ${listOf(questions.map(({ version }) => version))}::integer[],
+      ${bytesOf(questions.map(({ user }) => user))}::bytea[],
+      ${listOf(questions.map(({ day }) => day.toISOString().slice(0, 10)))}::date[]
+    ) with ordinality as q (rule, version, user_address, day, position)
+    order by q.position limit ${questions.length}`);
+  return rows.map(({ points }) => decimal(points));
 }
 
 type AwardRow = {
@@ -149,9 +160,4 @@ export async function listAwards(db: Db, txHash: Hash): Promise<Award[]> {
     awardedAt: row.awarded_at,
     inputs: row.inputs,
   }));
-}
-
-/** The lock is held until the transaction ends. */
-async function lockPoints(tx: Db): Promise<void> {
-  await tx.query(sql`select pg_advisory_xact_lock(${POINTS_LOCK})`);
 }

@@ -1,5 +1,33 @@
 -- Made by `npm run generate` from the migrations: the schema as it is today. Not to be edited.
 
+create table accrual (
+  rule text not null,
+  user_address bytea not null,
+  balance numeric(98,0) not null,
+  day integer not null,
+  balance_seconds numeric not null,
+  touched_at timestamp(3) with time zone not null,
+  tx_hash bytea not null,
+  touch integer not null,
+  constraint accrual_pkey PRIMARY KEY (rule, user_address),
+  constraint accrual_tx_hash_check CHECK ((octet_length(tx_hash) = 32)),
+  constraint accrual_user_address_check CHECK ((octet_length(user_address) = 20))
+);
+CREATE INDEX accrual_open ON public.accrual USING btree (day, rule, user_address) WHERE ((balance > (0)::numeric) OR (balance_seconds > (0)::numeric));
+
+create table accrual_before (
+  block_number bigint not null,
+  rule text not null,
+  user_address bytea not null,
+  balance numeric(98,0),
+  day integer,
+  balance_seconds numeric,
+  touched_at timestamp(3) with time zone,
+  tx_hash bytea,
+  touch integer,
+  constraint accrual_before_pkey PRIMARY KEY (block_number, rule, user_address)
+);
+
 create table api_key (
   id text not null,
   watcher_id bigint not null,
@@ -247,6 +275,18 @@ create table price_observation (
 );
 CREATE INDEX price_observation_asset ON public.price_observation USING btree (asset, round_at DESC);
 CREATE INDEX price_observation_round ON public.price_observation USING btree (round_at);
+
+create table referral (
+  user_address bytea not null,
+  referrer_address bytea not null,
+  block_number bigint not null,
+  log_index integer not null,
+  linked_at timestamp(3) with time zone not null,
+  constraint referral_pkey PRIMARY KEY (user_address, block_number, log_index),
+  constraint referral_referrer_address_check CHECK ((octet_length(referrer_address) = 20)),
+  constraint referral_user_address_check CHECK ((octet_length(user_address) = 20))
+);
+CREATE INDEX referral_block ON public.referral USING btree (block_number);
 
 create table signing_secret (
   watcher_id bigint not null,

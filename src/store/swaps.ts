@@ -76,6 +76,19 @@ async function deleteSwaps(tx: Db, where: Sql): Promise<void> {
     from sums s where v.pair_id = s.pair_id and v.started_at = s.started_at`);
 }
 
+/** Up to `limit` swaps of a range of blocks, in the order of the chain's blocks. */
+export async function listSwapsOf(
+  db: Db,
+  { from, to }: { from: number; to: number },
+  limit: number,
+): Promise<BlockSwap[]> {
+  const rows = await db.query<SwapRow>(sql`
+    select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out, amount1_out from swap
+    where block_number between ${from} and ${to}
+    order by block_number, tx_hash, ordinal limit ${limit}`);
+  return rows.map(toSwap);
+}
+
 /** Those of these pairs that have swaps which no price was known for. */
 export async function listUnvaluedPairs(db: Db, pairIds: readonly number[]): Promise<number[]> {
   const rows = await db.query<{ id: number }>(sql`

@@ -133,7 +133,9 @@ test('a node that hangs holds nobody up for long', () =>
 onEachDatabase(({ database }) => {
   test('the supply is one record, and its figures are plain numbers', () =>
     withNodes([balances()], async (stage) => {
-      const { ask } = createApiStory(database(), undefined, undefined, { supply: createReader(stage) });
+      const { ask } = createApiStory(database(), undefined, undefined, {
+        supply: createReader(stage),
+      });
       const { status, headers, json } = await ask('GET', '/api/native/supply-info');
       assert.equal(status, 200);
       assert.match(headers['content-type'] ?? '', /^application\/json/);

@@ -1,7 +1,7 @@
 /**
  * The command line as its users have it: a process of its own, in a folder of its own.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { fileURLToPath } from 'node:url';
@@ -15,15 +15,17 @@ export const chain = { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http:/
 
 /** Runs `chainbell <words>` to its end in `folder`, with these variables on top of the ones that a process needs. */
 export function chainbell(folder: string, env: Record<string, string>, ...words: string[]): Promise<Run> {
-  return startChainbell(folder, env, ...words).ended;
+  const { process: child, ended } = startChainbell(folder, env, ...words);
+  child.stdin.end();
+  return ended;
 }
 
-/** The same, for who wants to interrupt it. */
+/** The same, for who wants to interrupt it or has something for its standard input. */
 export function startChainbell(
   folder: string,
   env: Record<string, string>,
   ...words: string[]
-): { process: ChildProcess; ended: Promise<Run> } {
+): { process: ChildProcessWithoutNullStreams; ended: Promise<Run> } {
   const { PATH = '', TMPDIR = '', NODE_COMPILE_CACHE = '' } = process.env;
   const child = spawn(process.execPath, [MAIN, ...words], {
     cwd: folder,
@@ -33,7 +35,7 @@ export function startChainbell(
       ...(NODE_COMPILE_CACHE !== '' && { NODE_COMPILE_CACHE }),
       ...env,
     },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: 'pipe',
   });
   const outcome = Promise.all([once(child, 'exit'), text(child.stdout), text(child.stderr)]);
   return { process: child, ended: outcome.then(([[code], out, err]) => ({ code: Number(code), out, err })) };

@@ -42,6 +42,7 @@ test('the values that the example calls defaults are the defaults', () => {
     pairs,
     prices,
     supply: _none,
+    points,
     chain: {
       native: { wrapped: _wrapped, ...native },
       ...chain
@@ -49,10 +50,15 @@ test('the values that the example calls defaults are the defaults', () => {
     ...example
   } = loadConfig({ file, env: {} });
   assert.deepEqual(
-    { ...example, chain: { ...chain, native }, tokens: {}, pairs: [], prices: { tokens: {} } },
+    {
+      ...example,
+      chain: { ...chain, native },
+      ...{ tokens: {}, pairs: [], prices: { tokens: {} }, points: { seasons: {}, rules: [] } },
+    },
     defaults,
   );
   assert.ok(Object.keys(tokens).length > 0 && pairs.length > 0 && prices.native !== undefined);
+  assert.ok(points.referral?.firstWins && points.referral.noSelf && points.rules.length > 0);
 });
 
 test('the JSON Schema accepts the example as it is written, variables included', () => {

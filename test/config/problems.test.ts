@@ -858,7 +858,7 @@ prices:
     XRP: { sources: [{ type: pair, pair: 6 }] }
 `,
     report: `
-chainbell.yaml:11:43  prices.tokens.DOGE.sources[0].pair: token0 of pair 4 is not the address of tokens.DOGE
+chainbell.yaml:11:43  prices.tokens.DOGE.sources[0].pair: pair 4 has no token with the address of tokens.DOGE
    11 |     DOGE: { sources: [{ type: pair, pair: 4 }] }
       |                                           ^
 chainbell.yaml:12:42  prices.tokens.SOL.sources[0].pair: pair 4 tells the price in the native coin, and prices.native is not given
@@ -881,7 +881,7 @@ prices:
   native: { sources: [{ type: pair, pair: 1 }] }
 `,
     report: `
-chainbell.yaml:7:43  prices.native.sources[0].pair: pair 1 tells no price in USD: its token0 is none of tokens with usd
+chainbell.yaml:7:43  prices.native.sources[0].pair: pair 1 tells no price in USD: its other token is none of tokens with usd
     7 |   native: { sources: [{ type: pair, pair: 1 }] }
       |                                           ^
 `,
@@ -1078,15 +1078,15 @@ CHAINBELL_SECRET  secret: is required when database.url is set
 chain:
   id: 1
   rpc: [http://node.example]
-points: { rules: ["xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy" }
+webhooks: { caFile: "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" , prts: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy" }
 `,
     report: `
-chainbell.yaml:4:115  points.ruls: unknown key
-    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
+chainbell.yaml:4:115  webhooks.prts: unknown key
+    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" , prts: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
       |                                                        ^^^^
-      did you mean "rules"?
-chainbell.yaml:4:125  points.more: unknown key
-    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"] , ruls: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
+      did you mean "ports"?
+chainbell.yaml:4:125  webhooks.more: unknown key
+    4 | xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" , prts: [], more: "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy
       |                                                        ^^^^
 `,
   },

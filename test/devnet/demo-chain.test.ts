@@ -11,7 +11,7 @@ import { commitBlocks } from '../../src/store/blocks.ts';
 import { openDatabase } from '../../src/store/db.ts';
 import { migrate } from '../../src/store/migrate.ts';
 
-const options = { preferredPort: 0, chainId: 31337, blockTimeSeconds: 60, fresh: false };
+const options = { preferredPort: 0, chainId: 31337, fresh: false };
 
 function createFolder(context: TestContext): DemoFolder {
   const path = mkdtempSync(join(tmpdir(), 'chainbell-test-'));

@@ -5,8 +5,10 @@ import { toEventSelector } from 'viem';
 import { demoConfig } from '../../devnet/demo-config.ts';
 import { planMarket } from '../../devnet/market.ts';
 import { pointsOf } from '../../devnet/points-rules.ts';
+import type { Address } from '../../src/core/hex.ts';
 
-const market = planMarket(`0x${'14'.repeat(20)}`);
+const deployer: Address = `0x${'14'.repeat(20)}`;
+const market = planMarket(deployer);
 
 test('the configuration of the demo loads, with the six pairs of spec 2.3 and what the supply is made of', () => {
   const { pairs, tokens, supply, webhooks } = demoConfig({
@@ -16,6 +18,7 @@ test('the configuration of the demo loads, with the six pairs of spec 2.3 and wh
     retryMinutes: undefined,
     priceFeedUrl: 'http://127.0.0.1:8091',
     market,
+    deployer,
     initialCoins: 200_000,
   });
   assert.deepEqual(
@@ -38,7 +41,7 @@ test('the configuration of the demo loads, with the six pairs of spec 2.3 and wh
 });
 
 test('the rules know every common category of spec 2.1, and listen to events that the contracts emit', () => {
-  const { rules } = pointsOf(market);
+  const { rules } = pointsOf(market, deployer);
   assert.deepEqual([...new Set(rules.map(({ category }) => category))].sort(), [
     'bridge',
     'governance',

@@ -1,84 +1,9 @@
 import assert from 'node:assert/strict';
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
-import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
-import { endOrphans } from '../../devnet/orphans.ts';
+import { test } from 'node:test';
+import { createDemoStage } from '../kit/demo.ts';
 import { waitUntil } from '../kit/wait.ts';
-
-/** Three times what the demo promises on an idle machine, for machines that are not. */
-const FIRST_WEBHOOK_MS_MAX = 60_000;
-const mainFile = new URL('../../src/main.ts', import.meta.url).pathname;
-
-type Facts = {
-  api_url: string;
-  api_key: string;
-  receiver_url: string;
-  chain: { rpc_url: string };
-  accounts: { visitor: string; deployer: string };
-};
-
-type RunningDemo = {
-  process: ChildProcess;
-  /** What a person sees. */
-  text(): string;
-  /** The one line on standard output, once it is there. */
-  facts(): Promise<Facts>;
-  exitCode: Promise<number | null>;
-};
-
-/** A folder for demos. After the test nothing of them is left, whatever they and the test did. */
-function createStage(context: TestContext): {
-  folder: string;
-  start(...flags: string[]): RunningDemo;
-} {
-  const folder = mkdtempSync(join(tmpdir(), 'chainbell-test-'));
-  const demos: RunningDemo[] = [];
-  context.after(async () => {
-    for (const { process: child, exitCode } of demos) {
-      child.kill('SIGKILL');
-      await exitCode;
-    }
-    await endOrphans({ folder: join(folder, 'demo-chain'), program: 'anvil' }, { shared: false });
-    rmSync(folder, { recursive: true, force: true });
-  });
-  return {
-    folder,
-    start(...flags) {
-      const demo = startDemo(folder, flags);
-      demos.push(demo);
-      return demo;
-    },
-  };
-}
-
-function startDemo(folder: string, flags: readonly string[]): RunningDemo {
-  const child = spawn(process.execPath, [mainFile, 'demo', '--json', '--data-dir', folder, ...flags], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let text = '';
-  let data = '';
-  child.stderr.setEncoding('utf8').on('data', (chunk: string) => {
-    text += chunk;
-  });
-  child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
-    data += chunk;
-  });
-  const exitCode = once(child, 'close').then(([code]): number | null => code);
-  return {
-    process: child,
-    text: () => text,
-    async facts() {
-      const isThere = () => data.includes('\n') || child.exitCode !== null;
-      await waitUntil(isThere, { timeoutMs: FIRST_WEBHOOK_MS_MAX, describe: 'the facts of the demo' });
-      assert.equal(child.exitCode, null, text);
-      return JSON.parse(data);
-    },
-    exitCode,
-  };
-}
 
 const post = (url: string, body: unknown, headers: Record<string, string> = {}) =>
   fetch(url, {
@@ -88,7 +13,7 @@ const post = (url: string, body: unknown, headers: Record<string, string> = {}) 
   });
 
 test('the first webhook is printed, Ctrl-C twice stops cleanly, and the next start continues', async (context) => {
-  const stage = createStage(context);
+  const stage = createDemoStage(context);
   const first = stage.start();
   const facts = await first.facts();
   assert.match(first.text(), /#\d+ +(COIN|TOKEN)_TRANSFER [^\n]*→[^\n]*\n.*first webhook received/);
@@ -109,7 +34,7 @@ test('the first webhook is printed, Ctrl-C twice stops cleanly, and the next sta
 });
 
 test('a demo that was killed leaves nothing behind that keeps the next one from continuing', async (context) => {
-  const stage = createStage(context);
+  const stage = createDemoStage(context);
   const first = stage.start();
   await first.facts();
   first.process.kill('SIGKILL');
@@ -123,7 +48,7 @@ test('a demo that was killed leaves nothing behind that keeps the next one from 
 });
 
 test('an address of the reader rings after its transfer, and a broken receiver gets its webhook again', async (context) => {
-  const demo = createStage(context).start('--fast-retries', '--block-time', '1');
+  const demo = createDemoStage(context).start('--fast-retries', '--block-time', '1');
   const facts = await demo.facts();
   const { visitor, deployer } = facts.accounts;
   const created = await post(

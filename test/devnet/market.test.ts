@@ -32,7 +32,7 @@ describe('the market of the demo', () => {
   let scene: Scene;
   before(async () => {
     chain = await startChain();
-    scene = await createScene(chain, new Date());
+    scene = await createScene(chain);
   });
   after(() => chain.stop());
 

@@ -8,7 +8,7 @@ import { waitUntil } from '../kit/wait.ts';
 
 test('a round of traffic has every kind of transaction, and only the failing one fails', async () => {
   await using chain = await startChain();
-  const scene = await createScene(chain, new Date());
+  const scene = await createScene(chain);
   for (let turn = 0; turn < 3 * trafficKinds.length; turn++) {
     const { succeeded } = await chain.execute(await trafficAt(chain, scene, turn));
     const kind = trafficKinds[turn % trafficKinds.length];
@@ -18,7 +18,7 @@ test('a round of traffic has every kind of transaction, and only the failing one
 
 test('traffic does not pile up on a chain that mines nothing, and stops when told', async () => {
   await using chain = await startChain();
-  const scene = await createScene(chain, new Date());
+  const scene = await createScene(chain);
   await chain.pauseMining();
   const faults: string[] = [];
   const onFault = (fault: Error) => faults.push(fault.message);
@@ -36,7 +36,7 @@ test('traffic does not pile up on a chain that mines nothing, and stops when tol
 
 test('a scene is found again on its chain, and not on another one', async () => {
   await using chain = await startChain();
-  const scene = await createScene(chain, new Date());
+  const scene = await createScene(chain);
   assert.deepEqual(await findScene(chain), scene);
   await using other = await startChain();
   assert.equal(await findScene(other), undefined);

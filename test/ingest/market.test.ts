@@ -16,6 +16,7 @@ import { createMarketLedger } from '../../src/ingest/market.ts';
 import { createPairBackfill } from '../../src/ingest/pair-backfill.ts';
 import { createPairReader } from '../../src/ingest/pair-events.ts';
 import { createPairReadings } from '../../src/ingest/pair-readings.ts';
+import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import { findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { findPairNow } from '../../src/store/pair-readings.ts';
@@ -219,7 +220,7 @@ function openWatch(
     finalityDepth: 64,
     backfill: { advance: () => false },
     ledgers: [createMarketLedger(pairs, clock)],
-    extract: { pairEvents: createPairReader(pairs) },
+    extract: { ...extractNothing, pairEvents: createPairReader(pairs) },
     enforcedChecks: () => [],
     isLeader: async () => true,
   });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockReference, Bundle, BundleTransaction } from '../../src/chain/bundle.ts';
 import { Fault } from '../../src/core/fault.ts';
-import { createReadAhead, type ReadAhead } from '../../src/ingest/read-ahead.ts';
+import { createReadAhead, extractNothing, type ReadAhead } from '../../src/ingest/read-ahead.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 
@@ -32,7 +32,7 @@ function openReader() {
       return promise;
     },
   };
-  return { readAhead: createReadAhead({ nodes, clock, extract: { pairEvents: () => [] } }), requests, clock };
+  return { readAhead: createReadAhead({ nodes, clock, extract: extractNothing }), requests, clock };
 }
 
 function bundleOf(reference: BlockReference, logCount = 0): Bundle {

@@ -38,13 +38,14 @@ export type ReplayNode = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** Serves the consecutive blocks of `run` as chain 1, the first `startHead` being the head. */
+/** Serves the consecutive blocks of `run` as chain 1, the first `startHead` being the head; `now` has the last one be of now. */
 export async function startReplay(
   folder: string,
-  options: { run: string; startHead: number },
+  options: { run: string; startHead: number; now?: boolean },
 ): Promise<ReplayNode> {
   const port = await findFreePort();
   const words = ['--dir', folder, '--run', options.run, '--start-head', String(options.startHead)];
+  if (options.now === true) words.push('--now');
   const child = spawn(
     process.execPath,
     [path.join(folder, 'replay.mjs'), ...words, '--port', String(port), '--chain-id', '1'],

@@ -10,6 +10,7 @@ import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import { createDeliverer, type Deliverer } from '../../src/delivery/deliver.ts';
 import type { Send, SendOutcome } from '../../src/delivery/send.ts';
 import { createFollower } from '../../src/ingest/follow.ts';
+import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import type { Database } from '../../src/store/db.ts';
 import { type BugName, bugs } from './bugs.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
@@ -77,7 +78,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       finalityDepth: FINALITY_BLOCKS,
       backfill: { advance: () => false },
       ledgers: [],
-      extract: { pairEvents: () => [] },
+      extract: extractNothing,
       enforcedChecks: () => [],
       isLeader: async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1),
     });

@@ -235,7 +235,7 @@ export function createOracle({ chain, clock, sessions, confirmations, retryMinut
     const { number, hash } = chain.head().header;
     if (blocks.get(number) !== hash) return `block ${number} is not stored`;
     const open = Array.from(byId).find(([, { state }]) => state === 'waiting');
-    return open && `notification  is still waiting`;
+    return open && `notification ${open[0]} is still waiting`;
   }
 
   /** When nothing is open any more: what the chain says must have been heard, and nothing else. */

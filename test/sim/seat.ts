@@ -66,7 +66,7 @@ export function createSeat(options: SeatOptions): Database {
       inTurn(async () => {
         const point = pointOf([statement.text]);
         const mishap = options.mishapAt(point);
-        const rows = isBefore(mishap) ? [] : await database.query<Row>(statement);
+        const rows = isBefore(mishap) ? [] : await database.query<Row>(bug.rewrite(statement));
         bug.note(statement.text, rows);
         // Of those that return rows, one without a row has changed nothing.
         const hasWritten = isWrite(statement) && (rows.length > 0 || !statement.text.includes('returning'));

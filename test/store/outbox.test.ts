@@ -299,7 +299,8 @@ onEachDatabase(({ database }) => {
   for (const first of ['2xx', 'failure'] as const) {
     test(`of two outcomes of one notification in one group the 2xx counts, the ${first} being first`, async () => {
       const { lane, due } = await leaseWith(database());
-      const outcomes = [settlementOf(lane, due[0]), settlementOf(lane, due[0], failed(later(60_000)))];
+      const failure = { ...settlementOf(lane, due[0], failed(later(60_000))), startedAt: later(1) };
+      const outcomes = [settlementOf(lane, due[0]), failure];
       await settle(database(), first === '2xx' ? outcomes : outcomes.reverse());
       assert.deepEqual(await listStates(database()), ['processed']);
       assert.equal((await listAttempts(database())).length, 2);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Award } from '../../src/core/award.ts';
 import { decimalText } from '../../src/core/decimal.ts';
-import { insertAwards, listAwards, sumUserDay, undoAwards } from '../../src/store/points.ts';
+import { insertAwards, listAwards, sumUserDays, undoAwards } from '../../src/store/points.ts';
 import { sql } from '../../src/store/sql.ts';
 import { awardOf, listWrongSums } from '../kit/awards.ts';
 import { alice, bob, carol, hashOf, headerOf } from '../kit/chain-story.ts';
@@ -78,7 +78,10 @@ onEachDatabase(({ database }) => {
 
   test('what a user earned by a rule on a day does not count other days, rules, versions and referrals', async () => {
     const day = new Date('2026-01-15T18:00:00.000Z');
-    const sum = async () => decimalText(await sumUserDay(database(), 'swap', 1, alice, day));
+    const sum = async () =>
+      (await sumUserDays(database(), [{ rule: 'swap', version: 1, user: alice, day }]))
+        .map(decimalText)
+        .join();
     assert.equal(await sum(), '0');
     await insert(
       awardOf({ points: '0.1' }),

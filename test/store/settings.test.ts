@@ -100,7 +100,14 @@ onEachDatabase(({ database }) => {
 
     const stored = (await listStoredBlocks(database(), { from: 1, to: 1 })).get(1);
     assert.ok(stored !== undefined);
-    const read = { header: headerOf(1), proved: true, transfers, traced: true, pairEvents: [] };
+    const read = {
+      header: headerOf(1),
+      proved: true,
+      transfers,
+      traced: true,
+      pairEvents: [],
+      activities: [],
+    };
     const watches = await listWatchesOf(database(), [alice, bob], 1_000);
     const due = dueOf(eventsOf([{ read, stored }]), watches, 10_000);
     const rows = await listNotifications(database());

@@ -60,7 +60,7 @@ for (const kind of databaseKinds) {
       const next = await rotateKey(store, watcher.keyId, rotation);
       canaries.set('former key', secretPartOf(watcher.key)).set('present key', secretPartOf(next.key));
       for (const { number, keys } of await rotateSigningSecret(store, watcher.id, rotation)) {
-        canaries.set(`HMAC key ${number}`, keys.hmacKey);
+        canaries.set(`HMAC key ${number}`, keys.hmacKey.export());
         const der = keys.privateKey.export({ format: 'der', type: 'pkcs8' });
         canaries.set(`private key ${number}`, der.subarray(-32));
       }

@@ -181,6 +181,7 @@ async function checkVerified(stage: Stage, notifications: number): Promise<void>
     range: { from: FIRST, to: LAST },
     blocks: 12,
     notifications,
+    swaps: 0,
     differences: 0,
   };
   assert.deepEqual(report, equal);

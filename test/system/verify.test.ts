@@ -458,6 +458,7 @@ function reportOf({
       range: { from: 1, to: last },
       blocks: last,
       notifications: NOTIFICATIONS,
+      swaps: 0,
       differences: 0,
     },
     ...rest,

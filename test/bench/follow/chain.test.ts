@@ -41,3 +41,20 @@ test('each block holds the transfers that are counted, numbered, to recipients w
     );
   }
 });
+
+test('with pairs each block holds a swap of each, which succeeds, and the same transfers besides', async () => {
+  await using chain = await startBenchChain(2, { swaps: true });
+  assert.equal(chain.pairs.length, 6);
+  const swapTopic = '0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822';
+  for (const block of [1, 2]) {
+    const receipts = JSON.parse(JSON.stringify(await chain.rpc('eth_getBlockReceipts', [quantity(block)])));
+    const logs = receipts.flatMap(({ logs }: { logs: { address: string; topics: string[] }[] }) => logs);
+    const swapped = logs.filter(({ topics }: { topics: string[] }) => topics[0] === swapTopic);
+    assert.deepEqual(
+      swapped.map(({ address }: { address: string }) => address),
+      chain.pairs.map(({ address }) => address),
+    );
+    const own = logs.filter(({ address }: { address: string }) => address === chain.token);
+    assert.equal(own.length, 100);
+  }
+});

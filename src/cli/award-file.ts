@@ -1,0 +1,138 @@
+/**
+ * Lines of a file of awards: NDJSON, or CSV with a header row, told apart by their first character. What is held does not
+ * depend on how long the file is.
+ */
+import { pipeline, Readable } from 'node:stream';
+import { CsvError, parse as parseCsv } from 'csv-parse';
+import type { Award } from '../core/award.ts';
+import { type AwardLine, awardFields, parseAwardLine } from '../core/award-line.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+
+/** A line by its number in the file, from 1; of several that are one record, the last. */
+export type ReadLine = { line: number; award: Award | Fault };
+
+const LINE_CHARACTERS_MAX = 8 * 1024;
+const REQUIRED = ['user', 'category', 'points', 'hash'] as const;
+
+/** The lines that are not empty. Reading ends behind a line that leaves it open where the next one begins. */
+export async function* readAwards(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
+  const chunks = input[Symbol.asyncIterator]();
+  const read: Uint8Array[] = [];
+  let start: string | undefined;
+  while (start === undefined) {
+    const { done, value } = await chunks.next();
+    if (done === true) return;
+    read.push(value);
+    start = /[^\s\uFEFF]/.exec(new TextDecoder().decode(value))?.[0];
+  }
+  async function* all() {
+    yield* read;
+    yield* { [Symbol.asyncIterator]: () => chunks };
+  }
+  yield* start === '{' ? readJsonLines(all()) : readCsv(all());
+}
+
+async function* readJsonLines(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
+  let line = 0;
+  for await (const text of splitLines(input)) {
+    line += 1;
+    if (text.trim() === '') continue;
+    yield { line, award: orFault(() => parseAwardLine(parseJson(text))) };
+  }
+}
+
+async function* splitLines(input: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of input) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    // Of a line that is too long no more is kept than shows it.
+    rest = lines.pop()?.slice(0, LINE_CHARACTERS_MAX + 1) ?? '';
+    yield* lines;
+  }
+  yield rest + decoder.decode();
+}
+
+/** Numbers as they are written: a double would round them. */
+function parseJson(text: string): AwardLine {
+  if (text.length > LINE_CHARACTERS_MAX)
+    throw new Fault('invalid', `is longer than ${LINE_CHARACTERS_MAX} characters`);
+  let value: unknown;
+  try {
+    value = JSON.parse(text, sourceOfNumbers as (key: string, value: unknown) => unknown);
+  } catch (error) {
+    throw new Fault('invalid', `is not JSON: ${messageOf(error)}`);
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new Fault('invalid', 'is not a JSON object');
+  const given = Object.entries(value).filter(([, one]) => one !== null);
+  requireKnown(given.map(([name]) => name));
+  for (const [path, one] of given)
+    if (typeof one !== 'string')
+      throw new Fault('invalid', 'is not an award', {
+        problems: [{ path, message: 'must be a text or a number' }],
+      });
+  return Object.fromEntries(given);
+}
+
+const sourceOfNumbers = (_key: string, value: unknown, { source }: { source?: string }) =>
+  typeof value === 'number' ? source : value;
+
+async function* readCsv(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
+  const parser = parseCsv({
+    bom: true,
+    info: true,
+    max_record_size: LINE_CHARACTERS_MAX,
+    relax_column_count: true,
+    skip_empty_lines: true,
+    trim: true,
+  });
+  // What goes wrong in either comes out of the parser.
+  pipeline(Readable.from(input), parser, () => {});
+  const records: AsyncIterable<{ record: string[]; info: { lines: number } }> = parser;
+  let header: string[] | undefined;
+  try {
+    for await (const { record, info } of records) {
+      const names = header;
+      if (names === undefined) header = requireHeader(record);
+      else yield { line: info.lines, award: orFault(() => parseAwardLine(withNames(names, record))) };
+    }
+  } catch (error) {
+    if (error instanceof Fault) yield { line: 1, award: error };
+    else if (error instanceof CsvError)
+      yield { line: parser.info.lines, award: new Fault('invalid', `is not CSV: ${error.message}`) };
+    else throw error;
+  }
+}
+
+function requireHeader(names: string[]): string[] {
+  requireKnown(names);
+  const missing = [
+    ...REQUIRED.filter((name) => !names.includes(name)),
+    ...(names.includes('month') || names.includes('created_at') ? [] : ['created_at']),
+  ];
+  if (missing.length > 0) throw new Fault('invalid', `the header lacks ${missing.join(', ')}`);
+  if (new Set(names).size < names.length) throw new Fault('invalid', 'the header names a column twice');
+  return names;
+}
+
+function requireKnown(names: readonly string[]): void {
+  const unknown = names.filter((name) => !awardFields.some((field) => field === name));
+  if (unknown.length > 0)
+    throw new Fault('invalid', `has ${unknown.join(', ')}; the fields are ${awardFields.join(', ')}`);
+}
+
+function withNames(names: readonly string[], values: readonly string[]): AwardLine {
+  if (values.length !== names.length)
+    throw new Fault('invalid', `has ${values.length} values, the header ${names.length}`);
+  return Object.fromEntries(names.map((name, index) => [name, values[index]]));
+}
+
+function orFault<T>(work: () => T): T | Fault {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof Fault) return error;
+    throw error;
+  }
+}

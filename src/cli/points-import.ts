@@ -1,0 +1,193 @@
+/**
+ * `chainbell points import FILE`: stores awards that were made elsewhere, each once however often it is imported.
+ */
+import { open } from 'node:fs/promises';
+import { addAbortSignal, type Readable } from 'node:stream';
+import type { Command } from 'commander';
+import type { Award } from '../core/award.ts';
+import { type Clock, systemClock } from '../core/clock.ts';
+import { decimalText } from '../core/decimal.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import { createBatchStore, rehearse, type StoreBatch } from '../store/award-import.ts';
+import { type ReadLine, readAwards } from './award-file.ts';
+import { exitCodes } from './exit.ts';
+import { untilInterrupted } from './interrupt.ts';
+import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
+
+/** One transaction of some hundred milliseconds, for which blocks wait. */
+const BATCH_AWARDS = 2_000;
+/** Who has more has one cause. */
+const PROBLEMS_MAX = 20;
+const PROGRESS_MS = 10_000;
+
+export function addPointsImportCommand(points: Command): void {
+  addStoreCommand(
+    points,
+    'import',
+    'store awards that were made elsewhere; what is stored already is passed over',
+  )
+    .argument('<file>', 'NDJSON, or CSV with a header row; - for standard input')
+    .option('--dry-run', 'check every line and store nothing')
+    .addHelpText(
+      'after',
+      `
+Fields: user, category, points, hash, created_at or month; id and ordinal where a transaction has several awards.
+A wrong line ends the import before its batch of ${BATCH_AWARDS}, with exit code 64; what was stored before is passed over next time.
+
+Example:
+  $ npm run --silent chainbell -- points import awards.ndjson --dry-run`,
+    )
+    .action((file: string, flags: ImportFlags) =>
+      untilInterrupted((signal) =>
+        withStore(flags, async ({ database }) => {
+          const lines = readAwards(addAbortSignal(signal, await openFile(file)));
+          const read = (store: StoreBatch) => importLines(lines, store, { clock: systemClock(), signal });
+          const report =
+            flags.dryRun === true ? await rehearse(database, read) : await read(createBatchStore(database));
+          tell(flags, report);
+        }),
+      ),
+    );
+}
+
+type ImportFlags = Flags & { dryRun?: boolean };
+
+async function openFile(file: string): Promise<Readable> {
+  if (file === '-') return process.stdin;
+  const refuse = (reason: string) => new Fault('not_found', `cannot read ${file}: ${reason}`);
+  const handle = await open(file).catch((error: unknown) => {
+    throw refuse(messageOf(error));
+  });
+  if ((await handle.stat()).isDirectory()) throw refuse('it is a folder');
+  return handle.createReadStream();
+}
+
+type Report = {
+  lineCount: number;
+  /** Lines that are awards. */
+  fineCount: number;
+  addedCount: number;
+  /** Lines that were stored, or found stored already. */
+  storedCount: number;
+  problems: { line: number; message: string }[];
+  end: 'end of file' | 'too many problems' | 'interrupted';
+};
+
+type Numbered = { line: number; award: Award };
+
+/** Stores batch by batch up to the first problem; from then on lines are only checked. */
+async function importLines(
+  lines: AsyncIterable<ReadLine>,
+  store: StoreBatch,
+  { clock, signal }: { clock: Clock; signal: AbortSignal },
+): Promise<Report> {
+  const report: Report = {
+    ...{ lineCount: 0, fineCount: 0, addedCount: 0, storedCount: 0 },
+    problems: [],
+    end: 'end of file',
+  };
+  const showProgress = createProgress(clock);
+  let batch: Numbered[] = [];
+
+  async function storeBatch(): Promise<void> {
+    const taken = batch;
+    batch = [];
+    const { unique, problems } = findDoubles(taken);
+    if (problems.length === 0) {
+      const { addedCount, conflicts } = await store(unique.map(({ award }) => award));
+      report.addedCount += addedCount;
+      for (const index of conflicts)
+        problems.push({ line: unique[index]?.line ?? 0, message: conflictWith('is stored already') });
+    }
+    if (problems.length === 0) report.storedCount += taken.length;
+    report.fineCount -= problems.length;
+    report.problems.push(...problems);
+  }
+
+  async function checkLine({ line, award }: ReadLine): Promise<void> {
+    report.lineCount += 1;
+    if (award instanceof Fault) report.problems.push({ line, message: describe(award) });
+    else {
+      report.fineCount += 1;
+      if (report.problems.length === 0) batch.push({ line, award });
+    }
+    if (batch.length === BATCH_AWARDS && report.problems.length === 0) await storeBatch();
+    showProgress(report);
+  }
+
+  try {
+    for await (const line of lines) {
+      await checkLine(line);
+      if (report.problems.length >= PROBLEMS_MAX) return { ...report, end: 'too many problems' };
+    }
+  } catch (error) {
+    // The signal has closed the file.
+    if (signal.aborted) return { ...report, end: 'interrupted' };
+    throw error;
+  }
+  if (report.problems.length === 0 && batch.length > 0) await storeBatch();
+  return report;
+}
+
+/** Without the lines that repeat another one of the batch. */
+function findDoubles(batch: readonly Numbered[]): { unique: Numbered[]; problems: Report['problems'] } {
+  const unique = new Map<string, Numbered>();
+  const problems: Report['problems'] = [];
+  for (const one of batch) {
+    const { rule, txHash, ordinal } = one.award;
+    const key = `${rule} ${txHash} ${ordinal}`;
+    const first = unique.get(key);
+    if (first === undefined) unique.set(key, one);
+    else if (contentsOf(first.award) !== contentsOf(one.award))
+      problems.push({ line: one.line, message: conflictWith(`is on line ${first.line}`) });
+  }
+  return { unique: [...unique.values()], problems };
+}
+
+const contentsOf = ({ user, category, points, awardedAt }: Award) =>
+  JSON.stringify([user, category, decimalText(points), awardedAt]);
+
+const conflictWith = (where: string) =>
+  `an award with this hash, id and ordinal ${where} with other contents: give each award of a transaction an ordinal of its own; a correction is a further award`;
+
+function describe(fault: Fault): string {
+  if (fault.problems.length === 0) return fault.message;
+  return fault.problems.map(({ path, message }) => `${path} ${message}`).join('; ');
+}
+
+function createProgress(clock: Clock): (report: Report) => void {
+  let shownMs = clock.now().getTime();
+  return ({ lineCount, addedCount }) => {
+    const nowMs = clock.now().getTime();
+    if (nowMs - shownMs < PROGRESS_MS) return;
+    shownMs = nowMs;
+    process.stderr.write(`${lineCount} lines, ${addedCount} awards added\n`);
+  };
+}
+
+function tell(flags: ImportFlags, report: Report): void {
+  const { lineCount, fineCount, addedCount, storedCount, problems, end } = report;
+  const isDryRun = flags.dryRun === true;
+  for (const { line, message } of problems) process.stderr.write(`line ${line}: ${message}\n`);
+  if (flags.json === true)
+    writeJson({
+      lines: lineCount,
+      fine: fineCount,
+      added: addedCount,
+      known: storedCount - addedCount,
+      dry_run: isDryRun,
+      problems,
+    });
+  const sentences = [
+    `${lineCount} lines: ${fineCount} fine, ${problems.length} wrong`,
+    `${addedCount} awards ${isDryRun ? 'would be added' : 'added'}, ${storedCount - addedCount} known already`,
+    ...(end === 'too many problems' ? ['the rest was not read'] : []),
+    ...(problems.length > 0
+      ? ['correct the file and import it again: what was added is not added twice']
+      : []),
+    ...(end === 'interrupted' ? ['interrupted: import the file again to go on'] : []),
+  ];
+  process.stderr.write(sentences.map((sentence) => `${sentence}\n`).join(''));
+  if (problems.length > 0) process.exitCode = exitCodes.usage;
+  else if (end === 'interrupted') process.exitCode = exitCodes.tryAgain;
+}

@@ -1,0 +1,74 @@
+/**
+ * Exact fractions of integers of any size: what the rules of points calculate with. Nothing is rounded before `floor`.
+ */
+import { type Decimal, decimal, decimalText } from './decimal.ts';
+
+/** The denominator is positive; the fraction need not be in lowest terms. */
+export type Fraction = { numerator: bigint; denominator: bigint };
+
+export const zero: Fraction = { numerator: 0n, denominator: 1n };
+
+export function fractionOf(integer: bigint): Fraction {
+  return { numerator: integer, denominator: 1n };
+}
+
+/** The decimal number that this text or Decimal is, exactly. @throws Error for a text that is none. */
+export function fractionFrom(value: string | Decimal): Fraction {
+  const text = decimalText(typeof value === 'string' ? decimal(value) : value);
+  const [whole = '', digits = ''] = text.split('.');
+  return { numerator: BigInt(whole + digits), denominator: 10n ** BigInt(digits.length) };
+}
+
+export function add(left: Fraction, right: Fraction): Fraction {
+  if (left.denominator === right.denominator)
+    return { numerator: left.numerator + right.numerator, denominator: left.denominator };
+  return {
+    numerator: left.numerator * right.denominator + right.numerator * left.denominator,
+    denominator: left.denominator * right.denominator,
+  };
+}
+
+export function negate({ numerator, denominator }: Fraction): Fraction {
+  return { numerator: -numerator, denominator };
+}
+
+export function subtract(left: Fraction, right: Fraction): Fraction {
+  return add(left, negate(right));
+}
+
+export function multiply(left: Fraction, right: Fraction): Fraction {
+  return { numerator: left.numerator * right.numerator, denominator: left.denominator * right.denominator };
+}
+
+/** Undefined where the divisor is zero. */
+export function divide(left: Fraction, right: Fraction): Fraction | undefined {
+  if (right.numerator === 0n) return undefined;
+  const sign = right.numerator < 0n ? -1n : 1n;
+  return {
+    numerator: left.numerator * right.denominator * sign,
+    denominator: left.denominator * right.numerator * sign,
+  };
+}
+
+/** Below zero when left is less, above when it is more. */
+export function compare(left: Fraction, right: Fraction): -1 | 0 | 1 {
+  const difference = left.numerator * right.denominator - right.numerator * left.denominator;
+  return difference < 0n ? -1 : difference > 0n ? 1 : 0;
+}
+
+export const least = (left: Fraction, right: Fraction): Fraction =>
+  compare(left, right) <= 0 ? left : right;
+
+export const greatest = (left: Fraction, right: Fraction): Fraction =>
+  compare(left, right) >= 0 ? left : right;
+
+/** The greatest integer that is not above it. */
+export function floor({ numerator, denominator }: Fraction): bigint {
+  const quotient = numerator / denominator;
+  return numerator < 0n && quotient * denominator !== numerator ? quotient - 1n : quotient;
+}
+
+/** With this many digits behind the point, the rest cut off towards minus infinity. */
+export function floorTo({ numerator, denominator }: Fraction, digits: number): Decimal {
+  return decimal(`${floor({ numerator: numerator * 10n ** BigInt(digits), denominator })}e-${digits}`);
+}

@@ -1,0 +1,17 @@
+/**
+ * What is wrong with a short text of the configuration (an expression, an event's signature), and where in it.
+ */
+
+/** Characters of a text, from 0; `end` is the one after the last. */
+export type Span = { start: number; end: number };
+
+/** The only error that the parsers and checks of such texts throw. */
+export class TextError extends Error {
+  override readonly name = 'TextError';
+  readonly span: Span;
+
+  constructor(message: string, { start, end }: Span) {
+    super(message);
+    this.span = { start, end };
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * From activities to claims: who has earned how many points by which rule, before caps. Pure.
+ */
+import type { BlockHeader } from '../core/block.ts';
+import { type Environment, evaluateBoolean, evaluateNumber } from '../core/expression/evaluate.ts';
+import { compare, type Fraction, fractionOf, multiply, zero } from '../core/fraction.ts';
+import type { Address, Hash } from '../core/hex.ts';
+import { type AccrualRule, type CommonRule, type EventListener, isInForce } from '../core/points/rules.ts';
+import { dayText, isWithin, type Moment, startOf } from '../core/points/window.ts';
+import type { ReferredBefore } from '../store/referrals.ts';
+import type { ClosedDay } from './accrual.ts';
+import type { Activity } from './activities.ts';
+import {
+  type Inputs,
+  logEnvironment,
+  numberEnvironment,
+  type PriceAt,
+  textOf,
+  userOf,
+} from './environment.ts';
+
+export type Claim = {
+  rule: CommonRule & { perTx?: Fraction | undefined };
+  user: Address;
+  /** More than zero; multipliers are in it. */
+  points: Fraction;
+  txHash: Hash;
+  ordinal: number;
+  /** That brings it. */
+  block: BlockHeader;
+  earnedAt: Date;
+  referredBefore: ReferredBefore;
+  inputs: Inputs;
+};
+
+type Context = { block: BlockHeader; priceAt: PriceAt };
+
+/** More than this for one activity is a rule's mistake, and is not given. */
+const POINTS_MAX = fractionOf(10n ** 48n);
+/** The ordinal of a day's award has the day above the touch (accruals.ts): 21 bits of log, 4 of movement. */
+const TOUCHES_MAX = 2 ** 25;
+
+/** What an event has earned; undefined when it is nothing. */
+export function claimEvent(
+  activity: Activity<EventListener>,
+  { block, priceAt }: Context,
+): Claim | undefined {
+  const { rule } = activity.listener;
+  if (!isInForce(rule, block)) return undefined;
+  const user = userOf(rule.user, activity);
+  if (user === undefined || rule.deny.has(user)) return undefined;
+  const { txHash, contract, ordinal, logIndex, listener } = activity;
+  const inputs: Inputs = { event: listener.signature.name, contract, log: String(ordinal) };
+  const environment = logEnvironment(activity, { priceAt, at: block.minedAt, inputs });
+  const points = pointsOf(rule, { environment, inputs, moment: block });
+  const referredBefore = { blockNumber: block.number, logIndex };
+  return (
+    points && { rule, user, points, txHash, ordinal, block, earnedAt: block.minedAt, referredBefore, inputs }
+  );
+}
+
+/** What a day's balance has earned; undefined when it is nothing. It is earned in the last moment of the day. */
+export function claimDay(
+  rule: AccrualRule,
+  { user, day, balanceSeconds, txHash, touch }: ClosedDay,
+  { block, priceAt }: Context,
+): Claim | undefined {
+  const moment = { number: block.number, minedAt: startOf(day) };
+  if (!isInForce(rule, moment) || rule.deny.has(user)) return undefined;
+  const earnedAt = lastMomentOf(day);
+  const inputs: Inputs = { day: dayText(day) };
+  const { tokens } = rule;
+  const environment = numberEnvironment(balanceSeconds, { tokens, priceAt, at: earnedAt, inputs });
+  const points = pointsOf(rule, { environment, inputs, moment });
+  const ordinal = day * TOUCHES_MAX + touch;
+  // Whenever the day is closed, it is as if it were in its last moment.
+  const referredBefore = { time: startOf(day + 1) };
+  return points && { rule, user, points, txHash, ordinal, block, earnedAt, referredBefore, inputs };
+}
+
+/** In the resolution of a Date. */
+export function lastMomentOf(day: number): Date {
+  return new Date(startOf(day + 1).getTime() - 1);
+}
+
+function pointsOf(
+  { when, points: expression, multipliers }: CommonRule,
+  { environment, inputs, moment }: { environment: Environment; inputs: Inputs; moment: Moment },
+): Fraction | undefined {
+  if (when !== undefined && evaluateBoolean(when, environment) !== true) return undefined;
+  const computed = evaluateNumber(expression, environment);
+  if (computed === undefined || compare(computed, zero) <= 0) return undefined;
+  inputs.computed = textOf(computed);
+  let points = computed;
+  for (const { name, window, factor } of multipliers) {
+    if (!isWithin(window, moment)) continue;
+    inputs[`multiplier.${name}`] = textOf(factor);
+    points = multiply(points, factor);
+  }
+  return compare(points, POINTS_MAX) > 0 ? undefined : points;
+}

@@ -1,0 +1,73 @@
+/**
+ * The swaps of some blocks on the chain against those that are stored of them: each is there once, with its amounts. Pure.
+ */
+import type { Swap } from '../core/pair.ts';
+import type { PairCoverage } from '../store/pairs.ts';
+import type { BlockSwap } from '../store/swaps.ts';
+import { type Difference, differenceOf } from './compare.ts';
+import type { ReadBlock } from './read-ahead.ts';
+
+export type SwapSide = {
+  /** Blocks that are stored as they are on the chain. */
+  blocks: readonly ReadBlock[];
+  stored: readonly BlockSwap[];
+  /** Of the pairs that are followed. */
+  coverage: readonly PairCoverage[];
+};
+
+/** How many swaps are equal, and what differs; swaps of blocks that nobody has read for their pair do not count. */
+export function compareSwaps({ blocks, stored, coverage }: SwapSide): {
+  equal: number;
+  differences: Difference[];
+} {
+  const byPair = new Map(coverage.map((one) => [one.pairId, one]));
+  const headers = new Map(blocks.map(({ header }) => [header.number, header]));
+  const isCovered = (pairId: number, blockNumber: number): boolean => {
+    const [pair, header] = [byPair.get(pairId), headers.get(blockNumber)];
+    if (pair === undefined || header === undefined || blockNumber < pair.readFrom) return false;
+    return blockNumber >= pair.followedFrom || header.minedAt > pair.readAfter;
+  };
+  const onChain = new Map<string, Placed>();
+  for (const { header, pairEvents } of blocks) {
+    for (const { pairId, swaps } of pairEvents) {
+      if (!isCovered(pairId, header.number)) continue;
+      for (const swap of swaps) {
+        const placed = { ...swap, pairId, blockNumber: header.number };
+        onChain.set(keyOf(placed), placed);
+      }
+    }
+  }
+  const differences: Difference[] = [];
+  let equal = 0;
+  for (const swap of stored) {
+    if (!isCovered(swap.pairId, swap.blockNumber)) continue;
+    const own = onChain.get(keyOf(swap));
+    onChain.delete(keyOf(swap));
+    const changes = own === undefined ? [] : changesOf(swap, own);
+    if (own === undefined)
+      differences.push(difference('unexpected', swap, 'there is no such swap on the chain'));
+    else if (changes.length > 0) differences.push(difference('changed', swap, changes.join(', ')));
+    else equal += 1;
+  }
+  for (const swap of onChain.values()) differences.push(difference('missing', swap, 'it is not stored'));
+  return { equal, differences };
+}
+
+type Placed = Swap & { pairId: number; blockNumber: number };
+
+const keyOf = ({ blockNumber, txHash, ordinal }: Placed) => `${blockNumber} ${txHash} ${ordinal}`;
+
+/** In words, each field that is not stored as it is on the chain. */
+function changesOf(stored: Placed, own: Placed): string[] {
+  const fields = ['pairId', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
+  return fields.flatMap((field) =>
+    stored[field] === own[field]
+      ? []
+      : [`${field} ${stored[field]} is stored, ${own[field]} is on the chain`],
+  );
+}
+
+function difference(what: Difference['what'], swap: Placed, why: string): Difference {
+  const { pairId, txHash, ordinal, blockNumber } = swap;
+  return differenceOf(what, blockNumber, `${what}: swap ${ordinal} of ${txHash} in pair ${pairId}: ${why}`);
+}

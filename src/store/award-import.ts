@@ -1,0 +1,78 @@
+/**
+ * Batches of imported awards: each is stored as a whole or not at all, and what is there already is not stored again.
+ */
+import type { Award } from '../core/award.ts';
+import { decimalText } from '../core/decimal.ts';
+import { bytesOf, listOf } from './array-text.ts';
+import type { Database, Db } from './db.ts';
+import { insertAwards, lockPoints } from './points.ts';
+import { type Sql, sql } from './sql.ts';
+
+export type StoredBatch = {
+  addedCount: number;
+  /** Places in the batch of awards that are stored already with other contents; then nothing of the batch was stored. */
+  conflicts: number[];
+};
+
+/** Stores a batch in a transaction of its own. No two awards of it have the same rule, hash and ordinal. */
+export type StoreBatch = (awards: readonly Award[]) => Promise<StoredBatch>;
+
+export function createBatchStore(database: Database): StoreBatch {
+  return (awards) =>
+    database.transaction(async (tx) => {
+      // Before looking: another import may be storing the same awards.
+      await lockPoints(tx);
+      const conflicts = await findConflicts(tx, sql`point`, awards);
+      return { addedCount: conflicts.length > 0 ? 0 : await insertAwards(tx, awards), conflicts };
+    });
+}
+
+/**
+ * Lends a store to `work` that says of every batch what storing it would, and keeps nothing: what the batches before it
+ * have is in a table of this transaction. Nobody waits for it.
+ */
+export function rehearse<T>(database: Database, work: (store: StoreBatch) => Promise<T>): Promise<T> {
+  return database.transaction(async (tx) => {
+    await tx.query(sql`
+      create temporary table point_draft on commit drop as
+      select tx_hash, ordinal, rule, version, role, user_address, category, points, awarded_at from point limit 0`);
+    await tx.query(sql`create unique index on point_draft (tx_hash, ordinal, rule, version, role)`);
+    return work(async (awards) => {
+      await tx.query(sql`
+        insert into point_draft
+        select tx_hash, ordinal, rule, version, role, p.user_address, p.category, p.points, p.awarded_at
+        from point p join ${batchOf(awards)} using (tx_hash, ordinal, rule, version, role)
+        on conflict do nothing`);
+      const conflicts = await findConflicts(tx, sql`point_draft`, awards);
+      if (conflicts.length > 0) return { addedCount: 0, conflicts };
+      const added = await tx.query(sql`
+        insert into point_draft
+        select tx_hash, ordinal, rule, version, role, user_address, category, points, awarded_at
+        from ${batchOf(awards)}
+        on conflict do nothing
+        returning ordinal`);
+      return { addedCount: added.length, conflicts };
+    });
+  });
+}
+
+async function findConflicts(tx: Db, table: Sql, awards: readonly Award[]): Promise<number[]> {
+  const rows = await tx.query<{ position: number }>(sql`
+    select b.position from ${batchOf(awards)} join ${table} p using (tx_hash, ordinal, rule, version, role)
+    where (p.user_address, p.category, p.points, p.awarded_at) <> (b.user_address, b.category, b.points, b.awarded_at)
+    order by b.position limit ${awards.length}`);
+  return rows.map(({ position }) => position - 1);
+}
+
+/** The awards as a table `b`, what tells them apart and what they hold. */
+const batchOf = (awards: readonly Award[]) => sql`unnest(
+    ${bytesOf(awards.map(({ txHash }) => txHash))}::bytea[],
+    ${listOf(awards.map(({ ordinal }) => ordinal))}::bigint[],
+    ${awards.map(({ rule }) => rule)}::text[],
+    ${listOf(awards.map(({ version }) => version))}::integer[],
+    ${listOf(awards.map(({ role }) => role))}::text[],
+    ${bytesOf(awards.map(({ user }) => user))}::bytea[],
+    ${awards.map(({ category }) => category)}::text[],
+    ${listOf(awards.map(({ points }) => decimalText(points)))}::numeric[],
+    ${listOf(awards.map(({ awardedAt }) => awardedAt.toISOString()))}::timestamptz[]
+  ) with ordinality as b (tx_hash, ordinal, rule, version, role, user_address, category, points, awarded_at, position)`;

@@ -1,0 +1,97 @@
+import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { readAwards } from '../../src/cli/award-file.ts';
+import { decimalText } from '../../src/core/decimal.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { alice, hashOf } from '../kit/chain-story.ts';
+
+/** What is read of a file that arrives in pieces of so many bytes: points of awards, messages of problems. */
+async function readAll(file: string | Buffer, pieceBytes = 65_536): Promise<[line: number, what: string][]> {
+  const bytes = Buffer.from(file);
+  const pieces = Array.from({ length: Math.ceil(bytes.length / pieceBytes) }, (_, index) =>
+    bytes.subarray(index * pieceBytes, (index + 1) * pieceBytes),
+  );
+  const read: [number, string][] = [];
+  for await (const { line, award } of readAwards(Readable.from(pieces)))
+    read.push([
+      line,
+      award instanceof Fault
+        ? [award.message, ...award.problems.map(({ path, message }) => `${path} ${message}`)].join('; ')
+        : `${award.category} ${decimalText(award.points)}`,
+    ]);
+  return read;
+}
+
+const fields = { user: alice, category: 'trading', points: 10, month: '2026-01', hash: hashOf(1) };
+const lineOf = (parts: Record<string, unknown> = {}) => JSON.stringify({ ...fields, ...parts });
+const HEADER = 'user,category,points,month,hash';
+const rowOf = (category: string, points: string) => `${alice},${category},${points},2026-01,${hashOf(1)}`;
+
+test('lines are read the same however the file arrives, with their numbers in the file', async () => {
+  const json = ['\ufeff', lineOf({ category: 'мост 🪙' }), '', lineOf({ points: '0.1' }), '{}', ''].join(
+    '\r\n',
+  );
+  const csv = [`\ufeff${HEADER}`, rowOf('"мост 🪙"', '10'), '', rowOf('"a,""b"""', '0.1'), 'x', ''].join(
+    '\n',
+  );
+  for (const file of [json, csv]) {
+    const whole = await readAll(file);
+    assert.equal(whole.length, 3);
+    await fc.assert(
+      fc.asyncProperty(fc.integer({ min: 1, max: 300 }), async (pieceBytes) => {
+        assert.deepEqual(await readAll(file, pieceBytes), whole);
+      }),
+      { numRuns: 30 },
+    );
+  }
+  assert.deepEqual((await readAll(json)).slice(0, 2), [
+    [2, 'мост 🪙 10'],
+    [4, 'trading 0.1'],
+  ]);
+  assert.deepEqual((await readAll(csv)).slice(0, 2), [
+    [2, 'мост 🪙 10'],
+    [4, 'a,"b" 0.1'],
+  ]);
+});
+
+test('numbers keep every digit that the file has', async () => {
+  const digits = '123456789012345678901.000000000000000000000000000000000001';
+  const json = lineOf().replace('10', digits);
+  assert.deepEqual(await readAll(json), [[1, `trading ${digits}`]]);
+  assert.deepEqual(await readAll(`${HEADER}\n${rowOf('trading', digits)}`), [[2, `trading ${digits}`]]);
+});
+
+test('whatever is wrong with a file is said by its line', async () => {
+  const cut = Buffer.from([0xff, 0x22, 0x7d]);
+  const cases: [name: string, file: string | Buffer, line: number, message: RegExp][] = [
+    ['unknown field', lineOf({ amount: 1 }), 1, /^has amount; the fields are user, category/],
+    ['a list', `\n${lineOf()}\n[1]`, 3, /^is not a JSON object/],
+    ['half a line', `${lineOf()}\n{"user":`, 2, /^is not JSON: /],
+    ['a value that is none', lineOf({ user: { a: 1 } }), 1, /user must be a text or a number/],
+    ['a line without end', `{"user":"${'x'.repeat(1_000_000)}`, 1, /^is longer than 8192 characters/],
+    [
+      'bytes that are no text',
+      Buffer.concat([Buffer.from('{"category":"x'), cut]),
+      1,
+      /category must be a text of/,
+    ],
+    ['unknown column', `${HEADER},amount\n${rowOf('a', '1')},1`, 1, /^has amount; the fields are/],
+    ['lacking columns', 'user,points\n', 1, /^the header lacks category, hash, created_at/],
+    ['a column twice', `${HEADER},user\n`, 1, /^the header names a column twice/],
+    ['a short row', `${HEADER}\n${rowOf('a', '1')}\n${alice},trading`, 3, /^has 2 values, the header 5/],
+    ['an open quote', `${HEADER}\n${rowOf('a', '1')}\n"${alice},trading,1`, 3, /^is not CSV: /],
+    ['a row without end', `${HEADER}\n${'x'.repeat(1_000_000)}`, 2, /^is not CSV: /],
+    ['no table at all', 'hello', 1, /^has hello; the fields are/],
+  ];
+  for (const [name, file, line, message] of cases) {
+    const last = (await readAll(file)).at(-1);
+    assert.equal(last?.[0], line, name);
+    assert.match(last[1], message, name);
+  }
+});
+
+test('a file without lines holds nothing', async () => {
+  for (const file of ['', '\n\n', '\ufeff \r\n', `${HEADER}\n`]) assert.deepEqual(await readAll(file), []);
+});

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { loadConfig } from '../../src/config/load.ts';
+import { ConfigError } from '../../src/config/problems.ts';
+import { writeConfig } from './write-config.ts';
+
+const HEAD = `chain: { id: 1, rpc: [http://node.example] }
+tokens: { USDT: { address: 0x1000000000000000000000000000000000000001, decimals: 6, usd: 1 } }
+`;
+
+function rule(points: string, more = ''): string {
+  return `${HEAD}points:
+  rules:
+    - type: event
+      id: pay
+      version: 1
+      category: trading
+      source: { event: "Paid(address indexed user, uint256 amount)", contracts: [token:USDT] }
+      user: arg:user
+      points: ${points}
+${more}`;
+}
+
+function problemsOf(yaml: string) {
+  using written = writeConfig(yaml);
+  try {
+    loadConfig({ file: written.file, env: {} });
+    return [];
+  } catch (error) {
+    assert.ok(error instanceof ConfigError);
+    return error.problems.map(({ line, col, path, message }) => `${line}:${col} ${path}: ${message}`);
+  }
+}
+
+const forms: [form: string, points: string, position: string][] = [
+  ['plain', 'usd(amount, token) + amuont', '11:36'],
+  ['in double quotes', '"usd(amount, token) + amuont"', '11:37'],
+  ['in single quotes', "'usd(amount, token) + amuont'", '11:37'],
+  ['folded', '>-\n        usd(amount, token)\n          + amuont', '13:13'],
+  ['literal', '|\n        usd(amount, token)\n        + amuont', '13:11'],
+  ['over several plain lines', 'usd(amount,\n        token) + amuont', '12:18'],
+];
+
+for (const [form, points, position] of forms) {
+  test(`a mistake in an expression ${form} is shown at its character`, () => {
+    const message = '"amuont" is no argument of the event that can be read: there is user, amount';
+    assert.deepEqual(problemsOf(rule(points)), [`${position} points.rules[0].points: ${message}`]);
+  });
+}
+
+test('a mistake in an expression with escapes is shown at the text', () => {
+  assert.deepEqual(problemsOf(rule('"amuont \\u002b 1"')), [
+    '11:15 points.rules[0].points: "amuont" is no argument of the event that can be read: there is user, amount (at character 1)',
+  ]);
+});
+
+test('a mistake in a signature is shown at its character', () => {
+  const yaml = rule('"1"').replace('uint256 amount', 'uint257 amount');
+  assert.deepEqual(problemsOf(yaml), [
+    '9:52 points.rules[0].source.event: "uint257" is no type of an event\'s argument',
+  ]);
+});
+
+test('one rule that has no form does not hide what is wrong with the next one', () => {
+  const yaml = rule('"1"').replace('version: 1', 'vers: 1') + rule('"x"').split('rules:\n')[1];
+  const problems = problemsOf(yaml);
+  assert.ok(
+    problems.some((problem) => problem.includes('points.rules[0].vers: unknown key')),
+    problems.join('\n'),
+  );
+  assert.ok(
+    problems.some((problem) => problem.includes('points.rules[1].points: "x" is no argument')),
+    problems.join('\n'),
+  );
+});
+
+test('a day that is none, and a number without quotes, are told in plain words', () => {
+  const problems = problemsOf(rule('10', '      from: 2026-02-30\n'));
+  assert.deepEqual(problems, [
+    '11:15 points.rules[0].points: must be an expression in quotes, not a number',
+    '12:13 points.rules[0].from: must be a day such as 2026-01-31, or a block number',
+  ]);
+});
+
+test('addresses in rules come out in small letters', () => {
+  using written = writeConfig(
+    rule('"1"').replace('[token:USDT]', '["0xF39FD6E51AAD88F6F4CE6AB8827279CFFFB92266"]'),
+  );
+  const [first] = loadConfig({ file: written.file, env: {} }).points.rules;
+  assert.deepEqual(first?.type === 'event' && first.source.contracts, [
+    '0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266',
+  ]);
+});

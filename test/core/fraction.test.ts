@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { decimalText } from '../../src/core/decimal.ts';
+import {
+  add,
+  compare,
+  divide,
+  type Fraction,
+  floor,
+  floorTo,
+  fractionFrom,
+  fractionOf,
+  multiply,
+  negate,
+  subtract,
+  zero,
+} from '../../src/core/fraction.ts';
+
+const fractions = fc
+  .tuple(fc.bigInt({ min: -(2n ** 256n), max: 2n ** 256n }), fc.bigInt({ min: 1n, max: 10n ** 40n }))
+  .map(([numerator, denominator]): Fraction => ({ numerator, denominator }));
+
+const isSame = (one: Fraction, other: Fraction) => compare(one, other) === 0;
+
+test('sums, products and quotients undo each other exactly', () => {
+  fc.assert(
+    fc.property(fractions, fractions, (one, other) => {
+      assert.ok(isSame(subtract(add(one, other), other), one));
+      assert.ok(isSame(add(one, negate(one)), zero));
+      const quotient = divide(one, other);
+      assert.equal(quotient === undefined, other.numerator === 0n);
+      if (quotient !== undefined) assert.ok(isSame(multiply(quotient, other), one));
+    }),
+  );
+});
+
+test('floor is the greatest integer that is not above, for negative numbers too', () => {
+  fc.assert(
+    fc.property(fractions, (one) => {
+      const whole = floor(one);
+      assert.ok(compare(fractionOf(whole), one) <= 0);
+      assert.ok(compare(fractionOf(whole + 1n), one) > 0);
+    }),
+  );
+});
+
+test('what is a hair below an integer is not rounded up to it', () => {
+  const hair: Fraction = { numerator: 10n ** 60n - 1n, denominator: 10n ** 60n };
+  assert.equal(floor(hair), 0n);
+  assert.equal(decimalText(floorTo(hair, 18)), '0.999999999999999999');
+  assert.equal(decimalText(floorTo(negate(hair), 2)), '-1');
+});
+
+test('a decimal text is the fraction that it says', () => {
+  assert.ok(isSame(fractionFrom('0.10'), { numerator: 1n, denominator: 10n }));
+  assert.ok(isSame(fractionFrom('1e-7'), { numerator: 1n, denominator: 10n ** 7n }));
+  assert.ok(isSame(fractionFrom('-2.5'), { numerator: -5n, denominator: 2n }));
+});

@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createDeliverer } from '../../src/delivery/deliver.ts';
+import type { SendOutcome } from '../../src/delivery/send.ts';
+import type { Database, Session } from '../../src/store/db.ts';
+import { addressOf, headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** What a lane has under way at first, and what it has left then. */
+const AT_ONCE = 16;
+const LEFT = 4;
+const LONGER_THAN_A_TURN_MS = 10_001;
+const MINUTE_MS = 60_000;
+
+/** A deliverer whose attempts end when the test says so, and watchers who have payments to hear of. */
+async function startStory(
+  database: Database,
+  { watchers, lanesMax }: { watchers: number; lanesMax?: number },
+) {
+  const clock = createTestClock();
+  const lost = new AbortController();
+  const underWay: { url: string; end(outcome: SendOutcome): void }[] = [];
+  for (let watcherId = 1; watcherId <= watchers; watcherId += 1) {
+    const address = addressOf(watcherId);
+    await watchAddress(database, { watcherId, address, url: `https://${watcherId}.example/hook` });
+    const payments = Array.from({ length: AT_ONCE + LEFT }, () => transferOf({ receiver: address }));
+    // A millisecond apart: who waits longest comes first.
+    await mine(database, headerOf(watcherId), payments, { now: clock.now() });
+    clock.advance(1);
+  }
+  const session: Session = {
+    tryLock: async () => true,
+    listen: async () => {},
+    lost: lost.signal,
+    close: async () => {},
+  };
+  const metrics = createMetrics('test');
+  const deliverer = createDeliverer({
+    ...{ database, clock, metrics, log: silentLog(), keyRing: deriveKeyRing(Buffer.alloc(32)) },
+    nativeSymbol: 'ETH',
+    retryMinutes: [1],
+    ...(lanesMax !== undefined && { lanesMax }),
+    session: async () => session,
+    send({ url }) {
+      const { promise, resolve } = Promise.withResolvers<SendOutcome>();
+      underWay.push({ url, end: resolve });
+      return promise.then((outcome) => ({ outcome, status: 200, durationMs: 1, responseText: undefined }));
+    },
+  });
+  const never = new AbortController().signal;
+  /** Ends all attempts under way. */
+  const end = (outcome: SendOutcome) => {
+    for (const attempt of underWay.splice(0)) attempt.end(outcome);
+  };
+  return {
+    clock,
+    step: () => deliverer.step(never),
+    end,
+    loseSession: () => lost.abort(),
+    /** The URLs of the attempts under way, once there are so many. */
+    async underWay(count: number) {
+      await waitUntil(() => underWay.length >= count, { describe: `${count} attempts under way` });
+      return underWay.map(({ url }) => url);
+    },
+    async idle() {
+      const lanes = async () =>
+        /^chainbell_webhook_lanes (\d+)$/m.exec(await metrics.registry.metrics())?.[1];
+      await waitUntil(async () => (await lanes()) === '0', { describe: 'all lanes to be given back' });
+    },
+    async stop() {
+      const stopped = deliverer.stop();
+      end('success');
+      await stopped;
+    },
+  };
+}
+
+const urlsOf = (...watcherIds: number[]) => new Set(watcherIds.map((id) => `https://${id}.example/hook`));
+
+onEachDatabase(({ database }) => {
+  test('where more lanes have work than may be at work, those at work go on until they had their turn', async () => {
+    const story = await startStory(database(), { watchers: 3, lanesMax: 2 });
+    await story.step();
+    assert.deepEqual(new Set(await story.underWay(2 * AT_ONCE)), urlsOf(1, 2));
+    await story.step();
+    story.end('success');
+    assert.deepEqual(new Set(await story.underWay(2 * LEFT)), urlsOf(1, 2));
+    await story.stop();
+  });
+
+  test('a lane that had its turn gives way to those that wait, and comes after them with what it has left', async () => {
+    const story = await startStory(database(), { watchers: 3, lanesMax: 2 });
+    await story.step();
+    await story.underWay(2 * AT_ONCE);
+    story.clock.advance(LONGER_THAN_A_TURN_MS);
+    await story.step();
+    story.end('success');
+    await story.idle();
+    const waiting = (await listStates(database())).filter((state) => state === 'waiting');
+    assert.equal(waiting.length, LEFT + LEFT + AT_ONCE + LEFT);
+    await story.step();
+    const next = await story.underWay(AT_ONCE + LEFT);
+    assert.equal(next.filter((url) => urlsOf(3).has(url)).length, AT_ONCE);
+    assert.equal(new Set(next).size, 2);
+    await story.stop();
+  });
+
+  test('a receiver that did not answer is sent a few at a time when its lane is worked again', async () => {
+    const story = await startStory(database(), { watchers: 1 });
+    await story.step();
+    await story.underWay(AT_ONCE);
+    story.end('timeout');
+    await story.underWay(LEFT);
+    story.end('timeout');
+    await story.idle();
+    story.clock.advance(MINUTE_MS);
+    await story.step();
+    // Of the four places one is left to first attempts.
+    assert.equal((await story.underWay(1)).length, 3);
+    await story.stop();
+  });
+
+  test('lanes whose lock is gone with its session start nothing more, before any step says so', async () => {
+    const story = await startStory(database(), { watchers: 1 });
+    await story.step();
+    await story.underWay(AT_ONCE);
+    story.loseSession();
+    story.end('success');
+    await story.idle();
+    assert.deepEqual(await story.underWay(0), []);
+    await story.stop();
+  });
+});

@@ -1,0 +1,172 @@
+/**
+ * The service over a real chain with a Uniswap V2 pair: refused when it is configured wrongly, served when it is not.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { loadConfig } from '../../src/config/load.ts';
+import { decimal } from '../../src/core/decimal.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { silentLog } from '../../src/core/log.ts';
+import type { Pair } from '../../src/core/pair.ts';
+import { type Service, startService } from '../../src/service.ts';
+import { insertPrice } from '../../src/store/prices.ts';
+import { type Chain, startChain } from '../kit/anvil.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { CHAIN_ID, SECRET } from '../kit/service.ts';
+import { deployPair, type UniswapPair } from '../kit/uniswap.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const ONE = 10n ** 18n;
+
+test('a service whose pair is not what the chain has does not start, and says what differs', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const pair = await deployPair(chain, [6, 18]);
+  const right = pairOf(pair);
+  const [first, second] = pair.tokens;
+  const cases: [Partial<Pair>, string][] = [
+    [{ token0: second, token1: first }, `token0 is ${first} on the chain, the configuration says ${second}`],
+    [{ token1: first, token0: second }, `token1 is ${second} on the chain, the configuration says ${first}`],
+    [
+      { token0Decimals: 7 },
+      `token0Decimals is ${right.token0Decimals} on the chain, the configuration says 7`,
+    ],
+    [
+      { token1Decimals: 7 },
+      `token1Decimals is ${right.token1Decimals} on the chain, the configuration says 7`,
+    ],
+    [{ address: first }, `address ${first} is no contract of a pair on this chain`],
+    [{ address: chain.accounts[0] }, `address ${chain.accounts[0]} is no contract of a pair on this chain`],
+  ];
+  const database = parts.use(await createTestDatabase('embedded'));
+  for (const [wrong, message] of cases) {
+    const refused = start(database, chain, { ...right, ...wrong });
+    await assert.rejects(refused, (fault) => {
+      assert.ok(fault instanceof Fault);
+      assert.equal(fault.code, 'conflict');
+      assert.ok(fault.message.includes(`pair 1 (ONE/TWO): ${message}`), fault.message);
+      return true;
+    });
+  }
+});
+
+test('a pair that its factory does not know is refused with the one that it knows', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const [real, other] = [await deployPair(chain), await deployPair(chain)];
+  // A copy of the pair at another address: the same code and storage, and the same factory.
+  const copy = `0x${'c0'.repeat(20)}` as const;
+  await chain.rpc('anvil_setCode', [copy, await chain.rpc('eth_getCode', [real.address, 'latest'])]);
+  for (let slot = 5; slot <= 7; slot += 1) {
+    const place = `0x${slot.toString(16).padStart(64, '0')}`;
+    const word = await chain.rpc('eth_getStorageAt', [real.address, `0x${slot.toString(16)}`, 'latest']);
+    await chain.rpc('anvil_setStorageAt', [copy, place, word]);
+  }
+  const database = parts.use(await createTestDatabase('embedded'));
+  const refused = start(database, chain, { ...pairOf(real), address: copy });
+  const message = `is ${real.address} on the chain, the configuration says ${copy}`;
+  await assert.rejects(refused, (fault) => fault instanceof Fault && fault.message.includes(message));
+  assert.notEqual(other.address, real.address);
+});
+
+test('facts of one pair are not continued with another one of the same id', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const [one, other] = [await deployPair(chain), await deployPair(chain)];
+  const database = parts.use(await createTestDatabase('embedded'));
+  {
+    await using _service = await startWithPair(database, chain, pairOf(one));
+    await waitForState(_service);
+  }
+  await assert.rejects(
+    start(database, chain, pairOf(other)),
+    /pair 1 \(ONE\/TWO\): its swaps are stored with/,
+  );
+  await assert.rejects(start(database, chain, { ...pairOf(one), usdValueFrom: 0 }), /usdValueFrom 1/);
+});
+
+test('a service that starts on an old chain soon has price, LP value and the volume of the last 24 hours', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const pair = await deployPair(chain);
+  const [, , holder] = chain.accounts;
+  await pair.give(0, 4000n * ONE);
+  await pair.give(1, 1000n * ONE);
+  await pair.mint(holder);
+  await pair.give(0, 100n * ONE);
+  await pair.swap({ side: 1, amount: 20n * ONE }, holder);
+  await chain.mine(3);
+
+  const database = parts.use(await createTestDatabase('embedded'));
+  await using service = await startWithPair(database, chain, pairOf(pair));
+  // No price was known when the swap happened: the first one values it.
+  const price = { asset: 'ETH', price: decimal('2000'), observedAt: new Date(), source: 'test' };
+  await insertPrice(service.database, price);
+  const volume = await waitUntil(
+    async () => {
+      const { vol24h } = (await ask(service, '/api/swap/volume/1')) as { vol24h?: number };
+      return vol24h !== 0 && vol24h;
+    },
+    { describe: 'the swap before the start to be counted' },
+  );
+  assert.equal(volume, 40_000);
+  const { latestPrice, lpPriceInUsd, pair: name } = await waitForState(service);
+  assert.equal(name, 'ONE/TWO');
+  assert.equal(latestPrice, 980 / 4100);
+  // Both sides of 980 coins at 2000 USD, for √(4000 · 1000) LP tokens.
+  assert.equal(lpPriceInUsd, (2 * 980 * 2000) / 2000);
+
+  await pair.give(0, 100n * ONE);
+  await pair.swap({ side: 1, amount: 10n * ONE }, holder);
+  await waitUntil(
+    async () => ((await ask(service, '/api/swap/volume/1')) as { vol24h: number }).vol24h === 60_000,
+    { describe: 'a swap that is followed to be counted' },
+  );
+});
+
+type LpValue = { latestPrice: number; lpPriceInUsd: number; pair: string };
+
+async function waitForState(service: Pick<Service, 'apiUrl'>): Promise<LpValue> {
+  const answer = async () => {
+    const pairs = (await ask(service, '/api/swap/pairs')) as { lp_supply: string | null }[];
+    return pairs[0]?.lp_supply !== null && pairs;
+  };
+  await waitUntil(answer, { describe: 'the contract of the pair to be read' });
+  return (await ask(service, '/api/swap/lp-value/1')) as LpValue;
+}
+
+const ask = async ({ apiUrl }: Pick<Service, 'apiUrl'>, path: string): Promise<unknown> =>
+  (await fetch(`${apiUrl}${path}`)).json();
+
+function pairOf({ configured }: UniswapPair): Pair {
+  const { value0: _value0, value1: _value1, areIndependent: _areIndependent, ...pair } = configured;
+  return pair;
+}
+
+function start(database: TestDatabase, chain: Chain, pair: Pair): Promise<Service> {
+  const config = loadConfig({
+    env: {},
+    overrides: {
+      chain: { id: CHAIN_ID, rpc: [chain.url], native: { symbol: 'ETH', wrapped: pair.token1 } },
+      database: { url: database.url },
+      dataDir: database.dataDir,
+      secret: SECRET,
+      http: { port: 0 },
+      metrics: { port: 0 },
+      pairs: [pair],
+    },
+  });
+  return startService(config, { log: silentLog(), roles: ['api', 'follower'] });
+}
+
+async function startWithPair(
+  database: TestDatabase,
+  chain: Chain,
+  pair: Pair,
+): Promise<Service & AsyncDisposable> {
+  const service = await start(database, chain, pair);
+  void service.failed.then((bug) => {
+    throw bug;
+  });
+  return { ...service, [Symbol.asyncDispose]: () => service.stop() };
+}
