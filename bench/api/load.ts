@@ -12,7 +12,15 @@ const ANSWER_SECONDS_MAX = 30;
 
 /** @throws Error when an answer was no 2xx, or a connection failed. */
 export async function load(url: string, seconds: number): Promise<Load> {
-  const words = ['-t1', `-c${CONNECTIONS}`, `-d${seconds}s`, '--latency', '--timeout', String(ANSWER_SECONDS_MAX), url];
+  const words = [
+    '-t1',
+    `-c${CONNECTIONS}`,
+    `-d${seconds}s`,
+    '--latency',
+    '--timeout',
+    String(ANSWER_SECONDS_MAX),
+    url,
+  ];
   const { stdout } = await promisify(execFile)('wrk', words);
   if (/Non-2xx|Socket errors/.test(stdout)) throw new Error(`not every request was answered: ${stdout}`);
   return {
