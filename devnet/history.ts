@@ -4,14 +4,14 @@
  */
 import { marketTrafficAt } from './market-traffic.ts';
 import type { Scene } from './scene.ts';
-import { executeAll, type Node, type Transaction } from './wallet.ts';
+import { executeAll, type Node } from './wallet.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_HOURS = 24;
 /** Far enough back for the same days of the month before. */
 const MONTH_HOURS = 35 * DAY_HOURS;
-const MONTH_STEP_HOURS = 60;
-const DAY_STEP_HOURS = 1.5;
+const MONTH_STEP_HOURS = 84;
+const DAY_STEP_HOURS = 2;
 /** A third of a round of the market's traffic in each block. */
 const TURNS_OF_BLOCK = 8;
 
@@ -32,9 +32,8 @@ export function listPast(now: Date): Date[] {
 export async function playPast(node: Node, scene: Scene, times: readonly Date[]): Promise<void> {
   let turn = 0;
   for (const time of times) {
-    const transactions: Transaction[] = [];
-    for (let place = 0; place < TURNS_OF_BLOCK; place++)
-      transactions.push(await marketTrafficAt(node, scene, turn++, time));
+    const turns = Array.from({ length: TURNS_OF_BLOCK }, () => turn++);
+    const transactions = await Promise.all(turns.map((each) => marketTrafficAt(node, scene, each, time)));
     await executeAll(node, transactions, time);
   }
 }

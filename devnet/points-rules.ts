@@ -17,6 +17,8 @@ const REFERRED = 'Referred(address indexed user, address indexed referrer)';
 export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }: Market, deployer: Address) {
   const swapCaps = { perTx: 500, perUserPerDay: 20_000 };
   return {
+    // Whoever brought a member gets a tenth of what the member earns.
+    referral: { source: { event: REFERRED, contracts: [referrals] }, share: 0.1 },
     rules: [
       {
         type: 'event' as const,

@@ -65,10 +65,10 @@ export async function sendTransaction(node: Node, transaction: Transaction): Pro
  */
 export async function executeAll(node: Node, transactions: readonly Transaction[], at?: Date): Promise<void> {
   const nonces = new Map<Address, number>();
-  for (const { from } of transactions) {
-    if (nonces.has(from)) continue;
+  const countOf = async (from: Address) => {
     nonces.set(from, Number(await node.rpc('eth_getTransactionCount', [from, 'latest'])));
-  }
+  };
+  await Promise.all(Array.from(new Set(transactions.map(({ from }) => from)), countOf));
   await node.rpc('evm_setAutomine', [false]);
   let mineAt = at === undefined ? [] : [Math.floor(at.getTime() / 1000)];
   for (const block of fillBlocks(transactions)) {
