@@ -19,7 +19,7 @@ const storedOf = (number: number) => ({
   ...{ pairId: PAIR, blockNumber: number, minedAt: headerOf(number).minedAt },
 });
 const blocks = [1, 2, 3, 4, 5, 6].map((number) => ({
-  ...{ header: headerOf(number), proved: true, traced: false, transfers: [] },
+  ...{ header: headerOf(number), proved: true, traced: false, transfers: [], activities: [] },
   pairEvents: [
     { pairId: PAIR, swaps: [swapOf(number)], reserves: undefined, supplyChange: 0n, liquidityK: undefined },
   ],

@@ -129,5 +129,5 @@ function blockOf(number: number, traded: readonly ValuedPair[]) {
     const reserves = { reserve0: 5n * ONE, reserve1: ONE };
     return { pairId: id, swaps, reserves, supplyChange: 0n, liquidityK: undefined };
   });
-  return { header: headerOf(number), proved: true, traced: false, transfers: [], pairEvents };
+  return { header: headerOf(number), proved: true, traced: false, transfers: [], activities: [], pairEvents };
 }

@@ -11,11 +11,14 @@ type Check = (body: unknown) => void;
 const fieldOf = (value: unknown, name: string): unknown => Object(value)[name];
 
 function isNear(value: unknown, expected: number, part: number): void {
-  assert.ok(typeof value === 'number' && Math.abs(value / expected - 1) < part, `${value}, not ${expected}`);
+  assert.ok(
+    typeof value === 'number' && Math.abs(value / expected - 1) < part,
+    `${String(value)}, not ${expected}`,
+  );
 }
 
 function isPositive(value: unknown): void {
-  assert.ok(typeof value === 'number' && value > 0, `${value}`);
+  assert.ok(typeof value === 'number' && value > 0, String(value));
 }
 
 test('within half a minute every public endpoint of the demo answers with plausible data', async (context) => {
