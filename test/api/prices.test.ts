@@ -39,8 +39,8 @@ function createStory(
         pairOf(4, 'SOL/BELL', 1),
       ],
       tokens: {
-        USDT: { address: addressOf('2'), decimals: 18, usd: 1 },
-        USDC: { address: addressOf('3'), decimals: 18 },
+        USDT: { address: addressOf('2'), decimals: 6, usd: 1 },
+        USDC: { address: addressOf('3'), decimals: 6 },
         ALONE: { address: addressOf('7'), decimals: 6 },
       },
       prices,
