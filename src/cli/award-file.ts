@@ -18,12 +18,13 @@ const REQUIRED = ['user', 'category', 'points', 'hash'] as const;
 export async function* readAwards(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
   const chunks = input[Symbol.asyncIterator]();
   const read: Uint8Array[] = [];
+  const decoder = new TextDecoder();
   let start: string | undefined;
   while (start === undefined) {
     const { done, value } = await chunks.next();
     if (done === true) return;
     read.push(value);
-    start = /[^\s\uFEFF]/.exec(new TextDecoder().decode(value))?.[0];
+    start = /[^\s\uFEFF]/.exec(decoder.decode(value, { stream: true }))?.[0];
   }
   async function* all() {
     yield* read;
