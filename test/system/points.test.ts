@@ -93,7 +93,12 @@ for (const kind of databaseKinds) {
           database: place,
           rpc: [chain.url],
           chain: { startBlock: 0, internalTransfers: 'off' },
-          sections: { tokens, points },
+          sections: {
+            tokens,
+            points,
+            prices: { tokens: { GEM: { sources: [{ type: 'fixed', price: '1' }] } } },
+          },
+          roles: ['follower', 'api'],
         }),
       );
       await givePrices(service.database);
