@@ -206,7 +206,7 @@ for (const kind of databaseKinds) {
           onProgress: () => {},
         });
         const { number } = await chain.head();
-        const counts = { blocks: number + 1, notifications, differences: 0 };
+        const counts = { blocks: number + 1, notifications, swaps: 0, differences: 0 };
         assert.deepEqual(report, { outcome: 'equal', range: { from: 0, to: number }, ...counts });
         assert.deepEqual(undecided, { ...nothingUndecided, dead_fork });
       }
