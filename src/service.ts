@@ -225,19 +225,6 @@ export async function startService(config: Config, options: ServiceOptions = {})
   }
   if (active.has('prices')) for (const { name, step, idleMs } of prices.loops) run(name, step, { idleMs });
 
-  const sendTest = createTestSender({ ...deliveryOptions, send: testSender.send });
-  const { confirmations } = config.chain;
-  const api = createApi({
-    ...deliveryOptions,
-    webhookPolicy: policy,
-    confirmations,
-    pairs,
-    sendTest,
-    ops: status,
-    prices: createPriceBook(config),
-    supply: openSupply(config, { nodes, clock, log, signal }),
-  });
-  parts.defer(() => api.close());
   const apiUrl = active.has('api') ? await listenApi() : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
   parts.defer(() => closeServer(metricsServer));
@@ -284,6 +271,19 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
 
   async function listenApi(): Promise<string> {
+    const sendTest = createTestSender({ ...deliveryOptions, send: testSender.send });
+    const { confirmations } = config.chain;
+    const api = createApi({
+      ...deliveryOptions,
+      webhookPolicy: policy,
+      confirmations,
+      pairs,
+      sendTest,
+      ops: status,
+      prices: createPriceBook(config),
+      supply: openSupply(config, { nodes, clock, log, signal }),
+    });
+    parts.defer(() => api.close());
     try {
       return await api.listen({ ...config.http });
     } catch (error) {
