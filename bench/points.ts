@@ -4,6 +4,7 @@
  */
 import { Agent, request } from 'node:http';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { findFreePort } from '../devnet/free-port.ts';
@@ -206,7 +207,7 @@ async function startApi(place: TestDatabase) {
       const pinging = (async () => {
         while (!isOver) {
           pauseMs = Math.max(pauseMs, (await get('/livez', pinger)).ms);
-          await new Promise((resolve) => setTimeout(resolve, PING_MS));
+          await delay(PING_MS);
         }
       })();
       const answer = await ask(question);

@@ -1,30 +1,20 @@
 /**
  * bench/results/deliver.json: every run of every part as it was, written after each one.
  */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import type { Machine } from '../machine.ts';
+import { type Figures, type Outcome as RunOutcome, resultsFile } from '../repeats.ts';
 import { spreadOf } from '../spread.ts';
 
 export const parts = ['http', 'https', 'choose', 'neighbour', 'crowd', 'block', 'takeover'] as const;
 export type Part = (typeof parts)[number];
 
-/** What one run came to; units are in the names. */
-export type Figures = Record<string, number>;
-export type Outcome = { contestant: string; repeat: number; failure?: string; figures: Figures };
+export type { Figures };
+export type Outcome = RunOutcome & { contestant: string; repeat: number };
 export type PartResult = { machine: Machine; conditions: Record<string, string | number>; runs: Outcome[] };
-export type Results = Partial<Record<Part, PartResult>>;
+type AllResults = Record<Part, PartResult>;
+export type Results = Partial<AllResults>;
 
-const FILE = new URL('../results/deliver.json', import.meta.url);
-
-/** What is there; nothing before the first run. */
-export async function readResults(): Promise<Results> {
-  return JSON.parse(await readFile(FILE, 'utf8').catch(() => '{}'));
-}
-
-export async function writeResults(results: Results): Promise<void> {
-  await mkdir(new URL('./', FILE), { recursive: true });
-  await writeFile(FILE, `${JSON.stringify(results, null, 2)}\n`);
-}
+export const { read: readResults, write: writeResults } = resultsFile<AllResults>('deliver');
 
 /** A Markdown table for each part: medians and, in brackets, the lowest and the highest of the runs. */
 export function renderTables(results: Results): string {

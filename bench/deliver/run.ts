@@ -5,9 +5,9 @@
  * `deliver --profile` tells where Chainbell's time goes, `deliver --table` prints the last results. BullMQ needs
  * redis-server on the PATH.
  */
-import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import { describeMachine } from '../machine.ts';
+import { inTurn, outcomeOf, parseCount } from '../repeats.ts';
 import { block } from './block.ts';
 import { choose } from './choose.ts';
 import { neighbour } from './neighbour.ts';
@@ -27,6 +27,7 @@ import { chainbell, peer, throughput } from './throughput.ts';
 
 type Task = { part: Part; name: string; run(sinks: Record<'http' | 'https', Sink>): Promise<Figures> };
 
+const COUNT_MAX = 9_999_999;
 const DEAD_ROWS = 1_000_000;
 /** Healthy receivers, and due rows of the one that hangs beside them. */
 const NEIGHBOURS = { receivers: 200, hangingRows: 100_000 };
@@ -49,8 +50,8 @@ export async function deliver(words: string[]): Promise<void> {
     process.stdout.write(renderTables(await readResults()));
     return;
   }
-  const rows = parseCount(values.rows);
-  const watched = parseCount(values.watched);
+  const rows = parseCount(values.rows, COUNT_MAX);
+  const watched = parseCount(values.watched, COUNT_MAX);
   const tasks = parts
     .filter((part) => positionals.some((word) => word === 'deliver' || word === `deliver/${part}`))
     .flatMap((part) => tasksOf(part, { rows, watched }))
@@ -64,12 +65,7 @@ export async function deliver(words: string[]): Promise<void> {
   }
   await using http = await startSink('http');
   await using https = await startSink('https');
-  await runAll(tasks, { http, https }, { rows, repeats: parseCount(values.repeats) });
-}
-
-function parseCount(text: string): number {
-  if (!/^[1-9]\d{0,6}$/.test(text)) throw new Error(`${text} is not a count`);
-  return Number(text);
+  await runAll(tasks, { http, https }, { rows, repeats: parseCount(values.repeats, COUNT_MAX) });
 }
 
 function tasksOf(part: Part, { rows, watched }: { rows: number; watched: number }): Task[] {
@@ -109,25 +105,12 @@ async function runAll(
   const conditions = { rows, database: 'PostgreSQL with fsync', sender: 'on the same machine' };
   for (const { part } of tasks) results[part] = { machine, conditions, runs: [] };
   for (let repeat = 1; repeat <= repeats; repeat += 1) {
-    for (const task of repeat % 2 === 1 ? tasks : tasks.toReversed()) {
-      const outcome = await runTask(task, sinks, repeat);
-      results[task.part]?.runs.push(outcome);
-      process.stdout.write(`${task.part} ${JSON.stringify(outcome)}\n`);
+    for (const task of inTurn(tasks, repeat)) {
+      const { part, name, run } = task;
+      const outcome: Outcome = { contestant: name, repeat, ...(await outcomeOf(() => run(sinks))) };
+      results[part]?.runs.push(outcome);
+      process.stdout.write(`${part} ${JSON.stringify(outcome)}\n`);
       await writeResults(results);
     }
-  }
-}
-
-/** A contestant that fails is a result too. */
-async function runTask(
-  { name, run }: Task,
-  sinks: Record<'http' | 'https', Sink>,
-  repeat: number,
-): Promise<Outcome> {
-  const load = Number(loadavg()[0]?.toFixed(1));
-  try {
-    return { contestant: name, repeat, figures: { load, ...(await run(sinks)) } };
-  } catch (error) {
-    return { contestant: name, repeat, failure: String(error), figures: { load } };
   }
 }

@@ -3,11 +3,11 @@
  * `npm run bench -- follow [--repeats 5] [--blocks 2000] [--only TEXT]`, its parts `follow/backfill`,
  * `follow/linear`, `follow/live` and, on a chain with swaps, `follow/ledgers`; `follow --profile` tells where Chainbell's time goes, `follow --table` prints the last results.
  */
-import { loadavg } from 'node:os';
 import { parseArgs } from 'node:util';
 import pg from 'pg';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import { describeMachine } from '../machine.ts';
+import { inTurn, outcomeOf, parseCount } from '../repeats.ts';
 import { backfill } from './backfill.ts';
 import { type BenchChain, startBenchChain } from './chain.ts';
 import { chainbell } from './chainbell.ts';
@@ -27,6 +27,7 @@ const withLedgers = chainbell({ verify: 'auto', ledgers: true });
 const ponders = (options: Omit<PonderOptions, 'version'>) =>
   (['0.17.7', '0.16.10'] as const).map((version) => ponder({ version, ...options }));
 
+const COUNT_MAX = 999_999;
 const LIVE_BLOCKS = 200;
 /** No repeat begins that would probably end after it. */
 const TOTAL_MINUTES_MAX = 58;
@@ -50,21 +51,16 @@ export async function follow(words: string[]): Promise<void> {
   const asked = positionals.flatMap((word) =>
     parts.filter((part) => (word === 'follow' ? part !== 'ledgers' : word === `follow/${part}`)),
   );
-  const repeats = parseCount(values.repeats);
+  const repeats = parseCount(values.repeats, COUNT_MAX);
   const swaps = asked.includes('ledgers');
   if (swaps && asked.length > 1) throw new Error('follow/ledgers has a chain of its own: ask for it alone');
-  await using chain = await startBenchChain(parseCount(values.blocks), { swaps });
+  await using chain = await startBenchChain(parseCount(values.blocks, COUNT_MAX), { swaps });
   if (values.profile) return await profile(chain);
   const tasks = asked
     .flatMap((part) => tasksOf(part, chain))
     .filter(({ name }) => name.includes(values.only));
   if (tasks.length === 0) throw new Error(`nothing to run; the parts are follow/${parts.join(', follow/')}`);
   await runAll(tasks, { repeats, conditions: await describeConditions(chain) });
-}
-
-function parseCount(text: string): number {
-  if (!/^[1-9]\d{0,5}$/.test(text)) throw new Error(`${text} is not a count`);
-  return Number(text);
 }
 
 function tasksOf(part: Part, chain: BenchChain): Task[] {
@@ -106,10 +102,11 @@ async function runAll(
   const machine = describeMachine();
   for (const { part } of tasks) results[part] = { machine, conditions, runs: [] };
   for (let repeat = 1; repeat <= repeats; repeat += 1) {
-    for (const task of repeat % 2 === 1 ? tasks : tasks.toReversed()) {
-      const outcome = await runTask(task, repeat);
-      results[task.part]?.runs.push(outcome);
-      process.stdout.write(`${task.part} ${JSON.stringify(outcome)}\n`);
+    for (const task of inTurn(tasks, repeat)) {
+      const { part, name, blocks, run } = task;
+      const outcome: Outcome = { contestant: name, blocks, repeat, ...(await outcomeOf(run)) };
+      results[part]?.runs.push(outcome);
+      process.stdout.write(`${part} ${JSON.stringify(outcome)}\n`);
       await writeResults(results);
     }
     const minutes = (performance.now() - startedAt) / 60_000;
@@ -119,17 +116,6 @@ async function runAll(
       );
       return;
     }
-  }
-}
-
-/** A contestant that fails is a result too. */
-async function runTask({ name, blocks, run }: Task, repeat: number): Promise<Outcome> {
-  const load = Number(loadavg()[0]?.toFixed(1));
-  const outcome = { contestant: name, blocks, repeat };
-  try {
-    return { ...outcome, figures: { load, ...(await run()) } };
-  } catch (error) {
-    return { ...outcome, failure: String(error), figures: { load } };
   }
 }
 
