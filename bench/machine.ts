@@ -26,3 +26,9 @@ export function describeMachine(): Machine {
     commit: `${git('rev-parse', '--short=12', 'HEAD')}${isDirty ? '+' : ''}`,
   };
 }
+
+/** Processor time of all cores together since the machine started, whoever had it. */
+export function readBusySeconds(): number {
+  const busyMs = cpus().map(({ times: { user, nice, sys, irq } }) => user + nice + sys + irq);
+  return busyMs.reduce((sum, ms) => sum + ms, 0) / 1000;
+}

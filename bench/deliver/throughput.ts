@@ -12,6 +12,7 @@ import pg from 'pg';
 import { findFreePort } from '../../devnet/free-port.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import { waitUntil } from '../../test/kit/wait.ts';
+import { readBusySeconds } from '../machine.ts';
 import { installPeer } from '../peer.ts';
 import { type Program, startProgram } from '../program.ts';
 import { deliveryProgram, insertDue, makeWatchers } from './chainbell.ts';
@@ -135,23 +136,35 @@ export async function throughput(contestant: Contestant, sink: Sink, rows: numbe
   });
   await sink.takeStats();
   const running = parts.use(await startProgram(program));
+  const samples: { at: number; busySeconds: number }[] = [];
+  const sample = () => {
+    const taken = { at: Date.now(), busySeconds: readBusySeconds() };
+    samples.push(taken);
+    return taken;
+  };
+  sample();
   await waitUntil(
     async () => {
       await running.assertAlive();
       running.usage();
+      sample();
       const { rows: counts } = await client.query<{ open: boolean }>(openSql);
       return counts[0]?.open === false;
     },
     { timeoutMs: RUN_MS_MAX, describe: `${contestant.name} to be done`, pollMs: 50 },
   );
-  const doneAt = Date.now();
+  const done = sample();
   const { times, ids } = await sink.takeStats();
-  const seconds = (doneAt - (times[0] ?? doneAt)) / 1000;
+  const startedAt = times[0] ?? done.at;
+  const seconds = (done.at - startedAt) / 1000;
+  const before = samples.findLast(({ at }) => at <= startedAt) ?? done;
+  const coresBusy = (done.busySeconds - before.busySeconds) / ((done.at - before.at) / 1000);
   const { cpuSeconds, peakMiB } = running.usage();
   return {
     seconds: Number(seconds.toFixed(2)),
     deliveriesPerSecond: Math.round(rows / seconds),
     cpuSeconds: Number(cpuSeconds.toFixed(2)),
+    coresBusy: Number(coresBusy.toFixed(2)),
     peakMiB,
     lost: rows - ids,
     doubled: times.length - ids,
