@@ -26,6 +26,7 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { inLine } from '../kit/in-line.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const lease = (database: Database, owner: number, now = noon, limit = 10) =>
@@ -170,13 +171,6 @@ onEachDatabase(({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  /** How many statements wait for a lock in this database. */
-  const countWaiting = async (): Promise<number> => {
-    const rows = await database().query(sql`
-      select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
-    return rows.length;
-  };
-
   test('a lane is freed within moments of its worker’s death, and nobody else’s with it', async () => {
     await watchAddress(database(), { url: 'https://one.example/' });
     await watchAddress(database(), { url: 'https://two.example/' });
@@ -222,36 +216,16 @@ onPostgres(({ database, place }) => {
     test(`no wake-up is lost when a block is committed after the worker's last look: ${firstInLine} comes first`, async () => {
       const lane = await leaseOne(database());
       await database().query(sql`update notification set state = 'processed'`);
-      const [follower, worker, gate] = await Promise.all([place().open(), place().open(), place().open()]);
-      // The worker has looked and found nothing; now both want the lane's row, which the gate still keeps.
-      assert.deepEqual(await listDue(worker, lane, { now: noon, exclude: [], limit: 10 }), []);
-      const shut = Promise.withResolvers<void>();
-      const opening = Promise.withResolvers<void>();
-      const open = gate.transaction(async (tx) => {
-        await tx.query(sql`select from lane where id = ${lane.id} for update`);
-        shut.resolve();
-        await opening.promise;
-      });
-      await shut.promise;
-      const commit = () => mine(follower, headerOf(2), [transferOf()], { now: later(5) });
-      const release = () => releaseLane(worker, lane, noon);
-      const inLine: Promise<unknown>[] = [];
-      try {
-        for (const enter of firstInLine === 'the commit' ? [commit, release] : [release, commit]) {
-          inLine.push(enter());
-          await waitUntil(async () => (await countWaiting()) === inLine.length, {
-            describe: 'they stand in line',
-          });
-        }
-      } finally {
-        opening.resolve();
-      }
-      await Promise.all([open, ...inLine]);
+      // The worker has looked and found nothing; now both want the lane's row.
+      assert.deepEqual(await listDue(database(), lane, { now: noon, exclude: [], limit: 10 }), []);
+      const commit = (one: Database) => mine(one, headerOf(2), [transferOf()], { now: later(5) });
+      const release = (one: Database) => releaseLane(one, lane, noon);
+      const row = sql`select from lane where id = ${lane.id} for update`;
+      await inLine(place(), row, firstInLine === 'the commit' ? [commit, release] : [release, commit]);
       assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
       assert.deepEqual(await listLanes(database()), [
         { id: lane.id, owner: null, epoch: 1, next_due: later(5), lease_until: null },
       ]);
-      for (const one of [follower, worker, gate]) await one.close();
     });
   }
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { rollbackTo } from '../../src/store/blocks.ts';
+import type { Database } from '../../src/store/db.ts';
 import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -18,7 +19,7 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
-import { waitUntil } from '../kit/wait.ts';
+import { inLine } from '../kit/in-line.ts';
 
 const strict = { settings: { strictOrder: true } };
 const payments = (amounts: readonly bigint[]) => amounts.map((amount) => transferOf({ amount }));
@@ -113,12 +114,6 @@ onEachDatabase(({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  const countWaiting = async (): Promise<number> => {
-    const rows = await database().query(sql`
-      select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
-    return rows.length;
-  };
-
   for (const firstInLine of ['the commit', 'the outcome'] as const) {
     test(`no turn is lost when a block is committed while the one before it is settled in a former lane: ${firstInLine} comes first`, async () => {
       const record = await watchAddress(database(), strict);
@@ -135,35 +130,14 @@ onPostgres(({ database, place }) => {
       const at = { origin: 'https://two.example:443', now: noon };
       await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/' }, at);
 
-      const [follower, worker, gate] = await Promise.all([place().open(), place().open(), place().open()]);
-      const shut = Promise.withResolvers<void>();
-      const opening = Promise.withResolvers<void>();
-      const open = gate.transaction(async (tx) => {
-        await tx.query(sql`select pg_advisory_xact_lock(${0x6362_0007}, hashtext(${record.id}))`);
-        shut.resolve();
-        await opening.promise;
-      });
-      await shut.promise;
-      const commit = () => mine(follower, headerOf(2), payments([2n]));
+      const commit = (one: Database) => mine(one, headerOf(2), payments([2n]));
       const outcome = { outcome: 'success', status: 200, response: undefined, nextRetryAt: undefined };
       const { id: notificationId, revision, retryCount, redeliveryCount } = due;
       const times = { startedAt: noon, durationMs: 1, settledAt: later(1) };
-      const end = () =>
-        settle(worker, [
-          { lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times },
-        ]);
-      const inLine: Promise<unknown>[] = [];
-      try {
-        for (const enter of firstInLine === 'the commit' ? [commit, end] : [end, commit]) {
-          inLine.push(enter());
-          await waitUntil(async () => (await countWaiting()) === inLine.length, {
-            describe: 'they stand in line',
-          });
-        }
-      } finally {
-        opening.resolve();
-      }
-      await Promise.all([open, ...inLine]);
+      const end = (one: Database) =>
+        settle(one, [{ lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times }]);
+      const turns = sql`select pg_advisory_xact_lock(${0x6362_0007}, hashtext(${record.id}))`;
+      await inLine(place(), turns, firstInLine === 'the commit' ? [commit, end] : [end, commit]);
       const rows = await listNotifications(database());
       assert.deepEqual(
         rows.map(({ amount, state }) => [amount, state]),
@@ -172,7 +146,6 @@ onPostgres(({ database, place }) => {
           ['2', 'waiting'],
         ],
       );
-      for (const one of [follower, worker, gate]) await one.close();
     });
   }
 });

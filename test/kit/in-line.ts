@@ -1,0 +1,49 @@
+/**
+ * Two who want one lock, in a line whose order the test decides.
+ */
+import type { Database } from '../../src/store/db.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
+import type { TestDatabase } from './database.ts';
+import { waitUntil } from './wait.ts';
+
+/**
+ * Takes what `lock` locks, lets one after the other come and wait for it, each on a connection of its own, and lets go
+ * when all stand in line. Nobody else may wait for a lock in this database meanwhile.
+ */
+export async function inLine(
+  place: TestDatabase,
+  lock: Sql,
+  comers: readonly ((database: Database) => Promise<unknown>)[],
+): Promise<void> {
+  const [gate, ...databases] = await Promise.all(
+    [place, ...comers.map(() => place)].map((one) => one.open()),
+  );
+  if (gate === undefined) throw new Error('there is always a gate');
+  const shut = Promise.withResolvers<void>();
+  const opening = Promise.withResolvers<void>();
+  const open = gate.transaction(async (tx) => {
+    await tx.query(lock);
+    shut.resolve();
+    await opening.promise;
+  });
+  const waiting: Promise<unknown>[] = [];
+  try {
+    await Promise.race([shut.promise, open]);
+    for (const [index, database] of databases.entries()) {
+      waiting.push(comers[index]?.(database) ?? Promise.resolve());
+      await waitUntil(async () => (await countWaiting(gate)) === waiting.length, {
+        describe: `${waiting.length} stand in line`,
+      });
+    }
+  } finally {
+    opening.resolve();
+  }
+  await Promise.all([open, ...waiting]);
+  for (const database of [gate, ...databases]) await database.close();
+}
+
+async function countWaiting(database: Database): Promise<number> {
+  const rows = await database.query(sql`
+    select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`);
+  return rows.length;
+}
