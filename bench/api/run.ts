@@ -2,7 +2,6 @@
  * Cached answers of Chainbell's public API beside Nitro's, from the same tables of one PostgreSQL:
  * `npm run bench -- api [--repeats 5] [--seconds 5]`; `api --table` prints the last results. Needs wrk on the PATH.
  */
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { loadavg } from 'node:os';
 import { isDeepStrictEqual, parseArgs } from 'node:util';
 import { openDatabase } from '../../src/store/db.ts';
@@ -10,6 +9,7 @@ import { migrate } from '../../src/store/migrate.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import { startDurableServer } from '../deliver/stage.ts';
 import { describeMachine, type Machine } from '../machine.ts';
+import { inTurn, parseCount, resultsFile } from '../repeats.ts';
 import { spreadOf } from '../spread.ts';
 import { type Contestant, chainbell, nitro } from './contestants.ts';
 import { CONNECTIONS, type Load, load } from './load.ts';
@@ -17,7 +17,9 @@ import { CONNECTIONS, type Load, load } from './load.ts';
 type Run = { what: string; contestant: string; repeat: number; figures: Load & Record<string, number> };
 type Results = { machine: Machine; conditions: Record<string, string | number>; runs: Run[] };
 
-const FILE = new URL('../results/api.json', import.meta.url);
+const file = resultsFile<Results>('api');
+const REPEATS_MAX = 100;
+const SECONDS_MAX = 60;
 /** 100 KB of JSON. */
 const USERS = 1_500;
 const PATHS = {
@@ -36,7 +38,7 @@ export async function api(words: string[]): Promise<void> {
     },
   });
   if (values.table) {
-    process.stdout.write(renderTable(JSON.parse(await readFile(FILE, 'utf8')) as Results));
+    process.stdout.write(renderTable(await file.read()));
     return;
   }
   await using _server = await startDurableServer();
@@ -44,20 +46,20 @@ export async function api(words: string[]): Promise<void> {
   await fill(database.url);
   const contestants = [chainbell, await nitro()];
   await compareAnswers(contestants, database.url);
-  const seconds = Number(values.seconds);
+  const seconds = parseCount(values.seconds, SECONDS_MAX);
+  const repeats = parseCount(values.repeats, REPEATS_MAX);
   const results: Results = {
     machine: describeMachine(),
     conditions: { connections: CONNECTIONS, seconds, generator: 'wrk on the same machine', users: USERS },
     runs: [],
   };
-  await mkdir(new URL('./', FILE), { recursive: true });
-  for (let repeat = 1; repeat <= Number(values.repeats); repeat += 1) {
-    for (const contestant of repeat % 2 === 1 ? contestants : contestants.toReversed()) {
+  for (let repeat = 1; repeat <= repeats; repeat += 1) {
+    for (const contestant of inTurn(contestants, repeat)) {
       for (const run of await measure(contestant, database.url, { repeat, seconds })) {
         results.runs.push(run);
         process.stdout.write(`${JSON.stringify(run)}\n`);
       }
-      await writeFile(FILE, `${JSON.stringify(results, null, 2)}\n`);
+      await file.write(results);
     }
   }
   process.stdout.write(renderTable(results));
@@ -116,7 +118,7 @@ async function measure(
 }
 
 /** As Markdown: medians and, in brackets, the lowest and the highest of the runs. */
-function renderTable({ machine, conditions, runs }: Results): string {
+function renderTable({ machine, conditions, runs = [] }: Partial<Results>): string {
   const names = [...new Set(runs.flatMap(({ figures }) => Object.keys(figures)))];
   const groups = Map.groupBy(runs, ({ what, contestant }) => `${what} | ${contestant}`);
   const rows = Array.from(groups, ([name, group]) => {
