@@ -46,11 +46,14 @@ const READY_MS_MAX = 15_000;
 const STOP_MS_MAX = 10_000;
 const CALL_MS_MAX = 30_000;
 const LOOK_AGAIN_MS = 20;
-/** Bounds what a killed anvil forgets. Each save writes everything, about 5 kB for each block with transactions. */
-const STATE_INTERVAL_SECONDS = 30;
+/**
+ * Bounds what a killed anvil forgets; a follower is ahead of such a chain, however short this is. Each save writes
+ * everything, about 8 kB for each transaction and 0.5 MB for each state of the past.
+ */
+const STATE_INTERVAL_SECONDS = 300;
 /**
  * Without states of the past, a restarted anvil has blocks and receipts but can neither trace nor replace them.
- * All of them would be 85 kB for each block; the newest ones are what a follower still asks about.
+ * The newest ones are what a follower still asks about.
  */
 const PAST_STATES_MAX = 64;
 /** Between finding a free port and using it, another process may take it. */

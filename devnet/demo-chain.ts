@@ -34,7 +34,7 @@ export const genesis = { accounts: 16, coinsEach: 10_000 } as const;
 const BLOCKS_BEHIND_MAX = 500;
 
 /**
- * Starts anvil with the demo's contracts on it; it mines nothing until it is told to (startMining).
+ * Starts anvil with the demo's contracts on it; until mining is started (mining.ts) there is a block for each transaction only.
  * @throws Fault `conflict` when a living demo uses the folder; else as startAnvil does.
  */
 export async function openDemoChain(
@@ -44,11 +44,6 @@ export async function openDemoChain(
   // Before anything is removed: throws when the folder is in use.
   await endOrphans({ folder: folder.chainFolder, program: 'anvil' }, { shared: false });
   return continueOrStart(folder, options);
-}
-
-/** From now on a block comes at the interval. Until then a follower finds all of the chain where it can be traced. */
-export async function startMining({ anvil }: DemoChain, blockTimeSeconds: number): Promise<void> {
-  await anvil.rpc('evm_setIntervalMining', [blockTimeSeconds]);
 }
 
 async function continueOrStart(

@@ -5,12 +5,13 @@ import { type Clock, systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';
 import { type Address, parseAddress } from '../src/core/hex.ts';
 import type { startService } from '../src/service.ts';
-import { genesis, openDemoChain, startMining } from './demo-chain.ts';
+import { genesis, openDemoChain } from './demo-chain.ts';
 import { CHAIN_ID, demoConfig, NATIVE_SYMBOL } from './demo-config.ts';
 import { openDemoFolder, writeDemoNote } from './demo-folder.ts';
 import { findFreePort, findPortNear, retryOnConflict } from './free-port.ts';
 import { marketTokens, tokenSymbols } from './market.ts';
 import { marketTrafficAt } from './market-traffic.ts';
+import { startMining } from './mining.ts';
 import { startPriceFeed } from './price-feed.ts';
 import { type AssetFormats, startSampleReceiver } from './sample-receiver.ts';
 import { type Scene, tokenFormats } from './scene.ts';
@@ -148,9 +149,12 @@ export async function startDemo(
   onStep(`${watched.length} addresses watched`);
   signal.throwIfAborted();
 
-  await startMining(chain, options.blockTimeSeconds);
-  const onFault = (fault: Fault) => onLine(`traffic: ${fault.message}`);
-  const traffics = [
+  const tellOf = (what: string) => (fault: Fault) => onLine(`${what}: ${fault.message}`);
+  const onFault = tellOf('traffic');
+  // Until now a follower found all of the chain where it can be traced: anvil 1.7.1 traces its newest blocks only.
+  const intervalMs = options.blockTimeSeconds * 1_000;
+  const activities = [
+    await startMining({ node: anvil, clock }, { onFault: tellOf('mining'), intervalMs }),
     startTraffic({ node: anvil, clock }, (turn) => trafficAt(anvil, scene, turn), {
       onFault,
       intervalMs: trafficMs.traders,
@@ -160,9 +164,9 @@ export async function startDemo(
       intervalMs: trafficMs.market,
     }),
   ];
-  for (const traffic of traffics) {
-    parts.defer(() => traffic.stop());
-    failures.push(failureOf(traffic.ended));
+  for (const activity of activities) {
+    parts.defer(() => activity.stop());
+    failures.push(failureOf(activity.ended));
   }
   onStep('traffic started');
 
