@@ -10,6 +10,7 @@ import { doOnce } from '../store/idempotency.ts';
 import { changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
 import { createWatcherGate } from './auth.ts';
+import { untilSilent } from './body-silence.ts';
 import { answerLines } from './bulk-stream.ts';
 import { parseChange } from './changes.ts';
 import { invalid } from './errors.ts';
@@ -32,11 +33,10 @@ const BODY_BYTES_MAX = 8 * 1024 * 1024;
 const PROBLEMS_MAX = 100;
 /** Each has a connection to the database while a group is stored; the follower and delivery need some too. */
 const STREAMS_MAX = 4;
-/**
- * So long nothing may move in a stream, twice that while its answers are not read; as a whole it may last for as long as
- * the server lets any request last.
- */
+/** So long may lines be waited for; as a whole a stream may last for as long as the server lets any request last. */
 const STREAM_SILENCE_MS_MAX = 60_000;
+/** For answers that nobody takes, by the socket's own limit. Longer, so that who sends nothing is told why it ends. */
+const SOCKET_SILENCE_MS_MAX = 2 * STREAM_SILENCE_MS_MAX;
 
 const parseBulk = createParser(
   Type.Object({ records: Type.Array(Type.Unknown(), { minItems: 1, maxItems: CHANGES_MAX }) }),
@@ -91,7 +91,11 @@ const operations = {
       },
     },
     example: { success: true, data: [] },
-    errors: { ...idempotencyErrors, 404: 'A record to be changed is not there: nothing was changed.' },
+    errors: {
+      ...idempotencyErrors,
+      404: 'A record to be changed is not there: nothing was changed.',
+      408: 'The lines stopped before their end, and before any was answered: nothing was changed.',
+    },
   },
   replace: {
     summary: 'Make these the watched addresses of a webhook URL',
@@ -127,10 +131,13 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
         reply.raw.once('close', () => {
           streamCount -= 1;
         });
-        request.raw.setTimeout(STREAM_SILENCE_MS_MAX);
-        // After an early end the client may still be sending: it gets to its answer only when somebody reads on.
-        reply.raw.once('finish', () => request.raw.resume());
-        const body = request.body.iterator({ destroyOnReturn: false });
+        request.raw.setTimeout(SOCKET_SILENCE_MS_MAX);
+        const { body, isSilent } = untilSilent(request.body, { clock, silenceMs: STREAM_SILENCE_MS_MAX });
+        reply.raw.once('finish', () => {
+          if (isSilent()) request.socket.destroySoon();
+          // After an early end the client may still be sending: it gets to its answer only when somebody reads on.
+          else request.raw.resume();
+        });
         const answers = await answerLines(options, { watcherId, body, once });
         reply.type(LINES_TYPE);
         return Readable.from(answers);

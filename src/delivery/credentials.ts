@@ -2,11 +2,18 @@
  * What a watcher's webhooks prove themselves with: its API key (spec 4.6), and the keys that sign (Standard Webhooks).
  */
 import { decryptKey } from '../core/api-key.ts';
+import type { Clock } from '../core/clock.ts';
 import type { SigningKeys } from '../core/signature.ts';
 import { findDeliveryKey } from '../store/keys.ts';
 import { listSigningSecrets, type SecretStore } from '../store/signing-secrets.ts';
+import type { Message } from './payload.ts';
+import type { Send, SendResult } from './send.ts';
+
+/** With what lies between two turns of a lane, a revocation is effective within the 5 s that are promised. */
+const CREDENTIALS_MS_MAX = 4_000;
 
 export type Credentials = {
+  readAt: Date;
   /** Undefined when the watcher has no valid key. */
   apiKey: string | undefined;
   /** Newest first. */
@@ -24,7 +31,31 @@ export async function readCredentials(
     listSigningSecrets(store, watcherId, now),
   ]);
   return {
+    readAt: now,
     apiKey: key && decryptKey(key, { keyId: key.id, watcherId }, store.keyRing),
     signingKeys: secrets.map(({ keys }) => keys),
   };
+}
+
+/**
+ * Sends what is rendered with these credentials; rendered anew with those of the time where they have become too old before
+ * the request goes out, as while a receiver was slow to take the connection. Rejects as Send does.
+ */
+export function sendWith(
+  credentials: Credentials,
+  {
+    watcherId,
+    render,
+    signal,
+  }: { watcherId: number; render(credentials: Credentials): Message; signal: AbortSignal },
+  { send, clock, ...store }: SecretStore & { send: Send; clock: Clock },
+): Promise<SendResult> {
+  let current = credentials;
+  return send(render(current), signal, {
+    isFresh: () => clock.now().getTime() - current.readAt.getTime() <= CREDENTIALS_MS_MAX,
+    async renew() {
+      current = await readCredentials(store, watcherId, clock.now());
+      return render(current);
+    },
+  });
 }

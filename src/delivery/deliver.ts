@@ -55,8 +55,7 @@ const LANES_MAX = 4_096;
 const TURN_MS = 10_000;
 /**
  * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang.
- * To one receiver there are as many as the sender has connections: an attempt that is rendered does not wait for one, with
- * a key that is revoked meanwhile.
+ * To one receiver there are as many as the sender has connections: an attempt that is rendered does not wait for one.
  */
 const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: CONNECTIONS_PER_ORIGIN_MAX };
 /** Lanes whose low concurrency is remembered between their turns. */

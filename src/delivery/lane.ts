@@ -11,7 +11,7 @@ import type { Metrics } from '../core/metrics.ts';
 import type { Database } from '../store/db.ts';
 import { type Lane, releaseLane } from '../store/lanes.ts';
 import { type DueNotification, listDue } from '../store/outbox.ts';
-import { type Credentials, readCredentials } from './credentials.ts';
+import { type Credentials, readCredentials, sendWith } from './credentials.ts';
 import { renderMessage } from './payload.ts';
 import { nextRetryAt } from './schedule.ts';
 import type { Send, SendResult } from './send.ts';
@@ -122,6 +122,9 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
+      // What was read before is of the past: its key may be revoked, its record gone.
+      firsts = [];
+      retries = [];
       mayHaveMore = { firsts: true, retries: true };
       await clock.wait(RETRY_MS, stopping);
     }
@@ -162,18 +165,19 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   async function attemptOnce({ notification, credentials }: Due): Promise<void> {
     const startedAt = clock.now();
-    const message = renderMessage(notification, {
-      ...credentials,
-      nativeSymbol: options.nativeSymbol,
-      now: startedAt,
-    });
+    const render = (current: Credentials) =>
+      renderMessage(notification, { ...current, nativeSymbol: options.nativeSymbol, now: clock.now() });
+    const { watcherId } = notification;
     let result: SendResult;
     try {
-      result = await options.send(message, options.killed);
+      result = await sendWith(credentials, { watcherId, render, signal: options.killed }, options);
     } catch (error) {
-      // Broken off by the shutdown: undecided, so it does not count and will be made again.
+      // Broken off by the shutdown, or without its credentials: undecided, so it does not count and will be made again.
       if (options.killed.aborted) return;
-      throw error;
+      if (!(error instanceof Fault)) throw error;
+      log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
+      mayHaveMore = { firsts: true, retries: true };
+      return;
     }
     const settledAt = clock.now();
     const failureCount = notification.retryCount + 1;

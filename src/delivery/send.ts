@@ -35,11 +35,19 @@ export type SendResult = {
   responseText: string | undefined;
 };
 
+/** What a message proves itself with may be revoked while it waits for its connection. */
+export type Renewal = {
+  /** Whether the message may still go out; asked in the moment in which it would. */
+  isFresh(): boolean;
+  /** The same message for the same URL, with what is valid now. */
+  renew(): Promise<Message>;
+};
+
 /**
- * Sends once and says how it went; whatever a receiver does is a result. Rejects only with the reason of the signal:
- * then the attempt was broken off undecided, and does not count.
+ * Sends once and says how it went; whatever a receiver does is a result. Rejects only with the reason of the signal, or
+ * with that of a message that could not be renewed: then the attempt was broken off undecided, and does not count.
  */
-export type Send = (message: Message, signal: AbortSignal) => Promise<SendResult>;
+export type Send = (message: Message, signal: AbortSignal, renewal: Renewal) => Promise<SendResult>;
 
 export type SenderOptions = {
   policy: WebhookPolicy;
@@ -69,6 +77,8 @@ const URLS_MAX = 1_000;
  * expected. With what URL and JSON encoders make of base64.
  */
 const SECRET_FORM = /\b(cb_live|whsec|whsk)_[\w+/=%\\-]+/g;
+/** Why a message was not written to the connection that it waited for. */
+const TOO_OLD = new Error('the message is too old');
 /** Interim responses (1xx) say nothing; a few are ordinary (103 Early Hints), a stream of them is an attack. */
 const INTERIM_COUNT_MAX = 32;
 
@@ -89,7 +99,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
   const underWay = new Set<Promise<SendResult>>();
   const parse = rememberUrls(policy);
 
-  const attempt: Send = async (message, signal) => {
+  const attempt: Send = async (message, signal, renewal) => {
     signal.throwIfAborted();
     const url = parse(message.url);
     // The policy may have been tightened since the URL was registered.
@@ -100,12 +110,21 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     const startedAt = performance.now();
     const limit = startAbort(signal, timeoutMs);
     let exchange: Exchange = { end: 'broken', error: undefined, isStale: false };
+    let current = message;
+    const postFresh = async (): Promise<Exchange> => {
+      for (;;) {
+        const { isFresh } = renewal;
+        const posted = await post(connection, url, { message: current, isFresh }, limit.signal);
+        if (posted.end !== 'broken' || posted.error !== TOO_OLD) return posted;
+        current = await renewal.renew();
+      }
+    };
     try {
-      exchange = await post(connection, url, message, limit.signal);
+      exchange = await postFresh();
       // The receiver was just closing this connection when the request came; that is nobody's failure. Once only, and
       // on a fresh connection, since this one is dead.
       if (exchange.end === 'broken' && exchange.isStale && !limit.signal.aborted) {
-        exchange = await post(connection, url, message, limit.signal);
+        exchange = await postFresh();
       }
     } finally {
       limit.release();
@@ -122,13 +141,13 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       outcome: outcomeOfStatus(status),
       status,
       durationMs,
-      responseText: shownText(exchange, message),
+      responseText: shownText(exchange, current),
     };
   };
 
   return {
-    send(message, signal) {
-      const sending = attempt(message, signal).finally(() => underWay.delete(sending));
+    send(message, signal, renewal) {
+      const sending = attempt(message, signal, renewal).finally(() => underWay.delete(sending));
       underWay.add(sending);
       return sending;
     },
@@ -147,7 +166,12 @@ type Exchange =
   | { end: 'whole' | 'cut'; status: number; body: Buffer }
   | { end: 'broken'; error: unknown; isStale: boolean };
 
-function post(connection: Connection, url: URL, message: Message, signal: AbortSignal): Promise<Exchange> {
+function post(
+  connection: Connection,
+  url: URL,
+  { message, isFresh }: { message: Message; isFresh(): boolean },
+  signal: AbortSignal,
+): Promise<Exchange> {
   const { promise, resolve } = Promise.withResolvers<Exchange>();
   const connectCountBefore = connection.connectCount();
   const chunks: Buffer[] = [];
@@ -181,7 +205,10 @@ function post(connection: Connection, url: URL, message: Message, signal: AbortS
       body: message.body,
     },
     {
-      onRequestStart() {},
+      // There is a connection, and nothing was written yet: what is thrown here leaves it as it is.
+      onRequestStart() {
+        if (!isFresh()) throw TOO_OLD;
+      },
       onResponseStarted() {
         isAnswered = true;
       },

@@ -4,7 +4,7 @@
  */
 import { zeroAddress } from '../core/hex.ts';
 import type { WatchedAddress } from '../store/watched.ts';
-import { readCredentials } from './credentials.ts';
+import { type Credentials, readCredentials, sendWith } from './credentials.ts';
 import type { DeliveryOptions } from './lane.ts';
 import { renderMessage } from './payload.ts';
 import type { SendResult } from './send.ts';
@@ -18,7 +18,7 @@ export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<
 export function createTestSender(
   options: Pick<DeliveryOptions, 'database' | 'clock' | 'log' | 'keyRing' | 'nativeSymbol' | 'send'>,
 ): SendTest {
-  const { database, clock, log, keyRing, nativeSymbol, send } = options;
+  const { database, clock, log, keyRing, nativeSymbol } = options;
   return async (record, signal) => {
     const { watcherId } = record;
     const now = clock.now();
@@ -43,11 +43,11 @@ export function createTestSender(
       revision: 0,
       nextRetryAt: undefined,
     } as const;
-    const message = renderMessage(made, { ...credentials, nativeSymbol, now });
-    const result = await send(
-      { ...message, headers: { ...message.headers, 'webhook-test': 'true' } },
-      signal,
-    );
+    const render = (current: Credentials) => {
+      const message = renderMessage(made, { ...current, nativeSymbol, now });
+      return { ...message, headers: { ...message.headers, 'webhook-test': 'true' } };
+    };
+    const result = await sendWith(credentials, { watcherId, render, signal }, options);
     const { outcome, status, durationMs } = result;
     log.info(
       { watchedAddress: record.id, watcher: watcherId, outcome, status, durationMs },

@@ -14,10 +14,10 @@ import { isPublicAddress, parseCidr } from '../../src/core/public-address.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { createGuard } from '../../src/delivery/guard.ts';
 import type { Resolver } from '../../src/delivery/resolver.ts';
-import { createSender, type SendOutcome } from '../../src/delivery/send.ts';
+import type { SendOutcome } from '../../src/delivery/send.ts';
 import { createAuthority } from '../kit/certificates.ts';
 import { startReceiver } from '../kit/receiver.ts';
-import { messageTo } from '../kit/sender.ts';
+import { messageTo, openSender } from '../kit/sender.ts';
 import { realchainFolder } from '../kit/shared-data.ts';
 import { boundsOf, embeddedForms, specialIpv4, specialIpv6 } from '../kit/special-ranges.ts';
 import type { Abuse } from './abuse.ts';
@@ -52,9 +52,8 @@ async function withListeners(
   const count = await attack({
     ports,
     async outcomeOf(url, resolve = LOOPBACK) {
-      const sender = createSender({ policy, resolve });
+      await using sender = openSender([], { policy, resolve });
       const { outcome } = await sender.send(messageTo(url), never);
-      await sender.close();
       return outcome;
     },
     async refuses(hostname, port, resolve = LOOPBACK) {
@@ -168,13 +167,12 @@ const rebinding: Abuse = {
     };
     // What is public here is one address of loopback, and no other.
     const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.2/32')], ports: [allowed.port] };
-    const sender = createSender({ policy, resolve });
+    await using sender = openSender([], { policy, resolve });
     const outcomes: SendOutcome[] = [];
     for (let sent = 0; sent < 6; sent += 1)
       outcomes.push(
         (await sender.send(messageTo(`http://rebinding.example.com:${allowed.port}/`), never)).outcome,
       );
-    await sender.close();
     assert.deepEqual(outcomes, ['success', 'refused', 'success', 'refused', 'success', 'refused']);
     assert.deepEqual([allowed.requests.length, asked, hidden.connectionCount()], [3, 6, 0]);
     return `${asked} resolutions for ${outcomes.length} connections, 0 requests at the private address`;
@@ -191,14 +189,12 @@ const proxies: Abuse = {
     const secure = parts.use(await startReceiver({ tls: authority.issue(['127.0.0.1']) }));
     const root = new URL('../..', import.meta.url).href;
     const script = `
-      const { parseCidr } = await import('${root}src/core/public-address.ts');
-      const { createSender } = await import('${root}src/delivery/send.ts');
+      const { openSender } = await import('${root}test/kit/sender.ts');
       const { ports, urls, caCertificates } = JSON.parse(process.argv[1]);
-      const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports };
-      const { send, close } = createSender({ policy, caCertificates });
+      const sender = openSender(ports.map((port) => ({ port })), { caCertificates });
       for (const url of urls)
-        console.log((await send({ url, headers: {}, body: '{}' }, new AbortController().signal)).outcome);
-      await close();`;
+        console.log((await sender.send({ url, headers: {}, body: '{}' }, new AbortController().signal)).outcome);
+      await sender[Symbol.asyncDispose]();`;
     const given = {
       ports: [plain.port, secure.port],
       urls: [plain.url, secure.url],

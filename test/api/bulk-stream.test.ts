@@ -25,6 +25,12 @@ import {
 } from './bulk-story.ts';
 
 const GROUP = 1_000;
+const SILENCE_MS = 60_000;
+const SILENT = {
+  success: false,
+  statusCode: 408,
+  statusMessage: 'Request Timeout: nothing came for 60 s',
+};
 const KEY = { 'idempotency-key': 'load-1' };
 
 const linesOf = (values: readonly unknown[]) => values.map((value) => `${JSON.stringify(value)}\n`).join('');
@@ -37,6 +43,21 @@ async function responseOf(stream: ClientRequest): Promise<IncomingMessage> {
 
 async function countRecords(database: Database): Promise<number> {
   const [row] = await database.query<{ count: number }>(sql`select count(*) as count from watched_address`);
+  return row?.count ?? 0;
+}
+
+/** Of the server with its clients. */
+function countConnections({ api }: BulkStory): Promise<number> {
+  const { promise, resolve, reject } = Promise.withResolvers<number>();
+  api.server.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
+  return promise;
+}
+
+async function countOpenTransactions(database: Database): Promise<number> {
+  const [row] = await database.query<{ count: number }>(sql`
+    select count(*) as count from pg_stat_activity
+    where datname = current_database() and backend_type = 'client backend' and pid <> pg_backend_pid()
+      and xact_start is not null`);
   return row?.count ?? 0;
 }
 
@@ -252,6 +273,50 @@ onEachDatabase(({ database }) => {
       stream.end();
       assert.equal((await Array.fromAsync(readOutcomes(response))).length, GROUP + 1);
     }
+  });
+
+  test('a stream that falls silent is ended with a line that says so; what was answered stays, and nothing else', async () => {
+    await using story = await createBulkStory(database());
+    const stream = story.open({ ...KEY, connection: 'keep-alive' });
+    stream.write(linesOf(recordsOf(GROUP + 1)));
+    const response = await responseOf(stream);
+    const closed = once(response.socket, 'close');
+    const outcomes = Array.fromAsync(readOutcomes(response));
+    await waitUntil(() => story.clock.waits().includes(SILENCE_MS));
+    story.clock.advance(SILENCE_MS);
+    const answers = await outcomes;
+    assert.equal(successes(answers), GROUP);
+    assert.deepEqual(answers.slice(GROUP), [SILENT]);
+    await closed;
+    await waitUntil(async () => (await countConnections(story)) === 0);
+    assert.deepEqual(story.clock.waits(), []);
+    assert.equal(await countRecords(database()), GROUP);
+    assert.equal(await countOpenTransactions(database()), 0);
+    // Sent again it goes on where it ended.
+    assert.equal(successes(await story.send(recordsOf(GROUP + 1), KEY)), GROUP + 1);
+    assert.equal(await countRecords(database()), GROUP + 1);
+  });
+
+  test('streams that fall silent before a line is answered get 408, and leave their places to others', async () => {
+    await using story = await createBulkStory(database());
+    const responded = [];
+    for (let number = 0; number < 4; number += 1) {
+      const stream = story.open({ connection: 'keep-alive' });
+      stream.write(number === 0 ? '' : linesOf(recordsOf(number)));
+      stream.flushHeaders();
+      responded.push(responseOf(stream));
+    }
+    await waitUntil(() => story.clock.waits().filter((ms) => ms === SILENCE_MS).length === 4);
+    assert.equal((await story.send(recordsOf(1)))[0]?.statusCode, 503);
+    story.clock.advance(SILENCE_MS);
+    for (const response of await Promise.all(responded)) {
+      assert.equal(response.statusCode, 408);
+      assert.deepEqual(await Array.fromAsync(readOutcomes(response)), [SILENT]);
+    }
+    await waitUntil(async () => (await countConnections(story)) === 0);
+    assert.equal(await countRecords(database()), 0);
+    assert.equal(await countOpenTransactions(database()), 0);
+    assert.ok((await story.send(recordsOf(1)))[0]?.success);
   });
 
   test('blocks that arrive while 20,000 addresses load ring for each one that was answered before', async () => {

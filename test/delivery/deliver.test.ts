@@ -110,6 +110,36 @@ onEachDatabase(({ database }) => {
     await story.stop();
   });
 
+  test('where 200 receivers share 64 places, each has its turn before any has a second', async () => {
+    const [watchers, lanesMax] = [200, 64];
+    const story = await startStory(database(), { watchers, lanesMax });
+    const all = Array.from({ length: watchers }, (_, index) => index + 1);
+    const served: string[] = [];
+    for (let from = 0; from < watchers; from += lanesMax) {
+      await story.step();
+      const newcomers = Math.min(lanesMax, watchers - from);
+      const attempts = newcomers * AT_ONCE + (lanesMax - newcomers) * LEFT;
+      const atWork = new Set(await story.underWay(attempts));
+      assert.ok(urlsOf(...all.slice(from, from + lanesMax)).isSubsetOf(atWork));
+      assert.ok(atWork.size <= lanesMax);
+      served.push(...[...atWork].filter((url) => !served.includes(url)));
+      story.clock.advance(LONGER_THAN_A_TURN_MS);
+      await story.step();
+      story.end('success');
+      await story.idle();
+    }
+    assert.deepEqual(new Set(served), urlsOf(...all));
+    await waitUntil(
+      async () => {
+        await story.step();
+        story.end('success');
+        return (await listStates(database())).every((state) => state === 'processed');
+      },
+      { describe: 'what is left', pollMs: 50 },
+    );
+    await story.stop();
+  });
+
   test('a receiver that did not answer is sent a few at a time when its lane is worked again', async () => {
     const story = await startStory(database(), { watchers: 1 });
     await story.step();

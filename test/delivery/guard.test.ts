@@ -5,8 +5,8 @@ import { parseCidr } from '../../src/core/public-address.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { ConnectFailure, createGuard, type Target } from '../../src/delivery/guard.ts';
 import type { HostAddress, Resolver } from '../../src/delivery/resolver.ts';
-import { createSender } from '../../src/delivery/send.ts';
 import { startReceiver } from '../kit/receiver.ts';
+import { openSender } from '../kit/sender.ts';
 
 const LOOPBACK = [parseCidr('127.0.0.0/8'), parseCidr('::1/128')];
 const LOCAL: readonly HostAddress[] = [
@@ -114,14 +114,13 @@ function failedWith(outcome: ConnectFailure['outcome']): (error: unknown) => boo
   return (error) => error instanceof ConnectFailure && error.outcome === outcome;
 }
 
-test('no way to write a private host gets one connection to a listener on all interfaces', async (context) => {
+test('no way to write a private host gets one connection to a listener on all interfaces', async () => {
   await using v4 = await startReceiver({ host: '0.0.0.0' });
   await using v6 = await startReceiver({ host: '::' });
   const policy = { allowHttp: true, allowCidrs: [], ports: [v4.port, v6.port] };
   const resolve: Resolver = async () => LOCAL;
   const guard = guardOf(policy, resolve);
-  const sender = createSender({ policy, resolve });
-  context.after(() => sender.close());
+  await using sender = openSender([], { policy, resolve });
   const { signal } = new AbortController();
 
   assert.ok(PRIVATE_HOSTS.length >= 60);

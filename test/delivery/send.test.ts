@@ -5,10 +5,10 @@ import { generateApiKey } from '../../src/core/api-key.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { parseCidr } from '../../src/core/public-address.ts';
 import { readSigningKeys, secretText } from '../../src/core/signature.ts';
-import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
+import { createSender, type SenderOptions } from '../../src/delivery/send.ts';
 import { createAuthority } from '../kit/certificates.ts';
 import { type Answer, type Receiver, startReceiver } from '../kit/receiver.ts';
-import { SENT_KEY as KEY, messageTo, openSender } from '../kit/sender.ts';
+import { SENT_KEY as KEY, messageTo, openSender, type TestSend } from '../kit/sender.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const never = new AbortController().signal;
@@ -18,7 +18,7 @@ function startSender(
   context: TestContext,
   receivers: Receiver[],
   options: Partial<SenderOptions> = {},
-): Send {
+): TestSend {
   const sender = openSender(receivers, options);
   context.after(() => sender[Symbol.asyncDispose]());
   return sender.send;
@@ -28,7 +28,7 @@ async function startPair(
   context: TestContext,
   answer: Answer | ((index: number) => Answer),
   options: Partial<SenderOptions> = {},
-): Promise<{ receiver: Receiver; send: Send }> {
+): Promise<{ receiver: Receiver; send: TestSend }> {
   const receiver = await startReceiver({
     answer: typeof answer === 'function' ? (_request, index) => answer(index) : answer,
   });
@@ -183,11 +183,10 @@ test('an attempt that was decided before the abort counts', async (context) => {
 
 test('close waits for the attempts under way', async () => {
   await using receiver = await startReceiver({ answer: { delayMs: 100 } });
-  const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports: [receiver.port] };
-  const sender = createSender({ policy });
+  const sender = openSender([receiver]);
   const sending = sender.send(messageTo(receiver.url), never);
   await receiver.waitFor(1);
-  await sender.close();
+  await sender[Symbol.asyncDispose]();
   assert.equal((await sending).outcome, 'success');
   await waitUntil(() => receiver.openCount() === 0);
 });

@@ -5,7 +5,9 @@ import { parseCidr } from '../../src/core/public-address.ts';
 import type { Message } from '../../src/delivery/payload.ts';
 import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
 
-export type TestSender = { send: Send; [Symbol.asyncDispose](): Promise<void> };
+/** Of messages that prove themselves with what is never revoked, unless told otherwise. */
+export type TestSend = (...args: [Message, AbortSignal, Parameters<Send>[2]?]) => ReturnType<Send>;
+export type TestSender = { send: TestSend; [Symbol.asyncDispose](): Promise<void> };
 
 /** What every message of `messageTo` carries. */
 export const SENT_KEY = 'wk_live_0123456789_abcdefghijklmnopqrstuvwxyz';
@@ -27,5 +29,9 @@ export function openSender(
   const ports = receivers.map(({ port }) => port);
   const policy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports };
   const sender = createSender({ policy, ...options });
-  return { send: sender.send, [Symbol.asyncDispose]: sender.close };
+  return {
+    send: (message, signal, renewal = { isFresh: () => true, renew: async () => message }) =>
+      sender.send(message, signal, renewal),
+    [Symbol.asyncDispose]: sender.close,
+  };
 }

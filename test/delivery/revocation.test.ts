@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Fault } from '../../src/core/fault.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createDeliverer } from '../../src/delivery/deliver.ts';
+import type { Resolver } from '../../src/delivery/resolver.ts';
+import { CONNECTIONS_PER_ORIGIN_MAX } from '../../src/delivery/send.ts';
+import { createTestSender } from '../../src/delivery/test-webhook.ts';
+import { issueKey } from '../../src/keys.ts';
+import type { Database } from '../../src/store/db.ts';
+import { revokeKey } from '../../src/store/keys.ts';
+import { addressOf, headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock, type TestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { type Answer, startReceiver } from '../kit/receiver.ts';
+import { openSender } from '../kit/sender.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+const keyRing = deriveKeyRing(Buffer.alloc(32));
+const never = new AbortController().signal;
+/** What a lane has under way at first. */
+const AT_ONCE = 16;
+/** After this a lane looks again, whatever happens. */
+const LANE_WAIT_MS = 1_000;
+/** What a lane waits before it asks a database again that was away; so does whoever records outcomes. */
+const DATABASE_WAIT_MS = 250;
+/** From here on nothing may be sent with the key. */
+const EFFECTIVE_MS = 5_000;
+const LOOPBACK: Awaited<ReturnType<Resolver>> = [{ address: '127.0.0.1', family: 4 }];
+
+/** The deliverer and its sender as the service builds them, on a clock of their own, and a receiver that answers when told to. */
+async function startStory(
+  database: Database,
+  { resolve = async () => LOOPBACK }: { resolve?: Resolver } = {},
+) {
+  await using parts = new AsyncDisposableStack();
+  const clock = createTestClock();
+  const answering = Promise.withResolvers<Answer>();
+  const receiver = parts.use(await startReceiver({ answer: () => answering.promise }));
+  const sender = parts.use(openSender([receiver], { resolve }));
+  let isDatabaseAway = false;
+  const options = {
+    ...{ clock, log: silentLog(), metrics: createMetrics('test'), keyRing, nativeSymbol: 'ETH' },
+    database: {
+      ...database,
+      query<Row>(statement: Parameters<Database['query']>[0]) {
+        if (isDatabaseAway) throw new Fault('unavailable', 'database: away');
+        return database.query<Row>(statement);
+      },
+    },
+    send: sender.send,
+  };
+  const session = {
+    tryLock: async () => true,
+    listen: async () => {},
+    lost: never,
+    close: async () => {},
+  };
+  const deliverer = createDeliverer({ ...options, retryMinutes: [1], session: async () => session });
+  parts.defer(async () => {
+    isDatabaseAway = false;
+    answering.resolve({});
+    const stopped = deliverer.stop();
+    clock.advance(EFFECTIVE_MS);
+    await stopped;
+  });
+  const url = `http://receiver.example.com:${receiver.port}/hook`;
+  let blocks = 0;
+  const running = parts.move();
+  return {
+    clock,
+    receiver,
+    step: () => deliverer.step(never),
+    sendTest: createTestSender(options),
+    answer: () => answering.resolve({}),
+    setDatabaseAway(isAway: boolean) {
+      isDatabaseAway = isAway;
+    },
+    /** A watcher with a key, and with so many payments to hear of. */
+    async join(name: string, payments: number) {
+      const { watcherId, keyId, key } = await issueKey({ database, keyRing }, name, clock.now());
+      const address = addressOf(watcherId);
+      const record = await watchAddress(database, { watcherId, address, url });
+      blocks += 1;
+      const transfers = Array.from({ length: payments }, () => transferOf({ receiver: address }));
+      await mine(database, headerOf(blocks), transfers, { now: clock.now() });
+      // Who comes first waits longest, and is leased first.
+      clock.advance(1);
+      return { watcherId, record, key, revoke: () => revokeKey(database, keyId, clock.now()) };
+    },
+    /** The requests that carry this text anywhere. */
+    carrying: (text: string) =>
+      receiver.requests.filter(({ headers, body }) => `${JSON.stringify(headers)}${body}`.includes(text)),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+/** Answers when told to. */
+function startNameServer() {
+  const answering = Promise.withResolvers<typeof LOOPBACK>();
+  let asked = 0;
+  return {
+    resolve: () => {
+      asked += 1;
+      return answering.promise;
+    },
+    asked: () => asked,
+    answer: () => answering.resolve(LOOPBACK),
+  };
+}
+
+const databaseWaits = ({ clock }: { clock: TestClock }) =>
+  clock.waits().filter((ms) => ms === DATABASE_WAIT_MS).length;
+
+onEachDatabase(({ database }) => {
+  const waitForAll = () =>
+    waitUntil(async () => (await listStates(database())).every((state) => state === 'processed'), {
+      describe: 'everything to be delivered',
+    });
+
+  test('a webhook that waits for a place in its lane goes out without the key that was revoked meanwhile', async () => {
+    await using story = await startStory(database());
+    const acme = await story.join('acme', AT_ONCE + 4);
+    await story.step();
+    await story.receiver.waitFor(AT_ONCE);
+    await acme.revoke();
+    story.clock.advance(EFFECTIVE_MS);
+    story.answer();
+    await waitForAll();
+    assert.equal(story.carrying(acme.key).length, AT_ONCE);
+    assert.equal(story.receiver.requests.length, AT_ONCE + 4);
+  });
+
+  test('a webhook that waits for a connection which others use goes out without the key that was revoked', async () => {
+    await using story = await startStory(database());
+    const others = CONNECTIONS_PER_ORIGIN_MAX / AT_ONCE;
+    for (let count = 1; count <= others; count += 1) await story.join(`other ${count}`, AT_ONCE);
+    await story.step();
+    await story.receiver.waitFor(CONNECTIONS_PER_ORIGIN_MAX);
+    const acme = await story.join('acme', AT_ONCE);
+    await story.step();
+    // Every lane has read what it has, and waits.
+    await waitUntil(() => story.clock.waits().length === others + 1);
+    await acme.revoke();
+    story.clock.advance(EFFECTIVE_MS);
+    story.answer();
+    await waitForAll();
+    assert.deepEqual(story.carrying(acme.key), []);
+    assert.equal(story.receiver.requests.length, CONNECTIONS_PER_ORIGIN_MAX + AT_ONCE);
+  });
+
+  test('a webhook whose connection comes late goes out without the key that was revoked meanwhile', async () => {
+    const names = startNameServer();
+    await using story = await startStory(database(), names);
+    story.answer();
+    const acme = await story.join('acme', 3);
+    await story.step();
+    const testing = story.sendTest(acme.record, never);
+    await waitUntil(() => names.asked() === 4);
+    await acme.revoke();
+    story.clock.advance(EFFECTIVE_MS);
+    names.answer();
+    await waitForAll();
+    assert.equal((await testing).outcome, 'success');
+    assert.deepEqual(story.carrying(acme.key), []);
+    assert.equal(story.receiver.requests.length, 4);
+    assert.equal(story.receiver.connectionCount(), 4);
+  });
+
+  test('a webhook whose connection comes late, while the database is away, is not sent and does not count', async () => {
+    const names = startNameServer();
+    await using story = await startStory(database(), names);
+    story.answer();
+    const acme = await story.join('acme', 1);
+    await story.step();
+    await waitUntil(() => names.asked() === 1);
+    story.setDatabaseAway(true);
+    await acme.revoke();
+    story.clock.advance(EFFECTIVE_MS);
+    names.answer();
+    await waitUntil(() => databaseWaits(story) === 1, { describe: 'the lane to wait' });
+    assert.deepEqual(story.receiver.requests, []);
+    story.setDatabaseAway(false);
+    story.clock.advance(DATABASE_WAIT_MS);
+    await waitForAll();
+    assert.equal(story.receiver.requests.length, 1);
+    assert.deepEqual(story.carrying(acme.key), []);
+  });
+
+  test('what was read before the database went away is not sent on while the key may be revoked', async () => {
+    await using story = await startStory(database());
+    const acme = await story.join('acme', AT_ONCE + 4);
+    await story.step();
+    await story.receiver.waitFor(AT_ONCE);
+    story.setDatabaseAway(true);
+    await acme.revoke();
+    story.clock.advance(EFFECTIVE_MS);
+    story.answer();
+    await waitUntil(() => databaseWaits(story) === 1, { describe: 'the settler to wait' });
+    story.clock.advance(LANE_WAIT_MS);
+    await waitUntil(() => databaseWaits(story) === 2, { describe: 'lane and settler to wait' });
+    assert.equal(story.receiver.requests.length, AT_ONCE);
+    story.setDatabaseAway(false);
+    story.clock.advance(DATABASE_WAIT_MS);
+    await waitForAll();
+    assert.equal(story.carrying(acme.key).length, AT_ONCE);
+  });
+});
