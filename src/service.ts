@@ -284,7 +284,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
       sendTest,
       ops: status,
       prices: createPriceBook(config),
-      supply: openSupply(config, { nodes, clock, log, signal }),
+      supply: openSupply(config, { database, nodes, clock, log, signal }),
     });
     parts.defer(() => api.close());
     try {
