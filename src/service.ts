@@ -244,8 +244,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
       run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
       run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
-      run('pair retention', led(createPairPruner(market)), { idleMs: () => PRUNE_MS });
     }
+    // Facts of pairs that are configured no more grow old too.
+    run('pair retention', led(createPairPruner({ database, clock, ...config.retention })), {
+      idleMs: () => PRUNE_MS,
+    });
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
       wake: headWake,
@@ -281,7 +284,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
       sendTest,
       ops: status,
       prices: createPriceBook(config),
-      supply: openSupply(config, { nodes, clock, log, signal }),
+      supply: openSupply(config, { database, nodes, clock, log, signal }),
     });
     parts.defer(() => api.close());
     try {

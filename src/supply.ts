@@ -4,11 +4,18 @@
 import { createSupplyReader, type SupplyReader, type SupplyReaderOptions } from './api/supply-reader.ts';
 import type { Config } from './config/schema.ts';
 import { decimal, decimalText } from './core/decimal.ts';
+import type { Database } from './store/db.ts';
+import { findSupply, saveSupply } from './store/supply.ts';
 
-/** Undefined where the configuration names no supply. */
+/** Undefined where the configuration names no supply. Good readings are kept in the database. */
 export function openSupply(
   { chain, supply }: Config,
-  dependencies: Pick<SupplyReaderOptions, 'nodes' | 'clock' | 'log' | 'signal'>,
+  {
+    database,
+    ...dependencies
+  }: Pick<SupplyReaderOptions, 'nodes' | 'clock' | 'log' | 'signal'> & {
+    database: Database;
+  },
 ): SupplyReader | undefined {
   if (supply === undefined) return undefined;
   const { initial, multicall3, locked, maxAgeSeconds } = supply;
@@ -22,5 +29,7 @@ export function openSupply(
       vesting: locked.vesting,
     },
     maxAgeMs: maxAgeSeconds * 1000,
+    findKept: (addresses) => findSupply(database, addresses),
+    keep: (reading) => saveSupply(database, reading),
   });
 }

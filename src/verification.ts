@@ -49,9 +49,9 @@ export async function runVerification(config: Config, options: VerificationOptio
     await nodes.identify(signal);
   }
   const isProofOn = config.chain.verify !== 'off';
-  const { notificationsMs } = config.retention;
+  const { notificationsMs, swapsMs } = config.retention;
   return await verifyStored(
-    { ...request, database, nodes, clock, isProofOn, notificationsMs, pairs: config.pairs },
+    { ...request, database, nodes, clock, isProofOn, notificationsMs, swapsMs, pairs: config.pairs },
     signal,
   );
 }

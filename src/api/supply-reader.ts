@@ -1,5 +1,5 @@
 /**
- * Readings of the supply: live where the nodes answer, else the last good one for a while.
+ * Readings of the supply: live where the nodes answer, else the last good one for a while, of this process or another.
  */
 import { readBalancesAtHead } from '../chain/balances.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
@@ -28,6 +28,9 @@ export type SupplyReaderOptions = {
   terms: SupplyTerms;
   /** For how long a last good reading, or a last good balance, is given. */
   maxAgeMs: number;
+  /** What was kept last, by whichever process, with those of these addresses' balances that are known. */
+  findKept(addresses: readonly Address[]): Promise<SupplyReading | undefined>;
+  keep(reading: SupplyReading): Promise<void>;
 };
 
 const ATTEMPTS_MAX = 3;
@@ -49,15 +52,43 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
     try {
       const { block, nodeName, method, balances } = await readPatiently(limit.signal);
       const at = clock.now();
+      if (balances.size < addresses.length) remember((await findKept())?.balances);
       for (const [address, wei] of balances) known.set(address, { wei, at });
       // Without one of them the figure would be wrong: it is of a moment ago, or there is no answer.
       const complete = new Map(addresses.map((address) => [address, requireBalance(address, at)]));
       last = { at, block, nodeName, method, balances: complete };
+      await options.keep(last).catch(tellOf('supply.not_kept'));
       return last;
     } finally {
       limit.release();
     }
   }
+
+  /** Undefined too while the database does not answer: then this process's own will do. */
+  function findKept(): Promise<SupplyReading | undefined> {
+    return options.findKept(addresses).catch(tellOf('supply.not_found'));
+  }
+
+  function remember(balances: SupplyReading['balances'] = new Map()): void {
+    for (const [address, balance] of balances) {
+      const own = known.get(address);
+      if (own === undefined || own.at < balance.at) known.set(address, balance);
+    }
+  }
+
+  /** What is answered without a node: the newest that has all addresses, if it is young enough. */
+  async function findLast(): Promise<SupplyReading | undefined> {
+    const kept = await findKept();
+    const isWhole = kept !== undefined && addresses.every((address) => kept.balances.has(address));
+    if (isWhole && (last === undefined || last.at < kept.at)) last = kept;
+    return last !== undefined && isYoung(oldestOf(last), clock.now()) ? last : undefined;
+  }
+
+  const tellOf = (event: string) => (error: unknown) => {
+    if (!(error instanceof Fault)) throw error;
+    log.warn({ error: messageOf(error) }, event);
+    return undefined;
+  };
 
   async function readPatiently(signal: AbortSignal) {
     for (let attempt = 1; ; attempt += 1) {
@@ -101,9 +132,10 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
         return await readInTime();
       } catch (error) {
         if (!(error instanceof Fault)) throw error;
-        if (last === undefined || !isYoung(oldestOf(last), clock.now())) throw error;
-        log.warn({ error: messageOf(error), of: last.at.toISOString() }, 'supply.stale');
-        return last;
+        const old = await findLast();
+        if (old === undefined) throw error;
+        log.warn({ error: messageOf(error), of: old.at.toISOString() }, 'supply.stale');
+        return old;
       }
     },
   };

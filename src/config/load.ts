@@ -114,6 +114,8 @@ function finish(values: unknown, folder: string): Config {
       attemptsMs: retention.attempts,
       notificationsMs: retention.notifications,
       observationsMs: retention.observations,
+      swapsMs: retention.swaps,
+      pairHistoryMs: retention.pairHistory,
     },
   });
 }

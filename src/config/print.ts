@@ -27,6 +27,8 @@ export function printableConfig(config: Config): ConfigText {
       attempts: formatDuration(retention.attemptsMs),
       notifications: formatDuration(retention.notificationsMs),
       observations: formatDuration(retention.observationsMs),
+      swaps: formatDuration(retention.swapsMs),
+      pairHistory: formatDuration(retention.pairHistoryMs),
     },
   };
 }

@@ -61,16 +61,21 @@ export const CidrText = Type.Refine(
 
 const DURATION_TITLE = 'a duration such as 30d, 12h, 90m or 45s';
 
-/** A whole number of days, hours, minutes or seconds; comes out in milliseconds. */
-export const DurationText = Type.Codec(
-  Type.Refine(
-    Type.String({ title: DURATION_TITLE }),
-    (text) => durationProblem(text) === undefined,
-    (text) => durationProblem(text) ?? '',
-  ),
-)
-  .Decode(parseDurationMs)
-  .Encode(formatDuration);
+/** A whole number of days, hours, minutes or seconds, not less than `least`; comes out in milliseconds. */
+const durationText = (least: string) =>
+  Type.Codec(
+    Type.Refine(
+      Type.String({ title: DURATION_TITLE }),
+      (text) => durationProblem(text, least) === undefined,
+      (text) => durationProblem(text, least) ?? '',
+    ),
+  )
+    .Decode(parseDurationMs)
+    .Encode(formatDuration);
+
+export const DurationText = durationText('1s');
+/** More than any day that answers are about. */
+export const DaysText = durationText('2d');
 
 /** An amount as exact decimal digits, at most 18 of them behind the point. */
 export const DecimalText = Type.String({
@@ -132,12 +137,13 @@ const UNIT_MS: Record<string, number> = { d: 86_400_000, h: 3_600_000, m: 60_000
 /** A century: beyond it a date computed from a retention has no meaning. */
 const DURATION_MS_MAX = 36_500 * 86_400_000;
 
-function durationProblem(text: string): string | undefined {
+function durationProblem(text: string, least: string): string | undefined {
   const [, count, unit] = /^(\d+)([a-zA-Z]+)$/.exec(text) ?? [];
   if (count === undefined || unit === undefined) return `must be ${DURATION_TITLE}`;
   if (UNIT_MS[unit] === undefined) return `has the unknown unit "${unit}"\nthe units are d, h, m and s`;
   const durationMs = parseDurationMs(text);
-  return durationMs > 0 && durationMs <= DURATION_MS_MAX ? undefined : 'must be between 1s and 36500d';
+  const fits = durationMs >= parseDurationMs(least) && durationMs <= DURATION_MS_MAX;
+  return fits ? undefined : `must be between ${least} and 36500d`;
 }
 
 function parseDurationMs(text: string): number {

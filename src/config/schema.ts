@@ -8,6 +8,7 @@ import {
   AddressText,
   CidrText,
   DatabaseUrlText,
+  DaysText,
   DecimalText,
   DurationText,
   HeaderText,
@@ -344,6 +345,14 @@ export const ConfigSchema = Type.Object(
           default: '7d',
           description: 'How long it is kept what the sources of prices said; prices are always kept.',
         }),
+        swaps: Type.With(DaysText, {
+          default: '7d',
+          description: 'How long swaps are kept; their sums stay for pairHistory.',
+        }),
+        pairHistory: Type.With(DaysText, {
+          default: '400d',
+          description: 'How long volumes and prices of pairs are kept by the hour; the newest always is.',
+        }),
       },
       section,
     ),
@@ -371,5 +380,5 @@ type Decoded = StaticDecode<typeof ConfigSchema>;
  * milliseconds; `database.url` is '' for the embedded database, the only case in which `secret` may be ''.
  */
 export type Config = Omit<Decoded, 'retention'> & {
-  retention: { attemptsMs: number; notificationsMs: number; observationsMs: number };
+  retention: Record<`${keyof Decoded['retention']}Ms`, number>;
 };

@@ -27,7 +27,8 @@ export type Closed = { day: ClosedDay; block: BlockHeader };
 /** Days closed in one transaction, for each of its blocks and altogether: some 20 µs each. */
 const CLOSED_PER_BLOCK_MAX = 5_000;
 const CLOSED_MAX = 20_000;
-const FORGOTTEN_MAX = 20_000;
+/** More than a commit writes of what was before. */
+const FORGOTTEN_MAX = 50_000;
 
 /** Moves the balances, and returns the days that ended before. */
 export async function moveBalances(

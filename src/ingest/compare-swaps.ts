@@ -13,11 +13,17 @@ export type SwapSide = {
   stored: readonly BlockSwap[];
   /** Of the pairs that are followed. */
   coverage: readonly PairCoverage[];
+  /** Swaps of before this may have been deleted. */
+  keptSince: Date;
 };
 
-/** How many swaps are equal, and what differs; swaps of blocks that nobody has read for their pair do not count. */
-export function compareSwaps({ blocks, stored, coverage }: SwapSide): {
+/**
+ * How many swaps are equal, how many may have been deleted for their age, and what differs; swaps of blocks that nobody has
+ * read for their pair do not count.
+ */
+export function compareSwaps({ blocks, stored, coverage, keptSince }: SwapSide): {
   equal: number;
+  pruned: number;
   differences: Difference[];
 } {
   const byPair = new Map(coverage.map((one) => [one.pairId, one]));
@@ -39,6 +45,7 @@ export function compareSwaps({ blocks, stored, coverage }: SwapSide): {
   }
   const differences: Difference[] = [];
   let equal = 0;
+  let pruned = 0;
   for (const swap of stored) {
     if (!isCovered(swap.pairId, swap.blockNumber)) continue;
     const own = onChain.get(keyOf(swap));
@@ -49,8 +56,12 @@ export function compareSwaps({ blocks, stored, coverage }: SwapSide): {
     else if (changes.length > 0) differences.push(difference('changed', swap, changes.join(', ')));
     else equal += 1;
   }
-  for (const swap of onChain.values()) differences.push(difference('missing', swap, 'it is not stored'));
-  return { equal, differences };
+  for (const swap of onChain.values()) {
+    const minedAt = headers.get(swap.blockNumber)?.minedAt;
+    if (minedAt !== undefined && minedAt < keptSince) pruned += 1;
+    else differences.push(difference('missing', swap, 'it is not stored'));
+  }
+  return { equal, pruned, differences };
 }
 
 type Placed = Swap & { pairId: number; blockNumber: number };

@@ -244,17 +244,17 @@ export function createFollower(options: FollowerOptions): Follower {
     isPinned = true;
   }
 
-  /** What is final never moves back (reference: chain.md, lesson 10), and is a block of ours, not a node's word. */
+  /**
+   * What is final never moves back (reference: chain.md, lesson 10), and is a block of ours, not a node's word. Where a tag
+   * names one that is not stored yet, what lies as deep below the tip as without a tag is older than that.
+   */
   async function refreshFinalized(tip: BlockId, signal: AbortSignal): Promise<void> {
     const now = clock.now().getTime();
     if (now - finalizedAt < FINALIZED_MS) return;
     const tagged = await nodes.finalized(signal);
-    const found =
-      tagged === undefined
-        ? tip.number - options.finalityDepth
-        : (await isOurs(tagged, tip, signal))
-          ? tagged
-          : 0;
+    const deep = tip.number - options.finalityDepth;
+    const named = tagged === undefined || tagged > tip.number ? deep : tagged;
+    const found = tagged === undefined || (await isOurs(named, tip, signal)) ? named : 0;
     // What another follower found while this one stood by counts too.
     const stored = (await findChain(database))?.finalizedNumber ?? 0;
     finalizedNumber = Math.max(finalizedNumber, stored, found);

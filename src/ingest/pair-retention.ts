@@ -1,26 +1,55 @@
 /**
- * Removes states of pairs that nobody asks for any more: those of the last day are kept whole, of each older hour the last.
+ * Removes what nobody asks for any more of pairs. Swaps go first: their sums tell volumes of other days. Of the states those
+ * of the last day are kept whole, of each older hour the last; sums and hours go together.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
 import type { Database } from '../store/db.ts';
-import { prunePairReadings, prunePairStates } from '../store/market.ts';
+import {
+  pruneOldPairStates,
+  prunePairReadings,
+  prunePairStates,
+  pruneSwaps,
+  pruneSwapVolumes,
+} from '../store/market-retention.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
 const HOUR_MS = 60 * 60 * 1000;
 /** Longer than any time-weighted price looks back. */
-const KEPT_MS = 24 * HOUR_MS;
+const WHOLE_MS = 24 * HOUR_MS;
 
-/** The step that thins out states and readings; below what it has been through it does not look again. */
-export function createPairPruner({ database, clock }: { database: Database; clock: Clock }): Step {
-  let from = new Date(0);
+export type PairRetention = {
+  /** How long swaps are kept themselves: more than the day that volumes are about. */
+  swapsMs: number;
+  /** How long their sums, and the price of each hour. */
+  pairHistoryMs: number;
+};
+
+/** The step that thins out facts of pairs; each hour it goes through them once, until nothing is left to remove. */
+export function createPairPruner(options: { database: Database; clock: Clock } & PairRetention): Step {
+  const { database, clock, swapsMs, pairHistoryMs } = options;
+  let doneMs = Number.NEGATIVE_INFINITY;
+  /** Before this there is no more than one state of an hour. */
+  let thinned = new Date(0);
   return async () => {
-    const before = new Date(Math.floor((clock.now().getTime() - KEPT_MS) / HOUR_MS) * HOUR_MS);
+    const hourMs = Math.floor(clock.now().getTime() / HOUR_MS) * HOUR_MS;
     const readings = await prunePairReadings(database, STEP_ROWS);
-    if (before <= from) return readings === STEP_ROWS ? 'worked' : 'idle';
-    const states = await prunePairStates(database, { from, before, limit: STEP_ROWS });
-    if (states < STEP_ROWS) from = before;
-    return [readings, states].includes(STEP_ROWS) ? 'worked' : 'idle';
+    if (hourMs <= doneMs) return readings === STEP_ROWS ? 'worked' : 'idle';
+    const limit = STEP_ROWS;
+    const old = new Date(hourMs - pairHistoryMs);
+    const whole = new Date(hourMs - WHOLE_MS);
+    const states = await prunePairStates(database, { from: thinned, before: whole, limit });
+    if (states < limit) thinned = whole;
+    const counts = [
+      readings,
+      states,
+      await pruneOldPairStates(database, { before: old, limit }),
+      await pruneSwaps(database, { before: new Date(hourMs - swapsMs), unvaluedBefore: old, limit }),
+      await pruneSwapVolumes(database, { before: old, limit }),
+    ];
+    if (counts.includes(limit)) return 'worked';
+    doneMs = hourMs;
+    return 'idle';
   };
 }

@@ -47,8 +47,9 @@ export type VerifyOptions = {
   isProofOn: boolean;
   /** Whose swaps are compared too. */
   pairs: readonly Pick<Pair, 'id' | 'address'>[];
-  /** How long notifications are kept once they are done. */
+  /** How long notifications are kept once they are done, and swaps. */
   notificationsMs: number;
+  swapsMs: number;
   onDifference(difference: Difference): void;
   /** After each batch. */
   onProgress(progress: { done: number; total: number; differences: number }): void;
@@ -89,7 +90,9 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   report.range = asked;
   report.undecided.before_start = Math.max(0, Math.min(startNumber, asked.to + 1) - asked.from);
   report.undecided.after_tip = Math.max(0, asked.to - Math.max(tip.number, asked.from - 1));
-  const keptSince = new Date((await readTime(database)).getTime() - options.notificationsMs);
+  const now = (await readTime(database)).getTime();
+  const keptSince = new Date(now - options.notificationsMs);
+  const swapsKeptSince = new Date(now - options.swapsMs);
   const readAhead = createReadAhead({
     nodes,
     clock,
@@ -140,7 +143,9 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   async function compare(read: readonly ReadBlock[]): Promise<'compared' | 'reorganised'> {
     if (read.length === 0) return 'compared';
     const compared = await readSnapshot(database, (snapshot) =>
-      compareBatch(snapshot, read, { isProofOn: options.isProofOn, keptSince, pairs: options.pairs }),
+      compareBatch(snapshot, read, {
+        ...{ isProofOn: options.isProofOn, keptSince, swapsKeptSince, pairs: options.pairs },
+      }),
     );
     if (compared === 'too many') {
       if (read.length === 1) count('too_many');
@@ -192,8 +197,14 @@ async function compareBatch(
   {
     isProofOn,
     keptSince,
+    swapsKeptSince,
     pairs,
-  }: { isProofOn: boolean; keptSince: Date; pairs: readonly Pick<Pair, 'id' | 'address'>[] },
+  }: {
+    isProofOn: boolean;
+    keptSince: Date;
+    swapsKeptSince: Date;
+    pairs: readonly Pick<Pair, 'id' | 'address'>[];
+  },
 ): Promise<Compared | 'too many'> {
   const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
   const stored = await listStoredBlocks(snapshot, span);
@@ -221,6 +232,7 @@ async function compareBatch(
       snapshot,
       pairs.map(({ id }) => id),
     ),
+    keptSince: swapsKeptSince,
   });
   const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
   const watches = await listWatchesById(snapshot, [...owners.values()]);
@@ -231,6 +243,7 @@ async function compareBatch(
       watches: new Map(watches.map((watch) => [watch.id, watch])),
     }),
     ...swaps.differences,
+    ...Array.from({ length: swaps.pruned }, (): Verdict => 'pruned'),
   ];
   return { blocks: blocks.size, swaps: swaps.equal, astray, verdicts };
 }

@@ -138,50 +138,6 @@ export async function deletePairStatesAbove(tx: Db, blockNumber: number): Promis
   await tx.query(sql`delete from pair_reading where block_number > ${blockNumber}`);
 }
 
-/**
- * Removes up to `limit` states of this time that are final and not the last one of their hour: histories go by the hour.
- * How many went.
- */
-export async function prunePairStates(
-  db: Db,
-  { from, before, limit }: { from: Date; before: Date; limit: number },
-): Promise<number> {
-  const rows = await db.query(sql`
-    with old as (
-      select pair_id, block_number from pair_state s
-      where mined_at >= ${from} and mined_at < ${before}
-        and block_number < (select finalized_number from chain)
-        and exists (
-          select from pair_state n
-          where n.pair_id = s.pair_id and n.block_number > s.block_number
-            and n.mined_at >= s.mined_at and n.mined_at < date_trunc('hour', s.mined_at, 'UTC') + interval '1 hour'
-        )
-      order by mined_at, pair_id, block_number limit ${limit}
-    )
-    delete from pair_state s using old
-    where s.pair_id = old.pair_id and s.block_number = old.block_number
-    returning s.pair_id`);
-  return rows.length;
-}
-
-/** Removes up to `limit` readings that a newer final one has replaced; how many went. */
-export async function prunePairReadings(db: Db, limit: number): Promise<number> {
-  const rows = await db.query(sql`
-    with old as (
-      select pair_id, block_number from pair_reading r
-      where exists (
-        select from pair_reading n
-        where n.pair_id = r.pair_id and n.block_number > r.block_number
-          and n.block_number <= (select finalized_number from chain)
-      )
-      order by pair_id, block_number limit ${limit}
-    )
-    delete from pair_reading r using old
-    where r.pair_id = old.pair_id and r.block_number = old.block_number
-    returning r.pair_id`);
-  return rows.length;
-}
-
 /** Removes the states of these pairs in a range of blocks. */
 export async function deletePairStatesBetween(
   tx: Db,

@@ -298,6 +298,27 @@ create table signing_secret (
   constraint signing_secret_pkey PRIMARY KEY (watcher_id, number)
 );
 
+create table supply_balance (
+  address bytea not null,
+  wei numeric(78,0) not null,
+  read_at timestamp with time zone not null,
+  constraint supply_balance_pkey PRIMARY KEY (address),
+  constraint supply_balance_address_check CHECK ((octet_length(address) = 20))
+);
+
+create table supply_reading (
+  only_row boolean not null default true,
+  read_at timestamp with time zone not null,
+  block_number bigint not null,
+  block_hash bytea not null,
+  node_name text not null,
+  method text not null,
+  constraint supply_reading_pkey PRIMARY KEY (only_row),
+  constraint supply_reading_block_hash_check CHECK ((octet_length(block_hash) = 32)),
+  constraint supply_reading_method_check CHECK ((method = ANY (ARRAY['multicall3'::text, 'eth_getBalance'::text]))),
+  constraint supply_reading_only_row_check CHECK (only_row)
+);
+
 create table swap (
   pair_id integer not null,
   block_number bigint not null,

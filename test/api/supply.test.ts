@@ -4,6 +4,9 @@ import { createSupplyReader } from '../../src/api/supply-reader.ts';
 import type { ChainNodes } from '../../src/chain/nodes.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
+import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { findSupply, saveSupply } from '../../src/store/supply.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { complete, type NodesStage, withNodes } from '../kit/nodes.ts';
 import { type Methods, makeAddress, RpcError } from '../kit/scripted-node.ts';
@@ -31,8 +34,19 @@ const refuse = () => {
   throw new RpcError(-32_000, 'out of order');
 };
 
+const nowhere = { findKept: async () => undefined, keep: async () => {} };
+const shared = { log: silentLog(), signal, terms, maxAgeMs: MAX_AGE_MS };
+
 const createReader = ({ nodes, clock }: Pick<NodesStage, 'nodes' | 'clock'>) =>
-  createSupplyReader({ nodes, clock, log: silentLog(), signal, terms, maxAgeMs: MAX_AGE_MS });
+  createSupplyReader({ nodes, clock, ...shared, ...nowhere });
+
+/** One whose good readings are kept. */
+const createKeeper = ({ nodes, clock }: Pick<NodesStage, 'nodes' | 'clock'>, database: Database) =>
+  createSupplyReader({
+    ...{ nodes, clock, ...shared },
+    findKept: (addresses) => findSupply(database, addresses),
+    keep: (reading) => saveSupply(database, reading),
+  });
 
 /** Reads while the clock goes on, so that what waits for a moment does not wait for ever. */
 async function readOn(stage: NodesStage, reader: ReturnType<typeof createReader>) {
@@ -122,7 +136,7 @@ test('a node that hangs holds nobody up for long', () =>
     };
     const closing = new AbortController();
     const reader = createSupplyReader({
-      ...{ nodes, clock, log: silentLog(), signal: closing.signal, terms, maxAgeMs: MAX_AGE_MS },
+      ...{ nodes, clock, ...shared, signal: closing.signal, ...nowhere },
     });
     const reading = reader.read();
     clock.advance(10_000);
@@ -155,13 +169,71 @@ onEachDatabase(({ database }) => {
       }
     }));
 
+  test('after a restart while no node answers, what was read before is given, exact and with its block', () =>
+    withNodes([balances()], async (stage) => {
+      const first = await readOn(stage, createKeeper(stage, database()));
+      stage.scripted[0]?.setHttp({ status: 500 });
+      stage.clock.advance(MAX_AGE_MS - 60_000);
+      const next = createKeeper(stage, database());
+      const second = await readOn(stage, next);
+      assert.deepEqual([second.at, second.nodeName, second.method], [first.at, first.nodeName, first.method]);
+      assert.deepEqual(second.balances, first.balances);
+      assert.equal(second.block.hash, first.block.hash);
+      stage.clock.advance(60_000);
+      await assert.rejects(readOn(stage, next), (error: Fault) => error.code === 'unavailable');
+    }));
+
+  test('what was kept without an address that counts now is no answer', () =>
+    withNodes([balances()], async (stage) => {
+      await readOn(stage, createKeeper(stage, database()));
+      await database().query(sql`delete from supply_balance where wei = ${String(2n * COIN)}::numeric`);
+      stage.scripted[0]?.setHttp({ status: 500 });
+      await assert.rejects(readOn(stage, createKeeper(stage, database())), Fault);
+    }));
+
+  test('a balance that is missing after a restart has its last good one', () =>
+    withNodes([balances()], async (stage) => {
+      const first = await readOn(stage, createKeeper(stage, database()));
+      const [node] = stage.scripted;
+      const { eth_getBalance: good = refuse } = node?.methods ?? {};
+      if (node !== undefined)
+        node.methods.eth_getBalance = (params) => (params[0] === team ? null : good(params));
+      stage.clock.advance(60_000);
+      const second = await readOn(stage, createKeeper(stage, database()));
+      assert.deepEqual(second.balances.get(team), { wei: 2n * COIN, at: first.at });
+      assert.deepEqual(second.balances.get(staking), { wei: COIN, at: second.at });
+    }));
+
+  test('the newer reading stays, whoever comes last', () =>
+    withNodes([balances()], async (stage) => {
+      const old = await readOn(stage, createReader(stage));
+      stage.clock.advance(60_000);
+      const young = await readOn(stage, createKeeper(stage, database()));
+      await saveSupply(database(), {
+        ...old,
+        balances: new Map([[staking, { wei: 9n, at: old.at }]]),
+      });
+      assert.deepEqual((await findSupply(database(), [staking]))?.at, young.at);
+      assert.equal((await findSupply(database(), [staking]))?.balances.get(staking)?.wei, COIN);
+    }));
+
+  test('a database that does not answer costs no live answer', () =>
+    withNodes([balances()], async (stage) => {
+      const away = () => Promise.reject(new Fault('unavailable', 'the database is away'));
+      const { nodes, clock } = stage;
+      const reader = createSupplyReader({ nodes, clock, ...shared, findKept: away, keep: away });
+      const first = await readOn(stage, reader);
+      stage.scripted[0]?.setHttp({ status: 500 });
+      assert.deepEqual(await readOn(stage, reader), first);
+    }));
+
   test('without a node it is 503, and where none is configured 404 (spec 7)', async () => {
     const nodes: Pick<ChainNodes, 'ask'> = {
       ask: () => Promise.reject(new Fault('unavailable', 'http://node')),
     };
     const broken = createApiStory(database());
     const reader = createSupplyReader({
-      ...{ nodes, log: silentLog(), signal, terms, maxAgeMs: MAX_AGE_MS },
+      ...{ nodes, ...shared, ...nowhere },
       clock: {
         ...broken.clock,
         wait: (ms, abort) => (ms < 1_000 ? Promise.resolve() : broken.clock.wait(ms, abort)),

@@ -86,7 +86,10 @@ test('config print shows what is in effect, in the keys of the file, without any
   assert.equal(printed.secret, '[redacted]');
   assert.deepEqual(printed.formerSecrets, ['[redacted]']);
   assert.equal(printed.prices.native.sources[0].url, 'https://prices.example/…');
-  assert.deepEqual(printed.retention, { attempts: '90m', notifications: '90d', observations: '7d' });
+  assert.deepEqual(printed.retention, {
+    ...{ attempts: '90m', notifications: '90d', observations: '7d' },
+    ...{ swaps: '7d', pairHistory: '400d' },
+  });
   assert.equal(printed.http.port, 8080);
   assert.doesNotMatch(run.out, /KEY|PASSWORD|pw|BwcHBw/);
   const json = await chainbell('config', 'print', '--json', '--config', config.file);

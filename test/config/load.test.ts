@@ -45,6 +45,8 @@ test('a chain id and one node are enough: everything else has its default', () =
       attemptsMs: 30 * 86_400_000,
       notificationsMs: 90 * 86_400_000,
       observationsMs: 7 * 86_400_000,
+      swapsMs: 7 * 86_400_000,
+      pairHistoryMs: 400 * 86_400_000,
     },
     log: { level: 'info', format: 'auto' },
   });

@@ -603,6 +603,21 @@ chainbell.yaml:5:13  retention.attempts: must be between 1s and 36500d
 `,
   },
   {
+    promise: 'a retention of swaps that is too short for the volume of a day',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+retention:
+  swaps: 47h
+`,
+    report: `
+chainbell.yaml:5:10  retention.swaps: must be between 2d and 36500d
+    5 |   swaps: 47h
+      |          ^^^
+`,
+  },
+  {
     promise: 'a secret that is too short, which is not shown',
     yaml: `
 chain:

@@ -10,9 +10,7 @@ import {
   findPairStateAt,
   insertPairStates,
   type PairStateChange,
-  prunePairStates,
 } from '../../src/store/market.ts';
-import { sql } from '../../src/store/sql.ts';
 import { later } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
@@ -48,21 +46,6 @@ onEachDatabase(({ database }) => {
     assert.equal(textOf(await average(15_000, 25_000)), '1.5', 'a price counts from the beginning on');
     assert.equal(textOf(await average(30_000, 31_000)), '2', 'between two blocks');
     assert.equal(await average(9_000, 60_000), undefined, 'before the first block nothing is known');
-  });
-
-  test('of an hour that is over and final the last state stays, of others all', async () => {
-    const minutes = [0, 10, 50, 60, 61, 119, 121];
-    await database().query(sql`insert into chain (chain_id, finalized_number) values (1, 61)`);
-    const states = minutes.map((minute) => ({ ...stateOf(minute, '1'), minedAt: later(minute * 60_000) }));
-    await insertPairStates(database(), states);
-    await insertPairStates(database(), [{ ...stateOf(5, '1'), pairId: 2, minedAt: later(5 * 60_000) }]);
-    const range = { from: later(-1e9), before: later(121 * 60_000), limit: 1 };
-    while ((await prunePairStates(database(), range)) > 0);
-    const left = await database().query(sql`select pair_id, block_number from pair_state order by 1, 2`);
-    assert.deepEqual(
-      left.map(({ pair_id, block_number }) => [pair_id, block_number]),
-      [...[50, 61, 119, 121].map((number) => [1, number]), [2, 5]],
-    );
   });
 
   test('the average of a time in which the pool was empty is not known', async () => {

@@ -1,0 +1,76 @@
+/**
+ * What a follower takes for final while it is far behind its nodes.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ChainNodes } from '../../src/chain/nodes.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createFollower } from '../../src/ingest/follow.ts';
+import { extractNothing } from '../../src/ingest/read-ahead.ts';
+import { findChain, findTip } from '../../src/store/blocks.ts';
+import type { Database } from '../../src/store/db.ts';
+import { headerOf } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const [HEAD, DEPTH] = [300, 20];
+const { signal } = new AbortController();
+
+type Chain = { tagged: number | undefined; branchOf(number: number): number };
+
+/** Follows for some blocks from block 1 on; the clock moves as often as what is final is asked for. */
+async function follow(database: Database, { tagged, branchOf }: Chain, until: number): Promise<void> {
+  const clock = createTestClock();
+  const nodes: ChainNodes = {
+    identify: async () => ({ chainId: 1, genesisHash: headerOf(0).hash }),
+    pin() {},
+    doubt() {},
+    head: async () => headerOf(HEAD),
+    bundles: async (references) =>
+      references.map((reference) => ({
+        header: headerOf(typeof reference === 'number' ? reference : HEAD),
+        ...{ transactions: [], proved: true, traced: true },
+      })),
+    findHeader: async (reference) =>
+      typeof reference === 'number' ? headerOf(reference, branchOf(reference)) : undefined,
+    ask: () => Promise.reject(new Error('nobody reads contracts')),
+    finalized: async () => tagged,
+    isPushed: () => false,
+    status: () => [],
+    sockets: () => [],
+    close: async () => {},
+  };
+  const follower = createFollower({
+    ...{ database, nodes, clock, log: silentLog(), metrics: createMetrics('test') },
+    ...{ chainId: 1, startBlock: 1, confirmations: 0, finalityDepth: DEPTH },
+    ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
+    enforcedChecks: () => [],
+    isLeader: async () => true,
+  });
+  while (((await findTip(database))?.number ?? 0) < until) {
+    await follower.step(signal);
+    clock.advance(10_000);
+  }
+}
+
+onEachDatabase(({ database }) => {
+  const readFinal = async () => (await findChain(database()))?.finalizedNumber ?? 0;
+
+  test('during a back-fill what is deep below the tip is final, though the tag names a block that is not stored', async () => {
+    await follow(database(), { tagged: 290, branchOf: () => 0 }, 150);
+    const tip = (await findTip(database()))?.number ?? 0;
+    const final = await readFinal();
+    assert.ok(final > 0 && final <= tip - DEPTH, `${final} below ${tip}`);
+  });
+
+  test('a tag that is not stored makes nothing final that the nodes have otherwise', async () => {
+    await follow(database(), { tagged: 290, branchOf: () => 1 }, 150);
+    assert.equal(await readFinal(), 0);
+  });
+
+  test('a stored block that the tag names is final, and nothing above it', async () => {
+    await follow(database(), { tagged: 100, branchOf: () => 0 }, 200);
+    assert.equal(await readFinal(), 100);
+  });
+});
