@@ -14,7 +14,8 @@ export type Lifetime = { cacheSeconds: number; staleSeconds: number };
 /** What is kept for a key: an answer, or that there is none. */
 export type Kept = {
   outcome: { answer: KeptAnswer } | { notFound: string };
-  madeMs: number;
+  /** Since when it has been so. */
+  asOfMs: number;
   freshUntilMs: number;
   staleUntilMs: number;
   /** When a new one may be made, after that has failed. */
@@ -73,10 +74,12 @@ export function createCache(
     // What it says is as old as the moment at which it was begun.
     const madeMs = clock.now().getTime();
     try {
-      const answer = await keepAnswer(await make());
+      const made = await make();
+      const asOfMs = Math.min(madeMs, made.asOf?.getTime() ?? madeMs);
+      const answer = await keepAnswer(made);
       const freshUntilMs = madeMs + cacheSeconds * 1000;
       const staleUntilMs = freshUntilMs + staleSeconds * 1000;
-      const kept: Kept = { outcome: { answer }, madeMs, freshUntilMs, staleUntilMs, nextTryMs: 0 };
+      const kept: Kept = { outcome: { answer }, asOfMs, freshUntilMs, staleUntilMs, nextTryMs: 0 };
       misses.delete(key);
       answers.set(key, kept, answer.identity.bytes);
       return kept;
@@ -85,7 +88,7 @@ export function createCache(
       const untilMs = madeMs + Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX) * 1000;
       const kept: Kept = {
         outcome: { notFound: error.message },
-        madeMs,
+        asOfMs: madeMs,
         freshUntilMs: untilMs,
         staleUntilMs: untilMs,
         nextTryMs: 0,
@@ -129,4 +132,4 @@ export function createCache(
 }
 
 /** The clock may have been set back meanwhile. */
-const ageOf = ({ madeMs }: Kept, nowMs: number): number => Math.max(0, Math.floor((nowMs - madeMs) / 1000));
+const ageOf = ({ asOfMs }: Kept, nowMs: number): number => Math.max(0, Math.floor((nowMs - asOfMs) / 1000));

@@ -13,6 +13,8 @@ export type PublicAnswer = {
   body: string | Buffer | readonly Buffer[];
   /** Further headers, such as `link`. */
   headers?: Readonly<Record<string, string>>;
+  /** Since when it has been so, where that is before it was asked for: from then on its `age` counts. */
+  asOf?: Date;
 };
 
 export type Coding = 'br' | 'gzip' | 'identity';

@@ -3,7 +3,9 @@ import { test } from 'node:test';
 import { createSupplyReader } from '../../src/api/supply-reader.ts';
 import type { ChainNodes } from '../../src/chain/nodes.ts';
 import { Fault } from '../../src/core/fault.ts';
+import { zeroAddress } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
+import { headerOf, noon } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { complete, type NodesStage, withNodes } from '../kit/nodes.ts';
 import { type Methods, makeAddress, RpcError } from '../kit/scripted-node.ts';
@@ -154,6 +156,24 @@ onEachDatabase(({ database }) => {
         assert.match(answer.headers['content-type'] ?? '', /^text\/plain/);
       }
     }));
+
+  test('an answer of before is as old as its reading (DESIGN 7)', async () => {
+    const { number, hash } = headerOf(1);
+    const balances = new Map(
+      [staking, team, zeroAddress].map((address) => [address, { wei: COIN, at: noon }]),
+    );
+    const reading = { ...{ at: noon, block: { number, hash }, nodeName: 'http://node', balances } };
+    const supply = { terms, read: async () => ({ ...reading, method: 'multicall3' as const }) };
+    const { ask, clock } = createApiStory(database(), undefined, undefined, { supply });
+    clock.advance(noon.getTime() + 1_800_000 - clock.now().getTime());
+    for (const path of ['supply-info', 'supply/total']) {
+      const { headers } = await ask('GET', `/api/native/${path}`);
+      assert.deepEqual([headers.age, headers['cache-control']], ['1800', 'public, max-age=120']);
+      clock.advance(119_000);
+      assert.equal((await ask('HEAD', `/api/native/${path}`)).headers.age, '1919', 'it is kept all the same');
+      clock.advance(-119_000);
+    }
+  });
 
   test('without a node it is 503, and where none is configured 404 (spec 7)', async () => {
     const nodes: Pick<ChainNodes, 'ask'> = {
