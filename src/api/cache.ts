@@ -16,6 +16,8 @@ export type Kept = {
   outcome: { answer: KeptAnswer } | { notFound: string };
   /** Since when it has been so. */
   asOfMs: number;
+  /** For how long it may be kept: what its route says, or less. */
+  keepSeconds: number;
   freshUntilMs: number;
   staleUntilMs: number;
   /** When a new one may be made, after that has failed. */
@@ -43,7 +45,7 @@ const LIMITS: CacheLimits = { bytesMax: 256 * 1024 * 1024, entriesMax: 100_000 }
 /** For what was not found, apart from the answers, which asking for made-up users cannot drive out. */
 const NOT_FOUND_LIMITS: CacheLimits = { bytesMax: 8 * 1024 * 1024, entriesMax: 10_000 };
 /** A user's first points show this soon. */
-export const NOT_FOUND_SECONDS_MAX = 10;
+const NOT_FOUND_SECONDS_MAX = 10;
 /** Computations at the same time: far more than the database has connections, far fewer than memory has room for. */
 const FLIGHTS_MAX = 1_000;
 const RETRY_MS = 1_000;
@@ -76,19 +78,23 @@ export function createCache(
     try {
       const made = await make();
       const asOfMs = Math.min(madeMs, made.asOf?.getTime() ?? madeMs);
+      const keepSeconds = Math.min(cacheSeconds, made.keepSecondsMax ?? cacheSeconds);
       const answer = await keepAnswer(made);
-      const freshUntilMs = madeMs + cacheSeconds * 1000;
+      const freshUntilMs = madeMs + keepSeconds * 1000;
       const staleUntilMs = freshUntilMs + staleSeconds * 1000;
-      const kept: Kept = { outcome: { answer }, asOfMs, freshUntilMs, staleUntilMs, nextTryMs: 0 };
+      const times = { asOfMs, keepSeconds, freshUntilMs, staleUntilMs, nextTryMs: 0 };
+      const kept: Kept = { outcome: { answer }, ...times };
       misses.delete(key);
       answers.set(key, kept, answer.identity.bytes);
       return kept;
     } catch (error) {
       if (!(error instanceof Fault && error.code === 'not_found')) throw error;
-      const untilMs = madeMs + Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX) * 1000;
+      const keepSeconds = Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX);
+      const untilMs = madeMs + keepSeconds * 1000;
       const kept: Kept = {
         outcome: { notFound: error.message },
         asOfMs: madeMs,
+        keepSeconds,
         freshUntilMs: untilMs,
         staleUntilMs: untilMs,
         nextTryMs: 0,

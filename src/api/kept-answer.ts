@@ -15,6 +15,8 @@ export type PublicAnswer = {
   headers?: Readonly<Record<string, string>>;
   /** Since when it has been so, where that is before it was asked for: from then on its `age` counts. */
   asOf?: Date;
+  /** For how long it is kept at most, where that is less than its route says. */
+  keepSecondsMax?: number;
 };
 
 export type Coding = 'br' | 'gzip' | 'identity';
