@@ -38,7 +38,10 @@ export async function endOrphans(children: ChildFolder, options: { shared: boole
     const record = readRecord(file);
     if (record !== undefined && isRunning(record.owner)) {
       if (options.shared) continue;
-      throw new Fault('conflict', `process ${record.owner.pid} already uses ${children.folder}`);
+      throw new Fault(
+        'conflict',
+        `process ${record.owner.pid} already uses ${children.folder}: stop it first, or take another folder`,
+      );
     }
     if (record !== undefined && isRunning(record.child) && runs(record.child.pid, children.program)) {
       await end(record.child);

@@ -14,7 +14,10 @@ export type Lifetime = { cacheSeconds: number; staleSeconds: number };
 /** What is kept for a key: an answer, or that there is none. */
 export type Kept = {
   outcome: { answer: KeptAnswer } | { notFound: string };
-  madeMs: number;
+  /** Since when it has been so. */
+  asOfMs: number;
+  /** For how long it may be kept: what its route says, or less. */
+  keepSeconds: number;
   freshUntilMs: number;
   staleUntilMs: number;
   /** When a new one may be made, after that has failed. */
@@ -42,7 +45,7 @@ const LIMITS: CacheLimits = { bytesMax: 256 * 1024 * 1024, entriesMax: 100_000 }
 /** For what was not found, apart from the answers, which asking for made-up users cannot drive out. */
 const NOT_FOUND_LIMITS: CacheLimits = { bytesMax: 8 * 1024 * 1024, entriesMax: 10_000 };
 /** A user's first points show this soon. */
-export const NOT_FOUND_SECONDS_MAX = 10;
+const NOT_FOUND_SECONDS_MAX = 10;
 /** Computations at the same time: far more than the database has connections, far fewer than memory has room for. */
 const FLIGHTS_MAX = 1_000;
 const RETRY_MS = 1_000;
@@ -73,19 +76,25 @@ export function createCache(
     // What it says is as old as the moment at which it was begun.
     const madeMs = clock.now().getTime();
     try {
-      const answer = await keepAnswer(await make());
-      const freshUntilMs = madeMs + cacheSeconds * 1000;
+      const made = await make();
+      const asOfMs = Math.min(madeMs, made.asOf?.getTime() ?? madeMs);
+      const keepSeconds = Math.min(cacheSeconds, made.keepSecondsMax ?? cacheSeconds);
+      const answer = await keepAnswer(made);
+      const freshUntilMs = madeMs + keepSeconds * 1000;
       const staleUntilMs = freshUntilMs + staleSeconds * 1000;
-      const kept: Kept = { outcome: { answer }, madeMs, freshUntilMs, staleUntilMs, nextTryMs: 0 };
+      const times = { asOfMs, keepSeconds, freshUntilMs, staleUntilMs, nextTryMs: 0 };
+      const kept: Kept = { outcome: { answer }, ...times };
       misses.delete(key);
       answers.set(key, kept, answer.identity.bytes);
       return kept;
     } catch (error) {
       if (!(error instanceof Fault && error.code === 'not_found')) throw error;
-      const untilMs = madeMs + Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX) * 1000;
+      const keepSeconds = Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX);
+      const untilMs = madeMs + keepSeconds * 1000;
       const kept: Kept = {
         outcome: { notFound: error.message },
-        madeMs,
+        asOfMs: madeMs,
+        keepSeconds,
         freshUntilMs: untilMs,
         staleUntilMs: untilMs,
         nextTryMs: 0,
@@ -129,4 +138,4 @@ export function createCache(
 }
 
 /** The clock may have been set back meanwhile. */
-const ageOf = ({ madeMs }: Kept, nowMs: number): number => Math.max(0, Math.floor((nowMs - madeMs) / 1000));
+const ageOf = ({ asOfMs }: Kept, nowMs: number): number => Math.max(0, Math.floor((nowMs - asOfMs) / 1000));

@@ -50,7 +50,12 @@ export async function sendAnswer(
   reply: FastifyReply,
 ): Promise<void> {
   const isWrapped = request.url.startsWith(NOTIFICATIONS_PREFIX);
-  await reply.code(answer.statusCode).send(isWrapped ? { success: false, ...answer } : answer);
+  await reply.code(answer.statusCode).send(isWrapped ? { success: false, ...answer } : plain(answer));
+}
+
+/** Public bodies have two fields (spec 7): what is wrong is part of the message. */
+function plain({ statusCode, statusMessage, errors = [] }: Answer): Answer {
+  return { statusCode, statusMessage: [statusMessage, ...errors.map(({ message }) => message)].join(': ') };
 }
 
 /** What a caller is told of anything thrown. */

@@ -13,6 +13,10 @@ export type PublicAnswer = {
   body: string | Buffer | readonly Buffer[];
   /** Further headers, such as `link`. */
   headers?: Readonly<Record<string, string>>;
+  /** Since when it has been so, where that is before it was asked for: from then on its `age` counts. */
+  asOf?: Date;
+  /** For how long it is kept at most, where that is less than its route says. */
+  keepSecondsMax?: number;
 };
 
 export type Coding = 'br' | 'gzip' | 'identity';

@@ -5,6 +5,7 @@ import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Fault, type Problem } from '../core/fault.ts';
 import { type Hash, parseAddress } from '../core/hex.ts';
+import { findIsoTime } from '../core/iso-time.ts';
 import type { Database } from '../store/db.ts';
 import type { LogFilter } from '../store/log.ts';
 import { listRecordIds } from '../store/watched.ts';
@@ -46,8 +47,8 @@ export async function readQuery(database: Database, watcherId: number, query: St
     state: checks.of('state', query.state, oneOf(states), `one of ${states.join(', ')}`),
     type: checks.of('type', query.type, oneOf(types), `one of ${types.join(', ')}`),
     hash: checks.of('hash', query.hash, parseHash, '64 hexadecimal characters'),
-    from: checks.of('from', query.from, parseTime, 'a time such as 2026-01-31T12:00:00Z'),
-    until: checks.of('until', query.until, parseTime, 'a time such as 2026-01-31T12:00:00Z'),
+    from: checks.of('from', query.from, findIsoTime, 'a time such as 2026-01-31T12:00:00Z'),
+    until: checks.of('until', query.until, findIsoTime, 'a time such as 2026-01-31T12:00:00Z'),
     fromBlock: checks.of('from_block', query.from_block, parseWhole, 'a block number'),
     toBlock: checks.of('to_block', query.to_block, parseWhole, 'a block number'),
   };
@@ -134,12 +135,6 @@ const oneOf =
 function parseHash(given: string): Hash | undefined {
   const digits = given.replace(/^0x/i, '').toLowerCase();
   return /^[0-9a-f]{64}$/.test(digits) ? `0x${digits}` : undefined;
-}
-
-function parseTime(given: string): Date | undefined {
-  if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d(\.\d{1,3})?)?(Z|[+-]\d\d:\d\d)$/.test(given)) return undefined;
-  const time = new Date(given);
-  return Number.isNaN(time.getTime()) ? undefined : time;
 }
 
 function parseAddressOrNot(given: string) {

@@ -10,7 +10,7 @@ import type { PairRate } from '../core/pair-rate.ts';
 import type { Database } from '../store/db.ts';
 import { findLatestPairPrice } from '../store/market.ts';
 import { findYoungPrice } from '../store/prices.ts';
-import { addPublicRoute, json } from './public.ts';
+import { addPublicRoute, json, type PublicAnswer } from './public.ts';
 import type { Api } from './server.ts';
 
 /**
@@ -35,6 +35,8 @@ export type PriceBook = {
 
 /** Spec 8. */
 const CACHE_SECONDS = 60;
+/** A database that is away for a moment takes the price away for not much longer. */
+const UNREADABLE_SECONDS_MAX = 1;
 
 const PriceRecord = Type.Object({
   price: Type.Union([Type.Number(), Type.Null()], {
@@ -76,14 +78,15 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     },
   });
 
-  async function answer({ asset, origin }: PricedAsset) {
-    const price = await findUsd(origin, asset).catch((error: unknown) => {
+  async function answer({ asset, origin }: PricedAsset): Promise<PublicAnswer> {
+    try {
+      return recordOf(asset, await findUsd(origin, asset));
+    } catch (error) {
       // A read that fails is a price that cannot be told (spec 4.2, rule 1).
       if (!(error instanceof Fault)) throw error;
       log.warn({ asset, error: messageOf(error) }, 'price.unreadable');
-      return undefined;
-    });
-    return json({ price: price === undefined ? null : exactNumber(price), asset, base_currency: 'USD' });
+      return { ...recordOf(asset, undefined), keepSecondsMax: UNREADABLE_SECONDS_MAX };
+    }
   }
 
   async function findUsd(origin: PriceOrigin, asset: string): Promise<Decimal | undefined> {
@@ -106,5 +109,8 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     }
   }
 }
+
+const recordOf = (asset: string, price: Decimal | undefined): PublicAnswer =>
+  json({ price: price === undefined ? null : exactNumber(price), asset, base_currency: 'USD' });
 
 const symbolOf = (params: unknown) => (params as { symbol: string }).symbol;

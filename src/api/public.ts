@@ -7,7 +7,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Fault } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
-import { type Cache, createCache, type Found, NOT_FOUND_SECONDS_MAX } from './cache.ts';
+import { type Cache, createCache, type Found } from './cache.ts';
 import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './kept-answer.ts';
 import type { Operation } from './operation.ts';
 import type { Api, ApiOptions } from './server.ts';
@@ -81,7 +81,6 @@ export function addPublicRoute(api: Api, route: PublicRoute): void {
   const { path, cacheSeconds, staleSeconds = 0 } = route;
   const lifetime = { cacheSeconds, staleSeconds };
   const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
-  const notFoundControl = `public, max-age=${Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX)}`;
   const counters = {
     hit: metrics.cacheAnswers.labels(path, 'hit'),
     stale: metrics.cacheAnswers.labels(path, 'stale'),
@@ -105,12 +104,10 @@ export function addPublicRoute(api: Api, route: PublicRoute): void {
   ): Promise<FastifyReply> | undefined {
     counters[from].inc();
     reply.header('age', String(ageSeconds));
-    const { outcome } = kept;
-    if ('notFound' in outcome) {
-      reply.header('cache-control', notFoundControl);
-      throw new Fault('not_found', outcome.notFound);
-    }
-    reply.header('cache-control', cacheControl);
+    const { outcome, keepSeconds } = kept;
+    const isUsual = keepSeconds === cacheSeconds;
+    reply.header('cache-control', isUsual ? cacheControl : `public, max-age=${keepSeconds}`);
+    if ('notFound' in outcome) throw new Fault('not_found', outcome.notFound);
     const coding = outcome.answer.isCompressible ? chooseCoding(headers['accept-encoding']) : 'identity';
     const { 'if-none-match': known } = headers;
     const tag = known === undefined ? undefined : matchTag(known, outcome.answer, coding);

@@ -44,7 +44,7 @@ const SupplyRecord = Type.Object({
 
 const NONE = { 404: 'Supply is not published here' };
 const coins = (whole: string) => ({ balance_wei: `${whole}${'0'.repeat(18)}`, balance_native: whole });
-const burned = { address: `0x${'0'.repeat(40)}`, label: 'burn address', ...coins('100') };
+const burned = { address: `0x${'0'.repeat(40)}`, label: 'burn_address', ...coins('100') };
 const staking = `0x${'11'.repeat(20)}`;
 const team = `0x${'22'.repeat(20)}`;
 const EXAMPLE = {
@@ -98,7 +98,7 @@ export function addSupplyRoutes(api: Api, { supply }: { supply: SupplyReader | u
     key: () => '',
     async compute() {
       const { terms, reading } = await read();
-      return json(supplyRecord(terms, reading));
+      return { ...json(supplyRecord(terms, reading)), asOf: reading.at };
     },
   });
   for (const figure of FIGURES) {
@@ -112,7 +112,7 @@ export function addSupplyRoutes(api: Api, { supply }: { supply: SupplyReader | u
       key: () => '',
       async compute() {
         const { terms, reading } = await read();
-        return plainText(coinText(supplyFigures(terms, reading)[figure]));
+        return { ...plainText(coinText(supplyFigures(terms, reading)[figure])), asOf: reading.at };
       },
     });
   }

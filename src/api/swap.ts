@@ -6,6 +6,7 @@ import Type, { type Static } from 'typebox';
 import type { Clock } from '../core/clock.ts';
 import { type Decimal, exactNumber } from '../core/decimal.ts';
 import { Fault } from '../core/fault.ts';
+import { findIsoTime } from '../core/iso-time.ts';
 import { lpPrice, supplyWithFee, type TokenValue, type ValuedPair } from '../core/pair.ts';
 import type { Database } from '../store/db.ts';
 import { listPriceHours } from '../store/market.ts';
@@ -268,24 +269,32 @@ const PriceHour = Type.Object({
 
 type HourRange = { from: Date; to: Date; limit: number };
 
-/** Whole hours; without `from` the last `limit` hours before `to`. */
-function rangeOf({ query }: FastifyRequest, now: Date): HourRange {
-  const { from, to, limit } = query as Partial<Record<'from' | 'to' | 'limit', string>>;
-  const count = limit === undefined ? HOURS_DEFAULT : Number(limit);
-  if (!Number.isInteger(count) || count < 1 || count > HOURS_MAX)
-    throw new Fault('invalid', 'Invalid limit parameter');
-  const endMs = ceilHour(to === undefined ? now.getTime() : parseTime(to, 'to'));
-  const startMs = from === undefined ? endMs - count * HOUR_MS : ceilHour(parseTime(from, 'from'));
-  return { from: new Date(startMs), to: new Date(endMs), limit: count };
+/** Whole hours; without `from` the last `limit` hours before `to`. @throws Fault `invalid`. */
+function rangeOf(request: FastifyRequest, now: Date): HourRange {
+  const limit = readOptional(request, 'limit', parseHours) ?? HOURS_DEFAULT;
+  const from = readOptional(request, 'from', findIsoTime);
+  const to = ceilHour(readOptional(request, 'to', findIsoTime) ?? now);
+  return { from: from === undefined ? hoursBefore(to, limit) : ceilHour(from), to, limit };
 }
 
-function parseTime(text: string, name: string): number {
-  const ms = /^\d{4}-\d\d-\d\d/.test(text) ? Date.parse(text) : Number.NaN;
-  if (Number.isNaN(ms)) throw new Fault('invalid', `Invalid ${name} parameter`);
-  return ms;
+/** Undefined when it is missing or empty. @throws Fault `invalid` where it cannot be read, or is there twice. */
+function readOptional<T>(
+  { query }: FastifyRequest,
+  name: string,
+  find: (text: string) => T | undefined,
+): T | undefined {
+  const given: unknown = Reflect.get(Object(query), name);
+  if (given === undefined || given === '') return undefined;
+  const value = typeof given === 'string' ? find(given) : undefined;
+  if (value === undefined) throw new Fault('invalid', `Invalid ${name} parameter`);
+  return value;
 }
 
-const ceilHour = (ms: number) => Math.ceil(ms / HOUR_MS) * HOUR_MS;
+const parseHours = (text: string): number | undefined =>
+  /^[1-9]\d{0,3}$/.test(text) && Number(text) <= HOURS_MAX ? Number(text) : undefined;
+
+const hoursBefore = (time: Date, count: number) => new Date(time.getTime() - count * HOUR_MS);
+const ceilHour = (time: Date) => new Date(Math.ceil(time.getTime() / HOUR_MS) * HOUR_MS);
 
 /** The id in its shortest form. @throws Fault `invalid` (spec 7; DESIGN §7). */
 function pairIdOf({ params }: FastifyRequest): string {

@@ -3,7 +3,7 @@
  * depend on how long the file is.
  */
 import { pipeline, Readable } from 'node:stream';
-import { CsvError, parse as parseCsv } from 'csv-parse';
+import { CsvError, type Parser, parse as parseCsv } from 'csv-parse';
 import type { Award } from '../core/award.ts';
 import { type AwardLine, awardFields, parseAwardLine } from '../core/award-line.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -12,6 +12,7 @@ import { Fault, messageOf } from '../core/fault.ts';
 export type ReadLine = { line: number; award: Award | Fault };
 
 const LINE_CHARACTERS_MAX = 8 * 1024;
+const NO_OBJECT = 'is not a JSON object: each award is one, on a line of its own';
 const REQUIRED = ['user', 'category', 'points', 'hash'] as const;
 
 /** The lines that are not empty. Reading ends behind a line that leaves it open where the next one begins. */
@@ -30,7 +31,7 @@ export async function* readAwards(input: AsyncIterable<Uint8Array>): AsyncGenera
     yield* read;
     yield* { [Symbol.asyncIterator]: () => chunks };
   }
-  yield* start === '{' ? readJsonLines(all()) : readCsv(all());
+  yield* /[{[]/.test(start) ? readJsonLines(all()) : readCsv(all());
 }
 
 async function* readJsonLines(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
@@ -58,6 +59,7 @@ async function* splitLines(input: AsyncIterable<Uint8Array>): AsyncGenerator<str
 function parseJson(text: string): AwardLine {
   if (text.length > LINE_CHARACTERS_MAX)
     throw new Fault('invalid', `is longer than ${LINE_CHARACTERS_MAX} characters`);
+  if (text.trimStart().startsWith('[')) throw new Fault('invalid', NO_OBJECT);
   let value: unknown;
   try {
     value = JSON.parse(text, sourceOfNumbers as (key: string, value: unknown) => unknown);
@@ -65,7 +67,7 @@ function parseJson(text: string): AwardLine {
     throw new Fault('invalid', `is not JSON: ${messageOf(error)}`);
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw new Fault('invalid', 'is not a JSON object');
+    throw new Fault('invalid', NO_OBJECT);
   const given = Object.entries(value).filter(([, one]) => one !== null);
   requireKnown(given.map(([name]) => name));
   for (const [path, one] of given)
@@ -90,10 +92,9 @@ async function* readCsv(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLi
   });
   // What goes wrong in either comes out of the parser.
   pipeline(Readable.from(input), parser, () => {});
-  const records: AsyncIterable<{ record: string[]; info: { lines: number } }> = parser;
   let header: string[] | undefined;
   try {
-    for await (const { record, info } of records) {
+    for await (const { record, info } of recordsOf(parser)) {
       const names = header;
       if (names === undefined) header = requireHeader(record);
       else yield { line: info.lines, award: orFault(() => parseAwardLine(withNames(names, record))) };
@@ -106,7 +107,22 @@ async function* readCsv(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLi
   }
 }
 
+type CsvRecord = { record: string[]; info: { lines: number } };
+
+/** Those before a mistake too, which a stream that fails would keep to itself. */
+async function* recordsOf(parser: Parser): AsyncGenerator<CsvRecord> {
+  const records: AsyncIterable<CsvRecord> = parser;
+  try {
+    yield* records;
+  } catch (error) {
+    for (let left: CsvRecord | null = parser.read(); left !== null; left = parser.read()) yield left;
+    throw error;
+  }
+}
+
 function requireHeader(names: string[]): string[] {
+  if (names.some((name) => /[\p{Cc}\uFFFD]/u.test(name)))
+    throw new Fault('invalid', 'is not UTF-8 text: export the file as CSV in UTF-8, or as NDJSON');
   requireKnown(names);
   const missing = [
     ...REQUIRED.filter((name) => !names.includes(name)),

@@ -3,16 +3,12 @@
  */
 import type { Command } from 'commander';
 import { stringify } from 'yaml';
-import { readEnvironment } from '../config/environment.ts';
 import { findConfigFile } from '../config/file.ts';
 import { configJsonSchema } from '../config/json-schema.ts';
-import { loadConfig } from '../config/load.ts';
 import { printableConfig } from '../config/print.ts';
 import { ConfigError } from '../config/problems.ts';
 import type { Config } from '../config/schema.ts';
-
-/** sysexits.h EX_CONFIG. */
-const EXIT_CONFIG = 78;
+import { exitCodes, loadFrom } from './exit.ts';
 
 /** Adds `config` and its three commands; data goes to standard output, all else to standard error. */
 export function addConfigCommands(program: Command): void {
@@ -55,11 +51,10 @@ function print(options: Options, output: Output): void {
 function load(options: Options, output: Output): { config: Config; file: string | undefined } | undefined {
   const file = findConfigFile(options.config);
   try {
-    const config = loadConfig({ env: readEnvironment(), ...(file === undefined ? {} : { file }) });
-    return { config, file };
+    return { config: loadFrom(file), file };
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    process.exitCode = EXIT_CONFIG;
+    process.exitCode = exitCodes.config;
     if (options.json === true) output.out(toJson(error.problems));
     else output.err(`${error.message}\n`);
     return undefined;

@@ -10,6 +10,8 @@ import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
 
 export const exitCodes = { usage: 64, unavailable: 69, tryAgain: 75, config: 78 } as const;
 
+const NO_FILE = 'There is no chainbell.yaml here: copy chainbell.example.yaml, or name a file with --config.';
+
 const codeOfFault: Record<FaultCode, number> = {
   invalid: exitCodes.config,
   unauthorized: exitCodes.config,
@@ -29,9 +31,20 @@ export async function withConfig(
   command: (config: Config) => Promise<void>,
 ): Promise<void> {
   await withFaults(async () => {
-    const file = findConfigFile(options.config);
-    await command(loadConfig({ env: readEnvironment(), ...(file !== undefined && { file }) }));
+    await command(loadFrom(findConfigFile(options.config)));
   });
+}
+
+/** The configuration of this file and the environment. @throws ConfigError, which says where a file would come from. */
+export function loadFrom(file: string | undefined): Config {
+  const env = readEnvironment();
+  if (file !== undefined) return loadConfig({ env, file });
+  try {
+    return loadConfig({ env });
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    throw new ConfigError(error.problems, `${error.message}\n${NO_FILE}`);
+  }
 }
 
 /** The same for a command that needs no configuration. */

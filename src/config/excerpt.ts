@@ -37,7 +37,8 @@ export function starSecrets(line: string): string {
     )
     .replace(
       /(\b[\w-]*(?:key|token|authorization|cookie)["']?\s*:\s*["']?)((?:\$\{[^}]*\}|[^"',}])+)/gi,
-      (_all, key: string, value: string) => key + star(value),
+      (all: string, key: string, value: string, start: number) =>
+        namesContract(line.slice(0, start), key, value) ? all : key + star(value),
     )
     .replace(/(\bheaders["']?\s*:\s*\{)(.+)/i, (_all, key: string, value: string) => key + star(value))
     .replace(/(\bformerSecrets["']?\s*:\s*)(.+)/i, (_all, key: string, value: string) => key + star(value))
@@ -45,6 +46,12 @@ export function starSecrets(line: string): string {
       /(^\s*-\s*["']?)([A-Za-z0-9+/]{24,}={0,2})/,
       (_all, dash: string, value: string) => dash + star(value),
     );
+}
+
+/** `token: token:USDC` and `[token:USDC]` of a rule of points; elsewhere `token` may be the name of a header. */
+function namesContract(before: string, key: string, value: string): boolean {
+  if (key === 'token:') return /[[,]\s*$|^\s*-\s+$/.test(before);
+  return /^token:\s+["']?$/.test(key) && /^(token:\S+|pair:\d+|0x[\da-f]{40})\s*$/i.test(value);
 }
 
 function star(text: string): string {

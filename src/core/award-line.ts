@@ -5,6 +5,7 @@ import type { Award } from './award.ts';
 import { type Decimal, decimal } from './decimal.ts';
 import { Fault, type Problem } from './fault.ts';
 import { type Hash, parseAddress } from './hex.ts';
+import { findIsoTime, isTimeYear, YEAR_MAX, YEAR_MIN } from './iso-time.ts';
 import { type Month, monthOf, monthPeriod, parseMonth } from './month.ts';
 
 export const awardFields = [
@@ -28,11 +29,8 @@ const RULE = 'import';
 const WHOLE_DIGITS_MAX = 78;
 const FRACTION_DIGITS_MAX = 36;
 const NUMBER_CHARACTERS_MAX = 200;
-const YEAR_MIN = 1970;
-const YEAR_MAX = 2999;
 /** No control characters, no halves of characters, nothing that could not be read. */
 const CATEGORY = /^[^\p{Cc}\p{Cs}\uFFFD]{1,64}$/u;
-const TIME = /^(\d{4}-\d\d)-(\d\d)(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
 
 /**
  * The award of a line. Without `ordinal` that is 0; with a month alone it is of the month's first moment.
@@ -85,7 +83,8 @@ function parseHash(text: string): Hash {
 /** The same letters are the same category, however they were composed. */
 function parseCategory(text: string): string {
   const category = text.normalize('NFC');
-  if (!CATEGORY.test(category)) throw invalid('a text of 1 to 64 characters, without control characters');
+  if (!CATEGORY.test(category))
+    throw invalid('a text of 1 to 64 characters in UTF-8, without control characters');
   return category;
 }
 
@@ -107,23 +106,16 @@ function parsePoints(text: string): Decimal {
 }
 
 function parseTime(text: string): Date {
-  const [, month = '', day, time] = TIME.exec(text) ?? [];
-  const awardedAt = new Date(time === undefined ? `${text}T00:00:00.000Z` : text);
-  // Dates roll over where there is no such day.
-  const isDay = isAwardMonth(month) && Number(day) <= monthPeriod(parseMonth(month)).end.getUTCDate();
-  if (!isDay || Number.isNaN(awardedAt.getTime()))
+  const awardedAt = findIsoTime(text);
+  if (awardedAt === undefined)
     throw invalid(`a time such as 2026-01-31T12:00:00Z, from ${YEAR_MIN} to ${YEAR_MAX}`);
   return awardedAt;
 }
 
 function parseAwardMonth(text: string): Month {
-  if (!isAwardMonth(text)) throw invalid(`a month such as 2026-01, from ${YEAR_MIN} to ${YEAR_MAX}`);
+  if (!/^\d{4}-(0[1-9]|1[0-2])$/.test(text) || !isTimeYear(text))
+    throw invalid(`a month such as 2026-01, from ${YEAR_MIN} to ${YEAR_MAX}`);
   return parseMonth(text);
-}
-
-function isAwardMonth(text: string): boolean {
-  const year = Number(text.slice(0, 4));
-  return /^\d{4}-(0[1-9]|1[0-2])$/.test(text) && year >= YEAR_MIN && year <= YEAR_MAX;
 }
 
 function parseId(text: string): string {

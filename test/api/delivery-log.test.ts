@@ -144,6 +144,8 @@ onEachDatabase(({ database }) => {
       `${LOG}?stat=held`,
       `${LOG}?state=held&state=waiting`,
       `${LOG}/1/attempts?cursor=x`,
+      `${LOG}?from=0000-01-01T00:00:00Z`,
+      `${LOG}?until=2025-02-30T00:00:00Z`,
     ])
       assert.equal((await ask('GET', url, { key })).status, 400, url);
   });

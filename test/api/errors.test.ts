@@ -25,10 +25,10 @@ onEachDatabase(({ database }) => {
       statusMessage: 'No such path: /api/notifications/nothing',
     });
     const spoilt = await ask('GET', '/api/%');
-    assert.deepEqual(
-      [spoilt.status, Object.keys(spoilt.json as object)],
-      [400, ['statusCode', 'statusMessage', 'errors']],
-    );
+    assert.deepEqual(spoilt.json, {
+      statusCode: 400,
+      statusMessage: "Invalid request: '/api/%' is not a valid url component",
+    });
     const long = await askUndescribed('GET', `/api/price/${'x'.repeat(200)}`);
     assert.deepEqual([long.status, Object.keys(long.json as object)], [414, ['statusCode', 'statusMessage']]);
   });

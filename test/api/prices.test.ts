@@ -125,6 +125,28 @@ onEachDatabase(({ database }) => {
     }
   });
 
+  test('that a read failed is forgotten after a second, that there is no price is kept', async () => {
+    let isAway = true;
+    const { query } = database();
+    const { ask, clock } = createStory({
+      ...database(),
+      query: (statement) => (isAway ? Promise.reject(new Fault('unavailable', 'away')) : query(statement)),
+    });
+    const look = async () => {
+      const { json, headers } = await ask('GET', '/api/price/native');
+      return [(json as { price: unknown }).price, headers['cache-control'], headers.age];
+    };
+    assert.deepEqual(await look(), [null, 'public, max-age=1', '0']);
+    isAway = false;
+    clock.advance(1_000);
+    assert.deepEqual(await look(), [null, 'public, max-age=60', '0']);
+    await accept(database(), 'BELL', '2');
+    clock.advance(59_000);
+    assert.deepEqual(await look(), [null, 'public, max-age=60', '59']);
+    clock.advance(1_000);
+    assert.deepEqual(await look(), [2, 'public, max-age=60', '0']);
+  });
+
   test('a token has the price of its feed, its fixed value, or that of its pair in the native coin', async () => {
     await accept(database(), 'BELL', '2500');
     await accept(database(), 'DOGE', '0.1');

@@ -3,10 +3,12 @@ import { test } from 'node:test';
 import { createSupplyReader } from '../../src/api/supply-reader.ts';
 import type { ChainNodes } from '../../src/chain/nodes.ts';
 import { Fault } from '../../src/core/fault.ts';
+import { zeroAddress } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { findSupply, saveSupply } from '../../src/store/supply.ts';
+import { headerOf, noon } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { complete, type NodesStage, withNodes } from '../kit/nodes.ts';
 import { type Methods, makeAddress, RpcError } from '../kit/scripted-node.ts';
@@ -226,6 +228,24 @@ onEachDatabase(({ database }) => {
       stage.scripted[0]?.setHttp({ status: 500 });
       assert.deepEqual(await readOn(stage, reader), first);
     }));
+
+  test('an answer of before is as old as its reading (DESIGN 7)', async () => {
+    const { number, hash } = headerOf(1);
+    const balances = new Map(
+      [staking, team, zeroAddress].map((address) => [address, { wei: COIN, at: noon }]),
+    );
+    const reading = { ...{ at: noon, block: { number, hash }, nodeName: 'http://node', balances } };
+    const supply = { terms, read: async () => ({ ...reading, method: 'multicall3' as const }) };
+    const { ask, clock } = createApiStory(database(), undefined, undefined, { supply });
+    clock.advance(noon.getTime() + 1_800_000 - clock.now().getTime());
+    for (const path of ['supply-info', 'supply/total']) {
+      const { headers } = await ask('GET', `/api/native/${path}`);
+      assert.deepEqual([headers.age, headers['cache-control']], ['1800', 'public, max-age=120']);
+      clock.advance(119_000);
+      assert.equal((await ask('HEAD', `/api/native/${path}`)).headers.age, '1919', 'it is kept all the same');
+      clock.advance(-119_000);
+    }
+  });
 
   test('without a node it is 503, and where none is configured 404 (spec 7)', async () => {
     const nodes: Pick<ChainNodes, 'ask'> = {

@@ -105,13 +105,23 @@ onEachDatabase(({ database }) => {
       '/api/swap/lp-value/7': [404, 'Price not found'],
       '/api/swap/volume-history/7': [404, 'Pair not found'],
       '/api/swap/price-history/1?limit=0': [400, 'Invalid limit parameter'],
+      '/api/swap/volume-history/1?limit=8785': [400, 'Invalid limit parameter'],
+      '/api/swap/volume-history/1?limit=1e2': [400, 'Invalid limit parameter'],
+      '/api/swap/volume-history/1?limit=1&limit=2': [400, 'Invalid limit parameter'],
       '/api/swap/price-history/1?from=yesterday': [400, 'Invalid from parameter'],
+      '/api/swap/price-history/1?from=2026-02-30': [400, 'Invalid from parameter'],
+      '/api/swap/price-history/1?from=2026-02-01T12:00': [400, 'Invalid from parameter'],
+      '/api/swap/volume-history/1?from=0000-01-01': [400, 'Invalid from parameter'],
+      '/api/swap/volume-history/1?to=9999-12-31T23:59:59Z': [400, 'Invalid to parameter'],
     };
     for (const [path, [statusCode, statusMessage]] of Object.entries(cases)) {
       const { status, json } = await ask('GET', path);
       assert.equal(status, statusCode, path);
       assert.deepEqual(json, { statusCode, statusMessage }, path);
     }
+    for (const edge of ['from=&to=&limit=', 'to=1970-01-01&limit=8784', 'from=2999-12-31T23:59:59.999Z'])
+      for (const what of ['volume', 'price'])
+        assert.deepEqual((await ask('GET', `/api/swap/${what}-history/1?${edge}`)).json, [], edge);
     assert.equal((await ask('GET', '/api/swap/volume/001')).status, 200, 'leading zeros are the same number');
   });
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { readAwards } from '../../src/cli/award-file.ts';
 import { decimalText } from '../../src/core/decimal.ts';
@@ -68,6 +69,8 @@ test('whatever is wrong with a file is said by its line', async () => {
   const cases: [name: string, file: string | Buffer, line: number, message: RegExp][] = [
     ['unknown field', lineOf({ amount: 1 }), 1, /^has amount; the fields are user, category/],
     ['a list', `\n${lineOf()}\n[1]`, 3, /^is not a JSON object/],
+    ['a list of all', `[${lineOf()}, ${lineOf()}]`, 1, /^is not a JSON object: each award is one, on a line/],
+    ['compressed', gzipSync(HEADER), 1, /^is not UTF-8 text/],
     ['half a line', `${lineOf()}\n{"user":`, 2, /^is not JSON: /],
     ['a value that is none', lineOf({ user: { a: 1 } }), 1, /user must be a text or a number/],
     ['a line without end', `{"user":"${'x'.repeat(1_000_000)}`, 1, /^is longer than 8192 characters/],
@@ -89,6 +92,20 @@ test('whatever is wrong with a file is said by its line', async () => {
     const last = (await readAll(file)).at(-1);
     assert.equal(last?.[0], line, name);
     assert.match(last[1], message, name);
+  }
+});
+
+test('a row that is no CSV costs no row before it', async () => {
+  const rows = [rowOf('a', '1'), rowOf('b', '0'), rowOf('"c"c', '1'), rowOf('d', '1')];
+  for (const pieceBytes of [7, 65_536]) {
+    const read = await readAll([HEADER, ...rows].join('\n'), pieceBytes);
+    assert.deepEqual(
+      read.map(([line]) => line),
+      [2, 3, 4],
+    );
+    assert.equal(read[0]?.[1], 'a 1');
+    assert.match(read[1]?.[1] ?? '', /points must be/);
+    assert.match(read[2]?.[1] ?? '', /^is not CSV: /);
   }
 });
 
