@@ -7,6 +7,7 @@ import { randomInt } from 'node:crypto';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
 import type { Session } from '../store/db.ts';
 import {
+  countWorkers,
   findNextDue,
   freeDeadLanes,
   type Lane,
@@ -53,6 +54,8 @@ const LANES_PER_STEP_MAX = 64;
 const LANES_MAX = 4_096;
 /** When there are more lanes than that with something due, one that has had this long gives way. */
 const TURN_MS = 10_000;
+/** A worker that has given lanes to those with fewer takes none for as long: twice as long as it takes the others to look. */
+const SHARE_MS = 2_000;
 /**
  * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang.
  * To one receiver there are as many as the sender has connections: an attempt that is rendered does not wait for one.
@@ -77,6 +80,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   bug.promise.catch(() => {});
   let worker: { session: Session; number: number } | undefined;
   let renewedAt = 0;
+  let takesNoneUntil = 0;
   const slots = createSlots(SLOT_LIMITS);
   const learned = new Map<number, number>();
 
@@ -103,6 +107,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (stopping.signal.aborted) return 'idle';
     const owner = await workerNumber();
     const now = clock.now();
+    if (now.getTime() < takesNoneUntil) return 'idle';
     const limit = Math.min(LANES_PER_STEP_MAX, lanesMax - lanes.size);
     if (limit <= 0) {
       await makeRoom(now);
@@ -117,10 +122,22 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   /** The longest at work give way to those that wait; they come back after them. */
   async function makeRoom(now: Date): Promise<void> {
     const nextDue = await findNextDue(database);
-    if (nextDue === undefined || nextDue > now) return;
-    const hadTheirTurn = [...lanes.values()].filter(({ startedAt }) => now.getTime() - startedAt >= TURN_MS);
+    if (nextDue !== undefined && nextDue <= now) giveWay(LANES_PER_STEP_MAX, now);
+  }
+
+  /** Lanes with much to do would stay for hours with the worker that came first: others that live get their share. */
+  async function shareOut(now: Date): Promise<void> {
+    if (lanes.size < 2) return;
+    const { workers, lanes: atWork } = await countWorkers(database);
+    const excess = lanes.size - Math.ceil(atWork / Math.max(workers, 1));
+    if (excess > 0 && giveWay(excess, now) > 0) takesNoneUntil = now.getTime() + SHARE_MS;
+  }
+
+  /** Tells the longest at work, if they have had their turn; how many did not know. */
+  function giveWay(limit: number, now: Date): number {
     // A Map lists in the order of insertion: the oldest first.
-    for (const { run } of hadTheirTurn.slice(0, LANES_PER_STEP_MAX)) run.giveWay();
+    const hadTheirTurn = [...lanes.values()].filter(({ startedAt }) => now.getTime() - startedAt >= TURN_MS);
+    return hadTheirTurn.slice(0, limit).filter(({ run }) => run.giveWay()).length;
   }
 
   function begin(lane: Lane, now: Date): void {
@@ -151,6 +168,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function heartbeat(): Promise<'idle'> {
     if (await freeDeadLanes(database)) wake.ring();
     const now = clock.now();
+    await shareOut(now);
     if (worker === undefined || now.getTime() - renewedAt < RENEW_MS) return 'idle';
     const laneIds = [...lanes.keys()];
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
@@ -167,6 +185,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     failed: bug.promise,
     async idleMs() {
       if (lanes.size >= lanesMax) return POLL_MS_MAX;
+      const pauseMs = takesNoneUntil - clock.now().getTime();
+      if (pauseMs > 0) return pauseMs;
       const nextDue = await findNextDue(database);
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);

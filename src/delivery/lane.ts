@@ -47,8 +47,8 @@ export type LaneRun = {
   ring(): void;
   /** The lease is gone: start nothing more. */
   lose(): void;
-  /** Others wait: start nothing more, and give the lane back. */
-  giveWay(): void;
+  /** Others wait: start nothing more, and give the lane back. False when it is ending already. */
+  giveWay(): boolean;
   readonly done: Promise<void>;
   /** Attempts at once that the receiver takes; undefined while nothing speaks against the usual beginning. */
   learnedConcurrency(): number | undefined;
@@ -272,8 +272,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       wakeUp();
     },
     giveWay() {
-      end ??= 'gives way';
+      if (end !== undefined) return false;
+      end = 'gives way';
       wakeUp();
+      return true;
     },
     done: work(),
     learnedConcurrency: () => (concurrency < CONCURRENCY_START ? concurrency : undefined),

@@ -113,16 +113,27 @@ export async function releaseLane(
   });
 }
 
+/** The numbers of the living workers. */
+const livingWorkers = sql`
+  select objid::bigint from pg_locks
+  where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
+    and database = (select oid from pg_database where datname = current_database())`;
+
 /** Takes the lanes of dead workers: those whose advisory lock nobody holds. Returns how many. */
 export async function freeDeadLanes(db: Db): Promise<number> {
   const rows = await db.query(sql`
     update lane set owner = null, lease_until = null
-    where owner is not null and owner not in (
-      select objid::bigint from pg_locks
-      where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
-        and database = (select oid from pg_database where datname = current_database()))
+    where owner is not null and owner not in (${livingWorkers})
     returning id`);
   return rows.length;
+}
+
+/** How many workers live, and how many lanes they have at work together. */
+export async function countWorkers(db: Db): Promise<{ workers: number; lanes: number }> {
+  const [counts] = await db.query<{ workers: number; lanes: number }>(sql`
+    select (select count(*) from (${livingWorkers}) as w) as workers,
+      (select count(*) from lane where owner is not null) as lanes`);
+  return counts ?? { workers: 0, lanes: 0 };
 }
 
 /** When the earliest lane without an owner has something due. */

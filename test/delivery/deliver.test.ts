@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
@@ -7,8 +7,8 @@ import { createDeliverer } from '../../src/delivery/deliver.ts';
 import type { SendOutcome } from '../../src/delivery/send.ts';
 import type { Database, Session } from '../../src/store/db.ts';
 import { addressOf, headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { createTestClock, type TestClock } from '../kit/clock.ts';
+import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** What a lane has under way at first, and what it has left then. */
@@ -17,14 +17,8 @@ const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
 const MINUTE_MS = 60_000;
 
-/** A deliverer whose attempts end when the test says so, and watchers who have payments to hear of. */
-async function startStory(
-  database: Database,
-  { watchers, lanesMax }: { watchers: number; lanesMax?: number },
-) {
-  const clock = createTestClock();
-  const lost = new AbortController();
-  const underWay: { url: string; end(outcome: SendOutcome): void }[] = [];
+/** Watchers who have payments to hear of. */
+async function pay(database: Database, clock: TestClock, watchers: number): Promise<void> {
   for (let watcherId = 1; watcherId <= watchers; watcherId += 1) {
     const address = addressOf(watcherId);
     await watchAddress(database, { watcherId, address, url: `https://${watcherId}.example/hook` });
@@ -33,7 +27,16 @@ async function startStory(
     await mine(database, headerOf(watcherId), payments, { now: clock.now() });
     clock.advance(1);
   }
-  const session: Session = {
+}
+
+/** A deliverer whose attempts end when the test says so; its session locks nothing unless there is a real one. */
+function startWorker(
+  database: Database,
+  { clock, lanesMax, session }: { clock: TestClock; lanesMax?: number | undefined; session?: Session },
+) {
+  const lost = new AbortController();
+  const underWay: { url: string; end(outcome: SendOutcome): void }[] = [];
+  const unlocked: Session = {
     tryLock: async () => true,
     listen: async () => {},
     lost: lost.signal,
@@ -45,7 +48,7 @@ async function startStory(
     nativeSymbol: 'ETH',
     retryMinutes: [1],
     ...(lanesMax !== undefined && { lanesMax }),
-    session: async () => session,
+    session: async () => session ?? unlocked,
     send({ url }) {
       const { promise, resolve } = Promise.withResolvers<SendOutcome>();
       underWay.push({ url, end: resolve });
@@ -58,8 +61,8 @@ async function startStory(
     for (const attempt of underWay.splice(0)) attempt.end(outcome);
   };
   return {
-    clock,
     step: () => deliverer.step(never),
+    heartbeat: () => deliverer.heartbeat(never),
     end,
     loseSession: () => lost.abort(),
     /** The URLs of the attempts under way, once there are so many. */
@@ -78,6 +81,16 @@ async function startStory(
       await stopped;
     },
   };
+}
+
+/** Watchers with payments, and one worker. */
+async function startStory(
+  database: Database,
+  { watchers, lanesMax }: { watchers: number; lanesMax?: number },
+) {
+  const clock = createTestClock();
+  await pay(database, clock, watchers);
+  return { clock, ...startWorker(database, { clock, lanesMax }) };
 }
 
 const urlsOf = (...watcherIds: number[]) => new Set(watcherIds.map((id) => `https://${id}.example/hook`));
@@ -164,5 +177,52 @@ onEachDatabase(({ database }) => {
     await story.idle();
     assert.deepEqual(await story.underWay(0), []);
     await story.stop();
+  });
+});
+
+onPostgres(({ database, place }) => {
+  /** One that lives until the test ends. */
+  async function startLiving(context: TestContext, clock: TestClock) {
+    const session = await database().session();
+    context.after(() => session.close());
+    return startWorker(await place().open(), { clock, session });
+  }
+
+  test('lanes that have had their turn are shared out among the workers that live', async (context) => {
+    const clock = createTestClock();
+    await pay(database(), clock, 5);
+    const [former, newcomer] = [await startLiving(context, clock), await startLiving(context, clock)];
+    await former.step();
+    await former.underWay(5 * AT_ONCE);
+    await newcomer.step();
+    await former.heartbeat();
+    clock.advance(LONGER_THAN_A_TURN_MS);
+    await former.heartbeat();
+    former.end('success');
+    const kept = await former.underWay(3 * LEFT);
+    // What it has given it does not take back at once.
+    await former.step();
+    const taken = async () => {
+      await newcomer.step();
+      return newcomer.underWay(0);
+    };
+    await waitUntil(async () => (await taken()).length === 2 * LEFT, { describe: 'two lanes to be taken' });
+    assert.deepEqual(new Set(await taken()), urlsOf(1, 2));
+    assert.deepEqual([new Set(kept), kept.length], [urlsOf(3, 4, 5), 3 * LEFT]);
+    await Promise.all([former.stop(), newcomer.stop()]);
+    assert.ok((await listStates(database())).every((state) => state === 'processed'));
+  });
+
+  test('a worker that is alone keeps its lanes', async (context) => {
+    const clock = createTestClock();
+    await pay(database(), clock, 2);
+    const alone = await startLiving(context, clock);
+    await alone.step();
+    await alone.underWay(2 * AT_ONCE);
+    clock.advance(LONGER_THAN_A_TURN_MS);
+    await alone.heartbeat();
+    alone.end('success');
+    assert.deepEqual(new Set(await alone.underWay(2 * LEFT)), urlsOf(1, 2));
+    await alone.stop();
   });
 });
