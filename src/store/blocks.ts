@@ -161,11 +161,12 @@ export async function rollbackTo(
     await also?.(tx);
     const told = sql`n.block_number > ${ancestorNumber} and n.revision % 2 = 0 and (n.state = 'processed'
       or n.state in ('held', 'waiting') and (n.retry_count > 0 or n.revision > 0))`;
-    await takeBack(tx, told, now);
+    const ordered = await takeBack(tx, told, now);
     await tx.query(sql`
       update notification set state = 'withdrawn'
       where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0 and revision % 2 = 0
         and redelivery_count = 0`);
+    await giveTurns(tx, ordered, now);
     const gone = await tx.query(sql`delete from block where number > ${ancestorNumber} returning number`);
     return gone.length;
   });

@@ -284,7 +284,7 @@ async function takeBackTold(tx: Db, settlements: readonly Settlement[], now: Dat
   const shards = listOf(settlements.map(({ lane }) => lane.shardId));
   const told = sql`n.state = 'withdrawn' and (n.shard_id, n.id) in (
     select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
-  await takeBack(tx, told, now);
+  await giveTurns(tx, await takeBack(tx, told, now), now);
 }
 
 /** Counts of the queue at a moment. */

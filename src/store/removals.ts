@@ -5,13 +5,14 @@
 import type { Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
-import { giveTurns } from './turns.ts';
+import type { OrderedRecord } from './turns.ts';
 
 /**
  * Of the notifications `n` that the condition names, those whose records want it are told to be gone, from now on; where
- * they have turns, the newest first, and before all that the new chain brings.
+ * they have turns, the newest first, and before all that the new chain brings. Returns the records whose turns are to be
+ * given, once nothing is under way any more that dies as well.
  */
-export async function takeBack(tx: Db, condition: Sql, now: Date): Promise<void> {
+export async function takeBack(tx: Db, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const wanted = sql`watched_address w
     where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
   // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
@@ -31,8 +32,5 @@ export async function takeBack(tx: Db, condition: Sql, now: Date): Promise<void>
     from ${wanted}
     returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now);
-  const ordered = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
-    id === null ? [] : [{ shardId, id }],
-  );
-  await giveTurns(tx, ordered, now);
+  return rows.flatMap(({ shard_id: shardId, ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
 }

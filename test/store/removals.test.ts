@@ -204,6 +204,18 @@ onEachDatabase(({ database }) => {
     ]);
   });
 
+  test('in strict order a notice does not wait for what its fork has withdrawn', async () => {
+    const payments = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await begin(payments, { settings: { removed: true, strictOrder: true } });
+    await attempt(1, true);
+    await kill();
+    assert.deepEqual(await listStates(database()), ['waiting', 'withdrawn']);
+    assert.deepEqual(
+      (await attempt(20, true)).map(({ revision }) => revision),
+      [1],
+    );
+  });
+
   test('a deleted record hears nothing more, not even that something is gone', async () => {
     const record = await begin([transferOf()]);
     await attempt(1, true);
