@@ -73,7 +73,7 @@ export function createCache(
     // What it says is as old as the moment at which it was begun.
     const madeMs = clock.now().getTime();
     try {
-      const answer = keepAnswer(await make());
+      const answer = await keepAnswer(await make());
       const freshUntilMs = madeMs + cacheSeconds * 1000;
       const staleUntilMs = freshUntilMs + staleSeconds * 1000;
       const kept: Kept = { outcome: { answer }, madeMs, freshUntilMs, staleUntilMs, nextTryMs: 0 };

@@ -1,9 +1,10 @@
 /**
  * An answer as the bytes that are sent: plain, and compressed from the first request on that can take it so.
  */
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { constants, createBrotliCompress, createGzip } from 'node:zlib';
 
 export type PublicAnswer = {
@@ -13,12 +14,12 @@ export type PublicAnswer = {
   headers?: Readonly<Record<string, string>>;
 };
 
-/** What comes in pieces: each is hashed when it comes, so that in no turn of the event loop there is all to do. */
+/** What comes in pieces: each is hashed in a turn of the event loop of its own, while the next ones are on their way. */
 export type LargeBody = {
-  /** Appends a piece that may be handled in one go. */
-  add(piece: string | Buffer): void;
-  /** All pieces, and the hash of their bytes; nothing can be added any more. */
-  finish(): { pieces: readonly Buffer[]; digest: string };
+  /** Appends a piece, which may be handled in one go. */
+  add(piece: string): void;
+  /** All pieces as bytes, and their digest; nothing can be added any more. */
+  finish(): Promise<{ pieces: readonly Buffer[]; digest: string }>;
 };
 
 export type Coding = 'br' | 'gzip' | 'identity';
@@ -50,21 +51,28 @@ const BROTLI_QUALITY = 4;
 export function createLargeBody(): LargeBody {
   const pieces: Buffer[] = [];
   const hash = createHash('sha256');
+  let hashed = Promise.resolve();
   return {
-    add(given) {
-      const piece = typeof given === 'string' ? bytesOf(given) : given;
-      hash.update(piece);
-      pieces.push(piece);
+    add(text) {
+      hashed = hashed
+        .then(() => nextTurn())
+        .then(() => {
+          const piece = bytesOf(text);
+          hash.update(piece);
+          pieces.push(piece);
+        });
     },
-    finish: () => ({ pieces, digest: hash.digest('base64url').slice(0, DIGEST_CHARACTERS) }),
+    async finish() {
+      await hashed;
+      return { pieces, digest: digestOf(hash) };
+    },
   };
 }
 
 /** The answer as it is kept. */
-export function keepAnswer({ type, body, headers = {} }: PublicAnswer): KeptAnswer {
-  const { pieces, digest } = (
-    typeof body === 'string' || Buffer.isBuffer(body) ? largeBodyOf(body) : body
-  ).finish();
+export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Promise<KeptAnswer> {
+  const { pieces, digest } =
+    typeof body === 'string' || Buffer.isBuffer(body) ? finished(body) : await body.finish();
   const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
   const isCompressible = bytes >= COMPRESSED_BYTES_MIN;
   const identity: Variant = {
@@ -165,11 +173,12 @@ export function chooseCoding(acceptEncoding: string | undefined): Coding {
   return gzip > 0 ? 'gzip' : 'identity';
 }
 
-function largeBodyOf(whole: string | Buffer): LargeBody {
-  const body = createLargeBody();
-  body.add(whole);
-  return body;
+function finished(body: string | Buffer) {
+  const piece = typeof body === 'string' ? bytesOf(body) : body;
+  return { pieces: [piece], digest: digestOf(createHash('sha256').update(piece)) };
 }
+
+const digestOf = (hash: Hash): string => hash.digest('base64url').slice(0, DIGEST_CHARACTERS);
 
 function bytesOf(text: string): Buffer {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text));

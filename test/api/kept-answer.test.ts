@@ -11,11 +11,12 @@ import {
   piecesOf,
   variantOf,
 } from '../../src/api/kept-answer.ts';
+import { countTurns } from './turns.ts';
 
 const type = 'application/json; charset=utf-8';
 const text = JSON.stringify(Array.from({ length: 500 }, (_, index) => ({ index })));
 const untold = () => assert.fail('nothing is made');
-const bodyIn = (pieces: readonly (string | Buffer)[]) => {
+const bodyIn = (pieces: readonly string[]) => {
   const body = createLargeBody();
   for (const piece of pieces) body.add(piece);
   return body;
@@ -23,19 +24,20 @@ const bodyIn = (pieces: readonly (string | Buffer)[]) => {
 const bodyOf = ({ body }: Awaited<ReturnType<typeof variantOf>>) => Buffer.concat(piecesOf(body));
 
 test('the tag is one of the bytes, however they come', async () => {
-  const whole = keepAnswer({ type, body: text });
-  for (const pieces of [[text], [Buffer.from(text)], [text.slice(0, 7), text.slice(7)], ['', text]]) {
-    const kept = keepAnswer({ type, body: bodyIn(pieces) });
+  const whole = await keepAnswer({ type, body: text });
+  assert.deepEqual(await keepAnswer({ type, body: Buffer.from(text) }), whole);
+  for (const pieces of [[text], [text.slice(0, 7), text.slice(7)], ['', text]]) {
+    const kept = await keepAnswer({ type, body: bodyIn(pieces) });
     assert.deepEqual(kept.identity.headers, whole.identity.headers);
     assert.deepEqual(bodyOf(kept.identity), Buffer.from(text));
   }
-  const other = keepAnswer({ type, body: `${text} ` });
+  const other = await keepAnswer({ type, body: `${text} ` });
   assert.notEqual(other.digest, whole.digest);
   assert.match(whole.identity.headers.etag ?? '', /^"[\w-]{22}"$/);
 });
 
 test('a coding is made once, is told of, and unpacks to the answer', async () => {
-  const answer = keepAnswer({ type, body: text });
+  const answer = await keepAnswer({ type, body: text });
   const more: number[] = [];
   for (const [coding, unpack] of [
     ['br', brotliDecompressSync],
@@ -54,20 +56,27 @@ test('a coding is made once, is told of, and unpacks to the answer', async () =>
 });
 
 test('what compressing makes no smaller is sent as it is', async () => {
-  const answer = keepAnswer({ type, body: randomBytes(5_000) });
+  const answer = await keepAnswer({ type, body: randomBytes(5_000) });
   assert.equal(await variantOf(answer, 'gzip', untold), answer.identity);
 });
 
-test('a large answer is kept as its pieces, a small one as one', () => {
+test('a large answer is kept as its pieces, a small one as one', async () => {
   const piece = 'ä'.repeat(300_000);
-  const large = keepAnswer({ type, body: bodyIn([piece, piece]) });
+  const large = await keepAnswer({ type, body: bodyIn([piece, piece]) });
   assert.deepEqual(piecesOf(large.identity.body), [Buffer.from(piece), Buffer.from(piece)]);
-  const small = keepAnswer({ type, body: bodyIn([text, text]) });
+  const small = await keepAnswer({ type, body: bodyIn([text, text]) });
   assert.deepEqual(small.identity.body, Buffer.from(text + text));
 });
 
+test('the event loop turns between the pieces of a large answer while it is hashed', async () => {
+  const body = bodyIn(Array.from({ length: 64 }, () => text));
+  const { turns, result } = await countTurns(() => keepAnswer({ type, body }));
+  assert.equal(result.identity.bytes, 64 * text.length);
+  assert.ok(turns >= 63, `${turns} turns`);
+});
+
 test('If-None-Match is a list, compared weakly, in any coding, or anything at all', async () => {
-  const answer = keepAnswer({ type, body: text });
+  const answer = await keepAnswer({ type, body: text });
   const tag = `"${answer.digest}"`;
   const gzip = `"${answer.digest}-gzip"`;
   assert.equal(matchTag(tag, answer, 'br'), tag);

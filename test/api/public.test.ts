@@ -9,6 +9,7 @@ import { addPublicRoute, json, jsonText, type PublicRoute, plainText } from '../
 import { Fault } from '../../src/core/fault.ts';
 import { createApiStory } from './api-story.ts';
 import { noDatabase } from './no-database.ts';
+import { countTurns } from './turns.ts';
 
 const answer = Type.Object({ made: Type.Integer() });
 
@@ -123,6 +124,22 @@ describe('an answer', () => {
     const raw = Buffer.concat(received);
     assert.ok(gunzipSync(raw.subarray(raw.indexOf('\r\n\r\n') + 4)).equals(whole));
     await api.close();
+  });
+
+  test('of many pieces is sent in as many turns of the event loop', async () => {
+    const { ask } = createStory({
+      compute: async () => {
+        const body = createLargeBody();
+        body.add('"');
+        for (let count = 0; count < 200; count += 1) body.add('0123456789'.repeat(1_000));
+        body.add('"');
+        return jsonText(body);
+      },
+    });
+    await ask('HEAD', '/api/thing');
+    const { turns, result } = await countTurns(() => ask('GET', '/api/thing'));
+    assert.equal(result.text.length, 2_000_002);
+    assert.ok(turns >= 200, `${turns} turns`);
   });
 
   test('may be text, and may have headers of its own', async () => {
