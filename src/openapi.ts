@@ -15,7 +15,7 @@ export async function renderOpenApi(): Promise<string> {
   const unknown = { asset: '', origin: { kind: 'none' } } as const;
   const api = createApi({
     database: {
-      ...{ kind: 'embedded', query: nothing, transaction: nothing },
+      ...{ kind: 'embedded', query: nothing, each: nothing, transaction: nothing },
       ...{ script: nothing, session: nothing, close: nothing },
     },
     clock: systemClock(),

@@ -1,7 +1,6 @@
 /**
  * What users have earned: leaderboard, awards, totals, this month beside the last one. Spec 2.1, 4.1 and 7.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Clock } from '../core/clock.ts';
@@ -14,12 +13,14 @@ import {
   findComparedTotals,
   findMonthTotal,
   listCategoryTotals,
+  type OnPiece,
   type Page,
   renderAwardPage,
   renderAwards,
   renderLeaderPage,
   renderLeaders,
 } from '../store/point-lists.ts';
+import { createLargeBody } from './kept-answer.ts';
 import { formatAwardPlace, formatLeaderPlace, parseAwardPlace, parseLeaderPlace } from './point-cursors.ts';
 import { addPublicRoute, json, jsonText, type PublicAnswer } from './public.ts';
 import type { Api } from './server.ts';
@@ -74,7 +75,7 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
     cacheSeconds: 300,
     read: (request) => ({ month: readMonth(request), ...readPart(request, parseLeaderPlace) }),
     async answerTo({ month, limit, cursor }) {
-      if (limit === undefined) return listAnswer(await renderLeaders(database, month));
+      if (limit === undefined) return listAnswer((onPiece) => renderLeaders(database, month, onPiece));
       const after = cursor === undefined ? undefined : parseLeaderPlace(cursor);
       const page = await renderLeaderPage(database, month, { after, limit: Number(limit) });
       return pageAnswer(page, {
@@ -102,10 +103,10 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
     cacheSeconds: 300,
     read: (request) => ({ ...readMonthAndUser(request), ...readPart(request, parseAwardPlace) }),
     async answerTo({ month, user, limit, cursor }) {
-      const period = monthPeriod(month);
-      if (limit === undefined) return listAnswer(await renderAwards(database, user, period));
+      const of = { user, period: monthPeriod(month) };
+      if (limit === undefined) return listAnswer((onPiece) => renderAwards(database, of, onPiece));
       const after = cursor === undefined ? undefined : parseAwardPlace(cursor);
-      const page = await renderAwardPage(database, { user, period }, { after, limit: Number(limit) });
+      const page = await renderAwardPage(database, of, { after, limit: Number(limit) });
       return pageAnswer(page, {
         isFirst: after === undefined,
         limit,
@@ -259,14 +260,16 @@ function readOptional<T>(request: FastifyRequest, name: string, parse: (text: st
   }
 }
 
-async function listAnswer(pieces: readonly string[]): Promise<PublicAnswer> {
-  if (pieces.length === 0) throw notFound();
-  const body: Buffer[] = [];
-  for (const [index, piece] of pieces.entries()) {
-    body.push(Buffer.from(`${index === 0 ? '[' : ','}${piece}`));
-    await nextTurn();
-  }
-  return jsonText([...body, Buffer.from(']')]);
+async function listAnswer(render: (onPiece: OnPiece) => Promise<void>): Promise<PublicAnswer> {
+  const body = createLargeBody();
+  let before = '[';
+  await render((entries) => {
+    body.add(`${before}${entries}`);
+    before = ',';
+  });
+  if (before === '[') throw notFound();
+  body.add(']');
+  return jsonText(body);
 }
 
 /** Behind the end of a list there is nothing, which is no fault. */

@@ -3,6 +3,7 @@
  * clients and proxies may keep too.
  */
 import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Fault } from '../core/fault.ts';
@@ -154,5 +155,13 @@ function share(_request: FastifyRequest, reply: FastifyReply, done: () => void):
 
 function sendVariant({ body, headers }: Variant, reply: FastifyReply): FastifyReply {
   reply.headers(headers);
-  return reply.send(Buffer.isBuffer(body) ? body : Readable.from(body, { objectMode: false }));
+  return reply.send(Buffer.isBuffer(body) ? body : Readable.from(inTurns(body), { objectMode: false }));
+}
+
+/** A socket that takes one piece after the other would otherwise be given all of them in one turn of the event loop. */
+async function* inTurns(pieces: readonly Buffer[]): AsyncGenerator<Buffer> {
+  for (const piece of pieces) {
+    yield piece;
+    await nextTurn();
+  }
 }

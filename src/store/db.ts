@@ -23,6 +23,8 @@ export type Session = {
 
 export type Database = Db & {
   readonly kind: 'postgres' | 'embedded';
+  /** Hands on the rows of one statement as they come, and keeps none. @throws what `onRow` does, after the last one. */
+  each<Row>(statement: Sql, onRow: (row: Row) => void): Promise<void>;
   /** Commits what `work` did, or nothing. Never held open over network I/O. */
   transaction<T>(work: (tx: Db) => Promise<T>): Promise<T>;
   /** Runs a text of several statements, in a transaction of its own; for migrations. */

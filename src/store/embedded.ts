@@ -4,6 +4,7 @@
  */
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { PGlite, type Transaction } from '@electric-sql/pglite';
 import { type Database, type Db, databaseError, INT8_OID, parseInt8, type Session } from './db.ts';
 import { lockFolder } from './folder-lock.ts';
@@ -25,6 +26,12 @@ export async function openEmbedded(dataDir: string): Promise<Database> {
   return {
     kind: 'embedded',
     query: (statement) => run(pglite, statement),
+    async each(statement, onRow) {
+      for (const row of await run<Parameters<typeof onRow>[0]>(pglite, statement)) {
+        onRow(row);
+        await nextTurn();
+      }
+    },
     // PGlite queues every other query until the transaction has ended.
     transaction: (work) => pglite.transaction((tx) => work({ query: (statement) => run(tx, statement) })),
     script: async (text) => {

@@ -34,6 +34,7 @@ export async function openPostgres(url: string, connectionsMax: number): Promise
   const database: Database = {
     kind: 'postgres',
     query: (statement) => run(pool, statement),
+    each: (statement, onRow) => each(pool, statement, onRow),
     transaction: (work) => transaction(pool, work),
     script: (text) => script(pool, text),
     session: () => openSession(settings),
@@ -55,6 +56,36 @@ async function run<Row>(client: pg.Pool | pg.PoolClient, statement: Sql): Promis
   } catch (error) {
     throw databaseError(error);
   }
+}
+
+async function each<Row>(pool: pg.Pool, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
+  const client = await connect(pool);
+  let broken: Error | undefined;
+  let problem: { error: unknown } | undefined;
+  try {
+    await new Promise<void>((resolve, reject) => {
+      const query = new pg.Query({ text, values: [...values] }, (error) => {
+        if (error) reject(error);
+        else resolve();
+      });
+      query.on('row', (row, result) => {
+        // The driver collects them too.
+        if (result !== undefined) result.rows.length = 0;
+        try {
+          if (problem === undefined) onRow(row);
+        } catch (error) {
+          problem = { error };
+        }
+      });
+      client.query(query);
+    });
+  } catch (error) {
+    if (error instanceof Error) broken = error;
+    throw databaseError(error);
+  } finally {
+    client.release(broken);
+  }
+  if (problem !== undefined) throw problem.error;
 }
 
 async function transaction<T>(pool: pg.Pool, work: (tx: Db) => Promise<T>): Promise<T> {

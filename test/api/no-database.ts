@@ -8,6 +8,7 @@ const refuse = () => Promise.reject(new Error('this test has no database'));
 export const noDatabase: Database = {
   kind: 'embedded',
   query: refuse,
+  each: refuse,
   transaction: refuse,
   script: refuse,
   session: refuse,

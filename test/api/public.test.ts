@@ -4,10 +4,12 @@ import { connect } from 'node:net';
 import { describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { Type } from 'typebox';
+import { createLargeBody } from '../../src/api/kept-answer.ts';
 import { addPublicRoute, json, jsonText, type PublicRoute, plainText } from '../../src/api/public.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { createApiStory } from './api-story.ts';
 import { noDatabase } from './no-database.ts';
+import { countTurns } from './turns.ts';
 
 const answer = Type.Object({ made: Type.Integer() });
 
@@ -95,11 +97,16 @@ describe('an answer', () => {
   });
 
   test('of many pieces comes whole over a real connection, plain and compressed', async () => {
-    const piece = Buffer.from(JSON.stringify({ text: 'some piece' }).repeat(4_000));
-    const pieces = Array.from({ length: 40 }, () => piece);
-    const { api } = createStory({ compute: async () => jsonText(pieces) });
+    const piece = JSON.stringify({ text: 'some piece' }).repeat(4_000);
+    const { api } = createStory({
+      compute: async () => {
+        const body = createLargeBody();
+        for (let count = 0; count < 40; count += 1) body.add(piece);
+        return jsonText(body);
+      },
+    });
     const origin = await api.listen({ host: '127.0.0.1', port: 0 });
-    const whole = Buffer.concat(pieces);
+    const whole = Buffer.from(piece.repeat(40));
     for (const coding of ['identity', 'gzip']) {
       const response = await fetch(`${origin}/api/thing`, { headers: { 'accept-encoding': coding } });
       assert.ok(Buffer.from(await response.arrayBuffer()).equals(whole));
@@ -117,6 +124,22 @@ describe('an answer', () => {
     const raw = Buffer.concat(received);
     assert.ok(gunzipSync(raw.subarray(raw.indexOf('\r\n\r\n') + 4)).equals(whole));
     await api.close();
+  });
+
+  test('of many pieces is sent in as many turns of the event loop', async () => {
+    const { ask } = createStory({
+      compute: async () => {
+        const body = createLargeBody();
+        body.add('"');
+        for (let count = 0; count < 200; count += 1) body.add('0123456789'.repeat(1_000));
+        body.add('"');
+        return jsonText(body);
+      },
+    });
+    await ask('HEAD', '/api/thing');
+    const { turns, result } = await countTurns(() => ask('GET', '/api/thing'));
+    assert.equal(result.text.length, 2_000_002);
+    assert.ok(turns >= 200, `${turns} turns`);
   });
 
   test('may be text, and may have headers of its own', async () => {

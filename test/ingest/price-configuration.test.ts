@@ -142,6 +142,7 @@ test('sources are named without secrets and told apart, each with its own limit 
     ...{
       kind: 'embedded' as const,
       query: never,
+      each: never,
       transaction: never,
       script: never,
       session: never,

@@ -20,6 +20,7 @@ export async function openMemoryDatabase(): Promise<Database> {
     script: async (text) => {
       await pglite.transaction((tx) => tx.exec(text));
     },
+    each: () => Promise.reject(new Error('a story asks no long question')),
     session: () => Promise.reject(new Error('a story keeps its own sessions')),
     close: () => pglite.close(),
   };

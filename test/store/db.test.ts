@@ -67,6 +67,27 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual(await database().query(sql`select 1 as one`), [{ one: 1 }]);
   });
 
+  test('rows are handed on one by one, with the types of all answers, until the statement ends or fails', async () => {
+    const taken: unknown[] = [];
+    const take = (row: unknown) => taken.push(row);
+    await database().each(sql`select i::int8 as i from generate_series(1, ${3}) as i`, take);
+    assert.deepEqual(taken, [{ i: 1 }, { i: 2 }, { i: 3 }]);
+    await database().each(sql`select where ${false}`, take);
+    assert.equal(taken.length, 3);
+    const bug = new Error('at the second');
+    const failing = database().each<{ i: number }>(sql`select generate_series(1, 3) as i`, ({ i }) => {
+      if (i === 2) throw bug;
+      take(i);
+    });
+    await assert.rejects(failing, (error) => error === bug);
+    assert.deepEqual(taken.slice(3), [1]);
+    await assert.rejects(
+      database().each(sql`select 1 / (i - 2) from generate_series(1, 3) as i`, take),
+      /zero/,
+    );
+    assert.deepEqual(await database().query(sql`select 1 as one`), [{ one: 1 }]);
+  });
+
   test('no uint256 is rounded by the database', async () => {
     await fc.assert(
       fc.asyncProperty(fc.bigInt({ min: 0n, max: 2n ** 256n - 1n }), async (amount) => {
