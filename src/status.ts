@@ -11,6 +11,7 @@ import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
 import type { Step } from './core/loop.ts';
 import type { Metrics } from './core/metrics.ts';
+import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
@@ -95,11 +96,12 @@ export function createStatus(options: StatusOptions): Status {
     },
     async status() {
       const now = clock.now();
-      const [tip, chain, queue, prices] = await Promise.all([
+      const [tip, chain, queue, prices, pairs] = await Promise.all([
         findTipTimes(database),
         findChain(database),
         queueStatistics(database, now),
         describePrices(config, database, now),
+        describePairs(config, database, now),
       ]);
       const heads = nodes?.status().flatMap(({ head }) => (head === undefined ? [] : [head])) ?? [];
       const head = heads.length > 0 ? Math.max(...heads, tip?.number ?? 0) : undefined;
@@ -136,6 +138,7 @@ export function createStatus(options: StatusOptions): Status {
           oldest_due_age_seconds: queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
         },
         prices,
+        pairs,
         nodes: (nodes?.status() ?? []).map(describeNode),
         web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
         proof: describeProof(options.proof),
@@ -154,6 +157,7 @@ export function createStatus(options: StatusOptions): Status {
         queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
       );
       await refreshPriceMetrics(config, { database, metrics }, now);
+      await refreshPairMetrics(config, { database, metrics }, now);
     },
   };
 }

@@ -6,6 +6,7 @@ import { Type } from 'typebox';
 import { messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Api } from './server.ts';
+import { STATUS_EXAMPLE, StatusBody } from './status-body.ts';
 
 export type Check = { ok: boolean; message: string };
 
@@ -13,16 +14,13 @@ export type OpsSources = {
   /** Each thing that must work before requests are sent here. */
   checks(): Promise<Record<string, Check>>;
   /** The body of /status. */
-  status(): Promise<Record<string, unknown>>;
+  status(): Promise<StatusBody>;
 };
 
 const Alive = Type.Object({ status: Type.Literal('ok') });
 const Ready = Type.Object({
   status: Type.Enum(['ok', 'unavailable']),
   checks: Type.Record(Type.String(), Type.Object({ ok: Type.Boolean(), message: Type.String() })),
-});
-const Status = Type.Record(Type.String(), Type.Unknown(), {
-  description: 'Chain, cursor, queue, nodes, proof: docs/operations.md.',
 });
 
 export function addOpsRoutes(api: Api, sources: OpsSources): void {
@@ -49,8 +47,8 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
   };
   const status = {
     summary: 'How the service fares',
-    answer: Status,
-    example: { version: '0.1.0', state: 'ok', lag_blocks: 0 },
+    answer: StatusBody,
+    example: STATUS_EXAMPLE,
   };
   api.get('/livez', { config: { operation: alive } }, async () => ({ status: 'ok' }));
   api.get('/readyz', { config: { operation: ready } }, async (_request, reply) => {

@@ -1,26 +1,71 @@
 /**
- * `chainbell points explain`: why a transaction has earned what it has.
+ * `chainbell points explain`: why a transaction has earned what it has, and why not more.
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import type { Award } from '../core/award.ts';
-import { decimalText, exactNumber } from '../core/decimal.ts';
+import type { Config } from '../config/schema.ts';
+import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { listAwards } from '../store/points.ts';
-import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
+import { type Explanation, explainTransaction } from '../explanation.ts';
+import { openDatabase } from '../store/db.ts';
+import { migrate } from '../store/migrate.ts';
+import { withConfig } from './exit.ts';
+import { describeAward, describeLog, explanationJson } from './explained.ts';
+import { untilInterrupted } from './interrupt.ts';
+import { addStoreCommand, type Flags, writeJson } from './secret-store.ts';
 
 export function addPointsExplainCommand(points: Command): void {
-  addStoreCommand(points, 'explain', 'show the awards of a transaction and what each was calculated from')
+  addStoreCommand(
+    points,
+    'explain',
+    'show the awards of a transaction and what each was calculated from, and of each log what every rule says',
+  )
     .argument('<hash>', 'the transaction, 0x and 64 hexadecimal digits', parseHash)
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- points explain 0x5c50…')
     .action((hash: Hash, flags: Flags) =>
-      withStore(flags, async ({ database }) => {
-        const awards = await listAwards(database, hash);
-        if (flags.json === true) writeJson(awards.map(toJson));
-        else if (awards.length === 0) throw new Fault('not_found', `no award is stored for ${hash}`);
-        else process.stdout.write(awards.map(describe).join('\n'));
-      }),
+      untilInterrupted((signal) => withConfig(flags, (config) => explain(config, { hash, flags, signal }))),
     );
+}
+
+async function explain(
+  config: Config,
+  { hash, flags, signal }: { hash: Hash; flags: Flags; signal: AbortSignal },
+): Promise<void> {
+  const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });
+  try {
+    await migrate(database);
+    const explanation = await explainTransaction(config, hash, { database, clock: systemClock(), signal });
+    if (flags.json === true) writeJson(explanationJson(hash, explanation));
+    else process.stdout.write(describe(explanation));
+    complain(hash, explanation);
+  } finally {
+    await database.close();
+  }
+}
+
+function describe({ awards, transaction }: Explanation): string {
+  const logs = 'logs' in transaction ? transaction.logs.map(describeLog) : [];
+  return [...awards.map(describeAward), ...logs].join('\n');
+}
+
+/** Says what is missing. @throws Fault when nothing could be said at all. */
+function complain(hash: Hash, { awards, transaction }: Explanation): void {
+  if ('logs' in transaction) {
+    const { succeeded, logs } = transaction;
+    if (!succeeded) process.stderr.write('chainbell: the transaction failed, and nothing of it counts\n');
+    else if (logs.length === 0) process.stderr.write('chainbell: the transaction has no logs\n');
+    return;
+  }
+  const none = awards.length === 0;
+  if (transaction.missing === 'unknown') {
+    const message = `${transaction.message}: check the hash, and that chain.rpc names nodes of this chain`;
+    if (none) throw new Fault('not_found', `no award is stored for ${hash}, and ${message}`);
+    process.stderr.write(`chainbell: only what is stored is shown: ${message}\n`);
+    return;
+  }
+  const message = `its logs are not stored, and no node of chain.rpc gives them (${transaction.message})`;
+  if (none) throw new Fault('unavailable', `no award is stored for ${hash}; ${message}: name one that does`);
+  process.stderr.write(`chainbell: only awards are shown: ${message}\n`);
 }
 
 function parseHash(text: string): Hash {
@@ -28,62 +73,4 @@ function parseHash(text: string): Hash {
   if (!/^[0-9a-f]{64}$/.test(digits))
     throw new InvalidArgumentError('64 hexadecimal digits, with or without 0x');
   return `0x${digits}`;
-}
-
-function toJson({ block, points, awardedAt, txHash, ...award }: Award) {
-  return {
-    rule: award.rule,
-    version: award.version,
-    category: award.category,
-    role: award.role,
-    user: award.user,
-    points: exactNumber(points),
-    awarded_at: awardedAt.toISOString(),
-    hash: txHash,
-    ordinal: award.ordinal,
-    block_number: block?.number ?? null,
-    block_hash: block?.hash ?? null,
-    inputs: award.inputs,
-  };
-}
-
-/** What its keys in `inputs` say, in the order of the calculation. */
-const STEPS: [prefix: string, meaning: (name: string) => string][] = [
-  ['event', () => 'event'],
-  ['contract', () => 'contract'],
-  ['log', () => 'log of the transaction'],
-  ['day', () => 'day'],
-  ['arg.', (name) => `argument ${name}`],
-  ['price.', (name) => `USD for one ${name}`],
-  ['price_id.', (name) => `row of that price, ${name}`],
-  ['computed', () => 'points by the rule'],
-  ['multiplier.', (name) => `multiplier ${name}`],
-  ['used.', (name) => `already given, ${name}`],
-  ['cap.', (name) => `cap, ${name}`],
-  ['referred', () => 'for referring'],
-  ['points', () => 'points of the referred'],
-  ['share', () => 'share of them'],
-];
-const LABEL_WIDTH = 26;
-
-function describe({ rule, version, category, role, user, points, awardedAt, block, inputs }: Award): string {
-  const entries = Object.entries(inputs);
-  const steps = STEPS.flatMap(([prefix, meaning]) =>
-    entries
-      .filter(([key]) => (prefix.endsWith('.') ? key.startsWith(prefix) : key === prefix))
-      .map(([key, value]) => [meaning(key.slice(prefix.length)), value]),
-  );
-  const known = ([key]: [string, string]) =>
-    STEPS.some(([prefix]) => (prefix.endsWith('.') ? key.startsWith(prefix) : key === prefix));
-  const lines = [
-    ['user', role === 'referrer' ? `${user} (referrer)` : user],
-    ['category', category],
-    ['at', awardedAt.toISOString()],
-    ['block', block === undefined ? 'imported' : `${block.number} ${block.hash}`],
-    ...steps,
-    ...entries.filter((entry) => !known(entry)),
-    ['result', `${decimalText(points)} points`],
-  ];
-  const rows = lines.map(([label = '', value = '']) => `  ${label.padEnd(LABEL_WIDTH)}${value}\n`);
-  return `${rule} version ${version}\n${rows.join('')}`;
 }

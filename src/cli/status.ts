@@ -2,8 +2,8 @@
  * `chainbell status`: how the running service fares, asked of the service itself.
  */
 import type { Command } from 'commander';
-import Type, { type Static } from 'typebox';
 import { Check } from 'typebox/value';
+import { StatusBody } from '../api/status-body.ts';
 import type { Config } from '../config/schema.ts';
 import { startAbort } from '../core/abort.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -13,64 +13,6 @@ type Flags = { config?: string; url?: string; json?: boolean };
 
 /** The service reads its database for this; one that takes longer is in trouble. */
 const ANSWER_MS_MAX = 10_000;
-
-const orNull = <T extends Type.TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
-
-/** What is shown of /status; an older or newer service may say less or more beside it. */
-const Shown = Type.Object({
-  version: Type.String(),
-  state: Type.String(),
-  chain: Type.Object({
-    id: Type.Number(),
-    head: orNull(Type.Number()),
-    finalized: orNull(Type.Number()),
-  }),
-  cursor: orNull(Type.Object({ number: Type.Number(), mined_at: Type.String() })),
-  lag_blocks: orNull(Type.Number()),
-  lag_seconds: Type.Number(),
-  problem: orNull(Type.Object({ message: Type.String(), since: Type.String() })),
-  queue: Type.Object({
-    held: Type.Number(),
-    waiting: Type.Number(),
-    due: Type.Number(),
-    oldest_due_age_seconds: Type.Number(),
-  }),
-  nodes: Type.Array(
-    Type.Object({
-      name: Type.String(),
-      state: Type.String(),
-      head: orNull(Type.Number()),
-      error: orNull(Type.String()),
-      capabilities: orNull(Type.Record(Type.String(), Type.Unknown())),
-      limited_until: orNull(Type.String()),
-      limit_reason: orNull(Type.String()),
-      in_flight: Type.Number(),
-      concurrency_max: Type.Number(),
-      batch_calls_max: orNull(Type.Number()),
-      methods: Type.Array(
-        Type.Object({
-          method: Type.String(),
-          calls: Type.Number(),
-          errors: Type.Number(),
-          limited: Type.Number(),
-          p50_ms: orNull(Type.Number()),
-          p95_ms: orNull(Type.Number()),
-          last_error: orNull(Type.Object({ message: Type.String(), at: Type.String() })),
-        }),
-      ),
-    }),
-  ),
-  web_sockets: Type.Array(
-    Type.Object({
-      name: Type.String(),
-      connected_since: orNull(Type.String()),
-      heads: Type.Number(),
-      last_reason: orNull(Type.String()),
-    }),
-  ),
-  proof: orNull(Type.Object({ mode: Type.String(), checks: Type.Record(Type.String(), Type.String()) })),
-});
-type Shown = Static<typeof Shown>;
 
 export function addStatusCommand(program: Command): void {
   program
@@ -94,7 +36,7 @@ async function show(origin: string, flags: Flags): Promise<void> {
 }
 
 /** @throws Fault `unavailable` that says what to do. */
-async function readStatus(origin: string): Promise<Shown> {
+async function readStatus(origin: string): Promise<StatusBody> {
   const url = URL.parse('/status', origin);
   if (url === null)
     throw new Fault('not_found', `${origin} is not an address; write it like http://127.0.0.1:8080`);
@@ -118,7 +60,7 @@ async function readStatus(origin: string): Promise<Shown> {
       `the service at ${url.origin} cannot reach its database: see ${url.origin}/readyz`,
     );
   const json = parseJson(text);
-  if (response.status === 200 && Check(Shown, json)) return json;
+  if (response.status === 200 && Check(StatusBody, json)) return json;
   throw new Fault(
     'unavailable',
     `what answers at ${url.origin} (HTTP ${response.status}) is no Chainbell of this version: name another with --url`,
@@ -144,8 +86,8 @@ function addressOf({ http: { host, port } }: Config): string {
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
 }
 
-function render(status: Shown): string {
-  const { chain, cursor, problem, proof, queue, nodes, web_sockets: sockets } = status;
+function render(status: StatusBody): string {
+  const { chain, cursor, problem, proof, queue, prices, pairs, nodes, web_sockets: sockets } = status;
   const lag =
     status.lag_blocks === null || status.lag_blocks <= 0
       ? ''
@@ -171,8 +113,29 @@ function render(status: Shown): string {
       ...[String(p95_ms ?? '-'), last_error === null ? '' : `${last_error.at} ${last_error.message}`],
     ]),
   );
+  const sources = prices.flatMap(({ asset, sources: own }) =>
+    own.map(({ source, verdict, price, observed_at, message }) => [
+      ...[asset, source, verdict, price ?? '-', observed_at ?? '-', message ?? ''],
+    ]),
+  );
   const parts = [
     table(rows),
+    table([
+      ['PRICE OF', 'USD', 'AGE', 'REMARK'],
+      ...prices.map(({ asset, price, age_seconds: age, stale }) => [
+        ...[asset, price ?? '-', age === null ? '-' : `${Math.round(age)} s`],
+        stale ? (price === null ? 'none yet' : 'stale: null in the API') : '',
+      ]),
+    ]),
+    table([['PRICE OF', 'SOURCE', 'VERDICT', 'USD', 'OBSERVED', 'REMARK'], ...sources]),
+    table([
+      ['PAIR', 'NAME', 'PRICE', 'CHANGED', 'OFF FEEDS', 'LP OFF FAIR', 'REMARK'],
+      ...pairs.map((pair) => [
+        ...[String(pair.id), pair.name, pair.price ?? '-', pair.updated_at ?? '-'],
+        ...[percent(pair.price_deviation), percent(pair.lp_deviation)],
+        pair.deviates ? 'deviates: the pool may be pushed' : '',
+      ]),
+    ]),
     table([
       ['NODE', 'STATE', 'HEAD', 'IN FLIGHT', 'BATCH MAX', 'CAN', 'REMARK'],
       ...nodes.map((node) => [
@@ -196,6 +159,8 @@ function render(status: Shown): string {
   ];
   return parts.filter((part) => part !== '').join('\n');
 }
+
+const percent = (ratio: number | null) => (ratio === null ? '-' : `${(ratio * 100).toFixed(2)} %`);
 
 function describe(facts: Record<string, unknown>): string {
   return Object.entries(facts)

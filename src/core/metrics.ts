@@ -82,6 +82,19 @@ export function createMetrics(version: string) {
       'source',
       'verdict',
     ]),
+    pairPriceDeviation: gauge(
+      'pair_price_deviation_ratio',
+      'How far the price of a pool is from that of the feeds: 0.02 is 2 % above.',
+      ['pair'],
+    ),
+    pairLpDeviation: gauge(
+      'pair_lp_deviation_ratio',
+      'How far the LP token by both reserves is above its fair price.',
+      ['pair'],
+    ),
+    pairDeviates: gauge('pair_deviates', '1 while the LP token is more than 2 % above its fair price.', [
+      'pair',
+    ]),
     httpSeconds: histogram('http_request_duration_seconds', 'Duration of API requests.', SECONDS, [
       'method',
       'route',

@@ -133,3 +133,27 @@ function poolValue(
   if (value0 === undefined || value1 === undefined) return (value0 ?? value1 ?? decimal('0')).times(2);
   return areIndependent ? value0.times(value1).sqrt().times(2) : value0.plus(value1);
 }
+
+/** By how much the reserves contradict prices that do not come from the pool; 0.02 is 2 %. */
+export type PoolDeviation = {
+  /** Of the pool's price from that of the feeds, above or below 0. */
+  price: Decimal;
+  /** Of the LP token by both reserves from its fair price, which nobody can push; never below 0. */
+  lp: Decimal;
+};
+
+/** Undefined where the prices are not known, or come from the pool. */
+export function poolDeviation(
+  pair: Pair,
+  { reserve0, reserve1 }: Reserves,
+  { usd0, usd1, areIndependent }: SidePrices & { areIndependent: boolean },
+): PoolDeviation | undefined {
+  const value0 = usd0?.times(amountOf(reserve0, pair.token0Decimals));
+  const value1 = usd1?.times(amountOf(reserve1, pair.token1Decimals));
+  if (!areIndependent || value0 === undefined || value1 === undefined) return undefined;
+  if (value0.lte(0) || value1.lte(0)) return undefined;
+  // What the pool asks for one side is worth more than that side, by as much as there is less of it.
+  const price = pair.usdValueFrom === 0 ? value0.div(value1) : value1.div(value0);
+  const fair = value0.times(value1).sqrt().times(2);
+  return { price: price.minus(1), lp: value0.plus(value1).div(fair).minus(1) };
+}

@@ -19,7 +19,7 @@ import {
 import type { Db } from '../store/db.ts';
 import { type ClosedDay, closeDay, openPosition, type Touch, touchPosition } from './accrual.ts';
 import type { Activity, Placed } from './activities.ts';
-import { logEnvironment, type PriceAt, userOf } from './environment.ts';
+import { type Inputs, logEnvironment, type PriceAt, userOf } from './environment.ts';
 
 /** A day that was closed, with the block in which that happened. */
 export type Closed = { day: ClosedDay; block: BlockHeader };
@@ -97,13 +97,13 @@ const beforeOf = (position: Position, { number }: BlockHeader): PositionBefore =
   return { rule, user, blockNumber: number, position };
 };
 
-/** Undefined where the movement does not hold for this log. */
-function changeOf(
+/** Undefined where the movement does not hold for this log; what it asked for is noted in `inputs`. */
+export function changeOf(
   activity: Activity<Movement>,
-  { block, priceAt }: { block: BlockHeader; priceAt: PriceAt },
+  { block, priceAt, inputs = {} }: { block: BlockHeader; priceAt: PriceAt; inputs?: Inputs },
 ): bigint | undefined {
   const { when, change } = activity.listener;
-  const environment = logEnvironment(activity, { priceAt, at: block.minedAt, inputs: {} });
+  const environment = logEnvironment(activity, { priceAt, at: block.minedAt, inputs });
   if (when !== undefined && evaluateBoolean(when, environment) !== true) return undefined;
   const value = evaluateNumber(change, environment);
   return value && floor(value);

@@ -5,7 +5,13 @@ import type { BlockHeader } from '../core/block.ts';
 import { type Environment, evaluateBoolean, evaluateNumber } from '../core/expression/evaluate.ts';
 import { compare, type Fraction, fractionOf, multiply, zero } from '../core/fraction.ts';
 import type { Address, Hash } from '../core/hex.ts';
-import { type AccrualRule, type CommonRule, type EventListener, isInForce } from '../core/points/rules.ts';
+import {
+  type AccrualRule,
+  type CommonRule,
+  type EventListener,
+  forceOf,
+  isInForce,
+} from '../core/points/rules.ts';
 import { dayText, isWithin, type Moment, startOf } from '../core/points/window.ts';
 import type { ReferredBefore } from '../store/referrals.ts';
 import type { ClosedDay } from './accrual.ts';
@@ -33,6 +39,20 @@ export type Claim = {
   inputs: Inputs;
 };
 
+/** Why an event has earned nothing, and what was asked for until that was known. */
+export type Refusal = {
+  refused:
+    | Exclude<ReturnType<typeof forceOf>, 'in_force'>
+    | 'nobody'
+    | 'denied'
+    /** The condition is false, or divides by zero. */
+    | 'condition_false'
+    /** The points are not above zero, or divide by zero. */
+    | 'nothing'
+    | 'too_many';
+  inputs: Inputs;
+};
+
 type Context = { block: BlockHeader; priceAt: PriceAt };
 
 /** More than this for one activity is a rule's mistake, and is not given. */
@@ -41,22 +61,26 @@ const POINTS_MAX = fractionOf(10n ** 48n);
 const TOUCHES_MAX = 2 ** 25;
 
 /** What an event has earned; undefined when it is nothing. */
-export function claimEvent(
-  activity: Activity<EventListener>,
-  { block, priceAt }: Context,
-): Claim | undefined {
+export function claimEvent(activity: Activity<EventListener>, context: Context): Claim | undefined {
+  const judged = judgeEvent(activity, context);
+  return 'refused' in judged ? undefined : judged;
+}
+
+/** What an event has earned, or why nothing. */
+export function judgeEvent(activity: Activity<EventListener>, { block, priceAt }: Context): Claim | Refusal {
   const { rule } = activity.listener;
-  if (!isInForce(rule, block)) return undefined;
-  const user = userOf(rule.user, activity);
-  if (user === undefined || rule.deny.has(user)) return undefined;
   const { txHash, contract, ordinal, logIndex, listener } = activity;
   const inputs: Inputs = { event: listener.signature.name, contract, log: String(ordinal) };
+  const force = forceOf(rule, block);
+  if (force !== 'in_force') return { refused: force, inputs };
+  const user = userOf(rule.user, activity);
+  if (user === undefined) return { refused: 'nobody', inputs };
+  if (rule.deny.has(user)) return { refused: 'denied', inputs };
   const environment = logEnvironment(activity, { priceAt, at: block.minedAt, inputs });
   const points = pointsOf(rule, { environment, inputs, moment: block });
+  if (typeof points === 'string') return { refused: points, inputs };
   const referredBefore = { blockNumber: block.number, logIndex };
-  return (
-    points && { rule, user, points, txHash, ordinal, block, earnedAt: block.minedAt, referredBefore, inputs }
-  );
+  return { rule, user, points, txHash, ordinal, block, earnedAt: block.minedAt, referredBefore, inputs };
 }
 
 /** What a day's balance has earned; undefined when it is nothing. It is earned in the last moment of the day. */
@@ -75,7 +99,8 @@ export function claimDay(
   const ordinal = day * TOUCHES_MAX + touch;
   // Whenever the day is closed, it is as if it were in its last moment.
   const referredBefore = { time: startOf(day + 1) };
-  return points && { rule, user, points, txHash, ordinal, block, earnedAt, referredBefore, inputs };
+  if (typeof points === 'string') return undefined;
+  return { rule, user, points, txHash, ordinal, block, earnedAt, referredBefore, inputs };
 }
 
 /** In the resolution of a Date. */
@@ -86,10 +111,10 @@ export function lastMomentOf(day: number): Date {
 function pointsOf(
   { when, points: expression, multipliers }: CommonRule,
   { environment, inputs, moment }: { environment: Environment; inputs: Inputs; moment: Moment },
-): Fraction | undefined {
-  if (when !== undefined && evaluateBoolean(when, environment) !== true) return undefined;
+): Fraction | Extract<Refusal['refused'], 'condition_false' | 'nothing' | 'too_many'> {
+  if (when !== undefined && evaluateBoolean(when, environment) !== true) return 'condition_false';
   const computed = evaluateNumber(expression, environment);
-  if (computed === undefined || compare(computed, zero) <= 0) return undefined;
+  if (computed === undefined || compare(computed, zero) <= 0) return 'nothing';
   inputs.computed = textOf(computed);
   let points = computed;
   for (const { name, window, factor } of multipliers) {
@@ -97,5 +122,5 @@ function pointsOf(
     inputs[`multiplier.${name}`] = textOf(factor);
     points = multiply(points, factor);
   }
-  return compare(points, POINTS_MAX) > 0 ? undefined : points;
+  return compare(points, POINTS_MAX) > 0 ? 'too_many' : points;
 }

@@ -45,6 +45,17 @@ export async function findLatestPairState(db: Db, pairId: number): Promise<PairS
   return row && toState(row);
 }
 
+/** The newest states of these pairs, as far as there are any. */
+export async function listLatestPairStates(db: Db, pairIds: readonly number[]): Promise<PairState[]> {
+  const rows = await db.query<Row>(sql`
+    select s.* from unnest(${listOf(pairIds)}::integer[]) as p (id)
+    cross join lateral (
+      select ${columns} from pair_state where pair_id = p.id order by block_number desc limit 1
+    ) s
+    order by s.pair_id limit ${pairIds.length}`);
+  return rows.map(toState);
+}
+
 /** The pair as it was at a time: after the newest block until then. */
 export async function findPairStateAt(db: Db, pairId: number, at: Date): Promise<PairState | undefined> {
   const [row] = await db.query<Row>(sql`

@@ -7,6 +7,7 @@ import type { OpsSources } from '../../src/api/ops.ts';
 import type { PriceBook } from '../../src/api/prices.ts';
 import type { SendTest } from '../../src/api/record-delivery.ts';
 import { type Api, createApi } from '../../src/api/server.ts';
+import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
 import type { SupplyReader } from '../../src/api/supply-reader.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
@@ -51,7 +52,7 @@ const CONFIRMATIONS = 3;
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 const unknown = { asset: 'BELL', origin: { kind: 'none' } } as const;
 const noPrices: PriceBook = { native: unknown, reward: unknown, tokens: new Map() };
-const allIsWell: OpsSources = { checks: async () => ({}), status: async () => ({}) };
+const allIsWell: OpsSources = { checks: async () => ({}), status: async () => STATUS_EXAMPLE };
 
 export function createApiStory(
   database: Database,

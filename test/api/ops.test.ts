@@ -33,6 +33,9 @@ const METRIC_NAMES = [
   'chainbell_ingest_blocks_total',
   'chainbell_ingest_notifications_total',
   'chainbell_ingest_transfers_total',
+  'chainbell_pair_deviates',
+  'chainbell_pair_lp_deviation_ratio',
+  'chainbell_pair_price_deviation_ratio',
   'chainbell_price_age_seconds',
   'chainbell_price_disputed',
   'chainbell_price_observations_total',
@@ -195,6 +198,7 @@ onEachDatabase(({ kind, database }) => {
       problem: null,
       queue: { held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20 },
       prices: [],
+      pairs: [],
       nodes: [
         {
           name: 'http://node.example',

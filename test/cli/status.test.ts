@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
+import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import { chainMethods, makeNodeBlock, type ScriptedNode, startScriptedNode } from '../kit/scripted-node.ts';
@@ -70,6 +71,39 @@ describe('status without a service', () => {
   after(() => other.close());
   const run = (env: Record<string, string>, ...words: string[]) =>
     chainbell('.', { ...chain, ...env }, 'status', ...words);
+
+  test('prices with their sources, and pairs beside them, are tables of their own', async () => {
+    const [price] = STATUS_EXAMPLE.prices;
+    const [pair] = STATUS_EXAMPLE.pairs;
+    assert.ok(price !== undefined && pair !== undefined);
+    const none = { asset: 'SOL', price: null, age_seconds: null, stale: true, sources: [] };
+    const old = { ...price, asset: 'XRP', age_seconds: 700.4, stale: true, sources: [] };
+    const pushed = { ...pair, id: 5, price_deviation: -0.5, lp_deviation: 0.06066, deviates: true };
+    const silent = {
+      ...pair,
+      id: 6,
+      price: null,
+      updated_at: null,
+      price_deviation: null,
+      lp_deviation: null,
+    };
+    const body = JSON.stringify({
+      ...{ ...STATUS_EXAMPLE, prices: [price, none, old], pairs: [pair, pushed, silent] },
+    });
+    await using service = await startReceiver({ answer: { body } });
+    const { code, out, err } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
+    assert.deepEqual([code, err], [0, '']);
+    for (const line of [
+      /^ETH +2500\.25 +13 s$/m,
+      /^SOL +- +- +none yet$/m,
+      /^XRP +2500\.25 +700 s +stale: null in the API$/m,
+      /^ETH +binance:ETHUSDT +used +2500\.25 +2026-01-31T12:00:00\.000Z$/m,
+      /^2 +USDT\/ETH +2510 +2026-\S+ +0\.39 % +0\.00 %$/m,
+      /^5 +USDT\/ETH +2510 +2026-\S+ +-50\.00 % +6\.07 % +deviates: the pool may be pushed$/m,
+      /^6 +USDT\/ETH +- +- +- +-$/m,
+    ])
+      assert.match(out, line);
+  });
 
   test('69 where nobody answers, at the configured address or the given one, and what to do', async () => {
     for (const [env, words] of [

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../src/core/decimal.ts';
-import { lpPrice, type Pair, pairPrice, supplyWithFee } from '../../src/core/pair.ts';
+import { lpPrice, type Pair, pairPrice, poolDeviation, supplyWithFee } from '../../src/core/pair.ts';
 import { addressOf } from '../kit/chain-story.ts';
 
 const pairOf = (parts: Partial<Pair> = {}): Pair => ({
@@ -65,4 +65,26 @@ test('where nothing is valued, or nothing is there, an LP token is worth 0', () 
   assert.equal(decimalText(lpPrice(pairOf(), pool, none)), '0');
   const prices = { usd0: decimal('1'), usd1: decimal('1'), areIndependent: true };
   assert.equal(decimalText(lpPrice(pairOf(), { ...pool, supply: 0n }, prices)), '0');
+});
+
+test('a pool that is pushed deviates from the feeds, in its price and, by less, in its LP token', () => {
+  const prices = { usd0: decimal('2'), usd1: decimal('0.5'), areIndependent: true };
+  const at = (reserve0: bigint, reserve1: bigint, parts: Partial<Pair> = {}) => {
+    const deviation = poolDeviation(pairOf(parts), { reserve0, reserve1 }, prices);
+    return deviation && [deviation.price, deviation.lp].map((ratio) => ratio.toFixed(4));
+  };
+  assert.deepEqual(at(coins(1), coins(4)), ['0.0000', '0.0000']);
+  // Token 0 costs four times what the feeds say, then a quarter: (2 + 8) / 2√16 is 1.25 both times.
+  assert.deepEqual(at(coins(1), coins(16)), ['3.0000', '0.2500']);
+  assert.deepEqual(at(coins(4), coins(4)), ['-0.7500', '0.2500']);
+  assert.deepEqual(at(coins(4), coins(4), { usdValueFrom: 0 }), ['3.0000', '0.2500']);
+  assert.deepEqual(at(10n ** 6n, coins(4), { token0Decimals: 6 }), ['0.0000', '0.0000']);
+});
+
+test('a pool without reserves, or without prices of their own, is not judged', () => {
+  const prices = { usd0: decimal('2'), usd1: decimal('0.5'), areIndependent: true };
+  const full = { reserve0: 1n, reserve1: 1n };
+  assert.equal(poolDeviation(pairOf(), { ...full, reserve1: 0n }, prices), undefined);
+  assert.equal(poolDeviation(pairOf(), full, { ...prices, areIndependent: false }), undefined);
+  assert.equal(poolDeviation(pairOf(), full, { ...prices, usd0: undefined }), undefined);
 });

@@ -2,6 +2,8 @@
  * Points from real events to stored rows: every award is what the history of the chain says, before and after a fork.
  */
 import assert from 'node:assert/strict';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { decodeEventLog, parseAbi } from 'viem';
 import { encodeCall } from '../../devnet/contracts.ts';
@@ -21,6 +23,12 @@ import {
 } from '../kit/points-story.ts';
 import { freshAddress, SECRET, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
+
+type Explained = {
+  awards: { rule: string; hash: string }[];
+  logs: { verdicts: { rule: string; version: number | null; what: string }[] }[] | null;
+  missing: { what: string } | null;
+};
 
 const HOUR = 3_600;
 /** Seconds after the chain's beginning, which is two hours before a midnight. */
@@ -80,6 +88,7 @@ for (const kind of databaseKinds) {
     let service: TestService;
     let till: Address;
     let gem: Address;
+    let sections: Parameters<typeof startTestService>[0]['sections'];
 
     before(async () => {
       const timestamp = GENESIS.getTime() / 1000;
@@ -87,17 +96,16 @@ for (const kind of databaseKinds) {
       till = (await chain.deploy('Till')).toLowerCase() as Address;
       gem = (await chain.deploy('DemoToken', 'Gem', 'GEM', 18)).toLowerCase() as Address;
       place = own.use(await createTestDatabase(kind));
-      const { points, tokens } = storyRules({ shop: till, gem, deny: freshAddress() });
+      sections = {
+        ...storyRules({ shop: till, gem, deny: freshAddress() }),
+        prices: { tokens: { GEM: { sources: [{ type: 'fixed', price: '1' }] } } },
+      };
       service = own.use(
         await startTestService({
           database: place,
           rpc: [chain.url],
           chain: { startBlock: 0, internalTransfers: 'off' },
-          sections: {
-            tokens,
-            points,
-            prices: { tokens: { GEM: { sources: [{ type: 'fixed', price: '1' }] } } },
-          },
+          sections,
           roles: ['follower', 'api'],
         }),
       );
@@ -196,6 +204,8 @@ for (const kind of databaseKinds) {
         CHAINBELL_DATABASE_URL: place.url,
         CHAINBELL_SECRET: SECRET,
       };
+      // JSON is YAML.
+      await writeFile(path.join(place.dataDir, 'chainbell.yaml'), JSON.stringify(sections));
       const told = await chainbell(place.dataDir, env, 'points', 'explain', row.hash);
       assert.equal(told.code, 0, told.err);
       for (const part of [
@@ -206,11 +216,32 @@ for (const kind of databaseKinds) {
       ])
         assert.match(told.out, part);
       const json = await chainbell(place.dataDir, env, 'points', 'explain', row.hash, '--json');
-      const [award] = JSON.parse(json.out) as { rule: string; hash: string; points: number }[];
-      assert.deepEqual([award?.rule, award?.hash], ['pay', row.hash]);
-      const none = await chainbell(place.dataDir, env, 'points', 'explain', `0x${'1'.repeat(64)}`);
-      assert.equal(none.code, 64);
-      assert.match(none.err, /no award is stored/);
+      const { awards, logs, missing } = JSON.parse(json.out) as Explained;
+      assert.deepEqual([awards[0]?.rule, awards[0]?.hash, missing], ['pay', row.hash, null]);
+      // The first log earned, and another version is not in force yet; the last one met the cap.
+      const [first, last] = [logs?.[0], logs?.at(-1)];
+      assert.deepEqual(
+        first?.verdicts.filter(({ rule }) => rule === 'pay').map(({ version, what }) => [version, what]),
+        [
+          [1, 'awarded'],
+          [2, 'not_yet'],
+        ],
+      );
+      assert.equal(last?.verdicts.find(({ version }) => version === 1)?.what, 'cap_reached');
+      assert.match(told.out, /^log \d of 0x/m);
+      assert.match(told.out, /pay version 1: cap reached: the cap perTx of 5 points/);
+
+      const unknown = await chainbell(place.dataDir, env, 'points', 'explain', `0x${'1'.repeat(64)}`);
+      assert.equal(unknown.code, 64);
+      assert.match(unknown.err, /no award is stored .* the nodes know no such transaction: check the hash/);
+      const away = { ...env, CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' };
+      const alone = await chainbell(place.dataDir, away, 'points', 'explain', row.hash, '--json');
+      assert.equal(alone.code, 0, alone.err);
+      assert.match(alone.err, /only awards are shown: its logs are not stored, and no node/);
+      const kept = JSON.parse(alone.out) as Explained;
+      assert.deepEqual([kept.logs, kept.missing?.what, kept.awards], [null, 'no_node', awards]);
+      const nothing = await chainbell(place.dataDir, away, 'points', 'explain', `0x${'1'.repeat(64)}`);
+      assert.deepEqual([nothing.code, nothing.out], [69, '']);
     });
   });
 }

@@ -65,8 +65,16 @@ export type Rules = {
 };
 
 /** Whether this version of the rule is the one that holds. */
-export function isInForce({ window, successors }: CommonRule, moment: Moment): boolean {
-  return (
-    isWithin(window, moment) && !successors.some((edge) => edge === undefined || isReached(edge, moment))
-  );
+export function isInForce(rule: CommonRule, moment: Moment): boolean {
+  return forceOf(rule, moment) === 'in_force';
+}
+
+/** The same, and why not: its time has not come, or has gone, or a later version has taken its place. */
+export function forceOf(
+  { window, successors }: CommonRule,
+  moment: Moment,
+): 'in_force' | 'not_yet' | 'ended' | 'replaced' {
+  if (isWithin(window, moment))
+    return successors.some((edge) => edge === undefined || isReached(edge, moment)) ? 'replaced' : 'in_force';
+  return window.from !== undefined && !isReached(window.from, moment) ? 'not_yet' : 'ended';
 }

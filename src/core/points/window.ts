@@ -47,6 +47,11 @@ export function edgeOf(mark: Mark | undefined): Edge | undefined {
   return { day };
 }
 
+/** `2026-01-31`, `block 7`. */
+export function edgeText(edge: Edge): string {
+  return 'block' in edge ? `block ${edge.block}` : dayText(edge.day);
+}
+
 export function isReached(edge: Edge, { number, minedAt }: Moment): boolean {
   return 'block' in edge ? number >= edge.block : dayOf(minedAt) >= edge.day;
 }

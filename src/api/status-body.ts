@@ -1,0 +1,153 @@
+/**
+ * The body of /status, as it is described, made and shown by `chainbell status`.
+ */
+import { type Static, type TSchema, Type } from 'typebox';
+
+const orNull = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+const Time = Type.String({ description: 'ISO 8601 UTC.' });
+const CheckStateText = Type.Enum(['enforced', 'calibrating', 'off']);
+
+const Price = Type.Object({
+  asset: Type.String(),
+  price: orNull(Type.String({ description: 'USD, all digits.' })),
+  age_seconds: orNull(Type.Number()),
+  stale: Type.Boolean({ description: 'There is none, or it is older than maxAgeSeconds: null in the API.' }),
+  sources: Type.Array(
+    Type.Object({
+      source: Type.String(),
+      verdict: Type.Enum(['used', 'outlier', 'stale', 'not_positive', 'uncertain', 'failed']),
+      price: orNull(Type.String()),
+      observed_at: orNull(Time),
+      message: orNull(Type.String()),
+    }),
+    { description: 'What they said in the newest round.' },
+  ),
+});
+
+const Pair = Type.Object({
+  id: Type.Integer(),
+  name: Type.String(),
+  price: orNull(Type.String({ description: 'latestPrice, all digits.' })),
+  updated_at: orNull(Time),
+  price_deviation: orNull(
+    Type.Number({ description: 'Of the price from that of the feeds; 0.02 is 2 % above.' }),
+  ),
+  lp_deviation: orNull(Type.Number({ description: 'Of the LP token by both reserves from its fair price.' })),
+  deviates: Type.Boolean({ description: 'lp_deviation is above 0.02: somebody may push the pool.' }),
+});
+
+const Node = Type.Object({
+  name: Type.String({ description: 'scheme://host:port' }),
+  state: Type.Enum(['ok', 'slow', 'limited', 'failing', 'wrong_chain', 'unknown']),
+  head: orNull(Type.Integer()),
+  error: orNull(Type.String()),
+  capabilities: orNull(
+    Type.Object({
+      batch: Type.Boolean(),
+      block_receipts: Type.Boolean(),
+      finalized_tag: Type.Boolean(),
+      traces: Type.String({ description: 'The method, or none.' }),
+    }),
+  ),
+  limited_until: orNull(Time),
+  limit_reason: orNull(Type.String()),
+  in_flight: Type.Integer(),
+  concurrency_max: Type.Integer(),
+  batch_calls_max: orNull(Type.Integer()),
+  methods: Type.Array(
+    Type.Object({
+      method: Type.String(),
+      calls: Type.Integer(),
+      errors: Type.Integer(),
+      limited: Type.Integer(),
+      p50_ms: orNull(Type.Number()),
+      p95_ms: orNull(Type.Number()),
+      last_error: orNull(Type.Object({ message: Type.String(), at: Time })),
+    }),
+  ),
+});
+
+export const StatusBody = Type.Object(
+  {
+    version: Type.String(),
+    time: Time,
+    state: Type.Enum(['ok', 'degraded', 'holding']),
+    chain: Type.Object({
+      id: Type.Integer(),
+      head: orNull(Type.Integer()),
+      finalized: orNull(Type.Integer()),
+    }),
+    cursor: orNull(Type.Object({ number: Type.Integer(), mined_at: Time, stored_at: Time })),
+    lag_blocks: orNull(Type.Integer()),
+    lag_seconds: Type.Number(),
+    problem: orNull(Type.Object({ message: Type.String(), since: Time })),
+    queue: Type.Object({
+      held: Type.Integer(),
+      waiting: Type.Integer(),
+      due: Type.Integer(),
+      oldest_due_age_seconds: Type.Number(),
+    }),
+    prices: Type.Array(Price),
+    pairs: Type.Array(Pair),
+    nodes: Type.Array(Node),
+    web_sockets: Type.Array(
+      Type.Object({
+        name: Type.String(),
+        connected_since: orNull(Time),
+        heads: Type.Integer(),
+        last_reason: orNull(Type.String()),
+      }),
+    ),
+    proof: orNull(
+      Type.Object({
+        mode: Type.Enum(['auto', 'strict', 'off']),
+        checks: Type.Object({
+          header_hash: CheckStateText,
+          transactions_root: CheckStateText,
+          withdrawals_root: CheckStateText,
+          receipts_root: CheckStateText,
+        }),
+      }),
+    ),
+    pushed_heads: Type.Boolean(),
+    database: Type.Enum(['embedded', 'postgres']),
+  },
+  { title: 'Status', description: 'docs/operations.md tells what each means.' },
+);
+export type StatusBody = Static<typeof StatusBody>;
+
+const AT = '2026-01-31T12:00:00.000Z';
+export const STATUS_EXAMPLE: StatusBody = {
+  version: '0.1.0',
+  time: AT,
+  state: 'ok',
+  chain: { id: 1, head: 24_000_000, finalized: 23_999_920 },
+  cursor: { number: 24_000_000, mined_at: AT, stored_at: AT },
+  ...{ lag_blocks: 0, lag_seconds: 0, problem: null },
+  queue: { held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
+  prices: [
+    {
+      ...{ asset: 'ETH', price: '2500.25', age_seconds: 12.5, stale: false },
+      sources: [
+        { source: 'binance:ETHUSDT', verdict: 'used', price: '2500.25', observed_at: AT, message: null },
+      ],
+    },
+  ],
+  pairs: [
+    {
+      ...{ id: 2, name: 'USDT/ETH', price: '2510', updated_at: AT },
+      ...{ price_deviation: 0.0039, lp_deviation: 0.000002, deviates: false },
+    },
+  ],
+  nodes: [],
+  web_sockets: [],
+  proof: {
+    mode: 'auto',
+    checks: {
+      ...{ header_hash: 'enforced', transactions_root: 'enforced' },
+      ...{ withdrawals_root: 'enforced', receipts_root: 'enforced' },
+    },
+  },
+  pushed_heads: true,
+  database: 'postgres',
+};

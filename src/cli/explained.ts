@@ -1,0 +1,104 @@
+/**
+ * Awards and what rules say of logs, as text and as JSON.
+ */
+import type { Award } from '../core/award.ts';
+import { decimalText, exactNumber } from '../core/decimal.ts';
+import type { Hash } from '../core/hex.ts';
+import type { Explanation } from '../explanation.ts';
+import type { ExplainedLog, Verdict } from '../ingest/explain.ts';
+
+/** For programs: `logs` is null where no node gave them, and `missing` says why. */
+export function explanationJson(hash: Hash, { awards, transaction }: Explanation) {
+  const told = 'logs' in transaction ? transaction : undefined;
+  return {
+    hash,
+    block_number: told?.block.number ?? null,
+    block_hash: told?.block.hash ?? null,
+    succeeded: told?.succeeded ?? null,
+    missing: 'missing' in transaction ? { what: transaction.missing, message: transaction.message } : null,
+    awards: awards.map(awardJson),
+    logs:
+      told?.logs.map(({ verdicts, topic = null, ...log }) => ({
+        ...{ ...log, topic },
+        verdicts: verdicts.map(({ version = null, ...verdict }) => ({ ...verdict, version })),
+      })) ?? null,
+  };
+}
+
+function awardJson({ block, points, awardedAt, txHash, ...award }: Award) {
+  return {
+    rule: award.rule,
+    version: award.version,
+    category: award.category,
+    role: award.role,
+    user: award.user,
+    points: exactNumber(points),
+    awarded_at: awardedAt.toISOString(),
+    hash: txHash,
+    ordinal: award.ordinal,
+    block_number: block?.number ?? null,
+    block_hash: block?.hash ?? null,
+    inputs: award.inputs,
+  };
+}
+
+/** What its keys in `inputs` say, in the order of the calculation. */
+const STEPS: [prefix: string, meaning: (name: string) => string][] = [
+  ['event', () => 'event'],
+  ['contract', () => 'contract'],
+  ['log', () => 'log of the transaction'],
+  ['day', () => 'day'],
+  ['arg.', (name) => `argument ${name}`],
+  ['price.', (name) => `USD for one ${name}`],
+  ['price_id.', (name) => `row of that price, ${name}`],
+  ['computed', () => 'points by the rule'],
+  ['multiplier.', (name) => `multiplier ${name}`],
+  ['used.', (name) => `already given, ${name}`],
+  ['cap.', (name) => `cap, ${name}`],
+  ['referred', () => 'for referring'],
+  ['points', () => 'points of the referred'],
+  ['share', () => 'share of them'],
+];
+const LABEL_WIDTH = 26;
+
+export function describeAward({ rule, version, category, role, user, points, ...award }: Award): string {
+  const { awardedAt, block, inputs } = award;
+  return `${rule} version ${version}\n${rowsOf([
+    ['user', role === 'referrer' ? `${user} (referrer)` : user],
+    ['category', category],
+    ['at', awardedAt.toISOString()],
+    ['block', block === undefined ? 'imported' : `${block.number} ${block.hash}`],
+    ...stepsOf(inputs),
+    ['result', `${decimalText(points)} points`],
+  ])}`;
+}
+
+export function describeLog({ ordinal, contract, topic, verdicts }: ExplainedLog): string {
+  const heading = `log ${ordinal} of ${contract}`;
+  if (verdicts.length > 0) return `${heading}\n${verdicts.map(describeVerdict).join('')}`;
+  const event = topic === undefined ? 'an anonymous event' : `the event ${topic}`;
+  return `${heading}\n  no rule asks for ${event}\n`;
+}
+
+function describeVerdict({ rule, version, what, message, inputs }: Verdict): string {
+  const name = version === undefined ? rule : `${rule} version ${version}`;
+  // What an award was made of stands above; what says where the log is, in the heading.
+  const { event: _event, contract: _contract, log: _log, ...values } = what === 'awarded' ? {} : inputs;
+  return `  ${name}: ${what.replaceAll('_', ' ')}: ${message}\n${rowsOf(stepsOf(values), '    ')}`;
+}
+
+function stepsOf(inputs: Readonly<Record<string, string>>): [string, string][] {
+  const entries = Object.entries(inputs);
+  const isOf = (prefix: string, key: string) =>
+    prefix.endsWith('.') ? key.startsWith(prefix) : key === prefix;
+  const known = STEPS.flatMap(([prefix, meaning]) =>
+    entries
+      .filter(([key]) => isOf(prefix, key))
+      .map(([key, value]): [string, string] => [meaning(key.slice(prefix.length)), value]),
+  );
+  return [...known, ...entries.filter(([key]) => !STEPS.some(([prefix]) => isOf(prefix, key)))];
+}
+
+function rowsOf(rows: readonly (readonly [string, string])[], indent = '  '): string {
+  return rows.map(([label, value]) => `${indent}${label.padEnd(LABEL_WIDTH)}${value}\n`).join('');
+}
