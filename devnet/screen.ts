@@ -161,7 +161,8 @@ function renderCommands(facts: DemoFacts): Commands[] {
 function renderNext(paint: Paint): string[] {
   return [
     paint('bold', 'Point it at your own chain'),
-    '  cp chainbell.example.yaml chainbell.yaml      # set chain.id and chain.rpc',
+    "  echo 'chain: { id: 1, rpc: [https://node.example] }' > chainbell.yaml",
+    paint('dim', '  chainbell.example.yaml explains every key; take over what you fill with your own'),
     '  npm run --silent chainbell -- start --config chainbell.yaml',
     '',
     paint('dim', 'Enter shows this again, Ctrl-C stops everything; the next start continues here.'),

@@ -57,8 +57,8 @@ export function addDocumentation(api: Api): void {
     routePrefix: DOCS_PATH,
     staticCSP: DOCS_POLICY,
     theme: { title: 'Chainbell' },
-    // Its validator is another site.
-    uiConfig: { validatorUrl: null, defaultModelsExpandDepth: 0 },
+    // Its validator is another site; the other layout has a bar to open documents of other sites.
+    uiConfig: { validatorUrl: null, layout: 'BaseLayout', defaultModelsExpandDepth: 0 },
   });
 }
 

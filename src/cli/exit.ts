@@ -10,7 +10,8 @@ import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
 
 export const exitCodes = { usage: 64, unavailable: 69, tryAgain: 75, config: 78 } as const;
 
-const NO_FILE = 'There is no chainbell.yaml here: copy chainbell.example.yaml, or name a file with --config.';
+const NO_FILE =
+  'There is no chainbell.yaml here: chainbell.example.yaml explains what to write, or name a file with --config.';
 
 const codeOfFault: Record<FaultCode, number> = {
   invalid: exitCodes.config,

@@ -21,6 +21,9 @@ const Named = Type.Object({
   }),
 });
 
+/** Keys of rules that are about seasons or the referral. */
+const NAMING = new Set<string | number | undefined>(['season', 'referralShare']);
+
 /** The rules of a configuration, which have no problems. */
 export function rulesOf({ points, ...named }: Config): Rules {
   return compileRules(points, surroundingsOf(named)).rules;
@@ -32,10 +35,14 @@ export function checkPoints(values: unknown): Finding[] {
   if (!Array.isArray(rules) || !Check(Named, values)) return [];
   const indexes = [...rules.keys()].filter((index) => Check(PointsRule, rules[index]));
   const wellFormed = indexes.map((index): unknown => rules[index]);
-  const points = { ...Object(findAt(values, '/points')), rules: wellFormed };
+  const whole = { ...Object(findAt(values, '/points')), rules: wellFormed };
+  const isWhole = Check(Points, whole);
+  // Without seasons and referral, of which one is wrong, nothing can be said of what names them.
+  const points = isWhole ? whole : { seasons: {}, rules: wellFormed };
   if (!Check(Points, points)) return [];
   const { problems } = compileRules(Decode(Points, points), surroundingsOf(Decode(Named, values)));
-  return problems.map(({ path, message, span }) => {
+  const told = problems.filter(({ path }) => isWhole || !NAMING.has(path.at(-1)));
+  return told.map(({ path, message, span }) => {
     const [first, index, ...others] = path;
     const place =
       first === 'rules' && typeof index === 'number' ? ['rules', indexes[index] ?? 0, ...others] : path;

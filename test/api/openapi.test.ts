@@ -96,7 +96,9 @@ test('the document is served, and its pages ask nobody else', async () => {
     assert.match(path, /^\/docs\/static\//);
     assert.equal((await ask('GET', path)).status, 200, path);
   }
-  assert.match((await ask('GET', '/docs/static/swagger-initializer.js')).text, /"?validatorUrl"?: ?null/);
+  const { text: started } = await ask('GET', '/docs/static/swagger-initializer.js');
+  assert.match(started, /"?validatorUrl"?: ?null/);
+  assert.match(started, /"layout":"BaseLayout"/);
 });
 
 test('an answer that is not described is found out', () => {

@@ -70,7 +70,7 @@ test('without --config, chainbell.yaml of the working folder is taken, and witho
     assert.equal(
       run.err,
       'CHAINBELL_CHAIN_ID  chain.id: is required\nCHAINBELL_CHAIN_RPC  chain.rpc: is required\n' +
-        'There is no chainbell.yaml here: copy chainbell.example.yaml, or name a file with --config.\n',
+        'There is no chainbell.yaml here: chainbell.example.yaml explains what to write, or name a file with --config.\n',
     );
   } finally {
     process.chdir(workingFolder);

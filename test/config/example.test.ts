@@ -24,6 +24,13 @@ test('the example loads without a problem, with and without its variables', () =
   assert.equal(config.secret, env.CHAINBELL_SECRET);
 });
 
+test('the file that the README begins with is a configuration', () => {
+  const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+  const [, text] = /^ *echo '(.+)' > chainbell\.yaml/m.exec(readme) ?? [];
+  using first = writeConfig(`${text}\n`);
+  assert.deepEqual(loadConfig({ file: first.file, env: {} }).chain.rpc, ['https://node.example']);
+});
+
 test('the example names every key', () => {
   const values = parse(readFileSync(file, 'utf8'));
   const absent = listVariables().filter(({ pointer }) => findAt(values, pointer) === undefined);

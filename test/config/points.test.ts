@@ -74,6 +74,23 @@ test('one rule that has no form does not hide what is wrong with the next one', 
   );
 });
 
+test('wrong seasons, a wrong referral and wrong contracts do not hide what is wrong with expressions', () => {
+  const more =
+    '      referralShare: 0.1\n      multipliers: [{ season: s1, x: 2 }]\n  seasons: { s1: { from: 2026-02-30, to: 2026-03-01 } }\n';
+  assert.deepEqual(problemsOf(rule('"amount + "', more)), [
+    '11:24 points.rules[0].points: a value is expected here, not the end',
+    '14:26 points.seasons.s1.from: must be a day such as 2026-01-31',
+  ]);
+  const other = rule('"amount + nobody0"', '      when: "amount > > 1"\n').replace(
+    'token:USDT',
+    'token:USDC',
+  );
+  assert.deepEqual(problemsOf(other), [
+    '9:82 points.rules[0].source.contracts[0]: no token has the symbol USDC',
+    '12:23 points.rules[0].when: a value is expected here, not ">"',
+  ]);
+});
+
 test('a day that is none, and a number without quotes, are told in plain words', () => {
   const problems = problemsOf(rule('10', '      from: 2026-02-30\n'));
   assert.deepEqual(problems, [

@@ -14,6 +14,7 @@ import type {
 } from './rules.ts';
 import {
   type Compiling,
+  checkForms,
   compileExpression,
   compileSource,
   compileUser,
@@ -136,7 +137,13 @@ function compileEvent(
   { text, path }: Placed<EventRuleText>,
 ): EventListener[] {
   const source = compileSource(compiling, { text: text.source, path: [...path, 'source'] });
-  if (source === undefined) return [];
+  if (source === undefined) {
+    checkForms(compiling, [
+      { text: text.when, path: [...path, 'when'] },
+      { text: text.points, path: [...path, 'points'] },
+    ]);
+    return [];
+  }
   const user = compileUser(compiling, source.signature, { text: text.user, path: [...path, 'user'] });
   const expressions = compileBoth(compiling, scopeOf(compiling, source), { text, path });
   if (user === undefined || expressions === undefined) return [];
@@ -219,7 +226,13 @@ function compileMovement(
   { text, path }: Placed<MovementText>,
 ): Movement[] {
   const source = compileSource(compiling, { text, path });
-  if (source === undefined) return [];
+  if (source === undefined) {
+    checkForms(compiling, [
+      { text: text.change, path: [...path, 'change'] },
+      { text: text.when, path: [...path, 'when'] },
+    ]);
+    return [];
+  }
   const scope = scopeOf(compiling, source);
   const user = compileUser(compiling, source.signature, { text: text.user, path: [...path, 'user'] });
   const change = compileExpression(compiling, scope, {

@@ -8,6 +8,7 @@ import {
   parseEventSignature,
 } from '../event-signature.ts';
 import { type CheckedExpression, checkExpression, type Scope, type ValueType } from '../expression/check.ts';
+import { parseExpression } from '../expression/parse.ts';
 import type { Address } from '../hex.ts';
 import { type Span, TextError } from '../text-error.ts';
 import type { Listener, UserSource } from './rules.ts';
@@ -87,6 +88,12 @@ export function compileExpression(
   { text, path, type }: Placed<string | undefined> & { type: 'integer' | 'number' | 'boolean' },
 ): CheckedExpression | undefined {
   return text === undefined ? undefined : attempt(problems, path, () => checkExpression(text, scope, type));
+}
+
+/** Notes mistakes of form in texts of which no more can be said, because nothing is known of what they name. */
+export function checkForms({ problems }: Compiling, texts: readonly Placed<string | undefined>[]): void {
+  for (const { text, path } of texts)
+    if (text !== undefined) attempt(problems, path, () => parseExpression(text));
 }
 
 function attempt<T>(problems: RuleProblem[], path: Path, work: () => T): T | undefined {
