@@ -21,7 +21,7 @@ function isPositive(value: unknown): void {
   assert.ok(typeof value === 'number' && value > 0, String(value));
 }
 
-test('within half a minute every public endpoint of the demo answers with plausible data', async (context) => {
+test('within half a minute every public endpoint of the demo answers with plausible data, which moves', async (context) => {
   const demo = createDemoStage(context).start();
   const facts = await demo.facts();
   const month = new Date().toISOString().slice(0, 7);
@@ -114,6 +114,20 @@ test('within half a minute every public endpoint of the demo answers with plausi
     assert.fail([...open.keys()].map((path) => `${path}: ${reasons.get(path)}`).join('\n')),
   );
   assert.equal((await fetch(`${facts.api_url}/docs`)).status, 200);
+
+  // Another limit is another answer: none of these is of before.
+  const today = new Date().toISOString().slice(0, 10);
+  let limit = 48;
+  const listVolumes = async () => {
+    limit += 1;
+    const response = await fetch(`${facts.api_url}/api/swap/volume-history/2?from=${today}&limit=${limit}`);
+    return response.text();
+  };
+  const before = await listVolumes();
+  await waitUntil(async () => (await listVolumes()) !== before, {
+    timeoutMs: DATA_MS_MAX,
+    describe: 'a volume that moves',
+  });
 
   demo.process.kill('SIGINT');
   assert.equal(await demo.exitCode, 0, demo.text());
