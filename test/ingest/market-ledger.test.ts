@@ -45,11 +45,12 @@ onEachDatabase(({ database }) => {
     const ledger = createMarketLedger(pairs, clock);
     await price('1800', 0);
     await price('2000', 10_000);
-    for (const number of [1, 2]) await write(database(), ledger, number * 9, [native]);
+    for (const number of [9, 10, 18]) await write(database(), ledger, number, [native]);
     // One that is observed later for an earlier time changes nothing that is stored.
     await price('9999', 8_000);
     assert.deepEqual(await values(), [
       { block: 9, pair: 1, usd: '5400', price: 1 },
+      { block: 10, pair: 1, usd: '6000', price: 2 },
       { block: 18, pair: 1, usd: '6000', price: 2 },
     ]);
   });
