@@ -116,7 +116,9 @@ test('an address whose balance is missing has its last good one; without one the
     assert.deepEqual(second.balances.get(team), { wei: 2n * COIN, at: first.at });
     assert.deepEqual(second.balances.get(staking), { wei: COIN, at: second.at });
     // What is given instead is as old as its oldest part.
-    stage.clock.advance(MAX_AGE_MS - 60_000 + 1);
+    stage.clock.advance(MAX_AGE_MS - 60_000);
+    assert.deepEqual((await readOn(stage, reader)).balances.get(team)?.at, first.at);
+    stage.clock.advance(1);
     await assert.rejects(readOn(stage, reader), Fault);
   }));
 
@@ -185,6 +187,16 @@ onEachDatabase(({ database }) => {
       await assert.rejects(readOn(stage, next), (error: Fault) => error.code === 'unavailable');
     }));
 
+  test('a process whose nodes are away gives what another has read since', () =>
+    withNodes([balances()], async (stage) => {
+      const reader = createKeeper(stage, database());
+      await readOn(stage, reader);
+      stage.clock.advance(60_000);
+      const newer = await readOn(stage, createKeeper(stage, database()));
+      stage.scripted[0]?.setHttp({ status: 500 });
+      assert.deepEqual((await readOn(stage, reader)).at, newer.at);
+    }));
+
   test('what was kept without an address that counts now is no answer', () =>
     withNodes([balances()], async (stage) => {
       await readOn(stage, createKeeper(stage, database()));
@@ -202,6 +214,7 @@ onEachDatabase(({ database }) => {
         node.methods.eth_getBalance = (params) => (params[0] === team ? null : good(params));
       stage.clock.advance(60_000);
       const second = await readOn(stage, createKeeper(stage, database()));
+      assert.ok(second.at > first.at, 'the others are read live');
       assert.deepEqual(second.balances.get(team), { wei: 2n * COIN, at: first.at });
       assert.deepEqual(second.balances.get(staking), { wei: COIN, at: second.at });
     }));

@@ -10,6 +10,7 @@ import { createMarketLedger } from '../../src/ingest/market.ts';
 import { createSwapValuer } from '../../src/ingest/swap-values.ts';
 import { rollbackTo } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
+import { listPairCoverage } from '../../src/store/pairs.ts';
 import { insertPrice } from '../../src/store/prices.ts';
 import { sql } from '../../src/store/sql.ts';
 import { addressOf, hashOf, headerOf, later, mine, noon } from '../kit/chain-story.ts';
@@ -44,11 +45,12 @@ onEachDatabase(({ database }) => {
     const ledger = createMarketLedger(pairs, clock);
     await price('1800', 0);
     await price('2000', 10_000);
-    for (const number of [1, 2]) await write(database(), ledger, number * 9, [native]);
+    for (const number of [9, 10, 18]) await write(database(), ledger, number, [native]);
     // One that is observed later for an earlier time changes nothing that is stored.
     await price('9999', 8_000);
     assert.deepEqual(await values(), [
       { block: 9, pair: 1, usd: '5400', price: 1 },
+      { block: 10, pair: 1, usd: '6000', price: 2 },
       { block: 18, pair: 1, usd: '6000', price: 2 },
     ]);
   });
@@ -79,10 +81,7 @@ onEachDatabase(({ database }) => {
     const ledger = createMarketLedger(pairs, clock);
     await price('1', 0);
     for (const number of [1, 2, 3]) await write(database(), ledger, number, [native]);
-    const ancestorNumber = 1;
-    const also = (tx: Parameters<Ledger['undo']>[0]) => ledger.undo(tx, ancestorNumber);
-    const tip = headerOf(3);
-    await rollbackTo(database(), { ancestorNumber, expectedTip: tip, now: noon, also });
+    await undo(database(), ledger, { from: 3, to: 1 });
     await write(database(), ledger, 2, [native, stable]);
     assert.deepEqual(
       (await values()).map(({ block, pair }) => [block, pair]),
@@ -94,6 +93,42 @@ onEachDatabase(({ database }) => {
     );
     const [left] = await database().query(sql`select count(*) as states from pair_state`);
     assert.deepEqual(left, { states: 3 });
+  });
+
+  const followedFrom = async () => {
+    const coverage = await listPairCoverage(
+      database(),
+      pairs.map(({ id }) => id),
+    );
+    return coverage.map(({ pairId, followedFrom: number }) => [pairId, number]);
+  };
+
+  test('a pair whose followed blocks have all died begins anew with the next one', async () => {
+    await write(database(), createMarketLedger([stable], clock), 5, []);
+    const ledger = createMarketLedger([stable, native], clock);
+    await write(database(), ledger, 6, [native]);
+    await write(database(), ledger, 7, [native]);
+    assert.deepEqual(await followedFrom(), [
+      [1, 6],
+      [2, 5],
+    ]);
+    await undo(database(), ledger, { from: 7, to: 5 });
+    assert.deepEqual(await followedFrom(), [[2, 5]]);
+    await undo(database(), ledger, { from: 5, to: 4 });
+    await write(database(), ledger, 5, [native]);
+    assert.deepEqual(await followedFrom(), [
+      [1, 5],
+      [2, 5],
+    ]);
+  });
+
+  test('who undoes what another follower wrote looks again at whom that one followed', async () => {
+    const ledger = createMarketLedger([native], clock);
+    await write(database(), ledger, 5, [native]);
+    await write(database(), createMarketLedger([], clock), 6, []);
+    await undo(database(), ledger, { from: 6, to: 5 });
+    await write(database(), ledger, 6, [native]);
+    assert.deepEqual(await followedFrom(), [[1, 6]]);
   });
 
   test('without configured pairs the database is asked once, and not again for later blocks', async () => {
@@ -119,6 +154,21 @@ async function write(
   const also = (tx: Parameters<Ledger['write']>[0]) => ledger.write(tx, [blockOf(number, traded)]);
   const committed = await mine(database, headerOf(number), [], { also });
   assert.equal(committed.outcome, 'committed');
+}
+
+async function undo(
+  database: Database,
+  ledger: Ledger,
+  { from, to }: { from: number; to: number },
+): Promise<void> {
+  const also = (tx: Parameters<Ledger['undo']>[0]) => ledger.undo(tx, to);
+  const undone = await rollbackTo(database, {
+    ancestorNumber: to,
+    expectedTip: headerOf(from),
+    now: noon,
+    also,
+  });
+  assert.equal(undone, from - to);
 }
 
 /** In each pair one coin goes in and two come out, of both tokens. */

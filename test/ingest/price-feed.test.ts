@@ -167,6 +167,20 @@ onEachDatabase(({ database }) => {
     assert.equal(story.idleMs(), EVERY_MS);
   });
 
+  test('of two that ask for the same round, the one whose answers come too late tells nothing', async () => {
+    const story = createStory(database(), { one: '7' });
+    const slow = story.createProcess();
+    story.beforeAnswer = async () => {
+      story.beforeAnswer = async () => {};
+      await story.step(signal);
+    };
+    await slow.step(signal);
+    assert.equal(story.asked, 2);
+    assert.deepEqual(await listPrices(database()), ['7']);
+    const text = await story.metrics.registry.metrics();
+    assert.match(text, /^chainbell_price_observations_total\{asset="BELL",source="one",verdict="used"\} 1$/m);
+  });
+
   test('a database that is away is a fault, and the round is made again', async () => {
     const story = createStory(database(), { one: '7' });
     let isAway = true;

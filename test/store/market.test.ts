@@ -5,12 +5,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../src/core/decimal.ts';
 import {
+  deletePairStatesAbove,
   findAveragePairPrice,
   findLatestPairPrice,
   findPairStateAt,
   insertPairStates,
   type PairStateChange,
 } from '../../src/store/market.ts';
+import { findPairNow, insertReadings } from '../../src/store/pair-readings.ts';
 import { later } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
@@ -46,6 +48,15 @@ onEachDatabase(({ database }) => {
     assert.equal(textOf(await average(15_000, 25_000)), '1.5', 'a price counts from the beginning on');
     assert.equal(textOf(await average(30_000, 31_000)), '2', 'between two blocks');
     assert.equal(await average(9_000, 60_000), undefined, 'before the first block nothing is known');
+  });
+
+  test('a fork takes what was read of contracts in dead blocks: what they said before counts again', async () => {
+    await insertPairStates(database(), [stateOf(5, '1')]);
+    const reading = { pairId: PAIR, reserve0: 1n, reserve1: 1n, kLast: 0n, isFeeOn: false };
+    await insertReadings(database(), [{ ...reading, totalSupply: 100n }], 5);
+    await insertReadings(database(), [{ ...reading, totalSupply: 200n }], 6);
+    await deletePairStatesAbove(database(), 5);
+    assert.equal((await findPairNow(database(), PAIR))?.supply?.totalSupply, 100n);
   });
 
   test('the average of a time in which the pool was empty is not known', async () => {

@@ -1,0 +1,50 @@
+/**
+ * Where the tokens of configured pairs get their prices from, and whether a pool is part of that itself.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
+import { decimalText } from '../../src/core/decimal.ts';
+import { valuedPairs } from '../../src/valued-pairs.ts';
+import { addressOf } from '../kit/chain-story.ts';
+
+const [usdt, sol, meme, coin] = [1, 2, 3, 9].map(addressOf) as [string, string, string, string];
+const pairOf = (id: number, token0: string) => ({
+  ...{ id, name: `T${id}/BELL`, address: addressOf(100 + id), token0, token1: coin },
+  ...{ token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 0 as const, rewardPid: 0 },
+});
+const pairs = [pairOf(2, usdt), pairOf(4, sol), pairOf(5, meme)];
+const pairSource = (pair: number) => ({ sources: [{ type: 'pair' as const, pair }] });
+const fixed = { sources: [{ type: 'fixed' as const, price: '3' }] };
+
+const valued = (prices: NonNullable<ConfigOverrides['prices']>) =>
+  valuedPairs(
+    loadConfig({
+      env: {},
+      overrides: {
+        chain: { id: 1, rpc: ['http://node.example'], native: { symbol: 'BELL', wrapped: coin } },
+        pairs,
+        tokens: {
+          USDT: { address: usdt, decimals: 18, usd: 1.01 },
+          SOL: { address: sol, decimals: 18 },
+        },
+        prices,
+      },
+    }),
+  );
+
+test('a token is worth what is fixed, else its own feed, the wrapped coin the feed of the native one', () => {
+  const [stable, priced, unpriced] = valued({ native: fixed, tokens: { SOL: fixed } });
+  const { value0 } = stable ?? {};
+  assert.equal(value0 !== undefined && 'fixed' in value0 && decimalText(value0.fixed), '1.01');
+  assert.deepEqual([stable?.value1, priced?.value0], [{ asset: 'BELL' }, { asset: 'SOL' }]);
+  assert.deepEqual([unpriced?.value0, unpriced?.value1], [undefined, { asset: 'BELL' }]);
+});
+
+test('a pool is judged by prices that it has no part in, on either side', () => {
+  const independent = (prices: Parameters<typeof valued>[0]) =>
+    valued(prices).flatMap(({ id, areIndependent }) => (areIndependent ? [id] : []));
+  assert.deepEqual(independent({ native: fixed, tokens: { SOL: fixed } }), [2, 4]);
+  assert.deepEqual(independent({ native: pairSource(2), tokens: { SOL: fixed } }), [4]);
+  assert.deepEqual(independent({ native: fixed, tokens: { SOL: pairSource(4) } }), [2]);
+});
