@@ -13,6 +13,7 @@ import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
 import { market } from './market.ts';
 import { memory } from './memory.ts';
+import { profilePoints } from './points/profile.ts';
 import { points } from './points.ts';
 import { proof } from './proof.ts';
 
@@ -26,7 +27,10 @@ const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, market, 
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);
-const long = { follow, deliver, api }[asked[0]?.split('/')[0] ?? ''];
+const long =
+  asked.join(' ') === 'points --profile'
+    ? profilePoints
+    : { follow, deliver, api }[asked[0]?.split('/')[0] ?? ''];
 if (long !== undefined) {
   await long(asked);
   process.exit();
