@@ -104,12 +104,17 @@ export async function startTestService(options: TestServiceOptions): Promise<Tes
   const { roles, log = createLog({ level: 'error', format: 'json' }) } = options;
   const service = await startService(testConfig(options), { log, ...(roles !== undefined && { roles }) });
   const { database } = service;
-  await watchAnswers(service.apiUrl);
+  const unwatch = await watchAnswers(service.apiUrl);
+  const stop = async () => {
+    await service.stop();
+    unwatch();
+  };
   void service.failed.then((bug) => {
     throw bug;
   });
   return {
     ...service,
+    stop,
     async inSync(chain) {
       const isInSync = async () => (await findTip(database))?.hash === (await chain.head()).hash;
       await waitUntil(isInSync, { describe: 'the stored tip to be the head of the chain' });
@@ -137,7 +142,7 @@ export async function startTestService(options: TestServiceOptions): Promise<Tes
       if (value === undefined) throw new Error(`there is no metric ${name}`);
       return Number(value);
     },
-    [Symbol.asyncDispose]: service.stop,
+    [Symbol.asyncDispose]: stop,
   };
 }
 

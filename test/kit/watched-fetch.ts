@@ -8,9 +8,17 @@ import { createDescription, type Describes } from './described.ts';
 const origins = new Set<string>();
 let describes: Describes | undefined;
 
-/** From now on answers of this origin are looked at; streams of unknown length are not read ahead. */
-export async function watchAnswers(origin: string): Promise<void> {
+/**
+ * From now on answers of this origin are looked at, until what it returns is called: another server may have the port then.
+ * Streams of unknown length are not read ahead.
+ */
+export async function watchAnswers(origin: string): Promise<() => void> {
   origins.add(origin);
+  await install();
+  return () => origins.delete(origin);
+}
+
+async function install(): Promise<void> {
   if (describes !== undefined) return;
   const check = createDescription(await renderOpenApi());
   describes = check;
