@@ -14,8 +14,11 @@ const pairOf = (id: number, token0: string) => ({
   ...{ token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 0 as const, rewardPid: 0 },
 });
 const pairs = [pairOf(2, usdt), pairOf(4, sol), pairOf(5, meme)];
-const pairSource = (pair: number) => ({ sources: [{ type: 'pair' as const, pair }] });
-const fixed = { sources: [{ type: 'fixed' as const, price: '3' }] };
+const pairSource = (pair: number) => ({
+  ...{ everySeconds: 30, maxAgeSeconds: 600 },
+  sources: [{ type: 'pair' as const, pair, minutes: 30 }],
+});
+const fixed = { everySeconds: 30, maxAgeSeconds: 600, sources: [{ type: 'fixed' as const, price: '3' }] };
 
 const valued = (prices: NonNullable<ConfigOverrides['prices']>) =>
   valuedPairs(

@@ -20,6 +20,12 @@ test('a price stays near its middle at any time, moves within seconds, and never
   );
 });
 
+test('a dollar coin is worth a dollar at any time', () => {
+  for (const symbol of ['USDT', 'USDC'] as const)
+    for (const time of ['2026-03-01T12:00:00Z', '2026-03-02T01:02:03Z'])
+      assert.equal(usdPriceAt(symbol, new Date(time)), 1);
+});
+
 test('the feed answers the price of now, and nothing for what it does not know', async () => {
   const now = new Date('2026-03-01T12:00:00Z');
   const feed = await startPriceFeed({ port: 0, now: () => now });
