@@ -103,8 +103,11 @@ export function createClients(world: World, cast: Cast) {
   }
 
   async function askForOne(): Promise<void> {
-    if (oracle.byId.size === 0) return;
-    const [id, one] = random.pick([...oracle.byId]);
+    const all = [...oracle.byId];
+    const retried = all.filter(([, { state, retries }]) => state === 'processed' && retries > 0);
+    const choice = retried.length > 0 && random.chance(0.7) ? retried : all;
+    if (choice.length === 0) return;
+    const [id, one] = random.pick(choice);
     const isChanged = await redeliverOne(database, one.record.watcherId, id, clock.now());
     const shouldChange = redeliver(one, clock.now().getTime());
     await tellRedelivery(`notification ${id}`, [Number(isChanged), Number(shouldChange)]);
@@ -112,7 +115,8 @@ export function createClients(world: World, cast: Cast) {
 
   async function askForBlocks(): Promise<void> {
     const watcherId = random.pick(WATCHERS);
-    const toBlock = random.between(0, chain.head().header.number);
+    const { number } = chain.head().header;
+    const toBlock = random.chance(0.5) ? number : random.between(0, number);
     const range = { fromBlock: toBlock - random.between(0, BLOCKS_MAX), toBlock };
     const now = clock.now();
     const place = { startedAt: now, after: undefined, now };
