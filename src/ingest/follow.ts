@@ -5,6 +5,7 @@ import type { ChainNodes } from '../chain/nodes.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
@@ -75,17 +76,15 @@ export function createFollower(options: FollowerOptions): Follower {
   let isFarBehind = false;
   let finalizedAt = Number.NEGATIVE_INFINITY;
   let finalizedNumber = 0;
-  let releasedBefore: number | undefined;
+  /** Up to where everything is released, for as long as the tip is the one that this was committed with. */
+  let released: { tip: Hash; number: number } | undefined;
 
   async function step(signal: AbortSignal): Promise<StepOutcome> {
     const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
     // Who stands by asks too: its readiness tells whether its nodes would do.
     const head = await findHead(signal);
-    if (!isLeader) {
-      releasedBefore = undefined;
-      return 'idle';
-    }
+    if (!isLeader) return 'idle';
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
     isFarBehind = tip !== undefined && head.number - tip.number > BEHIND_BLOCKS_MIN;
@@ -124,9 +123,8 @@ export function createFollower(options: FollowerOptions): Follower {
     const newest = blocks.at(-1) ?? first;
     // Only what is stored confirms: the head is a node's word.
     const releasedNumber = newest.header.number - options.confirmations;
-    const known = releasedBefore;
-    // Until this commit is known to have come through, and after another follower's, nothing is known.
-    releasedBefore = undefined;
+    // After another follower's commit or fork nothing is known: what was released once may be held again.
+    const known = tip !== undefined && tip.hash === released?.tip ? released.number : undefined;
     const committed = await commitBlocks(database, {
       expectedTip: tip,
       blocks,
@@ -140,7 +138,7 @@ export function createFollower(options: FollowerOptions): Follower {
       },
     });
     if (committed.outcome === 'lost') return 'worked';
-    releasedBefore = releasedNumber;
+    released = { tip: newest.header.hash, number: releasedNumber };
     report(blocks, committed.notificationCount, head, startedAt);
     // After the commit: neither the wait for it nor its failure costs the blocks anything.
     await refreshFinalized(newest.header, signal);

@@ -44,7 +44,7 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
 const ELECTION_LOCK_SPACE = 1;
 
 export function createCast(world: World, bugName: BugName): Cast {
-  const { random, clock, scheduler, sessions, oracle, tell, stage, settings } = world;
+  const { random, clock, scheduler, sessions, witness, tell, stage, settings } = world;
   const { log, metrics, database } = stage;
   const actors = new Map<string, Actor>();
   const deliverers = new Map<Actor, Deliverer>();
@@ -57,6 +57,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     actors.set(seatName, actor);
     const seat = createSeat({
       ...{ actor, scheduler, database, sessions, mishapAt, bug: bugs[bugName]() },
+      onRead: (rows) => witness.read(actor, rows),
       onDone: (done) => onDone(actor, done),
     });
     if (seatName.startsWith('follower')) startFollower(actor, seat);
@@ -125,13 +126,13 @@ export function createCast(world: World, bugName: BugName): Cast {
       const startedMs = clock.now().getTime();
       const name = `webhook ${message.headers['webhook-id']}`;
       tell(actor.name, `sends ${name} to ${message.url}`);
-      const sending = oracle.send(actor, message);
+      const sending = witness.send(actor, message);
       if (!deliverers.has(actor)) world.fail(`${actor.name} sends ${name} although it was told to stop`);
       killed.addEventListener('abort', () => reject(killed.reason), { once: true });
       const turn = scheduler.turn(actor, 'webhook', async () => {
         const outcome = outcomeAt(webhookOrigin(message.url));
         tell(actor.name, `hears of ${name}: ${killed.aborted ? 'too late' : outcome}`);
-        if (sending !== undefined && !killed.aborted) oracle.answer(sending, outcome);
+        if (sending !== undefined && !killed.aborted) witness.answer(sending, outcome);
         const durationMs = clock.now().getTime() - startedMs;
         return { outcome, status: undefined, durationMs, responseText: undefined };
       });

@@ -37,6 +37,8 @@ export type SeatOptions = {
   sessions: Sessions;
   /** What befalls a turn at this point. */
   mishapAt(point: Point): Mishap;
+  /** Of what is due in a lane; when the actor hears of it. */
+  onRead(rows: readonly unknown[]): void;
   onDone(done: Done): Promise<void>;
 };
 
@@ -71,6 +73,7 @@ export function createSeat(options: SeatOptions): Database {
         // Of those that return rows, one without a row has changed nothing.
         const hasWritten = isWrite(statement) && (rows.length > 0 || !statement.text.includes('returning'));
         await end({ point, mishap, hasWritten: hasWritten && !isBefore(mishap) });
+        if (point === 'listDue') options.onRead(rows);
         return rows;
       }),
     transaction: <T>(work: (tx: Db) => Promise<T>): Promise<T> =>

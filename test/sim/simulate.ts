@@ -6,7 +6,7 @@
 import type { BugName } from './bugs.ts';
 import { createCast } from './cast.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
-import { createHappenings } from './happenings.ts';
+import { createHappenings, nextRetryMs } from './happenings.ts';
 import type { Turn } from './scheduler.ts';
 import { createWorld, type Stage, type World } from './world.ts';
 
@@ -45,7 +45,7 @@ export async function simulate(
   const world = await createWorld(stage, seed);
   const cast = createCast(world, bug);
   const happenings = createHappenings(world, cast);
-  const { scheduler, random, clock, chain, oracle } = world;
+  const { scheduler, random, clock, chain } = world;
   let taken = 0;
   try {
     chain.mine();
@@ -68,7 +68,7 @@ export async function simulate(
     problem: world.problem(),
     lines,
     mishaps: cast.mishaps,
-    counts: oracle.counts(),
+    counts: countStates(world),
   };
 }
 
@@ -87,7 +87,7 @@ function chooseTurn({ scheduler, random, stalled }: World): Turn | undefined {
 
 /** The chain goes on for a while, every loop gets its turns, receivers answer. */
 async function calm(world: World): Promise<void> {
-  const { chain, clock, oracle, settings, tell, fail } = world;
+  const { chain, clock, oracle, witness, settings, tell, fail } = world;
   world.isCalm = true;
   tell('all', 'the faults stop');
   // A dead branch may be longer than the chain: that it is dead is seen when the chain has outgrown it.
@@ -95,11 +95,21 @@ async function calm(world: World): Promise<void> {
   for (let rounds = 1; world.problem() === undefined; rounds += 1) {
     await takeRound(world);
     const unfinished = oracle.findUnfinished();
-    if (unfinished === undefined) return oracle.judge();
+    if (unfinished === undefined) {
+      oracle.judge();
+      return witness.judge();
+    }
     if (rounds > CALM_ROUNDS_MAX) return fail(`after ${CALM_ROUNDS_MAX} calm rounds ${unfinished}`);
-    const untilRetryMs = (oracle.nextRetryMs() ?? 0) - clock.now().getTime();
+    const untilRetryMs = (nextRetryMs(oracle) ?? 0) - clock.now().getTime();
     clock.advance(rounds % 4 === 0 ? Math.max(untilRetryMs, CALM_MS) : CALM_MS);
   }
+}
+
+/** Attempts, and notifications by state. */
+function countStates({ oracle, witness }: World): Record<string, number> {
+  const counts: Record<string, number> = { attempts: witness.attemptCount() };
+  for (const { state } of oracle.notifications.values()) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
 }
 
 /** One step of each loop, and all that comes of it. */

@@ -26,6 +26,8 @@ export type StoredNotification = {
   token: Address | null;
   block: number;
   state: string;
+  revision: number;
+  redelivery: number;
   retries: number;
   retry_ms: number | null;
 };
@@ -51,8 +53,8 @@ export async function readState(database: Database, afterAttempt: number): Promi
       (select coalesce(json_agg(n order by n.id), '[]') from (
         select id, watched_address_id as record, kind, '0x' || encode(tx_hash, 'hex') as hash, ordinal,
           '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
-          '0x' || encode(token, 'hex') as token, block_number as block, state, retry_count as retries,
-          ${millisecondsOf(sql`next_retry_at`)} as retry_ms
+          '0x' || encode(token, 'hex') as token, block_number as block, state, revision,
+          redelivery_count as redelivery, retry_count as retries, ${millisecondsOf(sql`next_retry_at`)} as retry_ms
         from notification
       ) as n) as notifications,
       (select coalesce(json_agg(a order by a.id), '[]') from (

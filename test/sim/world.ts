@@ -1,5 +1,5 @@
 /**
- * The world of one story, in which its actors are set: chance, time, the chain, the database, and the oracle that watches.
+ * The world of one story, in which its actors are set: chance, time, the chain, the database, and the oracle and the witness that watch.
  */
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics, type Metrics } from '../../src/core/metrics.ts';
@@ -13,6 +13,7 @@ import { createRandom } from './random.ts';
 import { type Actor, createScheduler } from './scheduler.ts';
 import { createSessions } from './seat.ts';
 import { readState } from './state.ts';
+import { createWitness } from './witness.ts';
 
 /** What the stories of a process share, one after the other: making it takes longer than a story. */
 export type Stage = {
@@ -63,9 +64,10 @@ export async function createWorld(stage: Stage, seed: number) {
   }
 
   const { confirmations } = settings;
-  const oracle = createOracle({ chain, clock, sessions, confirmations, retryMinutes: RETRY_MINUTES, fail });
+  const oracle = createOracle({ chain, confirmations, fail });
+  const witness = createWitness({ oracle, clock, sessions, retryMinutes: RETRY_MINUTES, fail });
   return {
-    ...{ stage, random, clock, chain, sessions, settings, oracle, lines, tell, fail },
+    ...{ stage, random, clock, chain, sessions, settings, oracle, witness, lines, tell, fail },
     scheduler: createScheduler(),
     /** Origins that do not answer as they should. */
     stopped: new Set<string>(),
@@ -75,11 +77,14 @@ export async function createWorld(stage: Stage, seed: number) {
     isCalm: false,
     /** The first promise that was broken. */
     problem: () => problem,
-    /** Shows the oracle what the database holds after a turn of this actor. */
+    /** Compares what the database holds after a turn of this actor with what must be. */
     async observe(actor?: Actor): Promise<void> {
       const state = await readState(stage.database, lastAttempt);
       lastAttempt = state.attempts.at(-1)?.id ?? lastAttempt;
-      oracle.observe(state, actor);
+      oracle.followBlocks(state.blocks);
+      witness.followLanes(state.lanes, actor);
+      witness.settle(state.attempts);
+      oracle.compare(state.notifications);
     },
   };
 }

@@ -1,0 +1,202 @@
+/**
+ * What watchers ask for, by the functions that the API calls: records that come, change and go, alone and as sets, their
+ * settings, and webhooks once more.
+ */
+import { webhookOrigin } from '../../src/core/webhook-url.ts';
+import { redeliverOne, redeliverStep } from '../../src/store/redelivery.ts';
+import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
+import {
+  deleteWatchedAddress,
+  insertWatchedAddress,
+  listWatchedAddresses,
+  type NewWatchedAddress,
+  updateWatchedAddress,
+} from '../../src/store/watched.ts';
+import { replaceWatchedSet, type SetMember } from '../../src/store/watched-set.ts';
+import { coin } from '../kit/chain-story.ts';
+import type { Cast } from './cast.ts';
+import { people } from './chain.ts';
+import { redeliver, type SimRecord } from './rules.ts';
+import { ORIGINS, type World } from './world.ts';
+
+const RECORDS_MAX = 6;
+const MEMBERS_MAX = 3;
+const WATCHERS = [1, 2];
+const BLOCKS_MAX = 6;
+
+export function createClients(world: World, cast: Cast) {
+  const { random, clock, chain, oracle, tell, fail } = world;
+  const { database } = world.stage;
+  let recordCount = 0;
+
+  const living = () => Array.from(oracle.records.values()).filter(({ isGone }) => !isGone);
+  const makeUrl = () => `${random.pick(ORIGINS)}/${random.between(1, 2)}`;
+  const at = (url: string) => ({ origin: webhookOrigin(url), now: clock.now() });
+
+  /** What one of the living records is asked for, if there is one. */
+  const withRecord = (ask: (record: SimRecord) => Promise<void>) => async (): Promise<void> => {
+    if (living().length > 0) await ask(random.pick(living()));
+  };
+
+  function keep(watcherId: number, fields: NewWatchedAddress): SimRecord {
+    recordCount += 1;
+    const life = { isGone: false, hasMoved: false, hasChanged: false };
+    const record = { ...fields, name: String(recordCount), watcherId, settings: defaultSettings, ...life };
+    oracle.records.set(record.id, record);
+    return record;
+  }
+
+  async function watch(): Promise<void> {
+    if (living().length >= RECORDS_MAX) return;
+    const fields = {
+      id: `00000000-0000-4000-8000-${String(recordCount + 1).padStart(12, '0')}`,
+      address: random.pick(people),
+      watchCoin: random.chance(0.9),
+      watchToken: random.chance(0.9),
+      webhookUrl: makeUrl(),
+    };
+    const { name, watcherId, address, webhookUrl } = keep(random.pick(WATCHERS), fields);
+    await insertWatchedAddress(database, watcherId, fields, at(webhookUrl));
+    tell('client', `watches ${address.slice(-4)} as ${name} for ${webhookUrl}`);
+    await world.observe();
+  }
+
+  async function patch(record: SimRecord): Promise<void> {
+    Object.assign(record, { hasMoved: true, hasChanged: true });
+    if (random.chance(0.6)) record.webhookUrl = makeUrl();
+    if (random.chance(0.3)) record.address = random.pick(people);
+    if (random.chance(0.3)) record.watchCoin = !record.watchCoin;
+    const { id, name, watcherId, webhookUrl, address, watchCoin } = record;
+    await updateWatchedAddress(database, watcherId, id, { webhookUrl, address, watchCoin }, at(webhookUrl));
+    tell('client', `patches ${name}: ${address.slice(-4)} for ${webhookUrl}`);
+    await world.observe();
+    cast.ring();
+  }
+
+  async function set(record: SimRecord): Promise<void> {
+    const settings: WatchSettings = {
+      confirmations: random.pick([0, 0, 1, 3]),
+      direction: random.pick(['both', 'both', 'in', 'out']),
+      minAmount: random.pick([0n, 0n, 300_000n]),
+      tokens: new Map(random.pick([[], [], [[coin, 300_000n]], [[random.pick(people), 0n]]])),
+      removed: random.chance(0.5),
+      strictOrder: random.chance(0.4),
+    };
+    Object.assign(record, { settings, hasChanged: true });
+    await replaceSettings(database, record.watcherId, record.id, { settings, now: clock.now() });
+    tell('client', `sets ${record.name} to ${wordsOf(settings)}`);
+    await world.observe();
+  }
+
+  async function remove(record: SimRecord): Promise<void> {
+    await deleteWatchedAddress(database, record.watcherId, record.id);
+    oracle.remove(record);
+    tell('client', `deletes ${record.name}`);
+    await world.observe();
+  }
+
+  async function tellRedelivery(what: string, [is, should]: [is: number, should: number]): Promise<void> {
+    tell('client', `asks for ${what} again: ${is}`);
+    if (is !== should) fail(`${is} are delivered again, should be ${should}`);
+    await world.observe();
+    cast.ring();
+  }
+
+  async function askForOne(): Promise<void> {
+    const all = [...oracle.byId];
+    const retried = all.filter(([, { state, retries }]) => state === 'processed' && retries > 0);
+    const choice = retried.length > 0 && random.chance(0.7) ? retried : all;
+    if (choice.length === 0) return;
+    const [id, one] = random.pick(choice);
+    const isChanged = await redeliverOne(database, one.record.watcherId, id, clock.now());
+    const shouldChange = redeliver(one, clock.now().getTime());
+    await tellRedelivery(`notification ${id}`, [Number(isChanged), Number(shouldChange)]);
+  }
+
+  async function askForBlocks(): Promise<void> {
+    const watcherId = random.pick(WATCHERS);
+    const { number } = chain.head().header;
+    const toBlock = random.chance(0.5) ? number : random.between(0, number);
+    const range = { fromBlock: toBlock - random.between(0, BLOCKS_MAX), toBlock };
+    const now = clock.now();
+    const place = { startedAt: now, after: undefined, now };
+    const { count } = await redeliverStep(database, watcherId, range, place);
+    const wanted = Array.from(oracle.byId.values()).filter(
+      ({ record, block }) => record.watcherId === watcherId && range.fromBlock <= block && block <= toBlock,
+    );
+    const changed = wanted.filter((one) => redeliver(one, now.getTime()));
+    await tellRedelivery(`blocks ${range.fromBlock} to ${toBlock} of ${watcherId}`, [count, changed.length]);
+  }
+
+  async function replaceSet(): Promise<void> {
+    const watcherId = random.pick(WATCHERS);
+    const url = makeUrl();
+    const room = Math.min(MEMBERS_MAX, RECORDS_MAX - living().length);
+    const addresses = new Set(Array.from({ length: Math.max(0, room) }, () => random.pick(people)));
+    const members = Array.from(addresses, (address) => {
+      return { address, watchCoin: random.chance(0.8), watchToken: random.chance(0.8) };
+    });
+    const is = await database.transaction((tx) =>
+      replaceWatchedSet(tx, watcherId, url, members, clock.now()),
+    );
+    const should = await expectSet(watcherId, url, members);
+    tell('client', `${watcherId} has ${members.length} for ${url}: ${JSON.stringify(is)}`);
+    if (JSON.stringify(is) !== JSON.stringify(should)) fail(`the set should be ${JSON.stringify(should)}`);
+    await world.observe();
+  }
+
+  /** Of several records of one address the oldest stays. */
+  async function expectSet(watcherId: number, url: string, members: readonly SetMember[]) {
+    const counts = { created: 0, updated: 0, deleted: 0, unchanged: 0 };
+    const missing = new Map(members.map((member) => [member.address, member]));
+    for (const record of living()) {
+      if (record.watcherId !== watcherId || record.webhookUrl !== url) continue;
+      const member = missing.get(record.address);
+      const { watchCoin, watchToken } = record;
+      if (member === undefined) oracle.remove(record);
+      else if (watchCoin !== member.watchCoin || watchToken !== member.watchToken)
+        Object.assign(record, member, { hasChanged: true });
+      const isAsItWas =
+        member !== undefined && record.watchCoin === watchCoin && record.watchToken === watchToken;
+      counts[member === undefined ? 'deleted' : isAsItWas ? 'unchanged' : 'updated'] += 1;
+      missing.delete(record.address);
+    }
+    for (const stored of await listWatchedAddresses(database, watcherId, { after: undefined, limit: 100 })) {
+      const member = stored.webhookUrl === url ? missing.get(stored.address) : undefined;
+      if (member === undefined || oracle.records.has(stored.id)) continue;
+      keep(watcherId, { id: stored.id, webhookUrl: url, ...member });
+      counts.created += 1;
+    }
+    return counts;
+  }
+
+  return {
+    watch,
+    patch: withRecord(patch),
+    set: withRecord(set),
+    remove: withRecord(remove),
+    redeliverOne: askForOne,
+    redeliverBlocks: askForBlocks,
+    replaceSet,
+  };
+}
+
+/** What differs from the specification. */
+function wordsOf({
+  confirmations,
+  direction,
+  minAmount,
+  tokens,
+  removed,
+  strictOrder,
+}: WatchSettings): string {
+  const words = [
+    confirmations > 0 && `${confirmations} confirmations`,
+    direction !== 'both' && `${direction} only`,
+    minAmount > 0n && `at least ${minAmount}`,
+    ...Array.from(tokens, ([token, amount]) => `token ${token.slice(-4)} from ${amount}`),
+    removed && 'removals',
+    strictOrder && 'strict order',
+  ];
+  return words.filter((word) => word !== false).join(', ') || 'the ordinary';
+}

@@ -1,0 +1,188 @@
+/**
+ * What is seen of the workers: which lanes they take, which webhooks they send and settle. None may take what is another's,
+ * send before its time or twice at a time, or settle what it did not hear.
+ */
+import { isRecord } from '../../src/chain/rpc.ts';
+import type { Clock } from '../../src/core/clock.ts';
+import { parseExact } from '../../src/core/json.ts';
+import { webhookOrigin } from '../../src/core/webhook-url.ts';
+import type { Message } from '../../src/delivery/payload.ts';
+import type { SendResult } from '../../src/delivery/send.ts';
+import type { Oracle } from './oracle.ts';
+import { type Notification, settle as settleOne, type Version } from './rules.ts';
+import type { Actor } from './scheduler.ts';
+import type { Sessions } from './seat.ts';
+import type { StoredLane, StoredState } from './state.ts';
+
+/** One attempt, from the request to its record in the log. */
+export type Sending = Version & {
+  actor: Actor;
+  lane: number;
+  notification: Notification;
+  answer: { atMs: number; outcome: SendResult['outcome'] } | undefined;
+  isSettled: boolean;
+};
+
+/** What a worker read of a notification that is due, as the database said it. */
+type Read = Version & { retryText: unknown };
+
+export type WitnessOptions = {
+  oracle: Oracle;
+  clock: Clock;
+  sessions: Sessions;
+  retryMinutes: readonly number[];
+  /** Told of each promise that is broken. */
+  fail(problem: string): void;
+};
+
+export type Witness = ReturnType<typeof createWitness>;
+
+export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: WitnessOptions) {
+  const sendings = new Map<string, Sending>();
+  const reads = new Map<string, Read>();
+  /** Who had which lane, in their order. */
+  const leases: { lane: number; actor: Actor | undefined }[] = [];
+  let lanes = new Map<number, StoredLane>();
+  const nowMs = () => clock.now().getTime();
+
+  function followLanes(stored: readonly StoredLane[], actor: Actor | undefined): void {
+    for (const lane of stored) {
+      const before = lanes.get(lane.id);
+      if (before === undefined) continue;
+      if (lane.epoch > before.epoch) {
+        if (before.owner !== null && (before.lease_ms ?? 0) > nowMs())
+          fail(`lane ${lane.id} was taken before its lease was over`);
+        leases.push({ lane: lane.id, actor: sessions.workerOf(lane.owner ?? 0) });
+      } else if (before.owner !== null && lane.owner === null) {
+        const isOwn = sessions.workerOf(before.owner) === actor;
+        if (!isOwn && sessions.isWorkerAlive(before.owner))
+          fail(`lane ${lane.id} was taken from a living worker`);
+      }
+    }
+    lanes = new Map(stored.map((lane) => [lane.id, lane]));
+  }
+
+  const holderOf = (lane: number) => leases.findLast((lease) => lease.lane === lane)?.actor;
+
+  /** Who has lost the lane, or had it twice, may not know what others did with it; so does who sends for a record that moved. */
+  function isContested({ actor, lane, notification }: Sending): boolean {
+    const count = leases.filter((lease) => lease.lane === lane && lease.actor === actor).length;
+    return notification.record.hasMoved || holderOf(lane) !== actor || count !== 1;
+  }
+
+  /** A worker reads what is due in a lane of its own. */
+  function read(actor: Actor, rows: readonly unknown[]): void {
+    for (const row of rows) {
+      if (!isRecord(row) || row.id === null) continue;
+      const numberOf = (column: string) => Number(row[column]);
+      const key = `${actor.name} ${numberOf('record_lane_id')} ${numberOf('id')}`;
+      reads.set(key, {
+        revision: numberOf('revision'),
+        redelivery: numberOf('redelivery_count'),
+        retries: numberOf('retry_count'),
+        retryText: row.next_retry_text,
+      });
+    }
+  }
+
+  /** A worker sends a webhook. */
+  function send(actor: Actor, { headers, url, body }: Message): Sending | undefined {
+    const [id = 0, revision = 0] = (headers['webhook-id'] ?? '').split('-').map(Number);
+    const notification = oracle.byId.get(id);
+    const json = parseExact(body);
+    const lane = Array.from(lanes.values()).find(
+      ({ shard, origin }) => shard === notification?.record.watcherId && origin === webhookOrigin(url),
+    );
+    const known = reads.get(`${actor.name} ${lane?.id} ${id}`);
+    if (notification === undefined || known === undefined || !isRecord(json)) {
+      fail(`webhook ${id} is of no notification that was due`);
+      return undefined;
+    }
+    const { retryText, ...version } = known;
+    const sending: Sending = {
+      ...{ ...version, actor, lane: lane?.id ?? 0, notification },
+      ...{ answer: undefined, isSettled: false },
+    };
+    const isRemoval = headers['chainbell-removed'] === 'true';
+    if (revision !== version.revision || isRemoval !== (revision % 2 === 1))
+      fail(`webhook ${id} is of another revision than it says`);
+    if (json.next_retry_at !== retryText) fail(`webhook ${id} tells a schedule that is not its own`);
+    if (JSON.stringify(toldBy(json)) !== JSON.stringify(wantedBody(notification)))
+      fail(`webhook ${id} says ${JSON.stringify(toldBy(json))}`);
+    const isLate = notification.revision !== revision || notification.redelivery !== version.redelivery;
+    if (!isContested(sending) && !isLate) {
+      if (notification.state === 'processed') fail(`webhook ${id} is sent after its 2xx`);
+      if (notification.retries !== version.retries) fail(`webhook ${id} is not the attempt that is due`);
+      if ((notification.retryMs ?? 0) > nowMs()) fail(`webhook ${id} is sent before its time`);
+      for (const other of sendings.values()) {
+        const isUnderWay = other.notification === notification && other.actor === actor && !other.isSettled;
+        if (isUnderWay) fail(`webhook ${id} is sent twice at a time`);
+      }
+    }
+    sendings.set(`${id} ${nowMs()}`, sending);
+    return sending;
+  }
+
+  function answer(sending: Sending, outcome: SendResult['outcome']): void {
+    sending.answer = { atMs: nowMs(), outcome };
+    if (outcome === 'success') sending.notification.heard.add(sending.revision);
+  }
+
+  /** Outcomes are in the log: each counts, unless another attempt of the same number was first. */
+  function settle(attempts: StoredState['attempts']): void {
+    // Of two outcomes of one notification that are settled together the 2xx counts.
+    const isFailure = ({ outcome }: (typeof attempts)[number]) => Number(outcome !== 'success');
+    for (const { notification: id, started_ms, outcome } of attempts.sort(
+      (one, other) => isFailure(one) - isFailure(other),
+    )) {
+      const sending = sendings.get(`${id} ${started_ms}`);
+      if (sending?.answer === undefined || sending.answer.outcome !== outcome) {
+        fail(`the log has an attempt of ${id} that was not made: ${outcome}`);
+        continue;
+      }
+      const { notification, actor, lane, retries } = sending;
+      if (holderOf(lane) !== actor) fail(`${actor.name} settled ${id} although it had lost lane ${lane}`);
+      // A group whose commit came through unheard is settled again.
+      if (sending.isSettled) continue;
+      sending.isSettled = true;
+      const minutes = retryMinutes[retries] ?? retryMinutes.at(-1) ?? 0;
+      const retryMs = outcome === 'success' ? undefined : sending.answer.atMs + minutes * 60_000;
+      settleOne(notification, sending, retryMs);
+    }
+  }
+
+  return {
+    ...{ followLanes, read, send, answer, settle },
+    attemptCount: () => sendings.size,
+    /** When nothing is open any more. */
+    judge(): void {
+      for (const [name, sending] of sendings) {
+        const isHeard = sending.answer !== undefined && !sending.isSettled && !sending.actor.isDead;
+        if (isHeard && !isContested(sending)) fail(`the answer to ${name} was lost`);
+      }
+    },
+  };
+}
+
+/** Spec 2.7, but for the id, the times and the URL, which change. */
+const wantedBody = ({ record, transfer }: Notification) => [
+  record.id,
+  record.watcherId,
+  transfer.txHash,
+  transfer.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
+  transfer.sender,
+  transfer.receiver ?? '',
+  String(transfer.amount),
+  transfer.token ?? 'ETH',
+];
+
+const toldBy = (json: Record<string, unknown>) => [
+  json.watched_addresses_id,
+  json.watcher_id,
+  json.hash,
+  json.type,
+  json.sender,
+  json.receiver,
+  String(json.amount),
+  json.asset,
+];
