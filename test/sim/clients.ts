@@ -161,10 +161,14 @@ export function createClients(world: World, cast: Cast) {
       counts[member === undefined ? 'deleted' : isAsItWas ? 'unchanged' : 'updated'] += 1;
       missing.delete(record.address);
     }
-    for (const stored of await listWatchedAddresses(database, watcherId, { after: undefined, limit: 100 })) {
-      const member = stored.webhookUrl === url ? missing.get(stored.address) : undefined;
-      if (member === undefined || oracle.records.has(stored.id)) continue;
-      keep(watcherId, { id: stored.id, webhookUrl: url, ...member });
+    const stored = await listWatchedAddresses(database, watcherId, { after: undefined, limit: 100 });
+    // In the order of the members: that of the ids, which are made by chance, would be another story each time.
+    for (const member of missing.values()) {
+      const isOfSet = ({ id, address, webhookUrl }: (typeof stored)[number]) =>
+        webhookUrl === url && address === member.address && !oracle.records.has(id);
+      const created = stored.find(isOfSet);
+      if (created === undefined) continue;
+      keep(watcherId, { id: created.id, webhookUrl: url, ...member });
       counts.created += 1;
     }
     return counts;
