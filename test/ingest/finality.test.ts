@@ -3,16 +3,12 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { ChainNodes } from '../../src/chain/nodes.ts';
-import { silentLog } from '../../src/core/log.ts';
-import { createMetrics } from '../../src/core/metrics.ts';
-import { createFollower } from '../../src/ingest/follow.ts';
-import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import { findChain, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { followMadeUp } from '../kit/follower.ts';
 
 const [HEAD, DEPTH] = [300, 20];
 const { signal } = new AbortController();
@@ -22,32 +18,13 @@ type Chain = { tagged: number | undefined; branchOf(number: number): number };
 /** Follows for some blocks from block 1 on; the clock moves as often as what is final is asked for. */
 async function follow(database: Database, { tagged, branchOf }: Chain, until: number): Promise<void> {
   const clock = createTestClock();
-  const nodes: ChainNodes = {
-    identify: async () => ({ chainId: 1, genesisHash: headerOf(0).hash }),
-    pin() {},
-    doubt() {},
-    head: async () => headerOf(HEAD),
-    bundles: async (references) =>
-      references.map((reference) => ({
-        header: headerOf(typeof reference === 'number' ? reference : HEAD),
-        ...{ transactions: [], proved: true, traced: true },
-      })),
-    findHeader: async (reference) =>
-      typeof reference === 'number' ? headerOf(reference, branchOf(reference)) : undefined,
-    ask: () => Promise.reject(new Error('nobody reads contracts')),
-    finalized: async () => tagged,
-    isPushed: () => false,
-    status: () => [],
-    sockets: () => [],
-    close: async () => {},
+  const chain = {
+    head: () => headerOf(HEAD),
+    at: (number: number) => headerOf(number),
+    asked: (number: number) => headerOf(number, branchOf(number)),
+    finalized: tagged,
   };
-  const follower = createFollower({
-    ...{ database, nodes, clock, log: silentLog(), metrics: createMetrics('test') },
-    ...{ chainId: 1, startBlock: 1, confirmations: 0, finalityDepth: DEPTH },
-    ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
-    enforcedChecks: () => [],
-    isLeader: async () => true,
-  });
+  const follower = followMadeUp(database, chain, { clock, finalityDepth: DEPTH });
   while (((await findTip(database))?.number ?? 0) < until) {
     await follower.step(signal);
     clock.advance(10_000);

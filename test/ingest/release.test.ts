@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BlockHeader } from '../../src/core/block.ts';
+import { findTip, rollbackTo } from '../../src/store/blocks.ts';
+import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { followMadeUp } from '../kit/follower.ts';
+
+const CONFIRMATIONS = 2;
+/** The chain forks above this block. */
+const FORK = 5;
+const { signal } = new AbortController();
+
+onEachDatabase(({ database }) => {
+  test('what another follower holds after a fork is released by the one that knew the chain before it', async () => {
+    await watchAddress(database());
+    let branch = 0;
+    let head = 8;
+    const at = (number: number): BlockHeader => headerOf(number, branch, FORK);
+    const chain = { head: () => at(head), at };
+    const timing = { clock: createTestClock(), confirmations: CONFIRMATIONS, finalityDepth: 100 };
+    const follower = followMadeUp(database(), chain, timing);
+    const follow = async () => {
+      while ((await findTip(database()))?.number !== head) await follower.step(signal);
+    };
+    await follow();
+
+    // It stalls, and another one follows the fork: a payment is held in a block that was confirmed on the dead branch.
+    branch = 1;
+    const dead = await findTip(database());
+    assert.ok(dead !== undefined);
+    await rollbackTo(database(), { ancestorNumber: FORK, expectedTip: dead, now: noon });
+    await mine(database(), at(6), [transferOf()], { releasedNumber: 4 });
+    assert.deepEqual(await listStates(database()), ['held']);
+
+    head = 9;
+    await follow();
+    assert.deepEqual(await listStates(database()), ['waiting']);
+  });
+});

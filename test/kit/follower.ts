@@ -1,0 +1,58 @@
+/**
+ * A follower of a chain of headers that a test makes up: without transactions, nodes or time of its own.
+ */
+import type { ChainNodes } from '../../src/chain/nodes.ts';
+import type { BlockHeader } from '../../src/core/block.ts';
+import type { Clock } from '../../src/core/clock.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createFollower, type Follower } from '../../src/ingest/follow.ts';
+import { extractNothing } from '../../src/ingest/read-ahead.ts';
+import type { Database } from '../../src/store/db.ts';
+import { headerOf } from './chain-story.ts';
+
+export type MadeUpChain = {
+  head(): BlockHeader;
+  /** The block at this height, when it is fetched. */
+  at(number: number): BlockHeader;
+  /** The block at this height, when it is only asked after; as `at` unless told otherwise. */
+  asked?(number: number): BlockHeader;
+  finalized?: number | undefined;
+};
+
+export function followMadeUp(
+  database: Database,
+  chain: MadeUpChain,
+  {
+    clock,
+    confirmations = 0,
+    finalityDepth,
+  }: { clock: Clock; confirmations?: number; finalityDepth: number },
+): Follower {
+  const nodes: ChainNodes = {
+    identify: async () => ({ chainId: 1, genesisHash: headerOf(0).hash }),
+    pin() {},
+    doubt() {},
+    head: async () => chain.head(),
+    bundles: async (references) =>
+      references.map((reference) => ({
+        header: typeof reference === 'number' ? chain.at(reference) : chain.head(),
+        ...{ transactions: [], proved: true, traced: true },
+      })),
+    findHeader: async (reference) =>
+      typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,
+    ask: () => Promise.reject(new Error('nobody reads contracts')),
+    finalized: async () => chain.finalized,
+    isPushed: () => false,
+    status: () => [],
+    sockets: () => [],
+    close: async () => {},
+  };
+  return createFollower({
+    ...{ database, nodes, clock, log: silentLog(), metrics: createMetrics('test') },
+    ...{ chainId: 1, startBlock: 1, confirmations, finalityDepth },
+    ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
+    enforcedChecks: () => [],
+    isLeader: async () => true,
+  });
+}
