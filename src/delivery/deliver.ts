@@ -126,10 +126,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   }
 
   /** Lanes with much to do would stay for hours with the worker that came first: others that live get their share. */
-  async function shareOut(now: Date): Promise<void> {
+  async function shareOut(owner: number, now: Date): Promise<void> {
     if (lanes.size < 2) return;
-    const { workers, lanes: atWork } = await countWorkers(database);
-    const excess = lanes.size - Math.ceil(atWork / Math.max(workers, 1));
+    const { workers, lanes: atWork, own } = await countWorkers(database, owner);
+    if (workers < 2) return;
+    const excess = own - Math.ceil(atWork / workers);
     if (excess > 0 && giveWay(excess, now) > 0) takesNoneUntil = now.getTime() + SHARE_MS;
   }
 
@@ -168,8 +169,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function heartbeat(): Promise<'idle'> {
     if (await freeDeadLanes(database)) wake.ring();
     const now = clock.now();
-    await shareOut(now);
-    if (worker === undefined || now.getTime() - renewedAt < RENEW_MS) return 'idle';
+    if (worker === undefined) return 'idle';
+    await shareOut(worker.number, now);
+    if (now.getTime() - renewedAt < RENEW_MS) return 'idle';
     const laneIds = [...lanes.keys()];
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
     const kept = await renewLeases(database, { owner: worker.number, laneIds, leaseUntil });

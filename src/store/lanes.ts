@@ -128,12 +128,16 @@ export async function freeDeadLanes(db: Db): Promise<number> {
   return rows.length;
 }
 
-/** How many workers live, and how many lanes they have at work together. */
-export async function countWorkers(db: Db): Promise<{ workers: number; lanes: number }> {
-  const [counts] = await db.query<{ workers: number; lanes: number }>(sql`
-    select (select count(*) from (${livingWorkers}) as w) as workers,
-      (select count(*) from lane where owner is not null) as lanes`);
-  return counts ?? { workers: 0, lanes: 0 };
+/** How many workers live, and how many lanes they and this one among them have at work, all of one moment. */
+export async function countWorkers(
+  db: Db,
+  owner: number,
+): Promise<{ workers: number; lanes: number; own: number }> {
+  const [counts] = await db.query<{ workers: number; lanes: number; own: number }>(sql`
+    select (select count(*) from (${livingWorkers}) as w) as workers, count(*) as lanes,
+      count(*) filter (where owner = ${owner}) as own
+    from lane where owner is not null`);
+  return counts ?? { workers: 0, lanes: 0, own: 0 };
 }
 
 /** When the earliest lane without an owner has something due. */

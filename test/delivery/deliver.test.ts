@@ -6,6 +6,7 @@ import { createMetrics } from '../../src/core/metrics.ts';
 import { createDeliverer } from '../../src/delivery/deliver.ts';
 import type { SendOutcome } from '../../src/delivery/send.ts';
 import type { Database, Session } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
 import { addressOf, headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
@@ -182,10 +183,10 @@ onEachDatabase(({ database }) => {
 
 onPostgres(({ database, place }) => {
   /** One that lives until the test ends. */
-  async function startLiving(context: TestContext, clock: TestClock) {
+  async function startLiving(context: TestContext, clock: TestClock, lanesMax?: number) {
     const session = await database().session();
     context.after(() => session.close());
-    return startWorker(await place().open(), { clock, session });
+    return startWorker(await place().open(), { clock, session, lanesMax });
   }
 
   test('lanes that have had their turn are shared out among the workers that live', async (context) => {
@@ -213,16 +214,38 @@ onPostgres(({ database, place }) => {
     assert.ok((await listStates(database())).every((state) => state === 'processed'));
   });
 
-  test('a worker that is alone keeps its lanes', async (context) => {
+  test('a worker that is alone keeps its lanes and takes more, also while one of them ends', async (context) => {
     const clock = createTestClock();
-    await pay(database(), clock, 2);
+    await pay(database(), clock, 3);
     const alone = await startLiving(context, clock);
     await alone.step();
-    await alone.underWay(2 * AT_ONCE);
+    await alone.underWay(3 * AT_ONCE);
+    // As one that was given back a moment ago, which the worker has yet to hear of.
+    await database().query(sql`update lane set owner = null, next_due = null where id = 1`);
     clock.advance(LONGER_THAN_A_TURN_MS);
     await alone.heartbeat();
+    await watchAddress(database(), { watcherId: 4, address: addressOf(4), url: 'https://4.example/hook' });
+    await mine(database(), headerOf(4), [transferOf({ receiver: addressOf(4) })], { now: clock.now() });
+    await alone.step();
+    assert.equal((await alone.underWay(3 * AT_ONCE + 1)).at(-1), 'https://4.example/hook');
     alone.end('success');
-    assert.deepEqual(new Set(await alone.underWay(2 * LEFT)), urlsOf(1, 2));
+    assert.deepEqual(new Set(await alone.underWay(2 * LEFT)), urlsOf(2, 3));
     await alone.stop();
+  });
+
+  test('whoever has no more than the others gives nothing, and goes on', async (context) => {
+    const clock = createTestClock();
+    await pay(database(), clock, 4);
+    const [one, other] = [await startLiving(context, clock, 2), await startLiving(context, clock)];
+    await one.step();
+    await other.step();
+    await Promise.all([one.underWay(2 * AT_ONCE), other.underWay(2 * AT_ONCE)]);
+    clock.advance(LONGER_THAN_A_TURN_MS);
+    await Promise.all([one.heartbeat(), other.heartbeat()]);
+    one.end('success');
+    other.end('success');
+    assert.deepEqual(new Set(await one.underWay(2 * LEFT)), urlsOf(1, 2));
+    assert.deepEqual(new Set(await other.underWay(2 * LEFT)), urlsOf(3, 4));
+    await Promise.all([one.stop(), other.stop()]);
   });
 });
