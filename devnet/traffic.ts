@@ -5,17 +5,10 @@
 import type { Clock } from '../src/core/clock.ts';
 import type { Fault } from '../src/core/fault.ts';
 import type { Address } from '../src/core/hex.ts';
-import { runLoop } from '../src/core/loop.ts';
 import { encodeCall } from './contracts.ts';
+import { type Repeating, repeat } from './repeat.ts';
 import type { Scene } from './scene.ts';
 import { type Node, readContract, sendTransaction, type Transaction } from './wallet.ts';
-
-export type Traffic = {
-  /** No transaction is sent any more once this resolves. */
-  stop(): Promise<void>;
-  /** Rejects if the generator has a bug; resolves with `stop`. */
-  ended: Promise<void>;
-};
 
 /** Everything that happens, in turn. Each is sent by one trader to the next. */
 export const trafficKinds = [
@@ -32,7 +25,6 @@ export const trafficKinds = [
 
 export type TrafficKind = (typeof trafficKinds)[number];
 
-const RETRY_MS_MAX = 5_000;
 /** A chain that mines slowly, or not at all, does not get more than this to mine. */
 const PENDING_TRANSACTIONS_MAX = 20;
 
@@ -41,33 +33,14 @@ export function startTraffic(
   { node, clock }: { node: Node; clock: Clock },
   transactionAt: (turn: number) => Promise<Transaction>,
   options: { onFault(fault: Fault): void; intervalMs: number },
-): Traffic {
-  const stopping = new AbortController();
+): Repeating {
   let turn = 0;
-  const ended = runLoop(
-    async () => {
-      if ((await countPending(node)) < PENDING_TRANSACTIONS_MAX) {
-        await sendTransaction(node, await transactionAt(turn));
-        turn++;
-      }
-      return 'idle';
-    },
-    {
-      name: 'traffic',
-      clock,
-      signal: stopping.signal,
-      idleMs: () => options.intervalMs,
-      retryMsMax: RETRY_MS_MAX,
-      onFault: options.onFault,
-    },
-  );
-  return {
-    ended,
-    stop() {
-      stopping.abort();
-      return ended;
-    },
+  const send = async () => {
+    if ((await countPending(node)) >= PENDING_TRANSACTIONS_MAX) return;
+    await sendTransaction(node, await transactionAt(turn));
+    turn++;
   };
+  return repeat(send, { name: 'traffic', clock, ...options });
 }
 
 /** The transaction of a turn: the kinds in their order, the sender moving on after each round. */
