@@ -21,6 +21,7 @@ import {
   renderLeaders,
 } from '../store/point-lists.ts';
 import { createLargeBody } from './kept-answer.ts';
+import { readOptional } from './parameters.ts';
 import { formatAwardPlace, formatLeaderPlace, parseAwardPlace, parseLeaderPlace } from './point-cursors.ts';
 import { addPublicRoute, json, jsonText, type PublicAnswer } from './public.ts';
 import type { Api } from './server.ts';
@@ -245,19 +246,6 @@ function readRequired<T>(request: FastifyRequest, name: string, parse: (text: st
   const value = readOptional(request, name, parse);
   if (value === undefined) throw new Fault('invalid', `Missing ${name} parameter`);
   return value;
-}
-
-/** Undefined when it is missing or empty. @throws Fault `invalid` as spec 7 words it. */
-function readOptional<T>(request: FastifyRequest, name: string, parse: (text: string) => T): T | undefined {
-  const given: unknown = Reflect.get(Object(request.query), name);
-  if (given === undefined || given === '') return undefined;
-  try {
-    // Given twice it is a list.
-    return parse(typeof given === 'string' ? given : '');
-  } catch (error) {
-    if (error instanceof Fault) throw new Fault('invalid', `Invalid ${name} parameter`);
-    throw error;
-  }
 }
 
 async function listAnswer(render: (onPiece: OnPiece) => Promise<void>): Promise<PublicAnswer> {

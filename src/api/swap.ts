@@ -13,6 +13,7 @@ import { listPriceHours } from '../store/market.ts';
 import { findPairNow, type PairNow } from '../store/pair-readings.ts';
 import { findPrice } from '../store/prices.ts';
 import { listVolumeHours, sumSwapValue } from '../store/swaps.ts';
+import { readOptional } from './parameters.ts';
 import { addPublicRoute, json } from './public.ts';
 import type { Api } from './server.ts';
 
@@ -275,19 +276,6 @@ function rangeOf(request: FastifyRequest, now: Date): HourRange {
   const from = readOptional(request, 'from', findIsoTime);
   const to = ceilHour(readOptional(request, 'to', findIsoTime) ?? now);
   return { from: from === undefined ? hoursBefore(to, limit) : ceilHour(from), to, limit };
-}
-
-/** Undefined when it is missing or empty. @throws Fault `invalid` where it cannot be read, or is there twice. */
-function readOptional<T>(
-  { query }: FastifyRequest,
-  name: string,
-  find: (text: string) => T | undefined,
-): T | undefined {
-  const given: unknown = Reflect.get(Object(query), name);
-  if (given === undefined || given === '') return undefined;
-  const value = typeof given === 'string' ? find(given) : undefined;
-  if (value === undefined) throw new Fault('invalid', `Invalid ${name} parameter`);
-  return value;
 }
 
 const parseHours = (text: string): number | undefined =>
