@@ -1,7 +1,7 @@
 /**
  * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
  */
-import { type ChainNodes, createNodes, type NodesOptions } from './chain/nodes.ts';
+import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from './chain/nodes.ts';
 import { checkNames } from './chain/proof.ts';
 import { createVerifier, type Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
@@ -19,7 +19,7 @@ export function openChain(
   const verifier = createVerifier({
     mode: chain.verify,
     chainId: chain.id,
-    nodeCount: chain.rpc.filter((url) => url.startsWith('http')).length,
+    nodeCount: httpUrls(chain.rpc).length,
     enforced: checkNames.filter((name) => known?.enforcedChecks.includes(name)),
     log: options.log,
   });
@@ -41,5 +41,5 @@ export function nodeUrls(config: Config, active: ReadonlySet<string>): readonly 
   if (active.has('follower')) return rpc;
   const asksNodes =
     (active.has('prices') && readsContracts(config)) || (active.has('api') && config.supply !== undefined);
-  return asksNodes ? rpc.filter((url) => url.startsWith('http')) : [];
+  return asksNodes ? httpUrls(rpc) : [];
 }

@@ -4,7 +4,7 @@
  */
 import packageJson from '../package.json' with { type: 'json' };
 import type { Bundle } from './chain/bundle.ts';
-import type { ChainNodes } from './chain/nodes.ts';
+import { type ChainNodes, httpUrls } from './chain/nodes.ts';
 import { openChain } from './chain-access.ts';
 import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
@@ -42,7 +42,7 @@ export async function explainTransaction(
   const chain = await findChain(database);
   if (chain !== undefined) requireChain(chain, config.chain.id);
   const { nodes, close } = openChain(config, chain, {
-    urls: config.chain.rpc.filter((url) => url.startsWith('http')),
+    urls: httpUrls(config.chain.rpc),
     clock,
     // What goes wrong is part of the answer.
     log: createLog({ ...config.log, level: 'error' }),

@@ -4,6 +4,7 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import packageJson from '../package.json' with { type: 'json' };
+import { httpUrls } from './chain/nodes.ts';
 import { openChain } from './chain-access.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
@@ -35,7 +36,7 @@ export async function runVerification(config: Config, options: VerificationOptio
   const chain = await findChain(database);
   const { nodes, close } = openChain(config, chain, {
     // New heads are no news either.
-    urls: config.chain.rpc.filter((url) => url.startsWith('http')),
+    urls: httpUrls(config.chain.rpc),
     clock,
     log,
     metrics: createMetrics(packageJson.version),

@@ -88,11 +88,12 @@ const SAMPLE_BLOCKS_MAX = 20;
 /** As many blocks as one follows live; what fetches more is not in a hurry. */
 const HEDGED_BLOCKS_MAX = 3;
 
+/** The nodes that are asked; the others only tell of new heads. */
+export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url) => url.startsWith('http'));
+
 export function createNodes(options: NodesOptions): ChainNodes {
   const { clock, log, metrics, verifier } = options;
-  const nodes = options.urls
-    .filter((url) => url.startsWith('http'))
-    .map((url) => createNode(url, metrics, clock));
+  const nodes = httpUrls(options.urls).map((url) => createNode(url, metrics, clock));
   const wantTraces = options.internalTransfers !== 'off';
   let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
   const sockets = openSockets(options);
