@@ -63,12 +63,11 @@ async function run<Row>(client: pg.Pool | pg.PoolClient, statement: Sql): Promis
   }
 }
 
-async function each<Row>(pool: pg.Pool, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
-  const client = await connect(pool);
-  let broken: Error | undefined;
-  let problem: { error: unknown } | undefined;
-  try {
-    await client.query(`begin read only; set local work_mem = '${EACH_WORK_MEM}'`);
+function each<Row>(pool: pg.Pool, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
+  return inTransaction(pool, async (client) => {
+    await run(client, { text: 'set transaction read only', values: [] });
+    await run(client, { text: `set local work_mem = '${EACH_WORK_MEM}'`, values: [] });
+    let problem: { error: unknown } | undefined;
     await new Promise<void>((resolve, reject) => {
       const query = new pg.Query({ text, values: [...values] }, (error) => {
         if (error) reject(error);
@@ -84,23 +83,22 @@ async function each<Row>(pool: pg.Pool, { text, values }: Sql, onRow: (row: Row)
         }
       });
       client.query(query);
+    }).catch((error: unknown) => {
+      throw databaseError(error);
     });
-    await client.query('commit');
-  } catch (error) {
-    if (error instanceof Error) broken = error;
-    throw databaseError(error);
-  } finally {
-    client.release(broken);
-  }
-  if (problem !== undefined) throw problem.error;
+    if (problem !== undefined) throw problem.error;
+  });
 }
 
-async function transaction<T>(pool: pg.Pool, work: (tx: Db) => Promise<T>): Promise<T> {
+const transaction = <T>(pool: pg.Pool, work: (tx: Db) => Promise<T>): Promise<T> =>
+  inTransaction(pool, (client) => work({ query: (statement) => run(client, statement) }));
+
+async function inTransaction<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const client = await connect(pool);
   let broken: Error | undefined;
   try {
     await run(client, { text: 'begin', values: [] });
-    const result = await work({ query: (statement) => run(client, statement) });
+    const result = await work(client);
     await run(client, { text: 'commit', values: [] });
     return result;
   } catch (error) {
