@@ -2,13 +2,13 @@
  * `chainbell openapi`: the description of the API, for generators and other tools.
  */
 import type { Command } from 'commander';
-import { renderOpenApi } from '../openapi.ts';
 
 export function addOpenApiCommand(program: Command): void {
   program
     .command('openapi')
     .description('print the description of the API (OpenAPI 3.1, JSON)')
     .action(async () => {
+      const { renderOpenApi } = await import('../openapi.ts');
       process.stdout.write(await renderOpenApi());
     });
 }

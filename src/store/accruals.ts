@@ -3,7 +3,7 @@
  * undo.
  */
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 

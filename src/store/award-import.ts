@@ -3,7 +3,7 @@
  */
 import type { Award } from '../core/award.ts';
 import { decimalText } from '../core/decimal.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { insertAwards, lockPoints } from './points.ts';
 import { type Sql, sql } from './sql.ts';

@@ -4,7 +4,7 @@
 import { type BlockHeader, type BlockId, sidesOf, type Transfer } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { takeBack } from './removals.ts';

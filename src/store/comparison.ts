@@ -3,7 +3,7 @@
  */
 import type { Transfer, TransferKind } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { type MovementRow, toMovement } from './movement.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from './settings.ts';

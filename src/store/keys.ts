@@ -3,7 +3,7 @@
  */
 import { fromBytes } from '../core/hex.ts';
 import type { Sealed } from '../core/key-ring.ts';
-import { bytesOf } from './array-text.ts';
+import { bytesOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 

@@ -3,7 +3,7 @@
  * rows, by an index.
  */
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
-import { listOf } from './array-text.ts';
+import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import type { NotificationType } from './outbox.ts';

@@ -3,7 +3,7 @@
  */
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import type { Reserves } from '../core/pair.ts';
-import { listOf } from './array-text.ts';
+import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 

@@ -2,7 +2,7 @@
  * The delivery queue: due notifications of a lane, and the outcome of their attempts. Spec 2.7, 3 and 6.2.
  */
 import { fromBytes, type Hash } from '../core/hex.ts';
-import { listOf } from './array-text.ts';
+import { listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { type Lane, wakeLanes } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';

@@ -4,7 +4,7 @@
  */
 import { type Decimal, decimal } from '../core/decimal.ts';
 import type { LpSupply, Reserves } from '../core/pair.ts';
-import { listOf } from './array-text.ts';
+import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 

@@ -5,7 +5,7 @@ import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import type { Pair } from '../core/pair.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 

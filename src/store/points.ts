@@ -4,7 +4,7 @@
 import type { Award } from '../core/award.ts';
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 

@@ -1,7 +1,7 @@
 /**
  * Delivering again what a watcher asks for: the same rows under the same ids, on a schedule of their own.
  */
-import { listOf } from './array-text.ts';
+import { listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { findMatches, type LogFilter } from './log.ts';

@@ -2,7 +2,7 @@
  * Who was referred by whom: facts of the chain in their order, undone with their blocks.
  */
 import { type Address, fromBytes } from '../core/hex.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 

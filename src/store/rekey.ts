@@ -5,7 +5,7 @@
 import { decryptKey, encryptKey, lookupOf } from '../core/api-key.ts';
 import { fromBytes } from '../core/hex.ts';
 import { type KeyRing, seal, unseal } from '../core/key-ring.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { type SecretStore, signingRow } from './signing-secrets.ts';
 import { sql } from './sql.ts';

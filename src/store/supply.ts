@@ -3,7 +3,7 @@
  */
 import type { BlockId } from '../core/block.ts';
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { sql } from './sql.ts';
 

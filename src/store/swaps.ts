@@ -5,7 +5,7 @@
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import { fromBytes } from '../core/hex.ts';
 import type { Swap } from '../core/pair.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 

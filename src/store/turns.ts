@@ -2,7 +2,7 @@
  * `strict_order`: of each record that wants it one notification at a time may be attempted, in the order of the chain. Those
  * behind it are held, so that nobody reads them while it fails.
  */
-import { listOf } from './array-text.ts';
+import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';

@@ -2,7 +2,7 @@
  * Changes of many watched addresses of one watcher: a statement for each kind of change, not for each record.
  */
 import { webhookOrigin } from '../core/webhook-url.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { ensureLanes } from './lanes.ts';
 import { sql } from './sql.ts';

@@ -3,7 +3,7 @@
  */
 import type { Address } from '../core/hex.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
-import { bytesOf, listOf } from './array-text.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { ensureLane } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';

@@ -2,7 +2,7 @@
  * Watched addresses: spec 2.6 and 4.5. Every function takes the watcher whose key made the request.
  */
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
-import { listOf } from './array-text.ts';
+import { listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { ensureLane, wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';
