@@ -103,8 +103,8 @@ export function createStatus(options: StatusOptions): Status {
         describePrices(config, database, now),
         describePairs(config, database, now),
       ]);
-      const heads = nodes?.status().flatMap(({ head }) => (head === undefined ? [] : [head])) ?? [];
-      const head = heads.length > 0 ? Math.max(...heads, tip?.number ?? 0) : undefined;
+      const served = nodes?.headNumber();
+      const head = served === undefined ? undefined : Math.max(served, tip?.number ?? 0);
       const lagBlocks = head === undefined || tip === undefined ? null : head - tip.number;
       return {
         version,
@@ -115,7 +115,12 @@ export function createStatus(options: StatusOptions): Status {
             : followerFault.fault.code === 'inconsistent'
               ? 'holding'
               : 'degraded',
-        chain: { id: config.chain.id, head: head ?? null, finalized: chain?.finalizedNumber ?? null },
+        chain: {
+          id: config.chain.id,
+          genesis_hash: chain?.genesisHash ?? null,
+          head: head ?? null,
+          finalized: chain?.finalizedNumber ?? null,
+        },
         cursor:
           tip === undefined
             ? null
@@ -176,7 +181,8 @@ function describeProof(proof: StatusOptions['proof']) {
   };
 }
 
-function describeNode({ name, state, head, error, capabilities, throttle, methods }: NodeStatus) {
+function describeNode(node: NodeStatus) {
+  const { name, state, head, error, capabilities, throttle, methods } = node;
   return {
     name,
     state,
@@ -191,6 +197,10 @@ function describeNode({ name, state, head, error, capabilities, throttle, method
             finalized_tag: capabilities.finalizedTag,
             traces: capabilities.traces,
           },
+    retry_at: node.retryAt?.toISOString() ?? null,
+    slow_until: node.slowUntil?.toISOString() ?? null,
+    hedges: node.hedges,
+    overtaken: node.overtaken,
     limited_until: throttle.limited?.until.toISOString() ?? null,
     limit_reason: throttle.limited?.reason ?? null,
     in_flight: throttle.inFlight,

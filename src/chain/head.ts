@@ -13,6 +13,8 @@ export type HeadReader = {
    * own. @throws Fault when none answers, `conflict` when all are on another chain.
    */
   read(signal: AbortSignal): Promise<BlockHeader>;
+  /** The last head; undefined before the first. */
+  served(): BlockHeader | undefined;
   /** Takes a head that needs no second word. */
   serve(head: BlockHeader): BlockHeader;
   /** The head with this hash could not be had: lower ones count again. */
@@ -51,6 +53,7 @@ export function createHeadReader(
   }
 
   return {
+    served: () => served,
     serve,
     forget(hash) {
       if (served?.hash === hash) served = undefined;

@@ -26,6 +26,9 @@ export type Node = {
   readonly bundleTimes: Window;
   /** Bundles in a row that another node, asked later, gave first. */
   lostCount: number;
+  /** How often it was asked beside a slow one, and how often one that was asked beside it was faster. */
+  hedges: number;
+  overtaken: number;
   failures: number;
   fault: Fault | undefined;
   /** Until then it is asked only when no other node is left. */
@@ -44,6 +47,12 @@ export type NodeStatus = {
   error: string | undefined;
   capabilities: Capabilities | undefined;
   throttle: ThrottleStatus;
+  /** Undefined unless it rests after a failure, or others are asked before it. */
+  retryAt: Date | undefined;
+  slowUntil: Date | undefined;
+  /** Since the start: requests beside a slow node's, and own ones that another node answered before it. */
+  hedges: number;
+  overtaken: number;
   methods: MethodHealth[];
 };
 
@@ -70,6 +79,8 @@ export function createNode(url: string, metrics: Metrics, clock: Clock): Node {
     headTimes: createWindow(clock),
     bundleTimes: createWindow(clock),
     lostCount: 0,
+    hedges: 0,
+    overtaken: 0,
     failures: 0,
     fault: undefined,
     retryAt: 0,
@@ -161,6 +172,7 @@ export function noteBundleTime(nodes: readonly Node[], node: Node, tookMs: numbe
 /** Notes that another node, asked later, gave a bundle first. */
 export function noteLost(node: Node, now: number): void {
   node.lostCount += 1;
+  node.overtaken += 1;
   if (node.lostCount >= LOST_MAX) comeLater(node, now);
 }
 
@@ -205,6 +217,10 @@ export function statusOf(node: Node, now: number): NodeStatus {
     error: fault === undefined ? undefined : messageOf(fault),
     capabilities,
     throttle: rpc.throttle.status(),
+    retryAt: node.retryAt > now ? new Date(node.retryAt) : undefined,
+    slowUntil: node.slowUntil > now ? new Date(node.slowUntil) : undefined,
+    hedges: node.hedges,
+    overtaken: node.overtaken,
     methods: rpc.health.list(),
   };
 }

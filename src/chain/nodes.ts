@@ -78,6 +78,8 @@ export type ChainNodes = {
   finalized(signal: AbortSignal): Promise<number | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
   isPushed(): boolean;
+  /** The number of the last head; undefined before the first. */
+  headNumber(): number | undefined;
   status(): NodeStatus[];
   sockets(): SocketStatus[];
   close(): Promise<void>;
@@ -104,8 +106,10 @@ export function createNodes(options: NodesOptions): ChainNodes {
     afterMs: (slow, next) => overdueMs(next[times].count() === 0 ? undefined : slow[times]),
     start(next) {
       const isAffordable = isReady(next, nowMs()) && budget.take();
-      if (isAffordable) metrics.rpcHedges.inc({ node: next.rpc.name });
-      return isAffordable;
+      if (!isAffordable) return false;
+      metrics.rpcHedges.inc({ node: next.rpc.name });
+      next.hedges += 1;
+      return true;
     },
     lost: (slow) => noteLost(slow, nowMs()),
   });
@@ -288,6 +292,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
       return first(signal, hedgedHeaders, read, able.length > 0 ? able : nodes);
     },
     isPushed: () => sockets.isConnected(),
+    headNumber: () => heads.served()?.number,
     status: () => nodes.map((node) => statusOf(node, nowMs())),
     sockets: () => sockets.status(),
     async close() {

@@ -11,15 +11,18 @@ export type ChainLog = { address: Address; topics: Hash[]; data: Hex };
 export type ChainTransaction = {
   hash: Hash;
   from: Address;
-  /** 'creation' when `to` is null; undefined when the node gives no `to` at all (unknown types). */
+  /** 'creation' when there is none; undefined when a transaction of an unknown type has no such field. */
   to: Address | 'creation' | undefined;
-  /** Wei; undefined when the node gives none (unknown types). */
+  /** Wei; undefined when a transaction of an unknown type has none. */
   value: bigint | undefined;
 };
 
 export type ChainReceipt = {
   transactionHash: Hash;
   blockHash: Hash;
+  /** What the node says again of the transaction; undefined where it does not. */
+  from: Address | undefined;
+  to: Address | undefined;
   /** Undefined before Byzantium (EIP-658). */
   status: 0 | 1 | undefined;
   logs: ChainLog[];
@@ -47,12 +50,27 @@ export function parseBlock(json: unknown): ChainBlock {
 function parseTransaction(json: unknown): ChainTransaction {
   const transaction = record(json, 'transaction');
   const { to, value } = transaction;
+  // Only what a type of the chain's own lacks may be missing: elsewhere no `to` is a creation, and no value a fault.
+  const isOwn = typeOf(transaction) > TYPE_MAX;
   return {
     hash: hash(transaction.hash, 'transaction.hash'),
     from: address(transaction.from, 'transaction.from'),
-    to: to === undefined ? undefined : to === null ? 'creation' : address(to, 'transaction.to'),
-    value: value === undefined || value === null ? undefined : amount(value, 'transaction.value'),
+    to:
+      to === undefined && isOwn
+        ? undefined
+        : to === undefined || to === null
+          ? 'creation'
+          : address(to, 'transaction.to'),
+    value: isOwn && (value === undefined || value === null) ? undefined : amount(value, 'transaction.value'),
   };
+}
+
+/** The newest transaction type of Ethereum (EIP-7702); a higher one is of the chain's own making. */
+export const TYPE_MAX = 4;
+
+/** Old nodes give no type: all transactions were of the first one. */
+export function typeOf({ type }: Record<string, unknown>): number {
+  return type === undefined || type === null ? 0 : Number(type);
 }
 
 /** Source: execution-apis, schema `ReceiptInfo`. @throws Fault `inconsistent`. */
@@ -62,6 +80,8 @@ export function parseReceipt(json: unknown): ChainReceipt {
   return {
     transactionHash: hash(receipt.transactionHash, 'receipt.transactionHash'),
     blockHash: hash(receipt.blockHash, 'receipt.blockHash'),
+    from: optionalAddress(receipt.from, 'receipt.from'),
+    to: optionalAddress(receipt.to, 'receipt.to'),
     status: status === undefined ? undefined : quantity(status, 'receipt.status') === 1 ? 1 : 0,
     logs: list(receipt.logs, 'receipt.logs').map(parseLog),
   };
@@ -113,6 +133,9 @@ function time(value: unknown, what: string): Date {
 export function address(value: unknown, what: string): Address {
   return sized(value, 42, what, 'an address');
 }
+
+const optionalAddress = (value: unknown, what: string) =>
+  value === undefined || value === null ? undefined : address(value, what);
 
 function hash(value: unknown, what: string): Hash {
   return sized(value, 66, what, 'a hash');

@@ -4,7 +4,7 @@
  */
 import { Fault } from '../core/fault.ts';
 import type { BlockReference } from './bundle.ts';
-import type { ChainBlock, ChainReceipt } from './parse.ts';
+import type { ChainBlock, ChainReceipt, ChainTransaction } from './parse.ts';
 
 /** A block and its receipts, in any order, as the node's JSON has them. */
 export type RawBlock = { block: unknown; receipts: readonly unknown[] };
@@ -55,6 +55,21 @@ export function checkBlock(
         `${name}: the receipt of ${transaction.hash} is of block ${receipt.blockHash}`,
       );
     }
+    checkParties(name, transaction, receipt);
     return receipt;
   });
+}
+
+/**
+ * A sender is in nothing that is hashed, so that no root proves it: at least transaction and receipt must agree on it.
+ * All stored blocks of all chains do, and on the receiver. A creation has none.
+ */
+function checkParties(name: string, transaction: ChainTransaction, receipt: ChainReceipt): void {
+  const { hash, from, to } = transaction;
+  const isTo = receipt.to === undefined || to === undefined || to === 'creation' || receipt.to === to;
+  if (isTo && (receipt.from === undefined || receipt.from === from)) return;
+  throw new Fault(
+    'inconsistent',
+    `${name}: ${hash} is ${from} to ${to}, and by its receipt ${receipt.from} to ${receipt.to}`,
+  );
 }

@@ -4,7 +4,7 @@
 import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { keccak256 } from './keccak.ts';
-import { list, record } from './parse.ts';
+import { list, record, TYPE_MAX, typeOf } from './parse.ts';
 import { encodeRlp, quantityItem, type RlpItem } from './rlp.ts';
 import { listRoot } from './trie.ts';
 
@@ -58,12 +58,11 @@ export function transactionHash(encoded: Uint8Array): Hash {
  */
 export function isEncodable(transaction: Json): boolean {
   const isUnsigned = isZero(transaction.r) && isZero(transaction.s);
-  return typeOf(transaction) <= TYPE_MAX && !isUnsigned;
+  // What is no number at all is no type of a chain's own: encoding it fails.
+  return !(typeOf(transaction) > TYPE_MAX) && !isUnsigned;
 }
 
 const isZero = (value: unknown) => typeof value === 'string' && /^0x0*$/.test(value);
-
-const TYPE_MAX = 4;
 
 /** A transaction as it was signed and mined. Source: EIP-155, 2930, 1559, 4844, 7702. @throws Fault `inconsistent`. */
 export function encodeTransaction(transaction: Json): Buffer {
@@ -123,13 +122,22 @@ export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
     return [bytes(log, 'address'), texts(log.topics), bytes(log, 'data')];
   });
   const fields = [
-    hasStatus ? quantity(receipt, 'status') : bytes(receipt, 'root'),
+    hasStatus ? quantity(receipt, 'status') : stateRoot(receipt),
     quantity(receipt, 'cumulativeGasUsed'),
     bytes(receipt, 'logsBloom'),
     logs,
   ];
   return type === 0 ? encodeRlp(fields) : typed(type, fields);
 }
+
+/** 32 bytes: shorter ones could be a status in disguise, which nobody would read as such. */
+function stateRoot(receipt: Json): string {
+  const root = bytes(receipt, 'root');
+  if (root.length === STATE_ROOT_CHARACTERS) return root;
+  throw new Fault('inconsistent', "the node's receipt has neither status nor root");
+}
+
+const STATE_ROOT_CHARACTERS = 66;
 
 /** A payment out of the beacon chain. Source: EIP-4895. @throws Fault `inconsistent`. */
 export function encodeWithdrawal(entry: unknown): Buffer {
@@ -140,11 +148,6 @@ export function encodeWithdrawal(entry: unknown): Buffer {
 
 function typed(type: number, fields: readonly RlpItem[]): Buffer {
   return Buffer.concat([Buffer.of(type), encodeRlp(fields)]);
-}
-
-/** Old nodes give no type: all transactions were of the first one. */
-function typeOf({ type }: Json): number {
-  return type === undefined || type === null ? 0 : Number(type);
 }
 
 function texts(value: unknown): string[] {

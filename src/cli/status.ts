@@ -96,6 +96,7 @@ function render(status: StatusBody): string {
     ['state', status.state],
     ...(problem === null ? [] : [['problem', `${problem.message} (since ${problem.since})`]]),
     ['chain', `${chain.id}, head ${chain.head ?? 'unknown'}, final ${chain.finalized ?? 'unknown'}`],
+    ['genesis', chain.genesis_hash ?? 'unknown'],
     [
       'cursor',
       cursor === null ? 'no block stored yet' : `block ${cursor.number} of ${cursor.mined_at}${lag}`,
@@ -137,16 +138,16 @@ function render(status: StatusBody): string {
       ]),
     ]),
     table([
-      ['NODE', 'STATE', 'HEAD', 'IN FLIGHT', 'BATCH MAX', 'CAN', 'REMARK'],
+      ['NODE', 'STATE', 'HEAD', 'IN FLIGHT', 'BATCH MAX', 'HEDGES', 'OVERTAKEN', 'CAN', 'REMARK'],
       ...nodes.map((node) => [
         ...[node.name, node.state, String(node.head ?? '-'), `${node.in_flight} of ${node.concurrency_max}`],
         ...[
           String(node.batch_calls_max ?? '-'),
+          String(node.hedges),
+          String(node.overtaken),
           node.capabilities === null ? '-' : describe(node.capabilities),
         ],
-        node.limited_until === null
-          ? (node.error ?? '')
-          : `until ${node.limited_until}: ${node.limit_reason}`,
+        remarkOn(node),
       ]),
     ]),
     table([['NODE', 'METHOD', 'CALLS', 'ERRORS', 'LIMITED', 'P50 MS', 'P95 MS', 'LAST ERROR'], ...methods]),
@@ -158,6 +159,15 @@ function render(status: StatusBody): string {
     ]),
   ];
   return parts.filter((part) => part !== '').join('\n');
+}
+
+/** What keeps the node from being asked in its turn, and until when. */
+function remarkOn(node: StatusBody['nodes'][number]): string {
+  if (node.limited_until !== null) return `left alone until ${node.limited_until}: ${node.limit_reason}`;
+  if (node.retry_at !== null) return `rests until ${node.retry_at}: ${node.error}`;
+  if (node.state === 'slow' && node.slow_until === null) return 'owes the answer that tells its head';
+  if (node.slow_until !== null) return `after the others until ${node.slow_until}`;
+  return node.error ?? '';
 }
 
 const percent = (ratio: number | null) => (ratio === null ? '-' : `${(ratio * 100).toFixed(2)} %`);

@@ -14,6 +14,7 @@ import { checkPrices } from './price-rules.ts';
 export function checkRules(values: unknown): Finding[] {
   return [
     ...checkSecret(values),
+    ...checkNodes(values),
     ...checkTokens(values),
     ...checkPairs(values),
     ...checkPrices(values),
@@ -33,6 +34,15 @@ function checkSecret(values: unknown): Finding[] {
         },
       ]
     : [];
+}
+
+/** A node that is named twice would bear out its own word: about the head, and about what its chain honours. */
+function checkNodes(values: unknown): Finding[] {
+  const urls = entriesOf(values, '/chain/rpc').map(({ pointer, value }) => ({
+    pointer,
+    value: typeof value === 'string' ? (URL.parse(value)?.href ?? value) : value,
+  }));
+  return repeated(urls);
 }
 
 /** A token answers at /api/price/<symbol in lower case>, beside `native` and `reward` (spec 4.2). */

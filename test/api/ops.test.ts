@@ -72,6 +72,7 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     finalized: unused,
     doubt: () => {},
     isPushed: () => true,
+    headNumber: () => statuses[0]?.head,
     status: () => statuses,
     sockets: () => [
       { name: 'ws://node.example', connectedSince: noon, heads: 4, lastReason: undefined },
@@ -88,6 +89,7 @@ const healthy: NodeStatus = {
   error: undefined,
   capabilities: { batch: true, blockReceipts: true, finalizedTag: true, traces: 'none' },
   throttle: { concurrency: 16, inFlight: 1, batchCallsMax: undefined, limited: undefined },
+  ...{ retryAt: undefined, slowUntil: noon, hedges: 2, overtaken: 1 },
   methods: [
     {
       ...{ method: 'eth_chainId', calls: 3, errors: 1, limited: 0, p50Ms: 4, p95Ms: 9 },
@@ -105,6 +107,7 @@ const failing: NodeStatus = {
     ...{ concurrency: 8, inFlight: 0, batchCallsMax: 10 },
     limited: { until: noon, reason: 'HTTP 429' },
   },
+  ...{ retryAt: noon, slowUntil: undefined, hedges: 0, overtaken: 0 },
   methods: [
     {
       ...{ method: 'eth_chainId', calls: 1, errors: 0, limited: 1 },
@@ -191,7 +194,7 @@ onEachDatabase(({ kind, database }) => {
       version: '1.2.3',
       time: '2025-11-20T12:00:20.000Z',
       state: 'ok',
-      chain: { id: 31337, head: 9, finalized: 3 },
+      chain: { id: 31337, genesis_hash: hashOf(1), head: 9, finalized: 3 },
       cursor: { number: 8, mined_at: '2025-11-20T12:00:08.000Z', stored_at: '2025-11-20T12:00:00.000Z' },
       lag_blocks: 1,
       lag_seconds: 12,
@@ -206,6 +209,7 @@ onEachDatabase(({ kind, database }) => {
           head: 9,
           error: null,
           capabilities: { batch: true, block_receipts: true, finalized_tag: true, traces: 'none' },
+          ...{ retry_at: null, slow_until: noon.toISOString(), hedges: 2, overtaken: 1 },
           ...{ limited_until: null, limit_reason: null },
           ...{ in_flight: 1, concurrency_max: 16, batch_calls_max: null },
           methods: [
@@ -218,6 +222,7 @@ onEachDatabase(({ kind, database }) => {
         {
           ...{ name: 'http://other.example', state: 'failing', head: null, error: 'refused' },
           capabilities: null,
+          ...{ retry_at: noon.toISOString(), slow_until: null, hedges: 0, overtaken: 0 },
           ...{ limited_until: noon.toISOString(), limit_reason: 'HTTP 429' },
           ...{ in_flight: 0, concurrency_max: 8, batch_calls_max: 10 },
           methods: [
@@ -260,7 +265,7 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual(
       { chain, cursor, lag_blocks, lag_seconds, queue },
       {
-        chain: { id: 31337, head: null, finalized: null },
+        chain: { id: 31337, genesis_hash: null, head: null, finalized: null },
         cursor: null,
         lag_blocks: null,
         lag_seconds: 0,

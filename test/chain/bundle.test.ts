@@ -9,6 +9,7 @@ import {
   chainMethods,
   type Json,
   type Methods,
+  makeAddress,
   makeHash,
   makeNodeBlock,
   type NodeBlock,
@@ -167,6 +168,21 @@ const refusals: [name: string, code: FaultCode, spoil: (draft: Draft, methods: M
       transactions[1] = transactions[0] ?? {};
       receipts[1] = receipts[0] ?? {};
     },
+  ],
+  [
+    'a receipt with another sender than its transaction',
+    'inconsistent',
+    ({ receipts: [receipt] }) => Object.assign(receipt ?? {}, { from: makeAddress(9), to: makeAddress(2) }),
+  ],
+  [
+    'a receipt with another receiver than its transaction',
+    'inconsistent',
+    ({ receipts: [receipt] }) => Object.assign(receipt ?? {}, { from: makeAddress(1), to: makeAddress(9) }),
+  ],
+  [
+    'a transaction of a known type without a value',
+    'inconsistent',
+    ({ block: { transactions } }) => delete transactions[0]?.value,
   ],
   ['the same receipt twice', 'inconsistent', ({ receipts }) => receipts.splice(1, 1, receipts[0] ?? {})],
   [

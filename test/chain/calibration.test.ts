@@ -116,6 +116,11 @@ describe('auto', () => {
       const calibration = createCalibration({ ...fresh, chainId });
       assert.equal(calibration.needsSample(), false);
       refuses(calibration, withoutReceipts);
+      refuses(
+        calibration,
+        checksOf('holds', 'unknown', 'unknown'),
+        /its transactions root cannot be computed/,
+      );
       assert.equal(calibration.judge('block 1', whole), true);
     });
   }
@@ -129,7 +134,7 @@ describe('auto', () => {
     refuses(calibration, { ...whole, withdrawalsRoot: 'fails' }, /its withdrawals root does not hold/);
   });
 
-  test('a type that nobody can encode is accepted and not proved, whatever is enforced', () => {
+  test('elsewhere a type that nobody can encode is accepted and not proved, whatever is enforced', () => {
     const calibration = calibrated([whole, whole, whole]);
     assert.equal(calibration.judge('block 7', checksOf('holds', 'unknown', 'holds')), false);
   });

@@ -58,6 +58,8 @@ for (const file of cases) {
 
 testWithRealchain('the archive has the cases that are known of it', () => {
   assert.equal(cases.length, 19);
+  // Nothing lies in it but these and their data.
+  assert.equal(archive.size, 2 * cases.length);
   assert.equal(cases.filter((file) => readJson<Case>(file).fail === true).length, 15);
 });
 

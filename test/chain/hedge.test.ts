@@ -157,6 +157,13 @@ test('a block that one node is slow to give comes whole from the next, and the s
     assert.equal(quick.exchangeCount(), before + 1);
     assert.equal(countOf(quick, 'eth_getBlockReceipts'), 2, 'once to find out, once for the block');
     const [status] = nodes.status();
+    assert.deepEqual(
+      nodes.status().map(({ hedges, overtaken }) => [hedges, overtaken]),
+      [
+        [0, 1],
+        [1, 0],
+      ],
+    );
     await waitUntil(() => nodes.status()[0]?.throttle.inFlight === 0, {
       describe: 'the loser to be aborted',
     });
@@ -175,7 +182,8 @@ test('a node that hangs costs three blocks a tenth of a second each, then others
       clock.advance(AFTER_MS);
       await fetching;
     }
-    assert.equal(nodes.status()[0]?.state, 'slow');
+    const { state, slowUntil } = nodes.status()[0] ?? {};
+    assert.deepEqual([state, slowUntil], ['slow', new Date(clock.now().getTime() + 300_000)]);
     const asked = nodeAt(scripted, 0).exchangeCount();
     await nodes.bundles([headHash], signal);
     assert.equal(nodeAt(scripted, 0).exchangeCount(), asked);

@@ -184,6 +184,11 @@ test('when a node dies the next one takes over, and the first comes back when it
     first.setHttp('reset');
     assert.equal((await nodes.bundles([headHash], signal))[0]?.header.number, 9);
     first.setHttp(undefined);
+    const retryAt = clock.now().getTime() + 200;
+    assert.deepEqual(
+      nodes.status().map((status) => status.retryAt?.getTime()),
+      [retryAt, undefined],
+    );
     const askedWhileResting = first.exchangeCount();
     await nodes.bundles([headHash], signal);
     assert.equal(first.exchangeCount(), askedWhileResting);

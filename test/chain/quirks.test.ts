@@ -16,6 +16,7 @@ import {
   type Json,
   type Methods,
   makeAddress,
+  makeHash,
   makeNodeBlock,
   startScriptedNode,
 } from '../kit/scripted-node.ts';
@@ -147,6 +148,27 @@ test('a failed transaction keeps its logs and loses its value', async () => {
     transfers.map(({ kind, amount }) => [kind, amount]),
     [['token', 5n]],
   );
+});
+
+test('a transaction of a known type without a to is a creation, and its value a transfer', async () => {
+  const { block, receipts } = makeNodeBlock(7, { transactions: 1 });
+  delete (block as StoredBlock).transactions[0]?.to;
+  const transfers = extractTransfers(await fetchFrom(block as StoredBlock, receipts));
+  assert.deepEqual(
+    transfers.map(({ receiver, amount }) => [receiver, amount]),
+    [[undefined, 16n]],
+  );
+});
+
+test('what a log says of its own place is not read: each has the place of its receipt', async () => {
+  const { block, receipts } = makeNodeBlock(7, { transactions: 1 });
+  const log = transferLog(5, '0x0');
+  const foreign = { transactionHash: makeHash(1, 8, 9), blockHash: makeHash(1, 8, 0), removed: true };
+  const transfersOf = async (logs: Json[]) => {
+    Object.assign(receipts[0] ?? {}, { logs });
+    return extractTransfers(await fetchFrom(block as StoredBlock, receipts));
+  };
+  assert.deepEqual(await transfersOf([{ ...log, ...foreign, logIndex: '0x63' }]), await transfersOf([log]));
 });
 
 for (const type of ['0x3f', '0x6a', '0x76', '0x7e']) {

@@ -7,7 +7,7 @@ import { keccak256, type TransactionSerializable } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
 import type { CheckName, Checks } from '../../src/chain/proof.ts';
 import { proveBlock } from '../../src/chain/prove-block.ts';
-import { encodeTransaction, headerHash, transactionHash } from '../../src/chain/roots.ts';
+import { encodeTransaction, headerHash, isEncodable, transactionHash } from '../../src/chain/roots.ts';
 import { type RealBlock, readBlock, readMainnetBlocks } from '../kit/real-blocks.ts';
 import { testWithRealchain } from '../kit/replay.ts';
 import { type Json, makeAddress, makeHash } from '../kit/scripted-node.ts';
@@ -38,6 +38,19 @@ const changes: { what: string; noticedBy: CheckName; change(draft: RealBlock): v
     what: 'a status flipped',
     noticedBy: 'receiptsRoot',
     change: ({ receipts: [first] }) => flip(first, 'status'),
+  },
+  {
+    what: 'a status given as a root, which nobody would read as one',
+    noticedBy: 'receiptsRoot',
+    change: ({ receipts: [first] }) => {
+      assert.ok(first !== undefined);
+      Object.assign(first, { root: first.status === '0x0' ? '0x' : '0x01', status: undefined });
+    },
+  },
+  {
+    what: 'a type that is no number',
+    noticedBy: 'transactionsRoot',
+    change: ({ block: { transactions } }) => Object.assign(transactions[0] ?? {}, { type: 'none' }),
   },
   {
     what: 'the data of a log changed',
@@ -105,6 +118,19 @@ test('a transaction without a signature leaves the roots unknown, not broken', (
   const unsigned = { hash: makeHash(0, 1, 1), type: '0x0', r: '0x0', s: '0x0' };
   const { transactionsRoot, receiptsRoot } = proveBlock({ transactions: [unsigned] }, []);
   assert.deepEqual([transactionsRoot, receiptsRoot], ['unknown', 'unknown']);
+});
+
+testWithRealchain('beside a transaction of an unknown type the others must have their hashes', (folder) => {
+  for (const place of [
+    'chains/arbitrum-150000000/',
+    'chains/arb-sepolia/185232421.',
+    'chains/rise-8138510/',
+  ]) {
+    const { block, receipts } = readBlock(folder, place);
+    assert.equal(proveBlock(block, receipts).transactionsRoot, 'unknown', place);
+    flip(block.transactions.findLast(isEncodable), 'value');
+    assert.equal(proveBlock(block, receipts).transactionsRoot, 'fails', place);
+  }
 });
 
 const account = privateKeyToAccount(`0x${'1'.repeat(64)}`);

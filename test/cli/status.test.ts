@@ -3,7 +3,13 @@ import { after, before, describe, test } from 'node:test';
 import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import { chainMethods, makeNodeBlock, type ScriptedNode, startScriptedNode } from '../kit/scripted-node.ts';
+import {
+  chainMethods,
+  makeHash,
+  makeNodeBlock,
+  type ScriptedNode,
+  startScriptedNode,
+} from '../kit/scripted-node.ts';
 import { CHAIN_ID, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain, chainbell } from './chainbell.ts';
@@ -34,11 +40,12 @@ describe('status of a running service', () => {
     assert.deepEqual([code, err], [0, '']);
     assert.match(out, /^state +ok$/m);
     assert.match(out, new RegExp(`^chain +${CHAIN_ID}, head 2, final 0$`, 'm'));
+    assert.match(out, new RegExp(`^genesis +${makeHash(0, 0, 0)}$`, 'm'));
     assert.match(out, /^cursor +block 2 of 2023-11-14T/m);
     assert.match(out, /^queue +0 waiting, 0 due/m);
     assert.match(out, /^proof +auto: header_hash \w+/m);
     const name = new URL(node.url).origin;
-    assert.match(out, new RegExp(`^${name} +ok +2 +0 of 16 +- +batch yes, block_receipts yes`, 'm'));
+    assert.match(out, new RegExp(`^${name} +ok +2 +0 of 16 +- +0 +0 +batch yes, block_receipts yes`, 'm'));
     assert.match(out, new RegExp(`^${name} +eth_getBlockByHash +1 +0 +0 +\\d+ +\\d+$`, 'm'));
   });
 
@@ -59,6 +66,7 @@ describe('status of a running service', () => {
     assert.equal(code, 75);
     assert.match(out, /^state +degraded$/m);
     assert.match(out, /^problem +.* answered HTTP 500 \(since .*\)$/m);
+    assert.match(out, / rests until \S+Z: .* answered HTTP 500$/m);
     assert.equal((await status('--json')).code, 75);
   });
 });

@@ -717,6 +717,19 @@ chainbell.yaml:3:8  chain.rpc: must have at least one http or https URL: blocks 
 `,
   },
   {
+    promise: 'a node that is named twice, and would bear out its own word',
+    yaml: `
+chain:
+  id: 1
+  rpc: [https://node.example/v2/KEY, wss://node.example/v2/KEY, https://NODE.example:443/v2/KEY]
+`,
+    report: `
+chainbell.yaml:3:65  chain.rpc[2]: is the same as chain.rpc[0]
+    3 |   rpc: [https://node.example/**/***, wss://node.example/**/***, https://NODE.example:443/**/***]
+      |                                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+`,
+  },
+  {
     promise: 'a retry schedule that is empty',
     yaml: `
 chain:

@@ -85,6 +85,14 @@ const lies: readonly Lie[] = [
     seen: ['holding', /transactions root/],
   },
   {
+    name: 'the sender of a transaction altered',
+    fault: block((one) => ({
+      ...one,
+      transactions: change(listOf(one.transactions), 0, { from: `0x${'7'.repeat(40)}` }),
+    })),
+    seen: ['holding', /and by its receipt/],
+  },
+  {
     name: 'the time of a block altered',
     fault: block((one) => ({ ...one, timestamp: '0x7' })),
     seen: ['holding', /header hash/],

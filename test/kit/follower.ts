@@ -45,6 +45,7 @@ export function followMadeUp(
     finalized: async () => chain.finalized,
     isPushed: () => false,
     status: () => [],
+    headNumber: () => undefined,
     sockets: () => [],
     close: async () => {},
   };

@@ -66,6 +66,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     finalized: () => ask('what is final', () => (options.hasFinalTag ? chain.finalNumber() : undefined)),
     isPushed: () => false,
     status: () => [],
+    headNumber: () => undefined,
     sockets: () => [],
     close: async () => {},
   };

@@ -6,17 +6,25 @@ import { startReceiver } from '../kit/receiver.ts';
 import { chainMethods, makeHash, makeNodeBlock, startScriptedNode } from '../kit/scripted-node.ts';
 import { CHAIN_ID, startTestService } from '../kit/service.ts';
 
-test('a node that hangs, one of another chain and one that limits requests do not keep the service from following', async () => {
+type Status = {
+  state: string;
+  chain: { head: number };
+  lag_blocks: number;
+  nodes: { state: string; head: number }[];
+};
+
+test('a node that hangs, one of another chain, one that limits requests and one that is far ahead do not keep the service from following', async () => {
   await using place = await createTestDatabase('embedded');
   const blocks = [makeNodeBlock(0), makeNodeBlock(1), makeNodeBlock(2)];
   await using hanging = await startReceiver({ answer: 'hang' });
   await using foreign = await startScriptedNode(chainMethods(99, [makeNodeBlock(1_000_000, { fork: 9 })]));
   await using limited = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   await using good = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
+  await using ahead = await startScriptedNode(chainMethods(CHAIN_ID, [...blocks, makeNodeBlock(1_000)]));
   limited.setHttp({ status: 429, headers: { 'retry-after': '3600' } });
   await using service = await startTestService({
     database: place,
-    rpc: [hanging.url, foreign.url, limited.url, good.url],
+    rpc: [hanging.url, foreign.url, limited.url, good.url, ahead.url],
     // What a scripted node makes up cannot be proved.
     chain: { verify: 'off' },
   });
@@ -29,13 +37,15 @@ test('a node that hangs, one of another chain and one that limits requests do no
     blocks.push(makeNodeBlock(number));
     await service.inSync({ head });
   }
-  const { state, nodes }: { state: string; nodes: { state: string }[] } = JSON.parse(
+  const { state, chain, lag_blocks, nodes }: Status = JSON.parse(
     await (await fetch(`${service.apiUrl}/status`)).text(),
   );
   assert.equal(state, 'ok');
+  assert.deepEqual([chain.head, lag_blocks], [5, 0], 'one node alone does not make a head');
+  assert.equal(nodes[4]?.head, 1_000);
   assert.deepEqual(
     nodes.map((node) => node.state),
-    ['slow', 'wrong_chain', 'limited', 'ok'],
+    ['slow', 'wrong_chain', 'limited', 'ok', 'ok'],
   );
   assert.equal(limited.exchangeCount(), 1, 'it is left alone for the hour');
 });
