@@ -62,7 +62,50 @@ const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
     fault: sending((response) => response.socket?.resetAndDestroy()),
     problem: /ECONNRESET/,
   },
+  {
+    name: 'a reset in the middle of a body',
+    fault: sending((response, text) => {
+      response.writeHead(200, { ...json, 'content-length': text.length });
+      response.write(text.slice(0, -20), () => response.socket?.resetAndDestroy());
+    }),
+    problem: /ECONNRESET|terminated|aborted/,
+  },
+  {
+    name: '200 with a page',
+    fault: sending((response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>')),
+    problem: /JSON/,
+  },
+  {
+    name: 'answers under ids that nobody gave',
+    fault: renamed((id) => id + 1_000_000),
+    problem: /unanswered/,
+  },
+  {
+    name: 'every answer of a batch under the first id',
+    fault: renamed((_, first) => first, 'batches'),
+    problem: /twice/,
+  },
+  {
+    name: 'results of a batch under no id',
+    fault: renamed(() => null, 'batches'),
+    problem: /unanswered/,
+  },
 ];
+
+/** The same answers under other ids. */
+function renamed(idOf: (id: number, first: number) => number | null, only?: 'batches'): NodeFault {
+  return {
+    send(response, text) {
+      const answers: { id: number }[] | { id: number } = JSON.parse(text);
+      const all = [answers].flat();
+      const [first] = all;
+      if (first === undefined || (only === 'batches' && all.length < 2)) return false;
+      const spoilt = all.map((answer) => ({ ...answer, id: idOf(answer.id, first.id) }));
+      response.writeHead(200, json).end(JSON.stringify(Array.isArray(answers) ? spoilt : spoilt[0]));
+      return true;
+    },
+  };
+}
 
 const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
   name,
@@ -196,7 +239,7 @@ export const transportStories: readonly Story[] = [
     name: 'a head far ahead when what is final is asked for, and then a reorg',
     isPolled: true,
     chain: { finalityDepth: 3 },
-    async tell({ chain, nodes: [node], payUntil, settled, service, oracle, happened }) {
+    async tell({ chain, nodes: [node], payUntil, settled, service, oracle }) {
       node.inject({
         answer: async (call, ask) =>
           call.params[0] === 'finalized' ? { result: null } : farAhead.answer?.(call, ask),
@@ -208,7 +251,6 @@ export const transportStories: readonly Story[] = [
       await settled();
       await oracle.look();
       await chain.reorg(1);
-      happened.forks += 1;
     },
   },
 ];
