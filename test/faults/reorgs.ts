@@ -10,6 +10,7 @@ import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
+import { heads } from './spoil.ts';
 import type { Story } from './story.ts';
 
 /**
@@ -68,6 +69,25 @@ const deep = (depth: number, confirmations: number): Story => ({
     await settled();
   },
 });
+
+/** The follower hears nothing of the fork until its branch is the longer one: the next block's parent tells. */
+const grown: Story = {
+  name: 'a reorg 3 deep that is seen only from two blocks above it',
+  isPolled: true,
+  async tell({ chain, nodes: [node], payBlock, settled, oracle }) {
+    const paid = await payBlock();
+    await chain.mine(2);
+    await settled();
+    await oracle.look();
+    const head = await chain.rpc('eth_getBlockByNumber', ['latest', false]);
+    node.inject(heads(async () => head));
+    await waitUntil(() => node.struck() >= 1);
+    await reorg(chain, 3, paid);
+    await chain.mine(2);
+    node.mend();
+    await settled();
+  },
+};
 
 /** The chain turns over while a node answers: the block is of before, the receipts are those of its own transactions after. */
 const torn = (word: 'hash' | 'number'): Story => ({
@@ -140,6 +160,7 @@ const belowFinality: Story = {
 export const reorgStories: readonly Story[] = [
   ...[1, 3, 30].map((depth) => deep(depth, 0)),
   deep(3, 5),
+  grown,
   torn('hash'),
   torn('number'),
   belowFinality,
