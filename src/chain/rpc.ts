@@ -114,7 +114,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
       const ids = calls.map(() => ++lastId);
       const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
       const reply = await post(JSON.stringify(messages.length === 1 ? messages[0] : messages), signal);
-      const answers = 'json' in reply ? readAnswers(reply.json, ids) : calls.map(() => reply.refusal);
+      const answers = 'json' in reply ? readAnswers(reply.json, ids, name) : calls.map(() => reply.refusal);
       const limits = noteLimits(answers);
       // geth refuses a batch in the answer of its first call and leaves the others unanswered.
       const unanswered = calls[answers.indexOf(undefined)];
@@ -190,14 +190,20 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
   return { ...withPatience(0), patient: withPatience(PATIENCE_MS_MAX) };
 }
 
-/** The answers by their ids; undefined where the node left one out. */
-function readAnswers(json: unknown, ids: readonly number[]): (RpcAnswer | undefined)[] {
+/** The answers by their ids; undefined where the node left one out. @throws Fault when it gave two under one id. */
+function readAnswers(json: unknown, ids: readonly number[], name: string): (RpcAnswer | undefined)[] {
   const byId = new Map<unknown, RpcAnswer>();
   for (const answer of Array.isArray(json) ? json : [json]) {
-    if (isRecord(answer)) byId.set(answer.id, parseAnswer(answer));
+    if (!isRecord(answer)) continue;
+    // Which of them is the call's cannot be told, and not everything that is asked can be proved.
+    if (ids.some((id) => id === answer.id) && byId.has(answer.id))
+      throw new Fault('inconsistent', `${name} answered one call of a batch twice`);
+    byId.set(answer.id, parseAnswer(answer));
   }
-  // A node that cannot batch answers a batch with one error object whose id is null.
-  return ids.map((id) => byId.get(id) ?? byId.get(null));
+  // A node that cannot batch answers a batch with one error object whose id is null; a result is of one call only.
+  const nameless = byId.get(null);
+  const rest = nameless?.ok === true && ids.length > 1 ? undefined : nameless;
+  return ids.map((id) => byId.get(id) ?? rest);
 }
 
 /** What became of a call. One that was too much alone cannot be made smaller: that is its answer. */

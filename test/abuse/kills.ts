@@ -13,7 +13,7 @@ import type { Role } from '../../src/service.ts';
 import { openDatabase } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { createOracle } from '../faults/oracle.ts';
-import { findAll } from '../faults/stage.ts';
+import { findAll, noteRemovals } from '../faults/stage.ts';
 import { startChain } from '../kit/anvil.ts';
 import { startRestartingServer } from '../kit/postgres-server.ts';
 import { type Program, startProgram } from '../kit/program.ts';
@@ -133,6 +133,7 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
   // Migrates the database, and issues the keys; from then on there are the processes alone.
   const place = { url: direct.href, dataDir };
   const issuer = await startTestService({ database: place, rpc, receivers: [receiver], roles: ['api'] });
+  await noteRemovals(database);
   const api = {
     get apiUrl() {
       return /"api":"(http[^"]+)"/.exec(get('api').log)?.[1] ?? 'http://127.0.0.1:1';
@@ -238,10 +239,18 @@ async function build(parts: AsyncDisposableStack, random: () => number): Promise
       const verdict = await oracle.judge(await findAll({ service: { database }, receiver }), {
         mayRepeat: true,
       });
-      const { wrongBlocks, doubled, falseNotices, transfers } = verdict;
+      const { wrongBlocks, doubled, falseNotices, falseRollbacks, transfers } = verdict;
       const lost = verdict.lost + (await countUntaken());
-      const broken = { wrongBlocks, lost, doubled, falseNotices, madeUp: await countMadeUp() };
-      assert.deepEqual(broken, { wrongBlocks: 0, lost: 0, doubled: 0, falseNotices: 0, madeUp: 0 }, strike);
+      const broken = {
+        wrongBlocks,
+        lost,
+        doubled,
+        falseNotices,
+        falseRollbacks,
+        madeUp: await countMadeUp(),
+      };
+      const nothing = { wrongBlocks: 0, lost: 0, doubled: 0, falseNotices: 0, falseRollbacks: 0, madeUp: 0 };
+      assert.deepEqual(broken, nothing, strike);
       const repeated = countRepeated(heard, { strike, startedAt, from: heardBefore });
       return { round: rounds, strike, transfers, repeated, lost, doubled, recoveredMs };
     },

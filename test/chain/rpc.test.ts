@@ -92,6 +92,31 @@ test('a call that the node leaves unanswered is inconsistent', () =>
     assert.equal((await faultOf(rpc.batch([chainId, number], signal))).code, 'inconsistent');
   }));
 
+test('a batch in which two answers have one id is inconsistent: nothing tells which one is meant', () =>
+  withNode(async ({ node, rpc }) => {
+    node.setHttp(({ json }) => {
+      const [first, second] = json as Json[];
+      const answers = [
+        { id: first?.id, result: '0x1' },
+        { id: second?.id, result: '0x7' },
+        { id: first?.id, result: '0x2' },
+      ];
+      return { body: JSON.stringify(answers) };
+    });
+    const fault = await faultOf(rpc.batch([chainId, number], signal));
+    assert.equal(fault.code, 'inconsistent');
+    assert.match(fault.message, /answered one call of a batch twice/);
+  }));
+
+test('a result without an id is that of a single call, and never that of all calls of a batch', () =>
+  withNode(async ({ node, rpc }) => {
+    node.setHttp(() => ({ body: JSON.stringify({ id: null, result: '0x7' }) }));
+    assert.equal(await rpc.call('eth_blockNumber', [], signal), '0x7');
+    const fault = await faultOf(rpc.batch([chainId, number], signal));
+    assert.equal(fault.code, 'inconsistent');
+    assert.match(fault.message, /left eth_chainId unanswered/);
+  }));
+
 test('a method that is not there is told from one that fails', () =>
   withNode(async ({ node, rpc }) => {
     node.methods.eth_blockNumber = () => {

@@ -6,54 +6,64 @@ import { sql } from '../../src/store/sql.ts';
 import { startProgram } from '../kit/program.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { type Moment, startDatabaseProxy } from './database-proxy.ts';
+import type { NodeFault } from './node-proxy.ts';
 import { reorg } from './reorgs.ts';
 import type { Stage } from './stage.ts';
 import type { Story } from './story.ts';
 
-type KillMoment = Moment & { name: string; before?: 'a fork' | 'an unbound database' };
+/** At a statement, or when the node is asked for a block or has given one. */
+type AnyMoment = Moment | { node: 'asked' | 'answered' };
+type KillMoment = AnyMoment & { name: string; before?: 'a fork' | 'an unbound database' };
 
 const binding = { statements: ['insert into chain'], before: 'an unbound database' } as const;
-const undoing = { before: 'a fork' } as const;
+const block = (...then: string[]) => ({ statements: ['insert into block', ...then] });
+const fork = (...statements: string[]) => ({ statements, before: 'a fork' }) as const;
 
-/** Within a transaction what is after one statement is before the next. */
+/** Within a transaction what is after one statement is before the next; what is not in this list writes in no story. */
 const moments: readonly KillMoment[] = [
   { name: 'before the chain is bound', when: 'asked', ...binding },
   { name: 'after the chain was bound', when: 'answered', ...binding },
-  { name: 'with headers stored', statements: ['insert into block'], when: 'answered' },
-  { name: 'with notifications stored', statements: ['insert into notification'], when: 'answered' },
-  { name: 'with lanes woken', statements: ['insert into block', 'pg_notify'], when: 'answered' },
-  { name: 'before the commit of blocks', statements: ['insert into block', 'commit'], when: 'asked' },
-  { name: 'after the commit of blocks', statements: ['insert into block', 'commit'], when: 'answered' },
-  {
-    name: 'with notifications withdrawn',
-    statements: ["set state = 'withdrawn'"],
-    when: 'answered',
-    ...undoing,
-  },
-  { name: 'with dead blocks removed', statements: ['delete from block'], when: 'answered', ...undoing },
-  {
-    name: 'before the commit of a fork',
-    statements: ['delete from block', 'commit'],
-    when: 'asked',
-    ...undoing,
-  },
-  {
-    name: 'after the commit of a fork',
-    statements: ['delete from block', 'commit'],
-    when: 'answered',
-    ...undoing,
-  },
-  {
-    name: 'before the commit of webhooks',
-    statements: ['insert into delivery_attempt', 'commit'],
-    when: 'asked',
-  },
-  {
-    name: 'after the commit of webhooks',
-    statements: ['insert into delivery_attempt', 'commit'],
-    when: 'answered',
-  },
+  { name: 'while a block is fetched', node: 'asked' },
+  { name: 'while a block is proved', node: 'answered' },
+  { name: 'before headers are stored', when: 'asked', ...block() },
+  { name: 'with headers stored', when: 'answered', ...block() },
+  { name: 'with notifications stored', when: 'answered', statements: ['insert into notification'] },
+  { name: 'with held notifications released', when: 'answered', ...block('set release_number = null') },
+  { name: 'with what is final noted', when: 'answered', ...block('set finalized_number') },
+  { name: 'with lanes woken', when: 'answered', ...block('pg_notify') },
+  { name: 'before the commit of blocks', when: 'asked', ...block('commit') },
+  { name: 'after the commit of blocks', when: 'answered', ...block('commit') },
+  { name: 'with points and pairs undone', when: 'answered', ...fork('delete from pair_state') },
+  { name: 'with notifications withdrawn', when: 'answered', ...fork("set state = 'withdrawn'") },
+  { name: 'with dead blocks removed', when: 'answered', ...fork('delete from block') },
+  { name: 'before the commit of a fork', when: 'asked', ...fork('delete from block', 'commit') },
+  { name: 'after the commit of a fork', when: 'answered', ...fork('delete from block', 'commit') },
+  { name: 'with lanes leased', when: 'answered', statements: ['epoch = epoch + 1'] },
+  { name: 'before webhooks are settled', when: 'asked', statements: ['insert into delivery_attempt'] },
+  { name: 'after webhooks were settled', when: 'answered', statements: ['insert into delivery_attempt'] },
+  { name: 'before lanes are given back', when: 'asked', statements: ['set owner = null', 'commit'] },
+  { name: 'after lanes were given back', when: 'answered', statements: ['set owner = null', 'commit'] },
 ];
+
+/** All that the program writes in these stories: a statement that is not here has no moment above yet. */
+const writes: ReadonlySet<string> = new Set([
+  ...[
+    'insert into chain',
+    'insert into block',
+    'insert into notification',
+    'update notification',
+    'update chain',
+  ],
+  // Ledgers of points and pairs, whose rules the stories have none of: they only look whether a fork undoes anything.
+  ...['delete from point', 'delete from point_day', 'delete from point_month', 'update point_day'],
+  ...['update point_month', 'delete from accrual_before', 'delete from accrual', 'update accrual'],
+  ...['delete from referral', 'delete from swap', 'update swap_volume', 'delete from pair_state'],
+  ...['delete from pair_reading', 'update pair', 'delete from block'],
+  ...['update lane', 'insert into delivery_attempt'],
+  // What is old goes, in statements of their own.
+  ...['delete from delivery_attempt', 'delete from notification', 'delete from idempotent_answer'],
+  'delete from price_observation',
+]);
 
 /** So many that what the fork takes back was not told yet. */
 const CONFIRMATIONS = 3;
@@ -63,31 +73,60 @@ export const killStories: readonly Story[] = moments.map((moment) => ({
   mayRepeat: true,
   chain: { confirmations: CONFIRMATIONS },
   async tell(stage) {
-    const { chain, service, payBlock, settled, happened } = stage;
-    const paid = await payBlock();
-    await chain.mine();
-    await settled();
-    if (moment.before === 'an unbound database') await service.database.query(sql`delete from chain`);
-    await service.stop();
-    if (moment.before === 'a fork') {
-      await reorg(chain, 2, paid);
-      happened.forks += 1;
-    }
-    await payBlock();
-    await payBlock();
-    await chain.mine(CONFIRMATIONS);
+    await prepare(stage, moment);
     await kill(stage, moment);
-    happened.injected += 1;
+    stage.happened.injected += 1;
     await stage.restart();
   },
 }));
+
+/** The connections to the database break at the moment, and the program goes on. */
+export const breakStories: readonly Story[] = moments
+  .filter((moment) => 'statements' in moment)
+  .map((moment) => ({
+    name: `connections to the database broken ${moment.name}`,
+    mayRepeat: true,
+    chain: { confirmations: CONFIRMATIONS },
+    async tell(stage) {
+      const { database, happened } = stage;
+      await prepare(stage, moment);
+      const before = happened.injected;
+      const onMoment = () => {
+        happened.injected += 1;
+      };
+      const proxy = await startDatabaseProxy(database.url, moment, onMoment, { goesOn: true });
+      stage.parts.use(proxy);
+      await stage.restart(proxy.url);
+      await waitUntil(() => happened.injected > before, { describe: 'the moment to come' });
+      await stage.settled();
+      await stage.service.stop();
+      await stage.restart();
+    },
+  }));
+
+/** Leaves the service stopped, with blocks, payments and what else the moment needs ahead of it. */
+async function prepare({ chain, service, payBlock, settled }: Stage, moment: KillMoment): Promise<void> {
+  const paid = await payBlock();
+  await chain.mine();
+  await settled();
+  if (moment.before === 'an unbound database') await service.database.query(sql`delete from chain`);
+  await service.stop();
+  if (moment.before === 'a fork') await reorg(chain, 2, paid);
+  await payBlock();
+  await payBlock();
+  await chain.mine(CONFIRMATIONS);
+}
 
 /** Runs the program until the moment. */
 async function kill(
   { database, nodes: [node], startBlock, receiver }: Stage,
   moment: KillMoment,
 ): Promise<void> {
-  await using proxy = await startDatabaseProxy(database.url, moment, () => program.child.kill('SIGKILL'));
+  const end = () => program.child.kill('SIGKILL');
+  const atStatement: Moment =
+    'statements' in moment ? moment : { statements: ['no such one'], when: 'asked' };
+  await using proxy = await startDatabaseProxy(database.url, atStatement, end);
+  if ('node' in moment) node.inject(atBlock(moment.node, end));
   const { url } = proxy;
   const rpc = [node.url, node.wsUrl];
   const program = startProgram({
@@ -102,6 +141,27 @@ async function kill(
     timeoutMs: 30_000,
   }).finally(() => program.child.kill('SIGKILL'));
   await program.ended;
+  node.mend();
   assert.equal(program.child.signalCode, 'SIGKILL', program.log);
-  if (moment.before !== 'a fork') assert.doesNotMatch(program.log, /chain\.reorg/);
+  const unknown = [...proxy.writes()].filter((write) => !writes.has(write));
+  assert.deepEqual(unknown, [], 'statements that no moment is known for');
+}
+
+/** Calls `end` when a whole block is asked for, or was given. */
+function atBlock(when: 'asked' | 'answered', end: () => void): NodeFault {
+  if (when === 'asked') {
+    return {
+      async answer({ method, params }) {
+        if (method.startsWith('eth_getBlockBy') && params[1] === true) end();
+        return undefined;
+      },
+    };
+  }
+  return {
+    send(response, text) {
+      if (!text.includes('"transactions":[{')) return false;
+      response.setHeader('content-type', 'application/json').end(text, end);
+      return true;
+    },
+  };
 }

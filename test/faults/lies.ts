@@ -185,12 +185,15 @@ const aboutHeads: Story[] = [
     name: 'a head far ahead, at one of three nodes',
     nodes: 3,
     isPolled: true,
-    async tell({ chain, nodes: [node], payUntil, settled, status }) {
+    async tell({ chain, nodes: [node], service, payUntil, settled, status }) {
       node.inject(farAhead);
       await payUntil(() => node.struck() >= 2, 'the node to be asked');
       await settled();
       const { state, nodes } = await status();
       assert.equal(state, 'ok');
+      // One node's word is not the head of the chain.
+      const head = await service.metric('chainbell_chain_block_number{stage="head"}');
+      assert.equal(head, (await chain.head()).number);
       assert.ok((nodes[0]?.head ?? 0) > (await chain.head()).number);
       node.mend();
     },

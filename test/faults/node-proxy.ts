@@ -91,7 +91,10 @@ export async function startNodeProxy(first: Target): Promise<NodeProxy> {
     const answers: unknown[] = [];
     // One after the other, so that something can happen between two of them.
     for (const call of calls) answers.push(await answer(call));
-    if (dead.has(incoming.socket)) return;
+    if (dead.has(incoming.socket)) {
+      injected += 1;
+      return;
+    }
     const text = JSON.stringify(Array.isArray(question) ? answers : answers[0]);
     if (fault.send?.(response, text) === true) {
       unanswered.add(response);
@@ -151,7 +154,6 @@ export async function startNodeProxy(first: Target): Promise<NodeProxy> {
     },
     killConnections() {
       dead = new WeakSet([...open]);
-      injected += open.size;
     },
     struck: () => struck,
     injected: () => injected,

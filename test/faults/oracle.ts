@@ -8,9 +8,11 @@ export type Found = {
   blocks: { number: number; hash: string }[];
   rows: { content: string; state: string; isAttempted: boolean }[];
   heard: { id: number; content: string }[];
+  /** Hashes of stored blocks that were removed, in the database's own words. */
+  removed: string[];
 };
 export type Verdict = Record<
-  'blocks' | 'transfers' | 'wrongBlocks' | 'lost' | 'doubled' | 'falseNotices',
+  'blocks' | 'transfers' | 'wrongBlocks' | 'lost' | 'doubled' | 'falseNotices' | 'falseRollbacks',
   number
 >;
 export type Oracle = {
@@ -81,11 +83,12 @@ export function createOracle(url: () => string, records: ReadonlyMap<string, str
 
   return {
     look: async () => void (await read()),
-    async judge({ blocks, rows, heard }, { mayRepeat }) {
+    async judge({ blocks, rows, heard, removed }, { mayRepeat }) {
       const news = await read();
       for (const one of news.due) judged.due.add(one);
       for (const [number, hash] of news.hashes) judged.hashes.set(number, hash);
       const { hashes, due } = judged;
+      const canonical = new Set<string>(hashes.values());
       const isRight = ({ content, isAttempted }: Found['rows'][number]) =>
         due.has(content) || (isAttempted && ever.has(content));
       const live = rows.filter(({ state }) => state !== 'withdrawn' && state !== 'cancelled');
@@ -104,6 +107,7 @@ export function createOracle(url: () => string, records: ReadonlyMap<string, str
         falseNotices:
           live.filter((row) => !isRight(row)).length +
           heard.filter(({ content }) => !ever.has(content)).length,
+        falseRollbacks: removed.filter((hash) => canonical.has(hash)).length,
       };
     },
   };

@@ -2,22 +2,57 @@
  * A chain that changes: forks of every depth, in the middle of an answer, and below what is final.
  */
 import assert from 'node:assert/strict';
-import { findBlock } from '../../devnet/wallet.ts';
+import { encodeCall } from '../../devnet/contracts.ts';
+import { findBlock, quantity } from '../../devnet/wallet.ts';
+import { list, record } from '../../src/chain/parse.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
+import { heads } from './spoil.ts';
 import type { Story } from './story.ts';
 
-/** Replaces the newest blocks. Of a paid block all but the first transaction are mined again, elsewhere and in another order. */
-export async function reorg(chain: Chain, depth: number, paid: readonly Hash[]): Promise<void> {
+/**
+ * Replaces the newest blocks. Of a paid block all but the first transaction are mined again, in another order and behind
+ * a log that was not there: none has the place that it had, nor has any of its logs. `place` counts the new blocks from 0.
+ */
+export async function reorg(
+  chain: Chain,
+  depth: number,
+  paid: readonly Hash[],
+  place = depth - 1,
+): Promise<void> {
+  const before = await placesOf(chain, paid.slice(1));
   const raw: unknown[] = [];
   for (const hash of paid) raw.push(await chain.rpc('eth_getRawTransactionByHash', [hash]));
   const [, transfer, split, second, other] = raw;
+  const [, spender] = chain.accounts;
+  const input = encodeCall({ contract: 'DemoToken', method: 'approve', values: [spender, 1n] });
+  const approval = { from: spender, to: before[0]?.to, input };
   // Each sender's own order stays.
-  const again = [split, transfer, other, second].map((one) => [one, depth - 1]);
+  const again = [approval, split, transfer, other, second].map((one) => [one, place]);
   await chain.alone(() => chain.rpc('anvil_reorg', [depth, again]));
+  const after = await placesOf(chain, paid.slice(1));
+  for (const [index, { place, logs }] of before.entries()) {
+    assert.notEqual(after[index]?.place, place);
+    for (const log of logs) assert.ok(after[index]?.logs.includes(log) === false);
+  }
+}
+
+/** Of a paid block. */
+const PAYMENTS = 5;
+const isHash = (value: unknown): value is Hash => typeof value === 'string' && value.length === 66;
+
+/** Where transactions and their logs are in their blocks. */
+async function placesOf(chain: Chain, hashes: readonly Hash[]) {
+  const places: { to: unknown; place: number; logs: string[] }[] = [];
+  for (const hash of hashes) {
+    const receipt = record(await chain.rpc('eth_getTransactionReceipt', [hash]), 'receipt');
+    const logs = list(receipt.logs, 'logs').map((log) => String(record(log, 'log').logIndex));
+    places.push({ to: receipt.to, place: Number(receipt.transactionIndex), logs });
+  }
+  return places;
 }
 
 const deep = (depth: number, confirmations: number): Story => ({
@@ -31,12 +66,30 @@ const deep = (depth: number, confirmations: number): Story => ({
     if (confirmations === 0) await oracle.look();
     await reorg(chain, depth, paid);
     happened.injected += 1;
-    happened.forks += 1;
     await settled();
   },
 });
 
-/** The chain turns over while a node answers: the block is of before, the receipts are of after. */
+/** The follower hears nothing of the fork until its branch is the longer one: the next block's parent tells. */
+const grown: Story = {
+  name: 'a reorg 3 deep that is seen only from two blocks above it',
+  isPolled: true,
+  async tell({ chain, nodes: [node], payBlock, settled, oracle }) {
+    const paid = await payBlock();
+    await chain.mine(2);
+    await settled();
+    await oracle.look();
+    const head = await chain.rpc('eth_getBlockByNumber', ['latest', false]);
+    node.inject(heads(async () => head));
+    await waitUntil(() => node.struck() >= 1);
+    await reorg(chain, 3, paid);
+    await chain.mine(2);
+    node.mend();
+    await settled();
+  },
+};
+
+/** The chain turns over while a node answers: the block is of before, the receipts are those of its own transactions after. */
 const torn = (word: 'hash' | 'number'): Story => ({
   name: `a reorg between the block and its receipts, asked for by ${word}`,
   isPolled: true,
@@ -49,7 +102,11 @@ const torn = (word: 'hash' | 'number'): Story => ({
           const isByHash = reference.length === 66;
           const head = await chain.head();
           if (isByHash !== (word === 'hash') || (isByHash && reference !== head.hash)) return undefined;
-          await chain.reorg(isByHash ? 1 : head.number - Number(reference) + 1);
+          const number = isByHash ? head.number : Number(reference);
+          const paid = await chain.rpc('eth_getBlockByNumber', [quantity(number), false]);
+          const hashes = list(record(paid, 'block').transactions, 'transactions').filter(isHash);
+          if (hashes.length !== PAYMENTS) return undefined;
+          await reorg(chain, head.number - number + 1, hashes, 0);
           return ask(call);
         },
       },
@@ -103,6 +160,7 @@ const belowFinality: Story = {
 export const reorgStories: readonly Story[] = [
   ...[1, 3, 30].map((depth) => deep(depth, 0)),
   deep(3, 5),
+  grown,
   torn('hash'),
   torn('number'),
   belowFinality,

@@ -46,11 +46,11 @@ export type Stage = {
   parts: AsyncDisposableStack;
   /** The first block that is followed. */
   startBlock: number;
-  /** After the service was stopped: another one on the same database. */
-  restart(): Promise<void>;
+  /** After the service was stopped: another one on the same database, or on what stands before it. */
+  restart(databaseUrl?: string): Promise<void>;
   oracle: Oracle;
-  /** Noted by the stories: forks that the follower had to follow, and faults that did not strike in a proxy. */
-  happened: { forks: number; injected: number };
+  /** Noted by the stories: faults that did not strike in a node's proxy. */
+  happened: { injected: number };
   /** Mines one block with a payment of each kind to watched addresses, among others. */
   payBlock(): Promise<Hash[]>;
   /** Pays block after block until the condition holds. */
@@ -98,12 +98,14 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   await chain.mintToken(token, { to: chain.accounts[3], amount: 10n ** 30n });
   await chain.pauseMining();
   const { number: startBlock } = await chain.head();
-  const start = () =>
+  const start = (url = database.url) =>
     startTestService({
-      ...{ database, receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
+      database: { ...database, url },
+      ...{ receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
       rpc: [...nodes.map(({ url }) => url), ...(setting.isPolled === true ? [] : [first.wsUrl])],
     });
   const service = parts.use(await start());
+  await noteRemovals(service.database);
   const watcher = await createWatcher(service, 'acme');
   const watched = [freshAddress(), freshAddress()] as const;
   const records = new Map<string, string>();
@@ -117,11 +119,11 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
     return amount;
   };
   const stage: Stage = {
-    ...{ chain, database, receiver, nodes, service, startBlock, happened: { forks: 0, injected: 0 } },
+    ...{ chain, database, receiver, nodes, service, startBlock, happened: { injected: 0 } },
     parts,
     oracle: createOracle(() => stage.chain.url, records, startBlock),
-    async restart() {
-      stage.service = parts.use(await start());
+    async restart(databaseUrl) {
+      stage.service = parts.use(await start(databaseUrl));
     },
     async payBlock() {
       const [, one, two, three] = stage.chain.accounts;
@@ -172,7 +174,17 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   return stage;
 }
 
-/** What the oracle judges: the stored blocks, all rows, all webhooks. */
+/** From now on the database itself notes which blocks are removed, whoever removes them. */
+export async function noteRemovals(database: Db): Promise<void> {
+  await database.query(sql`create table removed_block (hash bytea not null)`);
+  await database.query(sql`
+    create function note_removed_block() returns trigger language plpgsql as
+      'begin insert into removed_block values (old.hash); return null; end'`);
+  await database.query(sql`
+    create trigger removed_block after delete on block for each row execute function note_removed_block()`);
+}
+
+/** What the oracle judges: the stored blocks, those that were removed, all rows, all webhooks. */
 export async function findAll({
   service: { database },
   receiver,
@@ -190,9 +202,12 @@ export async function findAll({
       '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
       coalesce('0x' || encode(token, 'hex'), 'eth') as asset, state, retry_count
     from notification order by id limit ${ROWS_MAX}`);
+  const removed = await database.query<{ hash: string }>(sql`
+    select '0x' || encode(hash, 'hex') as hash from removed_block order by hash limit ${ROWS_MAX}`);
   const heard = receiver.requests.map(({ json }) => json as Record<string, string> & { id: number });
   return {
     blocks,
+    removed: removed.map(({ hash }) => hash),
     rows: rows.map(({ record, hash, type, sender, receiver: to, amount, asset, state, retry_count }) => ({
       content: contentOf(record, hash, type, sender, to, amount, asset),
       state,

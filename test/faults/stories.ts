@@ -1,13 +1,19 @@
 /**
  * The table of all stories, by kind.
  */
-import { killStories } from './kills.ts';
+import { breakStories, killStories } from './kills.ts';
 import { lieStories } from './lies.ts';
 import { reorgStories } from './reorgs.ts';
 import type { Story } from './story.ts';
 import { transportStories } from './transport.ts';
 
-const byKind = { lies: lieStories, transport: transportStories, reorgs: reorgStories, kills: killStories };
+const byKind = {
+  lies: lieStories,
+  transport: transportStories,
+  reorgs: reorgStories,
+  kills: killStories,
+  breaks: breakStories,
+};
 
 export const allStories: readonly Story[] = Object.values(byKind).flat();
 

@@ -15,10 +15,7 @@ export type Story = Setting & {
   tell(stage: Stage): Promise<void>;
 };
 
-export type Row = { fault: string; injected: number } & Verdict & {
-    falseRollbacks: number;
-    recoveredMs: number;
-  };
+export type Row = { fault: string; injected: number } & Verdict & { recoveredMs: number };
 
 export type Teller = {
   /** Stories of one setting are told on the same stage, one after the other, until one goes wrong. */
@@ -62,12 +59,7 @@ export function problemsOf(row: Row): string[] {
 }
 
 async function tellOn(stage: Stage, story: Story): Promise<Row> {
-  const { service } = stage;
-  const before = {
-    injected: countInjected(stage),
-    forks: stage.happened.forks,
-    followed: await countForks(stage),
-  };
+  const injectedBefore = countInjected(stage);
   await story.tell(stage);
   const startedAt = performance.now();
   await stage.payBlock();
@@ -76,18 +68,13 @@ async function tellOn(stage: Stage, story: Story): Promise<Row> {
   await stage.settled();
   const recoveredMs = Math.round(performance.now() - startedAt);
   const verdict = await stage.oracle.judge(await findAll(stage), { mayRepeat: story.mayRepeat === true });
-  // A service that was started anew counts from zero.
-  const followed = (await countForks(stage)) - (stage.service === service ? before.followed : 0);
   return {
     fault: story.name,
-    injected: countInjected(stage) - before.injected,
+    injected: countInjected(stage) - injectedBefore,
     ...verdict,
-    falseRollbacks: Math.max(0, followed - (stage.happened.forks - before.forks)),
     recoveredMs,
   };
 }
-
-const countForks = ({ service }: Stage) => service.metric('chainbell_chain_reorgs_total');
 
 const countInjected = ({ nodes, happened }: Stage) =>
   nodes.reduce((sum, node) => sum + node.injected(), happened.injected);

@@ -23,6 +23,8 @@ function sending(send: (response: ServerResponse, text: string) => unknown): Nod
 /** As many are tried. */
 const TRACE_METHODS = 3;
 const json = { 'content-type': 'application/json' };
+/** The node is left alone for as long as it asks, which is no failure of it. */
+const HEEDED = /"limited_until":"/;
 const limited = sending((response) => response.writeHead(429).end('too many requests'));
 const limitedForOneSecond = sending((response) =>
   response.writeHead(429, { 'retry-after': '1' }).end('too many requests'),
@@ -30,8 +32,8 @@ const limitedForOneSecond = sending((response) =>
 
 /** What the only node does until /status says so. */
 const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
-  { name: '429', fault: limited, problem: /429|limit/i },
-  { name: '429 with Retry-After', fault: limitedForOneSecond, problem: /429|limit/i },
+  { name: '429', fault: limited, problem: HEEDED },
+  { name: '429 with Retry-After', fault: limitedForOneSecond, problem: HEEDED },
   {
     name: '503 with a page',
     fault: sending((response) => response.writeHead(503, { 'content-type': 'text/html' }).end('<html>')),
@@ -62,7 +64,50 @@ const spoilt: readonly { name: string; fault: NodeFault; problem: RegExp }[] = [
     fault: sending((response) => response.socket?.resetAndDestroy()),
     problem: /ECONNRESET/,
   },
+  {
+    name: 'a reset in the middle of a body',
+    fault: sending((response, text) => {
+      response.writeHead(200, { ...json, 'content-length': text.length });
+      response.write(text.slice(0, -20), () => response.socket?.resetAndDestroy());
+    }),
+    problem: /ECONNRESET|terminated|aborted/,
+  },
+  {
+    name: '200 with a page',
+    fault: sending((response) => response.writeHead(200, { 'content-type': 'text/html' }).end('<html>')),
+    problem: /JSON/,
+  },
+  {
+    name: 'answers under ids that nobody gave',
+    fault: renamed((id) => id + 1_000_000),
+    problem: /unanswered/,
+  },
+  {
+    name: 'every answer of a batch under the first id',
+    fault: renamed((_, first) => first, 'batches'),
+    problem: /twice/,
+  },
+  {
+    name: 'results of a batch under no id',
+    fault: renamed(() => null, 'batches'),
+    problem: /unanswered/,
+  },
 ];
+
+/** The same answers under other ids. */
+function renamed(idOf: (id: number, first: number) => number | null, only?: 'batches'): NodeFault {
+  return {
+    send(response, text) {
+      const answers: { id: number }[] | { id: number } = JSON.parse(text);
+      const all = [answers].flat();
+      const [first] = all;
+      if (first === undefined || (only === 'batches' && all.length < 2)) return false;
+      const spoilt = all.map((answer) => ({ ...answer, id: idOf(answer.id, first.id) }));
+      response.writeHead(200, json).end(JSON.stringify(Array.isArray(answers) ? spoilt : spoilt[0]));
+      return true;
+    },
+  };
+}
 
 const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
   name,
@@ -128,7 +173,10 @@ export const transportStories: readonly Story[] = [
     name: 'the first of two nodes answers 429',
     nodes: 2,
     isPolled: true,
-    tell: (stage) => tellFallback(limited, stage),
+    async tell(stage) {
+      await tellFallback(limited, stage);
+      assert.match(JSON.stringify((await stage.status()).nodes[0]), /"limited":[1-9]/);
+    },
   },
   {
     name: 'bodies that come byte by byte',
@@ -196,7 +244,7 @@ export const transportStories: readonly Story[] = [
     name: 'a head far ahead when what is final is asked for, and then a reorg',
     isPolled: true,
     chain: { finalityDepth: 3 },
-    async tell({ chain, nodes: [node], payUntil, settled, service, oracle, happened }) {
+    async tell({ chain, nodes: [node], payUntil, settled, service, oracle }) {
       node.inject({
         answer: async (call, ask) =>
           call.params[0] === 'finalized' ? { result: null } : farAhead.answer?.(call, ask),
@@ -208,7 +256,6 @@ export const transportStories: readonly Story[] = [
       await settled();
       await oracle.look();
       await chain.reorg(1);
-      happened.forks += 1;
     },
   },
 ];
