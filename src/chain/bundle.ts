@@ -90,7 +90,7 @@ async function assemble(
   signal: AbortSignal,
 ): Promise<{ bundle: Bundle; raw: RawBlock }> {
   const blockJson = resultOf(rpc, 'block', answers[0]);
-  if (blockJson === null) throw new Fault('unavailable', `${rpc.name} does not have block ${reference} yet`);
+  if (blockJson === null) throw new Fault('unavailable', `${rpc.name} does not have block ${reference}`);
   const block = parseBlock(blockJson);
   const given = plan.blockReceipts ? readReceipts(rpc, answers[1]) : [];
   const receiptsJson = await fillReceipts(rpc, block, given, plan, signal);

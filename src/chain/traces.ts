@@ -18,17 +18,19 @@ const DEPTH_MAX = 1_024;
 
 /**
  * The answer of debug_traceBlockByHash/-ByNumber with callTracer, by transaction. Nodes that leave out `txHash` are
- * matched by position. @throws Fault `inconsistent`.
+ * matched by position. @throws Fault `inconsistent`; `unavailable` for what the node could not trace.
  */
 export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, TransactionTrace>();
   list(json, 'traces').forEach((entry, index) => {
-    const { txHash, result } = record(entry, 'trace');
+    const { txHash, result, error } = record(entry, 'trace');
+    const hash = typeof txHash === 'string' ? txHash.toLowerCase() : hashes[index];
+    if (result === undefined && typeof error === 'string')
+      throw new Fault('unavailable', `the node could not trace ${hash ?? 'a transaction'}: ${error}`);
     const root = record(result, 'trace.result');
     const calls: ValueCall[] = [];
     const succeeded = !hasFailed(root);
     if (succeeded) collectFrames(root, 1, calls);
-    const hash = typeof txHash === 'string' ? txHash.toLowerCase() : hashes[index];
     if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls });
   });
   return traces;

@@ -28,20 +28,23 @@ async function start(flags: Flags): Promise<void> {
 }
 
 async function runUntil(signal: AbortSignal, config: Config, role: Role[] | undefined): Promise<void> {
+  const terminal = process.stderr.isTTY && config.log.format !== 'json' ? onTerminal(config) : undefined;
   const service = await startService(config, {
     signal,
     ...(role !== undefined && { roles: role }),
-    ...(process.stderr.isTTY && config.log.format !== 'json' && onTerminal(config)),
+    ...terminal,
   });
   const bug = await Promise.race([abortOf(signal), service.failed]);
   await service.stop();
+  // A back-fill that was broken off leaves no unfinished line to who types next.
+  terminal?.display.end();
   if (bug === undefined) return;
   process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
   process.exitCode = 1;
 }
 
 /** The log above, and a back-fill's progress as a bar below it. */
-function onTerminal({ log }: Config): Pick<ServiceOptions, 'log' | 'display'> {
+function onTerminal({ log }: Config): Required<Pick<ServiceOptions, 'log' | 'display'>> {
   const statusLine = createStatusLine(process.stderr);
   return { log: createLog(log, statusLine), display: barDisplay(statusLine) };
 }

@@ -8,6 +8,8 @@ export type StatusLine = {
   write(text: string): void;
   /** Takes the place of the line before; an empty text removes it. */
   draw(text: string): void;
+  /** How many characters a line may have. */
+  width(): number;
 };
 
 export type Terminal = { write(text: string): unknown; columns?: number };
@@ -17,13 +19,16 @@ const ERASE = '\r\u001B[K';
 
 export function createStatusLine(terminal: Terminal): StatusLine {
   let line = '';
+  // A line that wraps could not be erased. Some terminals say that they have no columns.
+  const width = () =>
+    (terminal.columns === undefined || terminal.columns === 0 ? COLUMNS : terminal.columns) - 1;
   return {
+    width,
     write(text) {
-      terminal.write(line === '' ? text : `${ERASE}${text}${line}`);
+      terminal.write(line === '' ? text : `${ERASE}${text}${line.slice(0, width())}`);
     },
     draw(text) {
-      // A line that wraps could not be erased.
-      const fitting = text.slice(0, Math.max(0, (terminal.columns ?? COLUMNS) - 1));
+      const fitting = text.slice(0, width());
       if (fitting === line) return;
       terminal.write(`${ERASE}${fitting}`);
       line = fitting;
@@ -44,26 +49,33 @@ export function barDisplay(statusLine: StatusLine): BackfillDisplay {
       const nowMs = performance.now();
       if (nowMs - drawnMs < DRAW_MS_MIN) return;
       drawnMs = nowMs;
-      statusLine.draw(renderBar(progress));
+      statusLine.draw(renderBar(progress, statusLine.width()));
     },
     end: () => statusLine.draw(''),
   };
 }
 
-const BAR_CELLS = 24;
+const BAR_CELLS_MAX = 24;
+const BAR_CELLS_MIN = 8;
 
-function renderBar({
-  block,
-  head,
-  share,
-  blocksPerSecond,
-  transfersPerSecond,
-  secondsLeft,
-}: BackfillProgress): string {
-  const full = Math.round(share * BAR_CELLS);
-  const bar = `${'█'.repeat(full)}${'░'.repeat(BAR_CELLS - full)}`;
-  const left = secondsLeft === undefined ? '' : `, ${describeSeconds(secondsLeft)} left`;
-  return `back-fill ${bar} ${(share * 100).toFixed(1)} %, block ${whole(block)} of ${whole(head)}${left}, ${whole(blocksPerSecond)} blocks/s, ${whole(transfersPerSecond)} transfers/s`;
+/** As much as fits, the most wanted first; the bar takes what room is left. ASCII, which every terminal shows. */
+function renderBar(
+  { block, head, share, blocksPerSecond, transfersPerSecond, secondsLeft }: BackfillProgress,
+  width: number,
+): string {
+  const facts = [
+    ` ${(share * 100).toFixed(1)} %`,
+    ...(secondsLeft === undefined ? [] : [`, ${describeSeconds(secondsLeft)} left`]),
+    `, ${whole(blocksPerSecond)} blocks/s`,
+    `, ${whole(transfersPerSecond)} transfers/s`,
+    `, block ${whole(block)} of ${whole(head)}`,
+  ];
+  const frame = 'back-fill []'.length;
+  while (facts.length > 1 && frame + BAR_CELLS_MIN + facts.join('').length > width) facts.pop();
+  const text = facts.join('');
+  const cells = Math.min(BAR_CELLS_MAX, Math.max(BAR_CELLS_MIN, width - frame - text.length));
+  const full = Math.round(share * cells);
+  return `back-fill [${'#'.repeat(full)}${'-'.repeat(cells - full)}]${text}`;
 }
 
 const whole = (value: number) => Math.round(value).toLocaleString('en');

@@ -21,7 +21,7 @@ export function addVerifyCommand(program: Command): void {
   program
     .command('verify')
     .description(
-      'derive stored blocks again from the chain and say what differs; exit code 1 when anything does',
+      'derive stored blocks again from the chain and say what differs; exit code 1 when anything does, 69 when nothing could be compared',
     )
     .option('--from <number>', 'first block (default: the first stored one)', parseNumber)
     .option('--to <number>', 'last block (default: the newest stored one)', parseNumber)
@@ -44,7 +44,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   const report = await runVerification(config, {
     ...{ from, to, signal, clock },
     onDifference: createDifferenceLines(json),
-    onProgress: createProgressLines(clock),
+    onProgress: createProgressLines(clock, process.stderr),
   }).catch((error: unknown) => {
     // What was broken off has Faults of all kinds.
     if (signal.aborted && error instanceof Fault) return undefined;
@@ -58,6 +58,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   if (json) process.stdout.write(`${JSON.stringify({ summary: toJson(report) })}\n`);
   process.stderr.write(describe(report));
   if (report.outcome === 'different') process.exitCode = 1;
+  if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
   if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
 }
 
@@ -80,13 +81,17 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
   };
 }
 
-function createProgressLines(clock: Clock): VerifyOptions['onProgress'] {
+/** A line every ten seconds while it takes long. */
+export function createProgressLines(
+  clock: Clock,
+  output: { write(text: string): unknown },
+): VerifyOptions['onProgress'] {
   let shownMs = clock.now().getTime();
   return ({ done, total, differences }) => {
     const nowMs = clock.now().getTime();
     if (nowMs - shownMs < PROGRESS_MS) return;
     shownMs = nowMs;
-    process.stderr.write(`${done} of ${total} blocks, ${differences} differences\n`);
+    output.write(`${done} of ${total} blocks, ${differences} differences\n`);
   };
 }
 
@@ -114,7 +119,8 @@ function describe({
     ...(differences > DIFFERENCES_SHOWN_MAX ? [`shown: the first ${DIFFERENCES_SHOWN_MAX}`] : []),
     outcome === 'reorganised'
       ? 'a fork changed these blocks meanwhile: try again'
-      : `${outcome}: blocks ${from} to ${to}, ${blocks} compared, ${facts} equal, ${differences} differences`,
+      : `${outcome.replaceAll('_', ' ')}: blocks ${from} to ${to}, ${blocks} compared, ${facts} equal, ${differences} differences`,
+    ...(outcome === 'different' ? ['what to do: docs/operations.md, Verifying'] : []),
   ];
   return lines.map((line) => `${line}\n`).join('');
 }

@@ -4,7 +4,7 @@
 import type { ChainNodes } from '../chain/nodes.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault } from '../core/fault.ts';
+import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
@@ -59,6 +59,8 @@ export type Follower = {
 /** Being this far behind, the head is asked for now and then only. */
 const BEHIND_BLOCKS_MIN = 200;
 const HEAD_MS_MAX = 1_000;
+/** Ethereum nodes that prune keep the states of so many blocks (geth's default), which traces need. */
+const PRUNED_DEPTH_MIN = 128;
 /** How often the nodes are asked what is final. */
 const FINALIZED_MS = 10_000;
 
@@ -76,6 +78,7 @@ export function createFollower(options: FollowerOptions): Follower {
   let isFarBehind = false;
   let finalizedAt = Number.NEGATIVE_INFINITY;
   let finalizedNumber = 0;
+  let hasToldOfStart = false;
   /** Up to where everything is released, for as long as the tip is the one that this was committed with. */
   let released: { tip: Hash; number: number } | undefined;
 
@@ -115,7 +118,10 @@ export function createFollower(options: FollowerOptions): Follower {
   ): Promise<StepOutcome> {
     const startedAt = clock.now().getTime();
     const from = tip === undefined ? await firstNumber(head) : tip.number + 1;
-    const read = await readAhead.next(from, head, signal);
+    if (from > head.number) return waitForStart(from, head);
+    const read = await readAhead.next(from, head, signal).catch((error: unknown) => {
+      throw withAdvice(error, { from, depth: head.number - from, isFirst: tip === undefined });
+    });
     const [first] = read;
     if (first === undefined) return 'idle';
     if (tip !== undefined && first.header.parentHash !== tip.hash) return askAgain(tip, first.header, signal);
@@ -149,6 +155,13 @@ export function createFollower(options: FollowerOptions): Follower {
   async function firstNumber(head: BlockHeader): Promise<number> {
     const startNumber = (await findChain(database))?.startNumber;
     return startNumber ?? (options.startBlock === 'latest' ? head.number : options.startBlock);
+  }
+
+  /** A first block that is not mined yet is told once: nothing else happens until then. */
+  function waitForStart(startBlock: number, head: BlockHeader): StepOutcome {
+    if (!hasToldOfStart) log.warn({ startBlock, head: head.number }, 'follow.waits_for_start');
+    hasToldOfStart = true;
+    return 'idle';
   }
 
   /** What was read ahead may be of a branch that is gone: only what the nodes say now is a fork. */
@@ -301,6 +314,19 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   return { pin, step };
+}
+
+/** A Fault of a block so old that nodes may have pruned it, with what can be done then. */
+function withAdvice(
+  error: unknown,
+  { from, depth, isFirst }: { from: number; depth: number; isFirst: boolean },
+): unknown {
+  if (!(error instanceof Fault) || error.code !== 'unavailable' || depth < PRUNED_DEPTH_MIN) return error;
+  const asked = `asked for block ${from}, ${depth} below the head: ${messageOf(error)}`;
+  const history = 'add a node to chain.rpc that keeps all history (an archive node for traces';
+  const later = isFirst ? ', or begin later: chain.startBlock' : '';
+  const advice = `${history}, or chain.internalTransfers: off)${later}`;
+  return new Fault('unavailable', `${asked}; if the nodes have pruned it, ${advice}`, { cause: error });
 }
 
 /** The blocks up to the first that does not follow the one before it: a fork happened while they were fetched. */

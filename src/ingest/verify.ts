@@ -56,7 +56,8 @@ export type VerifyOptions = {
 };
 
 export type VerifyReport = {
-  outcome: 'equal' | 'different' | 'reorganised';
+  /** `not_compared`: of the whole range no block is stored and served. */
+  outcome: 'equal' | 'different' | 'not_compared' | 'reorganised';
   /** Undefined when nothing is stored. */
   range: { from: number; to: number } | undefined;
   /** Compared blocks, equal notifications, equal swaps of the configured pairs. */
@@ -85,7 +86,11 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const tip = await findTip(database);
   if (chain?.startNumber === undefined || tip === undefined) return report;
   const { startNumber, finalizedNumber } = chain;
-  const asked = { from: options.from ?? startNumber, to: options.to ?? tip.number };
+  // An end that is not given lies where the other one does, at least.
+  const asked = {
+    from: options.from ?? Math.min(startNumber, options.to ?? startNumber),
+    to: options.to ?? Math.max(tip.number, options.from ?? tip.number),
+  };
   const range = { from: Math.max(asked.from, startNumber), to: Math.min(asked.to, tip.number) };
   report.range = asked;
   report.undecided.before_start = Math.max(0, Math.min(startNumber, asked.to + 1) - asked.from);
@@ -108,7 +113,8 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     const total = range.to - range.from + 1;
     options.onProgress({ done: next - range.from, total, differences: report.differences });
   }
-  return { ...report, outcome: report.differences === 0 ? 'equal' : 'different' };
+  if (report.differences > 0) return { ...report, outcome: 'different' };
+  return { ...report, outcome: report.blocks > 0 ? 'equal' : 'not_compared' };
 
   /** The blocks from this one on that can be had; none when this one cannot, which is told. */
   async function readNext(from: number): Promise<ReadBlock[]> {

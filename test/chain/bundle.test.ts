@@ -237,6 +237,18 @@ test('a block with a transaction that has no trace is refused', async () => {
   assert.equal(refusal.code, 'inconsistent');
 });
 
+test('a transaction that its receipt tells as failed moved nothing inside, whatever the trace says', async () => {
+  const block = makeNodeBlock(7, { transactions: 2 });
+  Object.assign(block.receipts[0] ?? {}, { status: '0x0' });
+  const methods = { ...chainMethods(1, [block]), debug_traceBlockByHash: traceMethod([block]) };
+  await using node = await startScriptedNode(methods);
+  const [bundle] = await fetchFrom(node, [7], { ...plain, traces: 'debug_traceBlockByHash' });
+  assert.deepEqual(
+    bundle?.transactions.map(({ calls }) => calls.length),
+    [0, 1],
+  );
+});
+
 test('without a status the trace says whether a transaction succeeded, and without both it did', async () => {
   const block = makeNodeBlock(7, { transactions: 2 }) as NodeBlock & { traces: { result: Json }[] };
   for (const receipt of block.receipts) delete receipt.status;

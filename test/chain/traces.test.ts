@@ -251,6 +251,17 @@ test('traces without transaction hashes belong to the transactions in their orde
   );
 });
 
+test('trace_block calls a self-destruct suicide or selfdestruct', () => {
+  const root = call(alice, bob, '0x0', [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x7' }]);
+  const told = flatten([{ txHash: hash, result: root }]);
+  const renamed = told.map((entry) =>
+    entry.type === 'suicide' ? { ...entry, type: 'selfdestruct' } : entry,
+  );
+  assert.notDeepEqual(renamed, told);
+  assert.deepEqual(parseTraceBlock(renamed), parseTraceBlock(told));
+  assert.equal(parseTraceBlock(renamed).get(hash)?.calls.length, 1);
+});
+
 test('block rewards in trace_block are nobody’s transfer', () => {
   const reward = {
     type: 'reward',
@@ -288,6 +299,13 @@ for (const [what, trace] of [
   });
 }
 
+test('a node that cannot trace a transaction says why, and the block is not taken for one without internal transfers', () => {
+  assert.throws(() => parseCallTracer([{ txHash: hash, error: 'Resource not found' }], [hash]), {
+    ...{ name: 'Fault', code: 'unavailable' },
+    message: `the node could not trace ${hash}: Resource not found`,
+  });
+});
+
 testWithRealchain('a real trace_block of 799 entries is read whole', (folder) => {
   const { result } = readRealchain<{ result: Json[] }>(folder, 'erigon-pairs/trace_block__test_26.json.gz');
   const traces = parseTraceBlock(result);
@@ -310,29 +328,51 @@ testWithRealchain('a real trace_block of 799 entries is read whole', (folder) =>
   assert.equal(listOf(traces).flatMap(([, { calls }]) => calls).length, 53);
 });
 
+/** Blocks of which real call traces are stored, with the internal transfers in all of them. */
+const tracedBlocks = [
+  {
+    what: 'twelve of geth',
+    count: 874,
+    files: Array.from({ length: 12 }, (_, index) => `semiotic/${17_686_110 + index}.calltrace.json.gz`),
+  },
+  { what: 'one of erigon', count: 106, files: ['erigon-pairs/debug_traceBlockByNumber__test_51.json.gz'] },
+];
+
+for (const { what, count, files } of tracedBlocks) {
+  testWithRealchain(
+    `real callTracer answers (${what}) and the same told as trace_block give the same ${count} transfers`,
+    (folder) => {
+      let moved = 0;
+      for (const file of files) {
+        const stored = readRealchain<Traced[] | { result: Traced[] }>(folder, file);
+        const traced = Array.isArray(stored) ? stored : stored.result;
+        const hashes = traced.map(({ txHash }) => txHash as `0x${string}`);
+        const traces = listOf(parseCallTracer(traced, hashes));
+        assert.deepEqual(
+          traces.map(([key]) => key),
+          hashes,
+        );
+        assert.deepEqual(listOf(parseTraceBlock(flatten(traced))), traces, file);
+        moved += traces.flatMap(([, { calls }]) => calls).length;
+      }
+      assert.equal(moved, count);
+    },
+  );
+}
+
 testWithRealchain(
-  'a real callTracer answer and the same told as trace_block give the same transfers',
+  'a real trace_block answer and the same told by callTracer give the same 53 transfers',
   (folder) => {
-    const pair = readRealchain<{ result: Traced[] }>(
-      folder,
-      'erigon-pairs/debug_traceBlockByNumber__test_51.json.gz',
+    const { result } = readRealchain<{ result: Json[] }>(folder, 'erigon-pairs/trace_block__test_26.json.gz');
+    const traces = listOf(parseTraceBlock(result));
+    const hashes = traces.map(([key]) => key as `0x${string}`);
+    const nested = nest(result);
+    assert.deepEqual(
+      nested.map(({ txHash }) => txHash),
+      hashes,
     );
-    const blocks = [
-      pair.result,
-      ...[17_686_110, 17_686_118].map((number) =>
-        readRealchain<Traced[]>(folder, `semiotic/${number}.calltrace.json.gz`),
-      ),
-    ];
-    for (const traced of blocks) {
-      const hashes = traced.map(({ txHash }) => txHash as `0x${string}`);
-      const traces = listOf(parseCallTracer(traced, hashes));
-      assert.deepEqual(
-        traces.map(([key]) => key),
-        hashes,
-      );
-      assert.ok(traces.some(([, { calls }]) => calls.length > 0));
-      assert.deepEqual(listOf(parseTraceBlock(flatten(traced))), traces);
-    }
+    assert.deepEqual(listOf(parseCallTracer(nested, hashes)), traces);
+    assert.equal(traces.flatMap(([, { calls }]) => calls).length, 53);
   },
 );
 
@@ -365,4 +405,33 @@ function entriesOf(frame: Frame, traceAddress: readonly number[], transactionHas
       result: error === undefined ? { address: to } : null,
     };
   }
+}
+
+/** trace_block's flat list as callTracer's nested frames. */
+function nest(entries: readonly Json[]): Traced[] {
+  const roots: Traced[] = [];
+  const frames = new Map<string, Frame>();
+  for (const { transactionHash, traceAddress, type, action, result, error } of entries) {
+    if (typeof transactionHash !== 'string') continue;
+    const told = action as Record<string, string>;
+    const from = told.from ?? String(told.address);
+    const to =
+      type === 'create'
+        ? (result as { address?: string } | null | undefined)?.address
+        : (told.to ?? told.refundAddress);
+    const names: Record<string, string> = { suicide: 'SELFDESTRUCT', create: 'CREATE' };
+    const frame: Frame = {
+      type: names[String(type)] ?? String(told.callType).toUpperCase(),
+      ...{ from, value: told.value ?? told.balance ?? '0x0' },
+      ...(to !== undefined && { to }),
+      ...(typeof error === 'string' && { error }),
+    };
+    const path = traceAddress as number[];
+    const keyOf = (steps: readonly number[]) => `${transactionHash} ${steps.join('/')}`;
+    frames.set(keyOf(path), frame);
+    const parent = frames.get(keyOf(path.slice(0, -1)));
+    if (path.length === 0) roots.push({ txHash: transactionHash, result: frame });
+    else if (parent !== undefined) parent.calls = [...(parent.calls ?? []), frame];
+  }
+  return roots;
 }

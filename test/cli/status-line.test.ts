@@ -20,19 +20,44 @@ test('log lines run above the line that is drawn anew, and neither mixes with th
   assert.deepEqual(screenOf(written.join('')), ['one', 'two', 'three', '']);
 });
 
-test('a back-fill is a bar with place, time left and rates, no wider than the terminal', () => {
-  const progress = {
-    ...{ block: 12_345, head: 20_000, share: 0.5, secondsLeft: 3_725 },
-    ...{ blocksPerSecond: 310.4, transfersPerSecond: 34_100 },
-  };
-  for (const columns of [200, 60, 1]) {
+const progress = {
+  ...{ block: 12_345, head: 20_000, share: 0.5, secondsLeft: 3_725 },
+  ...{ blocksPerSecond: 310.4, transfersPerSecond: 34_100 },
+};
+
+for (const [columns, shown] of [
+  [
+    200,
+    'back-fill [############------------] 50.0 %, 1 h 2 min left, 310 blocks/s, 34,100 transfers/s, block 12,345 of 20,000',
+  ],
+  [80, 'back-fill [#####-----] 50.0 %, 1 h 2 min left, 310 blocks/s, 34,100 transfers/s'],
+  [60, 'back-fill [#####-----] 50.0 %, 1 h 2 min left, 310 blocks/s'],
+  [20, 'back-fill [####----'],
+  [1, ''],
+] as const) {
+  test(`a back-fill on ${columns} columns is a bar with what fits of its share, time left, rates and place`, () => {
     const written: string[] = [];
     const display = barDisplay(createStatusLine({ write: (text) => written.push(text), columns }));
     display.show(progress);
-    const whole =
-      'back-fill ████████████░░░░░░░░░░░░ 50.0 %, block 12,345 of 20,000, 1 h 2 min left, 310 blocks/s, 34,100 transfers/s';
-    assert.deepEqual(screenOf(written.join('')), [whole.slice(0, columns - 1)]);
+    assert.deepEqual(screenOf(written.join('')), [shown]);
+    assert.ok(shown.length < columns);
     display.end();
     assert.deepEqual(screenOf(written.join('')), ['']);
+  });
+}
+
+test('a terminal that does not tell its width, or says 0, has 80 columns; another width counts from the next line on', () => {
+  for (const columns of [undefined, 0]) {
+    const written: string[] = [];
+    const terminal = {
+      write: (text: string) => written.push(text),
+      ...(columns !== undefined && { columns }),
+    };
+    const statusLine = createStatusLine(terminal);
+    statusLine.draw('x'.repeat(100));
+    assert.deepEqual(screenOf(written.join('')), ['x'.repeat(79)]);
+    Object.assign(terminal, { columns: 40 });
+    statusLine.write('a log line\n');
+    assert.deepEqual(screenOf(written.join('')), ['a log line', 'x'.repeat(39)]);
   }
 });

@@ -3,8 +3,10 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { test } from 'node:test';
+import { createProgressLines } from '../../src/cli/verify.ts';
 import { insertChain } from '../../src/store/blocks.ts';
 import { headerOf, mine } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { startScriptedNode } from '../kit/scripted-node.ts';
 import { chain, chainbell, startChainbell } from './chainbell.ts';
@@ -23,6 +25,17 @@ test('block numbers that are none, or in the wrong order, end with 64', async ()
     assert.deepEqual([code, out], [64, ''], words.join(' '));
     assert.notEqual(err, '');
   }
+});
+
+test('what takes long says how far it is every ten seconds', () => {
+  const clock = createTestClock();
+  const lines: string[] = [];
+  const onProgress = createProgressLines(clock, { write: (text) => lines.push(text) });
+  for (let done = 1; done <= 25; done += 1) {
+    clock.advance(1_000);
+    onProgress({ done, total: 100, differences: 3 });
+  }
+  assert.deepEqual(lines, ['10 of 100 blocks, 3 differences\n', '20 of 100 blocks, 3 differences\n']);
 });
 
 test('a database without blocks has nothing to compare', async () => {

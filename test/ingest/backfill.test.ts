@@ -28,6 +28,16 @@ test('the ordinary beat of the chain shows nothing', () => {
   assert.deepEqual([shown, lines], [[], []]);
 });
 
+test('twenty blocks behind is a back-fill, which has no time left to tell at first; nineteen are not', () => {
+  const { backfill, shown } = open();
+  assert.equal(backfill.advance({ block: 81, head: 100, blocks: 1, transfers: 0 }), false);
+  assert.equal(backfill.advance({ block: 80, head: 100, blocks: 1, transfers: 0 }), true);
+  backfill.advance({ block: 81, head: 100, blocks: 1, transfers: 0 });
+  const [first] = shown;
+  assert.ok(first !== undefined && first !== 'end');
+  assert.deepEqual([first.blocksPerSecond, first.secondsLeft], [0, undefined]);
+});
+
 test('a back-fill shows its share, its rates of the last half minute and the time left, until the head is reached', () => {
   const { backfill, shown, lines, clock } = open();
   assert.equal(backfill.advance({ block: 1_000, head: 3_000, blocks: 1, transfers: 0 }), true);
@@ -57,16 +67,18 @@ test('a back-fill shows its share, its rates of the last half minute and the tim
 test('in a log there is one line of progress every ten seconds', () => {
   const { clock, log, lines } = open();
   const display = logDisplay(clock, log);
-  const rates = { blocksPerSecond: 12.4, transfersPerSecond: 99.6, secondsLeft: undefined };
+  const rates = { blocksPerSecond: 12.4, transfersPerSecond: 99.6 };
   for (let second = 1; second <= 35; second += 1) {
     clock.advance(1_000);
-    display.show({ block: second, head: 100, share: second / 100, ...rates });
+    const secondsLeft = second < 20 ? undefined : 100.4 - second;
+    display.show({ block: second, head: 100, share: second / 100, ...rates, secondsLeft });
   }
   assert.deepEqual(
     lines.map(({ fields }) => fields),
     [10, 20, 30].map((block) => ({
       ...{ block, head: 100, percent: block },
       ...{ blocksPerSecond: 12, transfersPerSecond: 100 },
+      ...(block >= 20 && { secondsLeft: 100 - block }),
     })),
   );
 });

@@ -2,12 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockReference, Bundle, BundleTransaction } from '../../src/chain/bundle.ts';
 import { Fault } from '../../src/core/fault.ts';
+import type { Hash } from '../../src/core/hex.ts';
 import { createReadAhead, extractNothing, type ReadAhead } from '../../src/ingest/read-ahead.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 
 const { signal } = new AbortController();
 const head = headerOf(1_000);
+/** keccak256("Transfer(address,address,uint256)"), EIP-20. */
+const TRANSFER: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 
 type Request = {
   references: readonly BlockReference[];
@@ -37,7 +40,8 @@ function openReader() {
 
 function bundleOf(reference: BlockReference, logCount = 0): Bundle {
   const number = typeof reference === 'number' ? reference : head.number;
-  const logs = Array.from({ length: logCount }, () => ({ address: head.hash, topics: [], data: head.hash }));
+  const topics = [TRANSFER, head.hash, head.hash];
+  const logs = Array.from({ length: logCount }, () => ({ address: head.hash, topics, data: head.hash }));
   const none = { from: head.hash, to: undefined, value: undefined, succeeded: true, calls: [] };
   const transactions: BundleTransaction[] = logCount === 0 ? [] : [{ hash: head.hash, ...none, logs }];
   return { header: headerOf(number), transactions, proved: true, traced: true };
@@ -127,6 +131,27 @@ test('what waits for the database is bounded, and so is what is handed out at on
   assert.ok((await next).length >= 1);
   const handedOut = await readAhead.next(from + (await next).length, head, signal);
   assert.ok(handedOut.length > 30 && handedOut.length <= 100, String(handedOut.length));
+});
+
+test('of blocks that hold much, few are ahead of the database, and few are handed out at once', async () => {
+  const { readAhead, requests } = openReader();
+  const perBlock = 2_000;
+  let from = 1;
+  for (let round = 0; round < 6; round += 1) {
+    const next = readAhead.next(from, head, signal);
+    let begun = 0;
+    // Each answer begins a request more, until there are enough.
+    while (requests.length > 0) {
+      begun += requests.flatMap(({ references }) => references).length;
+      for (const { references, answer } of requests.splice(0))
+        answer(references.map((one) => bundleOf(one, perBlock)));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    assert.ok(begun <= 13, `${begun} blocks begun`);
+    const transfers = (await next).flatMap((block) => block.transfers);
+    assert.ok(transfers.length <= 5_000, `${transfers.length} transfers at once`);
+    from += (await next).length;
+  }
 });
 
 test('blocks that hold much, and nodes that are slow, make the requests smaller', async () => {

@@ -9,7 +9,7 @@ import type { ConfigOverrides } from '../../src/config/load.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import { type Address, type Hash, toBytes } from '../../src/core/hex.ts';
 import { type Difference, nothingUndecided } from '../../src/ingest/compare.ts';
-import type { VerifyReport } from '../../src/ingest/verify.ts';
+import type { VerifyOptions, VerifyReport } from '../../src/ingest/verify.ts';
 import type { Sql } from '../../src/store/sql.ts';
 import { sql } from '../../src/store/sql.ts';
 import { runVerification } from '../../src/verification.ts';
@@ -330,8 +330,32 @@ test('a range beyond what is stored is compared as far as it goes', async () => 
   );
   const above = await verify({ from: last + 5, to: last + 6 });
   assert.deepEqual([above.report.blocks, above.report.undecided.after_tip], [0, 2]);
+  assert.equal(above.report.outcome, 'not_compared');
   const below = await verify({ from: 0, to: 1 });
   assert.deepEqual([below.report.blocks, below.report.undecided.before_start], [0, 2]);
+});
+
+test('an end of the range that is not given lies where the other one does, at least', async () => {
+  const above = await verify({ from: last + 5 });
+  assert.deepEqual(
+    [above.report.range, above.report.outcome, above.report.undecided.after_tip],
+    [{ from: last + 5, to: last + 5 }, 'not_compared', 1],
+  );
+  const below = await verify({ to: 0 });
+  assert.deepEqual(
+    [below.report.range, below.report.outcome, below.report.undecided.before_start],
+    [{ from: 0, to: 0 }, 'not_compared', 1],
+  );
+});
+
+test('how far it is is told after each batch, up to the last block', async () => {
+  const { progress } = await verify();
+  assert.deepEqual(progress.at(-1), { done: last, total: last, differences: 0 });
+  const places = progress.map(({ done }) => done);
+  assert.deepEqual(
+    places,
+    [...new Set(places)].sort((one, other) => one - other),
+  );
 });
 
 test('a block with more records than are compared at once is counted, and the others are compared', async () => {
@@ -399,8 +423,11 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   );
   assert.match(
     shown.err,
-    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\n$/,
+    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\nwhat to do: docs\/operations.md, Verifying\n$/,
   );
+  const nothing = await run('--from', String(last + 5));
+  assert.deepEqual([nothing.code, nothing.out], [69, '']);
+  assert.match(nothing.err, /^not comparable, after tip: 1\nnot compared: blocks \d+ to \d+, 0 compared/);
   const [line = '', summary = ''] = (await run('--json', ...words)).out.split('\n');
   const { message, ...fields } = JSON.parse(line);
   assert.match(message, /amount 8 is stored/);
@@ -420,7 +447,8 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.equal(JSON.parse(lines.at(-1) ?? '').summary.differences, 1_001);
 });
 
-type Run = { report: VerifyReport; differences: Difference[] };
+type Progress = Parameters<VerifyOptions['onProgress']>[0];
+type Run = { report: VerifyReport; differences: Difference[]; progress: Progress[] };
 
 /** Verifies the range with a clock that does not wait. */
 async function verify(
@@ -434,13 +462,14 @@ async function verify(
 ): Promise<Run> {
   const { from, to, rpc = chain.url, settings = {}, onWait = async () => {} } = options;
   const differences: Difference[] = [];
+  const progress: Progress[] = [];
   const clock: Clock = { ...systemClock(), wait: onWait };
   const report = await runVerification(testConfig({ database: place, rpc: [rpc], chain: settings }), {
     ...{ from, to, clock, signal: new AbortController().signal },
     onDifference: (difference) => differences.push(difference),
-    onProgress: () => {},
+    onProgress: (one) => progress.push(one),
   });
-  return { report, differences };
+  return { report, differences, progress };
 }
 
 const outline = ({ what, block, notification }: Difference) => [what, block, notification];
