@@ -2,7 +2,6 @@
  * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
  */
 import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from './chain/nodes.ts';
-import { checkNames } from './chain/proof.ts';
 import { createVerifier, type Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import { readsContracts } from './prices.ts';
@@ -20,7 +19,7 @@ export function openChain(
     mode: chain.verify,
     chainId: chain.id,
     nodeCount: httpUrls(chain.rpc).length,
-    enforced: checkNames.filter((name) => known?.enforcedChecks.includes(name)),
+    enforced: known?.enforcedChecks ?? [],
     log: options.log,
   });
   const { id: chainId, internalTransfers } = chain;

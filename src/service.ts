@@ -190,7 +190,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     ledgers: [createMarketLedger(pairs, clock), createPointsLedger({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
-    enforcedChecks: verifier.learned,
+    checks: verifier,
     async isLeader() {
       leads = await (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
       return leads;

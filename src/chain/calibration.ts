@@ -13,7 +13,7 @@ export type CalibrationOptions = {
   /** With several nodes a check is off only when two of them have shown that the chain breaks it. */
   nodeCount: number;
   /** What this chain was known to honour when the program last ran. */
-  enforced: readonly CheckName[];
+  enforced: readonly string[];
 };
 
 export type Calibration = {
@@ -26,6 +26,8 @@ export type Calibration = {
   learn(sample: readonly Checks[]): boolean;
   /** All nodes that can have spoken: what is still open, single blocks decide, or with several nodes the next sample. */
   endSample(): void;
+  /** Takes another program's word, which has followed this chain meanwhile, for what it honours. Changes `auto` only. */
+  enforce(names: readonly string[]): void;
   /** Whether the block is proved in full. @throws Fault `inconsistent` when it breaks a check that the chain honours. */
   judge(name: string, checks: Checks): boolean;
   states(): Record<CheckName, CheckState>;
@@ -58,7 +60,7 @@ export function createCalibration({ mode, chainId, nodeCount, enforced }: Calibr
   let against = eachCheck(() => 0);
   let needsSample = checkNames.some((name) => states[name] === 'calibrating');
 
-  /** Once enforced a check stays so; once off, until the next start. */
+  /** Once enforced a check stays so; once off, until the next start, or until another program knows better. */
   function decide(name: CheckName): void {
     const { held, failed } = tallies[name];
     if (states[name] !== 'calibrating') return;
@@ -99,6 +101,11 @@ export function createCalibration({ mode, chainId, nodeCount, enforced }: Calibr
       needsSample = false;
       for (const name of checkNames) decide(name);
       against = eachCheck(() => 0);
+    },
+    enforce(names) {
+      if (mode !== 'auto') return;
+      for (const name of checkNames) if (names.includes(name)) states[name] = 'enforced';
+      needsSample &&= checkNames.some((name) => states[name] === 'calibrating');
     },
     judge(name, checks) {
       const broken = checkNames.filter((check) => refuses(check, checks));

@@ -31,6 +31,8 @@ export type Verifier = {
   status(): ProofStatus;
   /** What was learned that the chain honours: to be kept, and given back at the next start. */
   learned(): CheckName[];
+  /** What another program has learned of this chain meanwhile. */
+  enforce(names: readonly string[]): void;
   close(): Promise<void>;
 };
 
@@ -44,6 +46,15 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     const states = calibration.states();
     const isWeak = checkNames.some((name) => states[name] === 'off');
     log[isWeak ? 'warn' : 'info']({ mode, ...states }, 'proof.calibrated');
+  }
+
+  /** Logs what the work has changed. */
+  function telling<Result>(work: () => Result): Result {
+    const before = calibration.states();
+    const result = work();
+    const after = calibration.states();
+    if (checkNames.some((name) => before[name] !== after[name])) tell();
+    return result;
   }
 
   async function learnFrom(samplings: readonly Sampling[]): Promise<void> {
@@ -80,11 +91,10 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     async verify({ number, hash }, raw) {
       if (mode === 'off') return false;
       const checks = await prover.prove(raw);
-      const before = calibration.states();
-      const isProved = calibration.judge(`block ${number} (${hash})`, checks);
-      const after = calibration.states();
-      if (checkNames.some((name) => before[name] !== after[name])) tell();
-      return isProved;
+      return telling(() => calibration.judge(`block ${number} (${hash})`, checks));
+    },
+    enforce(names) {
+      telling(() => calibration.enforce(names));
     },
     learned() {
       const states = calibration.states();

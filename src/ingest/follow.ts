@@ -2,6 +2,7 @@
  * Following the chain: one step fetches the next blocks and commits them with their notifications, or undoes a fork.
  */
 import type { ChainNodes } from '../chain/nodes.ts';
+import type { Verifier } from '../chain/verifier.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -44,8 +45,8 @@ export type FollowerOptions = {
   /** Written in this order, undone in the opposite one. */
   ledgers: readonly Ledger[];
   extract: Extract;
-  /** The checks that this chain was seen to honour; they are stored with the next blocks. */
-  enforcedChecks(): readonly string[];
+  /** What this chain was seen to honour: stored with the next blocks, and taken over from who followed before. */
+  checks: Pick<Verifier, 'learned' | 'enforce'>;
   /** Whether this process is the one that follows; others stand by. */
   isLeader(): Promise<boolean>;
 };
@@ -73,6 +74,7 @@ export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
   const readAhead = createReadAhead({ nodes, clock, extract: options.extract });
   let isPinned = false;
+  let leads = false;
   let lastHead: BlockHeader | undefined;
   let headAtMs = 0;
   let isFarBehind = false;
@@ -87,12 +89,20 @@ export function createFollower(options: FollowerOptions): Follower {
     if (!isPinned) await pin(signal);
     // Who stands by asks too: its readiness tells whether its nodes would do.
     const head = await findHead(signal);
+    if (isLeader && !leads) await takeOver();
+    leads = isLeader;
     if (!isLeader) return 'idle';
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
     isFarBehind = tip !== undefined && head.number - tip.number > BEHIND_BLOCKS_MIN;
     if (tip !== undefined && head.number <= tip.number) return atOrBehindTip(tip, head, signal);
     return append(tip, head, signal);
+  }
+
+  /** Before the first block: another one may have followed since this process started. */
+  async function takeOver(): Promise<void> {
+    const chain = await findChain(database);
+    if (chain !== undefined) options.checks.enforce(chain.enforcedChecks);
   }
 
   /** Far behind, the head of a moment ago will do: a busy node takes as long for it as for blocks. */
@@ -137,7 +147,7 @@ export function createFollower(options: FollowerOptions): Follower {
       releasedNumber,
       releasedBefore: known,
       finalizedNumber,
-      enforcedChecks: options.enforcedChecks(),
+      enforcedChecks: options.checks.learned(),
       now: clock.now(),
       async also(tx) {
         for (const ledger of options.ledgers) await ledger.write(tx, blocks);

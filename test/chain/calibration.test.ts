@@ -111,6 +111,21 @@ describe('auto', () => {
     refuses(calibration, withoutReceipts);
   });
 
+  test('what another process has learned meanwhile is enforced, also where this one had found nothing for it', () => {
+    const calibration = calibrated([withoutReceipts, withoutReceipts, withoutReceipts]);
+    assert.equal(calibration.states().receiptsRoot, 'off');
+    calibration.enforce(['receiptsRoot', 'a check of a later version']);
+    refuses(calibration, withoutReceipts);
+  });
+
+  test('nothing is sampled when another process has learned everything', () => {
+    const calibration = createCalibration(fresh);
+    calibration.enforce(['headerHash', 'transactionsRoot', 'receiptsRoot']);
+    assert.equal(calibration.needsSample(), true);
+    calibration.enforce(['withdrawalsRoot']);
+    assert.equal(calibration.needsSample(), false);
+  });
+
   for (const chainId of [1, 11_155_111, 17_000, 560_048]) {
     test(`chain ${chainId} is Ethereum's: its first block must be proved`, () => {
       const calibration = createCalibration({ ...fresh, chainId });
@@ -147,4 +162,10 @@ test('strict refuses whatever is not proved, from the first block on', () => {
   assert.equal(calibration.judge('block 7', empty), true);
   refuses(calibration, withoutReceipts);
   refuses(calibration, checksOf('holds', 'unknown', 'unknown'), /its transactions root cannot be computed/);
+});
+
+test('off stays off, whatever others have learned', () => {
+  const calibration = createCalibration({ ...fresh, mode: 'off' });
+  calibration.enforce(['headerHash']);
+  assert.equal(calibration.states().headerHash, 'off');
 });

@@ -26,6 +26,7 @@ import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
+import { noChecks } from '../kit/follower.ts';
 import { deployPair, type Side, type UniswapPair } from '../kit/uniswap.ts';
 
 const { signal } = new AbortController();
@@ -221,7 +222,7 @@ function openWatch(
     backfill: { advance: () => false },
     ledgers: [createMarketLedger(pairs, clock)],
     extract: { ...extractNothing, pairEvents: createPairReader(pairs) },
-    enforcedChecks: () => [],
+    checks: noChecks,
     isLeader: async () => true,
   });
   const market = { database, nodes: counted, clock, log, pairs };

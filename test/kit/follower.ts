@@ -6,7 +6,7 @@ import type { BlockHeader } from '../../src/core/block.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
-import { createFollower, type Follower } from '../../src/ingest/follow.ts';
+import { createFollower, type Follower, type FollowerOptions } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import type { Database } from '../../src/store/db.ts';
 import { headerOf } from './chain-story.ts';
@@ -20,6 +20,9 @@ export type MadeUpChain = {
   finalized?: number | undefined;
 };
 
+/** For who proves nothing. */
+export const noChecks: FollowerOptions['checks'] = { learned: () => [], enforce() {} };
+
 export function followMadeUp(
   database: Database,
   chain: MadeUpChain,
@@ -27,7 +30,11 @@ export function followMadeUp(
     clock,
     confirmations = 0,
     finalityDepth,
-  }: { clock: Clock; confirmations?: number; finalityDepth: number },
+    checks = noChecks,
+    isLeader = async () => true,
+  }: { clock: Clock; confirmations?: number; finalityDepth: number } & Partial<
+    Pick<FollowerOptions, 'checks' | 'isLeader'>
+  >,
 ): Follower {
   const nodes: ChainNodes = {
     identify: async () => ({ chainId: 1, genesisHash: headerOf(0).hash }),
@@ -53,7 +60,7 @@ export function followMadeUp(
     ...{ database, nodes, clock, log: silentLog(), metrics: createMetrics('test') },
     ...{ chainId: 1, startBlock: 1, confirmations, finalityDepth },
     ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
-    enforcedChecks: () => [],
-    isLeader: async () => true,
+    checks,
+    isLeader,
   });
 }

@@ -12,6 +12,7 @@ import type { Send, SendOutcome } from '../../src/delivery/send.ts';
 import { createFollower } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import type { Database } from '../../src/store/db.ts';
+import { noChecks } from '../kit/follower.ts';
 import { type BugName, bugs } from './bugs.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
 import { CHAIN_ID, createSimNodes } from './nodes.ts';
@@ -80,7 +81,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       backfill: { advance: () => false },
       ledgers: [],
       extract: extractNothing,
-      enforcedChecks: () => [],
+      checks: noChecks,
       isLeader: async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1),
     });
     loop(actor, follower.step);

@@ -1,0 +1,50 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { commitBlocks, findTip, insertChain } from '../../src/store/blocks.ts';
+import { headerOf, noon } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { followMadeUp } from '../kit/follower.ts';
+
+const { signal } = new AbortController();
+
+onEachDatabase(({ database }) => {
+  test('who takes over enforces what the one before has learned, before the first block', async () => {
+    const events: string[] = [];
+    let leads = false;
+    const at = (number: number) => {
+      events.push(`block ${number}`);
+      return headerOf(number);
+    };
+    const follower = followMadeUp(
+      database(),
+      { head: () => headerOf(3), at },
+      {
+        ...{ clock: createTestClock(), finalityDepth: 100, isLeader: async () => leads },
+        checks: { learned: () => [], enforce: (names) => void events.push(`enforce ${names.join()}`) },
+      },
+    );
+    // It stands by while another one learns and commits.
+    await follower.step(signal);
+    await insertChain(database(), 1, headerOf(0).hash);
+    const committed = await commitBlocks(database(), {
+      ...{ expectedTip: undefined, blocks: [{ header: headerOf(1), proved: true, transfers: [] }] },
+      ...{ releasedNumber: 1, finalizedNumber: 0, enforcedChecks: ['receiptsRoot'], now: noon },
+    });
+    assert.equal(committed.outcome, 'committed');
+    assert.equal(events.length, 0);
+
+    leads = true;
+    for (let steps = 0; steps < 2; steps += 1) await follower.step(signal);
+    assert.equal((await findTip(database()))?.number, 3);
+    assert.deepEqual(events.slice(0, 2), ['enforce receiptsRoot', 'block 2']);
+    assert.equal(events.filter((event) => event.startsWith('enforce')).length, 1);
+
+    // It loses the lead for a while.
+    leads = false;
+    await follower.step(signal);
+    leads = true;
+    await follower.step(signal);
+    assert.equal(events.filter((event) => event.startsWith('enforce')).length, 2);
+  });
+});
