@@ -159,7 +159,9 @@ export async function rollbackTo(
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, expectedTip))) return 'lost';
     await also?.(tx);
-    const told = sql`n.block_number > ${ancestorNumber} and n.revision % 2 = 0 and (n.state = 'processed'
+    // What lies above the tip died in an earlier fork: it was told then, or its record did not want that.
+    const told = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${expectedTip.number}
+      and n.revision % 2 = 0 and (n.state = 'processed'
       or n.state in ('held', 'waiting') and (n.retry_count > 0 or n.revision > 0))`;
     const ordered = await takeBack(tx, told, now);
     await tx.query(sql`

@@ -5,6 +5,7 @@ import { rollbackTo } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
+import { defaultSettings, replaceSettings } from '../../src/store/settings.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
 import { attemptDue, readDue } from '../kit/attempts.ts';
 import {
@@ -184,6 +185,17 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(2, 1, 1), []);
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(2, 1, 1), now: later(20) });
     assert.deepEqual(await onlyRow(), before);
+  });
+
+  test('what died before its record wanted to hear of that is not told to be gone by a later fork', async () => {
+    const { watcherId, id } = await begin([transferOf()], {});
+    await attempt(1, true);
+    await kill();
+    const settings = { ...defaultSettings, removed: true };
+    await replaceSettings(database(), watcherId, id, { settings, now: later(11) });
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(12) });
+    const { state, revision } = await onlyRow();
+    assert.deepEqual([state, revision], ['processed', 0]);
   });
 
   test('notices of a record with strict_order go one at a time too, the newest first, before what the new chain has', async () => {
