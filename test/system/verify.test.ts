@@ -16,7 +16,13 @@ import { runVerification } from '../../src/verification.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
-import { chainMethods, type NodeBlock, startScriptedNode, traceMethod } from '../kit/scripted-node.ts';
+import {
+  chainMethods,
+  type NodeBlock,
+  RpcError,
+  startScriptedNode,
+  traceMethod,
+} from '../kit/scripted-node.ts';
 import {
   CHAIN_ID,
   createWatcher,
@@ -182,6 +188,41 @@ test('what changes while it is compared is a fork on its way, and no difference'
     },
   });
   assert.deepEqual([report.outcome, differences], ['reorganised', []]);
+});
+
+test('a block that its node changes its mind about is a fork on its way, and no difference', async () => {
+  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  const stored = blocks[last] ?? (await nodeBlockAt(last));
+  const hash = `0x${'5'.repeat(64)}`;
+  blocks[last] = {
+    ...{ block: { ...stored.block, hash }, traces: [] },
+    receipts: stored.receipts.map((receipt) => ({ ...receipt, blockHash: hash })),
+  };
+  await using node = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
+  const settings = { verify: 'off', internalTransfers: 'off' } as const;
+  const onWait = async () => {
+    blocks[last] = stored;
+  };
+  const { report, differences } = await verify({ rpc: node.url, settings, onWait });
+  assert.deepEqual([report.outcome, differences], ['reorganised', []]);
+});
+
+test('nodes that go away meanwhile end it: what they had not given yet is not told as not served', async () => {
+  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  blocks.splice(payment.block, 1);
+  await using node = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
+  const settings = { verify: 'off', internalTransfers: 'off' } as const;
+  const away = () => {
+    throw new RpcError(-32_000, 'shutting down');
+  };
+  const onWait = async () => {
+    for (const name of Object.keys(node.methods)) node.methods[name] = away;
+  };
+  await assert.rejects(verify({ rpc: node.url, settings, onWait }), {
+    name: 'Fault',
+    code: 'unavailable',
+    message: /shutting down/,
+  });
 });
 
 test('a record counts from the block after its making; which of two at one moment was first is not known', async () => {
