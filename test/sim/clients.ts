@@ -5,6 +5,7 @@
 import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import { redeliverOne, redeliverStep } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
+import { sql } from '../../src/store/sql.ts';
 import {
   deleteWatchedAddress,
   insertWatchedAddress,
@@ -46,10 +47,12 @@ export function createClients(world: World, cast: Cast) {
     return record;
   }
 
+  const nextId = () => `00000000-0000-4000-8000-${String(recordCount + 1).padStart(12, '0')}`;
+
   async function watch(): Promise<void> {
     if (living().length >= RECORDS_MAX) return;
     const fields = {
-      id: `00000000-0000-4000-8000-${String(recordCount + 1).padStart(12, '0')}`,
+      id: nextId(),
       address: random.pick(people),
       watchCoin: random.chance(0.9),
       watchToken: random.chance(0.9),
@@ -162,13 +165,14 @@ export function createClients(world: World, cast: Cast) {
       missing.delete(record.address);
     }
     const stored = await listWatchedAddresses(database, watcherId, { after: undefined, limit: 100 });
-    // In the order of the members: that of the ids, which are made by chance, would be another story each time.
+    // Ids that are made by chance, and their order, would be another story each time.
     for (const member of missing.values()) {
       const isOfSet = ({ id, address, webhookUrl }: (typeof stored)[number]) =>
         webhookUrl === url && address === member.address && !oracle.records.has(id);
       const created = stored.find(isOfSet);
       if (created === undefined) continue;
-      keep(watcherId, { id: created.id, webhookUrl: url, ...member });
+      const { id } = keep(watcherId, { id: nextId(), webhookUrl: url, ...member });
+      await database.query(sql`update watched_address set id = ${id} where id = ${created.id}`);
       counts.created += 1;
     }
     return counts;
