@@ -3,7 +3,7 @@
  * answers go out, and read when the answers before it are taken.
  */
 import type { Static } from 'typebox';
-import { Fault } from '../core/fault.ts';
+import { Fault, orFault } from '../core/fault.ts';
 import { doOnce, type Once } from '../store/idempotency.ts';
 import { changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { parseLine } from './changes.ts';
@@ -70,14 +70,5 @@ async function* resume(first: string, rest: AsyncIterable<string>, { log }: Opti
     const answer = toAnswer(error);
     if (answer.statusCode >= 500) log.error({ err: error }, 'http.stream_ended');
     yield `${JSON.stringify({ success: false, ...answer })}\n`;
-  }
-}
-
-function orFault<T>(work: () => T): T | Fault {
-  try {
-    return work();
-  } catch (error) {
-    if (error instanceof Fault) return error;
-    throw error;
   }
 }

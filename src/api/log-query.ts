@@ -3,7 +3,7 @@
  */
 import type { FastifyReply } from 'fastify';
 import { type Static, Type } from 'typebox';
-import { Fault, type Problem } from '../core/fault.ts';
+import { Fault, orFault, type Problem } from '../core/fault.ts';
 import { type Hash, parseAddress } from '../core/hex.ts';
 import { findIsoTime } from '../core/iso-time.ts';
 import type { Database } from '../store/db.ts';
@@ -138,10 +138,6 @@ function parseHash(given: string): Hash | undefined {
 }
 
 function parseAddressOrNot(given: string) {
-  try {
-    return parseAddress(given);
-  } catch (error) {
-    if (error instanceof Fault) return undefined;
-    throw error;
-  }
+  const address = orFault(() => parseAddress(given));
+  return address instanceof Fault ? undefined : address;
 }

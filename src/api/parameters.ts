@@ -2,7 +2,7 @@
  * Parameters of queries of the public API (spec 7).
  */
 import type { FastifyRequest } from 'fastify';
-import { Fault } from '../core/fault.ts';
+import { Fault, orFault } from '../core/fault.ts';
 
 /**
  * Undefined when it is missing or empty.
@@ -15,16 +15,7 @@ export function readOptional<T>(
 ): T | undefined {
   const given: unknown = Reflect.get(Object(request.query), name);
   if (given === undefined || given === '') return undefined;
-  const value = typeof given === 'string' ? orUndefined(() => parse(given)) : undefined;
-  if (value === undefined) throw new Fault('invalid', `Invalid ${name} parameter`);
+  const value = typeof given === 'string' ? orFault(() => parse(given)) : undefined;
+  if (value === undefined || value instanceof Fault) throw new Fault('invalid', `Invalid ${name} parameter`);
   return value;
-}
-
-function orUndefined<T>(work: () => T): T | undefined {
-  try {
-    return work();
-  } catch (error) {
-    if (error instanceof Fault) return undefined;
-    throw error;
-  }
 }

@@ -6,7 +6,7 @@ import { pipeline, Readable } from 'node:stream';
 import { CsvError, type Parser, parse as parseCsv } from 'csv-parse';
 import type { Award } from '../core/award.ts';
 import { type AwardLine, awardFields, parseAwardLine } from '../core/award-line.ts';
-import { Fault, messageOf } from '../core/fault.ts';
+import { Fault, messageOf, orFault } from '../core/fault.ts';
 
 /** A line by its number in the file, from 1; of several that are one record, the last. */
 export type ReadLine = { line: number; award: Award | Fault };
@@ -143,13 +143,4 @@ function withNames(names: readonly string[], values: readonly string[]): AwardLi
   if (values.length !== names.length)
     throw new Fault('invalid', `has ${values.length} values, the header ${names.length}`);
   return Object.fromEntries(names.map((name, index) => [name, values[index]]));
-}
-
-function orFault<T>(work: () => T): T | Fault {
-  try {
-    return work();
-  } catch (error) {
-    if (error instanceof Fault) return error;
-    throw error;
-  }
 }

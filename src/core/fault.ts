@@ -42,3 +42,13 @@ export function messageOf(error: unknown): string {
   const cause = error.cause === undefined ? '' : messageOf(error.cause);
   return cause === '' || own.includes(cause) ? own : `${own}: ${cause}`;
 }
+
+/** What the work returns, or the Fault that it throws; anything else goes on. */
+export function orFault<T>(work: () => T): T | Fault {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof Fault) return error;
+    throw error;
+  }
+}
