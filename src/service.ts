@@ -273,7 +273,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
 
   async function listenApi(): Promise<string> {
-    // Who does not serve it does not load it: a sixth of the heap, and a fourth of the start.
+    // Who does not serve it does not load it.
     const { createApi } = await import('./api/server.ts');
     const sendTest = createTestSender({ ...deliveryOptions, send: testSender.send });
     const { confirmations } = config.chain;

@@ -55,12 +55,7 @@ function parseTransaction(json: unknown): ChainTransaction {
   return {
     hash: hash(transaction.hash, 'transaction.hash'),
     from: address(transaction.from, 'transaction.from'),
-    to:
-      to === undefined && isOwn
-        ? undefined
-        : to === undefined || to === null
-          ? 'creation'
-          : address(to, 'transaction.to'),
+    to: isOwn && to === undefined ? undefined : (optionalAddress(to, 'transaction.to') ?? 'creation'),
     value: isOwn && (value === undefined || value === null) ? undefined : amount(value, 'transaction.value'),
   };
 }

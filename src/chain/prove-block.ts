@@ -23,18 +23,23 @@ export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): 
   const transactions = list(block.transactions, 'block.transactions').map((one) =>
     record(one, 'transaction'),
   );
-  const otherwise = transactions.every(isEncodable) ? 'fails' : 'unknown';
+  const encodable = transactions.filter(isEncodable);
+  const isWhole = encodable.length === transactions.length;
+  const otherwise = isWhole ? 'fails' : 'unknown';
   // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual form.
   return {
     isEmpty: transactions.length === 0,
     headerHash: verdictOf(() => headerHash(block) === block.hash, 'fails'),
-    transactionsRoot: verdictOf(() => {
-      const encoded = transactions.map(encodeTransaction);
-      return (
-        rootOf(encoded) === block.transactionsRoot &&
-        encoded.every((bytes, index) => transactionHash(bytes) === transactions[index]?.hash)
-      );
-    }, verdictBeside(transactions)),
+    transactionsRoot: verdictOf(
+      () => {
+        const encoded = transactions.map(encodeTransaction);
+        return (
+          rootOf(encoded) === block.transactionsRoot &&
+          encoded.every((bytes, index) => transactionHash(bytes) === transactions[index]?.hash)
+        );
+      },
+      isWhole ? 'fails' : verdictBeside(encodable),
+    ),
     withdrawalsRoot: verdictOfWithdrawals(block),
     receiptsRoot: verdictOf(() => {
       const receipts = rawReceipts.map((one) => record(one, 'receipt'));
@@ -46,10 +51,8 @@ export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): 
 }
 
 /** Beside a transaction that only the chain can encode, the others must still be what their hashes say. */
-function verdictBeside(transactions: readonly Record<string, unknown>[]): 'fails' | 'unknown' {
-  const known = transactions.filter(isEncodable);
-  if (known.length === transactions.length) return 'fails';
-  const areHashed = () => known.every((one) => transactionHash(encodeTransaction(one)) === one.hash);
+function verdictBeside(others: readonly Record<string, unknown>[]): 'fails' | 'unknown' {
+  const areHashed = () => others.every((one) => transactionHash(encodeTransaction(one)) === one.hash);
   return verdictOf(areHashed, 'fails') === 'holds' ? 'unknown' : 'fails';
 }
 
