@@ -1,20 +1,23 @@
 /**
- * The command line: `chainbell <command>`. Each command is a file in cli/.
+ * The command line: `chainbell <command>`. Each command is a file in cli/, and only the one that is asked for is loaded.
  */
 import { Command, CommanderError } from 'commander';
 import packageJson from '../package.json' with { type: 'json' };
-import { addConfigCommands } from './cli/config.ts';
-import { addDemoCommand } from './cli/demo.ts';
 import { exitCodes } from './cli/exit.ts';
-import { addKeysCommands } from './cli/keys.ts';
-import { addMigrateCommand } from './cli/migrate.ts';
-import { addOpenApiCommand } from './cli/openapi.ts';
-import { addPointsCommands } from './cli/points.ts';
-import { addSecretsCommands } from './cli/secrets.ts';
-import { addStartCommand } from './cli/start.ts';
-import { addStatusCommand } from './cli/status.ts';
-import { addVerifyCommand } from './cli/verify.ts';
 import { messageOf } from './core/fault.ts';
+
+const adders = {
+  start: async () => (await import('./cli/start.ts')).addStartCommand,
+  demo: async () => (await import('./cli/demo.ts')).addDemoCommand,
+  migrate: async () => (await import('./cli/migrate.ts')).addMigrateCommand,
+  keys: async () => (await import('./cli/keys.ts')).addKeysCommands,
+  secrets: async () => (await import('./cli/secrets.ts')).addSecretsCommands,
+  points: async () => (await import('./cli/points.ts')).addPointsCommands,
+  verify: async () => (await import('./cli/verify.ts')).addVerifyCommand,
+  status: async () => (await import('./cli/status.ts')).addStatusCommand,
+  config: async () => (await import('./cli/config.ts')).addConfigCommands,
+  openapi: async () => (await import('./cli/openapi.ts')).addOpenApiCommand,
+};
 
 const program = new Command('chainbell')
   .description(
@@ -28,16 +31,9 @@ const program = new Command('chainbell')
     '\nExit codes: 0 done, 1 verify found differences, 64 wrong usage, 69 database, node or service unavailable, 75 try again, 78 configuration.',
   );
 
-addStartCommand(program);
-addDemoCommand(program);
-addMigrateCommand(program);
-addKeysCommands(program);
-addSecretsCommands(program);
-addPointsCommands(program);
-addVerifyCommand(program);
-addStatusCommand(program);
-addConfigCommands(program);
-addOpenApiCommand(program);
+const named = Object.entries(adders).filter(([name]) => name === process.argv[2]);
+// Help, and words that are no command, need all of them.
+for (const [, adder] of named.length > 0 ? named : Object.entries(adders)) (await adder())(program);
 
 try {
   await program.parseAsync();

@@ -1,9 +1,11 @@
 /**
  * Logs are events with fields: `log.info({ block: 7 }, 'block.committed')`. One line per thing that happened.
  */
+import { createRequire } from 'node:module';
 import { Writable } from 'node:stream';
 import pino from 'pino';
-import pretty from 'pino-pretty';
+
+const require = createRequire(import.meta.url);
 
 export type Log = pino.Logger;
 
@@ -33,7 +35,7 @@ export function createLog(options: LogOptions, terminal?: { write(text: string):
   const isPretty =
     options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
   const destination = isPretty
-    ? pretty({
+    ? loadPretty()({
         destination: terminal === undefined ? 2 : streamTo(terminal),
         sync: true,
         ignore: 'pid,hostname',
@@ -51,6 +53,11 @@ export function createLog(options: LogOptions, terminal?: { write(text: string):
     },
     destination,
   );
+}
+
+/** Only where it is used: most services write JSON, and start sooner without it. */
+function loadPretty(): typeof import('pino-pretty') {
+  return require('pino-pretty');
 }
 
 function streamTo(terminal: { write(text: string): void }): Writable {
