@@ -1,7 +1,7 @@
 /**
  * Blocks fetched, proved and read before the follower asks for them, so that node, proof and database work at the same
- * time. Requests are small, because what a request brings is garbage as soon as its transfers are read; commits are as
- * large as what has come meanwhile.
+ * time. Requests are small, because what a request brings is garbage as soon as its transfers are read; commits are
+ * large, because each costs the database the same dozen statements.
  */
 import type { BlockReference, Bundle } from '../chain/bundle.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
@@ -57,10 +57,12 @@ const REQUEST_ITEMS_TARGET = 1200;
 /** Two calls for each, and one batch of JSON-RPC for all. */
 const REQUEST_BLOCKS_MAX = 30;
 /** Requests that are on their way or wait to be committed: bounds memory where the database is slower than the node. */
-const AHEAD_MAX = 8;
+const AHEAD_MAX = 12;
 /** Blocks and transfers of one commit: bounds the work that is lost at a crash, and the statement. */
 const COMMIT_BLOCKS_MAX = 100;
 const COMMIT_TRANSFERS_MAX = 5_000;
+/** A smaller commit waits so long for blocks that are on their way: each costs the same dozen statements. */
+const COMMIT_WAIT_MS = 250;
 
 type Request = { from: number; to: number; result: Promise<ReadBlock[]>; blocks: ReadBlock[] | undefined };
 
@@ -124,19 +126,27 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
     requestBlocks = Math.max(1, Math.min(Math.floor(bundles.length * room), REQUEST_BLOCKS_MAX));
   }
 
-  /** The first request's blocks, and those after them that have come too, as far as they fit into one commit. */
-  async function take(): Promise<ReadBlock[]> {
+  /** The first request's blocks, and those after them that come soon, as far as they fit into one commit. */
+  async function take(signal: AbortSignal): Promise<ReadBlock[]> {
     const taken = (await requests[0]?.result) ?? [];
     requests.shift();
-    let transferCount = countTransfers(taken);
-    for (;;) {
-      const more = requests[0]?.blocks;
-      if (more === undefined) return taken;
-      transferCount += countTransfers(more);
-      if (taken.length + more.length > COMMIT_BLOCKS_MAX || transferCount > COMMIT_TRANSFERS_MAX)
-        return taken;
-      taken.push(...more);
-      requests.shift();
+    if (requests.length === 0) return taken;
+    const wait = startAbort(signal);
+    const isOver = clock.wait(COMMIT_WAIT_MS, wait.signal).then(() => undefined);
+    try {
+      for (;;) {
+        const [next] = requests;
+        if (next === undefined || !fits(taken, next)) return taken;
+        // Whoever takes it first hears of its Fault.
+        const more = next.blocks ?? (await Promise.race([next.result.catch(() => undefined), isOver]));
+        if (more === undefined || countTransfers(taken) + countTransfers(more) > COMMIT_TRANSFERS_MAX)
+          return taken;
+        taken.push(...more);
+        requests.shift();
+      }
+    } finally {
+      wait.abort();
+      wait.release();
     }
   }
 
@@ -147,7 +157,7 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
       abort ??= startAbort(signal);
       fill(from, head, abort);
       try {
-        const blocks = await take();
+        const blocks = await take(signal);
         fill(from + blocks.length, head, abort);
         return blocks;
       } catch (error) {
@@ -172,6 +182,13 @@ function itemsOf(bundles: readonly Bundle[]): number {
     for (const { logs } of transactions) items += 2 + logs.length;
   }
   return items;
+}
+
+/** Whether a commit has room for further blocks, if they hold as much as those before them. */
+function fits(taken: readonly ReadBlock[], { from, to }: Pick<Request, 'from' | 'to'>): boolean {
+  const blockCount = taken.length + to - from + 1;
+  const transferCount = (countTransfers(taken) / Math.max(1, taken.length)) * blockCount;
+  return blockCount <= COMMIT_BLOCKS_MAX && transferCount <= COMMIT_TRANSFERS_MAX;
 }
 
 const countTransfers = (blocks: readonly ReadBlock[]): number =>

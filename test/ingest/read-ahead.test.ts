@@ -7,6 +7,8 @@ import { createReadAhead, extractNothing, type ReadAhead } from '../../src/inges
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 
+/** How long a small commit waits for more. */
+const COMMIT_WAIT_MS = 250;
 const { signal } = new AbortController();
 const head = headerOf(1_000);
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
@@ -47,30 +49,36 @@ function bundleOf(reference: BlockReference, logCount = 0): Bundle {
   return { header: headerOf(number), transactions, proved: true, traced: true };
 }
 
-/** Takes the next blocks while the test answers each request as it comes; the numbers of those blocks. */
-async function take(readAhead: ReadAhead, from: number, pending: Request[]): Promise<number[]> {
-  const next = readAhead.next(from, head, signal);
-  for (const request of pending.splice(0)) request.answer();
+type Reader = ReturnType<typeof openReader>;
+
+/** What is handed out when nothing more comes. */
+async function handedOut({ clock }: Reader, next: ReturnType<ReadAhead['next']>): Promise<number[]> {
+  // Where it waits for more, it does so by now.
+  await new Promise((resolve) => setImmediate(resolve));
+  clock.advance(COMMIT_WAIT_MS);
   return (await next).map(({ header }) => header.number);
 }
 
+/** Takes the next blocks: of the requests that are on their way, answered in the opposite order. */
+async function take(reader: Reader, from: number): Promise<number[]> {
+  const next = reader.readAhead.next(from, head, signal);
+  for (const request of reader.requests.splice(0).reverse()) request.answer();
+  return handedOut(reader, next);
+}
+
 /** Reads until the requests are of more than one block, and forgets what is on its way; the next height. */
-async function warmUp({ readAhead, requests }: ReturnType<typeof openReader>): Promise<number> {
+async function warmUp(reader: Reader): Promise<number> {
   let from = 1;
-  for (let round = 0; round < 4; round += 1) from += (await take(readAhead, from, requests)).length;
-  readAhead.drop();
-  requests.splice(0);
+  for (let round = 0; round < 4; round += 1) from += (await take(reader, from)).length;
+  reader.readAhead.drop();
+  reader.requests.splice(0);
   return from;
 }
 
 test('every block up to the head is handed out once and in order, whatever the order of the answers', async () => {
-  const { readAhead, requests } = openReader();
+  const reader = openReader();
   const numbers: number[] = [];
-  while (numbers.length < head.number) {
-    const next = readAhead.next(numbers.length + 1, head, signal);
-    for (const request of requests.splice(0).reverse()) request.answer();
-    numbers.push(...(await next).map(({ header }) => header.number));
-  }
+  while (numbers.length < head.number) numbers.push(...(await take(reader, numbers.length + 1)));
   assert.deepEqual(
     numbers,
     Array.from({ length: head.number }, (_, index) => index + 1),
@@ -99,7 +107,7 @@ test('at first one block is asked for; then four requests are on their way, each
     [[1]],
   );
   requests.splice(0)[0]?.answer();
-  await first;
+  await handedOut(reader, first);
   let largest = 1;
   for (let from = 2; from < 900; ) {
     const next = readAhead.next(from, head, signal);
@@ -109,7 +117,7 @@ test('at first one block is asked for; then four requests are on their way, each
     }
     largest = Math.max(largest, ...requests.map(({ references }) => references.length));
     for (const request of requests.splice(0)) request.answer();
-    from += (await next).length;
+    from += (await handedOut(reader, next)).length;
   }
   assert.equal(largest, 30);
 });
@@ -126,15 +134,17 @@ test('what waits for the database is bounded, and so is what is handed out at on
     for (const request of requests.splice(0)) request.answer();
     await new Promise((resolve) => setImmediate(resolve));
   }
-  // The one that is handed out, those that have come meanwhile, and one more.
-  assert.ok(begun > 6 && begun <= 13, String(begun));
-  assert.ok((await next).length >= 1);
-  const handedOut = await readAhead.next(from + (await next).length, head, signal);
-  assert.ok(handedOut.length > 30 && handedOut.length <= 100, String(handedOut.length));
+  // What is handed out, and what waits or is on its way.
+  const first = await next;
+  assert.ok(first.length > 30 && first.length <= 100, String(first.length));
+  assert.ok(begun > 12 && begun <= 24, String(begun));
+  const second = await readAhead.next(from + first.length, head, signal);
+  assert.ok(second.length > 30 && second.length <= 100, String(second.length));
 });
 
 test('of blocks that hold much, few are ahead of the database, and few are handed out at once', async () => {
-  const { readAhead, requests } = openReader();
+  const reader = openReader();
+  const { readAhead, requests } = reader;
   const perBlock = 2_000;
   let from = 1;
   for (let round = 0; round < 6; round += 1) {
@@ -147,7 +157,7 @@ test('of blocks that hold much, few are ahead of the database, and few are hande
         answer(references.map((one) => bundleOf(one, perBlock)));
       await new Promise((resolve) => setImmediate(resolve));
     }
-    assert.ok(begun <= 13, `${begun} blocks begun`);
+    assert.ok(begun <= 16, `${begun} blocks begun`);
     const transfers = (await next).flatMap((block) => block.transfers);
     assert.ok(transfers.length <= 5_000, `${transfers.length} transfers at once`);
     from += (await next).length;
@@ -165,7 +175,7 @@ test('blocks that hold much, and nodes that are slow, make the requests smaller'
     for (const { references, answer } of requests.splice(0)) {
       answer(references.map((one) => bundleOf(one, burden === 'logs' ? 2_000 : 0)));
     }
-    await next;
+    await handedOut(reader, next);
     readAhead.drop();
     void readAhead.next(from, head, signal);
     const after = requests.map(({ references }) => references.length);
@@ -189,7 +199,7 @@ test('after a Fault what was begun is broken off, and one block is asked for', a
     [[from]],
   );
   requests[0]?.answer();
-  assert.equal((await again).length, 1);
+  assert.equal((await handedOut(reader, again)).length, 1);
 });
 
 test('from another height than expected it begins anew, and hands out nothing of before', async () => {
@@ -201,5 +211,45 @@ test('from another height than expected it begins anew, and hands out nothing of
   const next = readAhead.next(from - 3, head, signal);
   assert.ok(begun.length > 0 && begun.every((request) => request.signal.aborted));
   for (const request of [...begun, ...requests]) request.answer();
-  assert.equal((await next)[0]?.header.number, from - 3);
+  assert.equal((await handedOut(reader, next))[0], from - 3);
+});
+
+test('a small commit waits for blocks that are on their way, but no longer than for a moment, and not for a Fault', async () => {
+  for (const end of ['they come', 'they take long', 'they fail'] as const) {
+    const reader = openReader();
+    const from = await warmUp(reader);
+    const { readAhead, requests, clock } = reader;
+    let isHandedOut = false;
+    const next = readAhead.next(from, head, signal).finally(() => {
+      isHandedOut = true;
+    });
+    const [first, second, third] = requests;
+    first?.answer();
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.ok(!isHandedOut, 'it does not wait');
+    second?.answer();
+    if (end === 'they come') for (const request of requests.slice(2)) request.answer();
+    if (end === 'they fail') third?.fail();
+    await new Promise((resolve) => setImmediate(resolve));
+    if (end === 'they take long') clock.advance(COMMIT_WAIT_MS);
+    const numbers = (await next).map(({ header }) => header.number);
+    assert.deepEqual(
+      numbers,
+      Array.from(numbers, (_, index) => from + index),
+    );
+    const ofTwo = (first?.references.length ?? 0) + (second?.references.length ?? 0);
+    assert.ok(end === 'they come' ? numbers.length > ofTwo : numbers.length === ofTwo, end);
+    // Nothing is left of the wait.
+    assert.deepEqual(clock.waits(), []);
+    if (end !== 'they fail') continue;
+    await assert.rejects(readAhead.next(from + numbers.length, head, signal), Fault);
+  }
+});
+
+test('what was read is handed out at once where nothing else is to come', async () => {
+  const { readAhead, requests, clock } = openReader();
+  const next = readAhead.next(head.number, head, signal);
+  requests[0]?.answer();
+  assert.equal((await next).length, 1);
+  assert.deepEqual(clock.waits(), []);
 });
