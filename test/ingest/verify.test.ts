@@ -134,6 +134,13 @@ onEachDatabase(({ database }) => {
   // The first block is asked for alone, the two after it together.
   const pair = { from: BLOCKS - 2, first: BLOCKS - 1, second: BLOCKS };
 
+  test('several blocks that differ at the second look as well are all told', async () => {
+    const { from, first, second } = pair;
+    for (const number of [first, second]) await change(number, otherHash);
+    const { differences, waitsMs } = await verify(headerOf, { from });
+    assert.deepEqual([differences, waitsMs], [[`hash in ${first}`, `hash in ${second}`], [SETTLE_MS]]);
+  });
+
   test('one of several blocks that fits at the second look is a fork on its way: none is a difference', async () => {
     const { from, first, second } = pair;
     for (const settled of [first, second]) {
