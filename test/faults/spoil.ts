@@ -6,13 +6,14 @@ import type { Ask, Call, NodeFault } from './node-proxy.ts';
 
 export type Json = Record<string, unknown>;
 
-/** Answers that hold a list of receipts, changed; only where there are enough of them to spoil. */
+/** Answers that hold a list of receipts, changed, or as they are; only where there are enough of them to spoil. */
 export function receipts(spoil: (all: readonly Json[]) => unknown): NodeFault {
   return {
     async answer(call, ask) {
       if (call.method !== 'eth_getBlockReceipts') return undefined;
       const { result } = await ask(call);
-      return Array.isArray(result) && result.length >= 3 ? { result: spoil(result) } : undefined;
+      const told = Array.isArray(result) && result.length >= 3 ? spoil(result) : undefined;
+      return told === undefined ? undefined : { result: told };
     },
   };
 }
