@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
-import type { BlockReference } from '../../src/chain/bundle.ts';
+import type { BlockReference, BundleTransaction } from '../../src/chain/bundle.ts';
 import type { BlockHeader } from '../../src/core/block.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import { Fault } from '../../src/core/fault.ts';
@@ -12,7 +12,7 @@ import type { Difference } from '../../src/ingest/compare.ts';
 import { type VerifyOptions, verifyStored } from '../../src/ingest/verify.ts';
 import { commitBlocks, insertChain } from '../../src/store/blocks.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
-import { hashOf, headerOf, noon } from '../kit/chain-story.ts';
+import { alice, bob, hashOf, headerOf, later, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
@@ -26,7 +26,13 @@ type Nodes = VerifyOptions['nodes'];
 /** What the nodes say of a height: undefined where they know none; throws where they fail. */
 type Chain = (number: number) => BlockHeader | undefined;
 
-/** Nodes that give the blocks of this chain, without transactions. */
+/** A payment to bob in the first block, and nothing else. */
+function paid(reference: BlockReference): BundleTransaction[] {
+  const own = { from: alice, to: bob, value: 1n, succeeded: true, logs: [], calls: [] };
+  return reference === 1 ? [{ hash: hashOf(1), ...own }] : [];
+}
+
+/** Nodes that give the blocks of this chain. */
 function nodesOf(chain: Chain): Nodes {
   const find = async (reference: BlockReference) => chain(Number(reference));
   const get = async (reference: BlockReference) => {
@@ -34,12 +40,14 @@ function nodesOf(chain: Chain): Nodes {
     if (header === undefined) throw new Fault('unavailable', `no node has block ${reference}`);
     return header;
   };
-  const parts = { transactions: [], proved: true, traced: true };
+  const parts = { proved: true, traced: true };
   return {
     head: () => get(BLOCKS),
     findHeader: find,
     bundles: (references) =>
-      Promise.all(references.map(async (one) => ({ header: await get(one), ...parts }))),
+      Promise.all(
+        references.map(async (one) => ({ header: await get(one), transactions: paid(one), ...parts })),
+      ),
   };
 }
 
@@ -52,7 +60,7 @@ onEachDatabase(({ database }) => {
       blocks: headers.map((header) => ({ header, proved: true, transfers: [] })),
       releasedNumber: BLOCKS,
       finalizedNumber: FINAL,
-      now: noon,
+      now: later(60_000),
     });
   });
 
@@ -64,7 +72,7 @@ onEachDatabase(({ database }) => {
   /** `onWait` is what happens while it waits. */
   async function verify(
     chain: Chain,
-    { from, onWait = () => {} }: { from?: number; onWait?: () => unknown } = {},
+    { from, keptMs = 1, onWait = () => {} }: { from?: number; keptMs?: number; onWait?: () => unknown } = {},
   ) {
     const differences: string[] = [];
     const waitsMs: number[] = [];
@@ -77,7 +85,7 @@ onEachDatabase(({ database }) => {
     };
     const options = {
       ...{ database: database(), nodes: nodesOf(chain), clock, from, to: BLOCKS, isProofOn: true, pairs: [] },
-      ...{ notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
+      ...{ notificationsMs: keptMs, swapsMs: 1, onProgress: () => {} },
       onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
     };
     const report = await verifyStored(options, new AbortController().signal);
@@ -131,6 +139,14 @@ onEachDatabase(({ database }) => {
     assert.deepEqual([both.report.outcome, both.waitsMs], ['different', [SETTLE_MS]]);
   });
 
+  test('a notification is missing unless those of its age are deleted; that swaps of its age are says nothing', async () => {
+    await watchAddress(database());
+    const { report, differences } = await verify(headerOf);
+    assert.deepEqual([report.undecided.pruned, differences], [1, []]);
+    const kept = await verify(headerOf, { keptMs: Date.now() });
+    assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
+  });
+
   // The first block is asked for alone, the two after it together.
   const pair = { from: BLOCKS - 2, first: BLOCKS - 1, second: BLOCKS };
 
@@ -161,11 +177,11 @@ onEachDatabase(({ database }) => {
 
   test('a block that its nodes have no more at the second look, or another in its place, is a fork on its way', async () => {
     const { from, first, second } = pair;
-    for (const later of [undefined, headerOf(second)]) {
+    for (const then of [undefined, headerOf(second)]) {
       let now: BlockHeader | undefined = headerOf(second, 2);
       const chain: Chain = (number) => (number === second ? now : headerOf(number, number === first ? 1 : 0));
       const onWait = () => {
-        now = later;
+        now = then;
       };
       const { report, differences } = await verify(chain, { from, onWait });
       assert.deepEqual([report.outcome, differences], ['reorganised', []]);
