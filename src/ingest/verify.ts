@@ -39,7 +39,7 @@ import { createReadAhead, extractNothing, type ReadBlock } from './read-ahead.ts
 
 export type VerifyOptions = {
   database: Database;
-  nodes: ChainNodes;
+  nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader'>;
   clock: Clock;
   /** Undefined: the first and the newest stored block. */
   from: number | undefined;

@@ -5,7 +5,19 @@ import assert from 'node:assert/strict';
 import { startChain } from '../kit/anvil.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
-import { block, both, change, changeLog, dropLog, farAhead, heads, listOf, only, receipts } from './spoil.ts';
+import {
+  block,
+  both,
+  change,
+  changeLog,
+  dropLog,
+  farAhead,
+  finalAhead,
+  heads,
+  listOf,
+  only,
+  receipts,
+} from './spoil.ts';
 import type { Story } from './story.ts';
 
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
@@ -14,6 +26,8 @@ const ANYBODY = `0x${'7'.repeat(40).padStart(64, '0')}`;
 const NOBODYS = `0x${'9'.repeat(64)}`;
 /** Of a chain that is not ours. */
 const OTHER_CHAIN = 4_242;
+/** A reorg may be as deep. */
+const FINALITY_DEPTH = 3;
 
 /** A lie about one kind of answer; undefined for an answer that it cannot spoil. */
 type Lie = {
@@ -208,6 +222,28 @@ const aboutHeads: Story[] = [
       node.inject(only(number - 1000));
       await waitUntil(async () => (await status()).nodes[0]?.head === number - 1000 && node.struck() >= 3);
       assert.equal((await status()).cursor?.number, number);
+      node.mend();
+    },
+  },
+  // What is final is asked for every ten seconds.
+  {
+    isSlow: true,
+    name: 'a finalized tag far above all that is stored, and then a reorg',
+    isPolled: true,
+    chain: { finalityDepth: FINALITY_DEPTH },
+    async tell({ chain, nodes: [node], service, startBlock, payUntil, settled, status, oracle }) {
+      node.inject(finalAhead);
+      await payUntil(() => node.struck() >= 2, 'the tag to be asked for twice');
+      await settled();
+      // Nothing of it is believed: final is what lies as deep below our own tip as without a tag.
+      const final = await service.metric('chainbell_chain_block_number{stage="finalized"}');
+      const { number } = await chain.head();
+      assert.ok(final > startBlock && final <= number - FINALITY_DEPTH, `${final} below ${number}`);
+      assert.equal((await status()).state, 'ok');
+      await oracle.look();
+      await chain.reorg(FINALITY_DEPTH);
+      await chain.mine();
+      await settled();
       node.mend();
     },
   },

@@ -6,13 +6,14 @@ import type { Ask, Call, NodeFault } from './node-proxy.ts';
 
 export type Json = Record<string, unknown>;
 
-/** Answers that hold a list of receipts, changed; only where there are enough of them to spoil. */
+/** Answers that hold a list of receipts, changed, or as they are; only where there are enough of them to spoil. */
 export function receipts(spoil: (all: readonly Json[]) => unknown): NodeFault {
   return {
     async answer(call, ask) {
       if (call.method !== 'eth_getBlockReceipts') return undefined;
       const { result } = await ask(call);
-      return Array.isArray(result) && result.length >= 3 ? { result: spoil(result) } : undefined;
+      const told = Array.isArray(result) && result.length >= 3 ? spoil(result) : undefined;
+      return told === undefined ? undefined : { result: told };
     },
   };
 }
@@ -28,13 +29,14 @@ export function block(spoil: (one: Json) => unknown): NodeFault {
   };
 }
 
-/** The head, as another one, or as it is. */
+/** The head, as another one, or as it is; or what is final. */
 export function heads(
   lie: (head: Json, ask: (number: number) => Promise<unknown>) => Promise<unknown>,
+  tag: 'latest' | 'finalized' = 'latest',
 ): NodeFault {
   return {
     async answer(call, ask) {
-      if (call.params[0] !== 'latest') return undefined;
+      if (call.params[0] !== tag) return undefined;
       const byNumber = async (number: number) =>
         (await ask({ ...call, params: [quantity(number), false] })).result;
       const { result } = await ask(call);
@@ -49,12 +51,17 @@ export function both(one: NodeFault, other: NodeFault): NodeFault {
   return { answer };
 }
 
-/** A head that nobody has mined. */
-export const farAhead = heads(async (head) => ({
+const raise = async (head: Json) => ({
   ...head,
   number: quantity(Number(head.number) + 1000),
   hash: `0x${'9'.repeat(64)}`,
-}));
+});
+
+/** A head that nobody has mined. */
+export const farAhead = heads(raise);
+
+/** A final block that nobody has mined. */
+export const finalAhead = heads(raise, 'finalized');
 
 /** The chain as it was at this height: an old head, and nothing newer. */
 export function only(number: number): NodeFault {

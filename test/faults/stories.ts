@@ -1,6 +1,7 @@
 /**
  * The table of all stories, by kind.
  */
+import { followerStories } from './followers.ts';
 import { breakStories, killStories } from './kills.ts';
 import { lieStories } from './lies.ts';
 import { reorgStories } from './reorgs.ts';
@@ -13,6 +14,7 @@ const byKind = {
   reorgs: reorgStories,
   kills: killStories,
   breaks: breakStories,
+  followers: followerStories,
 };
 
 export const allStories: readonly Story[] = Object.values(byKind).flat();

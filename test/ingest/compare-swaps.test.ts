@@ -72,3 +72,55 @@ test('a swap that may have been deleted for its age is no difference; one that w
     ],
   );
 });
+
+test('a pair was read from its first block on, where that is young enough, and where it is followed in any case', () => {
+  const compared = (parts: { followedFrom: number; readFrom: number; readAfter: Date }) => {
+    const own = [{ pairId: PAIR, ...parts }];
+    return compareSwaps({ blocks, stored: [], coverage: own, keptSince }).differences.map(
+      ({ block }) => block,
+    );
+  };
+  const minedAt = (number: number) => headerOf(number).minedAt;
+  assert.deepEqual(compared({ followedFrom: 6, readFrom: 3, readAfter: minedAt(1) }), [3, 4, 5, 6]);
+  assert.deepEqual(compared({ followedFrom: 6, readFrom: 1, readAfter: minedAt(4) }), [5, 6]);
+  assert.deepEqual(compared({ followedFrom: 5, readFrom: 1, readAfter: minedAt(9) }), [5, 6]);
+});
+
+test('each field that is not as it is on the chain is told with both values', () => {
+  const both = [...coverage, { ...coverage[0], pairId: 2 }];
+  const changes = [
+    [{ pairId: 2 }, 'pairId 2 is stored, 1 is on the chain'],
+    [{ amount0In: 9n }, 'amount0In 9 is stored, 1 is on the chain'],
+    [{ amount1In: 9n }, 'amount1In 9 is stored, 2 is on the chain'],
+    [{ amount0Out: 9n }, 'amount0Out 9 is stored, 3 is on the chain'],
+    [{ amount1Out: 9n }, 'amount1Out 9 is stored, 4 is on the chain'],
+  ] as const;
+  for (const [fields, message] of changes) {
+    const stored = [{ ...storedOf(6), ...fields }];
+    const { differences } = compareSwaps({ blocks: blocks.slice(5), stored, coverage: both, keptSince });
+    assert.deepEqual(
+      differences.map((one) => [one.what, one.message.split(': ').at(-1)]),
+      [['changed', message]],
+    );
+  }
+});
+
+test('swaps at one place of two transactions, and of one transaction in two blocks, are different ones', () => {
+  const swapsOf = (number: number, swaps: Swap[]) => {
+    const pairEvents = [
+      { pairId: PAIR, swaps, reserves: undefined, supplyChange: 0n, liquidityK: undefined },
+    ];
+    return {
+      header: headerOf(number),
+      proved: true,
+      traced: false,
+      transfers: [],
+      activities: [],
+      pairEvents,
+    };
+  };
+  const read = [swapsOf(5, [swapOf(5), swapOf(7)]), swapsOf(6, [swapOf(5)])];
+  const stored = [storedOf(5), { ...storedOf(5), txHash: hashOf(7) }, { ...storedOf(5), blockNumber: 6 }];
+  const { equal, differences } = compareSwaps({ blocks: read, stored, coverage, keptSince });
+  assert.deepEqual([equal, differences], [3, []]);
+});

@@ -1,0 +1,68 @@
+/**
+ * Two followers on one database, both behind the same node, which lies and refuses now and then.
+ */
+import assert from 'node:assert/strict';
+import { startProgram } from '../kit/program.ts';
+import type { NodeFault } from './node-proxy.ts';
+import { dropLog, heads, receipts } from './spoil.ts';
+import type { Story } from './story.ts';
+
+/** Under each leader as many faults strike, and as many blocks are stored all the same. */
+const STRIKES = 20;
+const BLOCKS = 5;
+
+/** Every third head is old by one, every third list of receipts lacks a log, and answers are refused now and then. */
+function liesAndRefuses(): NodeFault {
+  let [heard, told, sent, refused] = [0, 0, 0, 0];
+  const old = heads(async (head, ask) => {
+    heard += 1;
+    return heard % 3 === 0 ? ask(Number(head.number) - 1) : undefined;
+  });
+  const torn = receipts((all) => {
+    told += 1;
+    return told % 3 === 0 ? dropLog(all) : undefined;
+  });
+  return {
+    answer: async (call, ask) => (await old.answer?.(call, ask)) ?? torn.answer?.(call, ask),
+    send(response) {
+      sent += 1;
+      // Ever more rarely: who begins anew after each refusal would meet a regular one at the same place each time.
+      if (sent < (refused * (refused + 1)) / 2) return false;
+      refused += 1;
+      response.writeHead(503).end();
+      return true;
+    },
+  };
+}
+
+export const followerStories: readonly Story[] = [
+  {
+    name: 'two followers behind a node that lies and refuses, and the leading one is killed',
+    isPolled: true,
+    mayRepeat: true,
+    async tell(stage) {
+      const { database, happened, nodes, payUntil, receiver, startBlock } = stage;
+      const [node] = nodes;
+      await stage.service.stop();
+      const leader = startProgram({ database, rpc: [node.url], startBlock, receiver });
+      stage.parts.defer(() => void leader.child.kill('SIGKILL'));
+      const committed = () => leader.log.split('"blocks.committed"').length - 1;
+      await payUntil(() => committed() > 0, 'the first follower to lead');
+      await stage.restart();
+      const taken = () => stage.service.metric('chainbell_ingest_blocks_total');
+
+      node.inject(liesAndRefuses());
+      const before = committed();
+      const isLed = () => node.struck() >= STRIKES && committed() >= before + BLOCKS;
+      await payUntil(isLed, 'blocks and faults under the first leader');
+      assert.equal(await taken(), 0);
+      leader.child.kill('SIGKILL');
+      happened.injected += 1;
+      await leader.ended;
+      const struck = node.struck();
+      const isTakenOver = async () => node.struck() >= struck + STRIKES && (await taken()) >= BLOCKS;
+      await payUntil(isTakenOver, 'blocks and faults under the second leader');
+      node.mend();
+    },
+  },
+];

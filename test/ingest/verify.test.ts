@@ -1,0 +1,190 @@
+/**
+ * Verifying over nodes that do not give a block, or not yet, and beside a follower that undoes a fork.
+ */
+import assert from 'node:assert/strict';
+import { beforeEach, test } from 'node:test';
+import type { BlockReference, BundleTransaction } from '../../src/chain/bundle.ts';
+import type { BlockHeader } from '../../src/core/block.ts';
+import type { Clock } from '../../src/core/clock.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { toBytes } from '../../src/core/hex.ts';
+import type { Difference } from '../../src/ingest/compare.ts';
+import { type VerifyOptions, verifyStored } from '../../src/ingest/verify.ts';
+import { commitBlocks, insertChain } from '../../src/store/blocks.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
+import { alice, bob, hashOf, headerOf, later, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const BLOCKS = 12;
+const FINAL = 4;
+/** Before a block is asked for again that no node gave, and before what does not fit is looked at again. */
+const RETRIES_MS = [1_000, 2_000, 4_000];
+const SETTLE_MS = 5_000;
+
+type Nodes = VerifyOptions['nodes'];
+/** What the nodes say of a height: undefined where they know none; throws where they fail. */
+type Chain = (number: number) => BlockHeader | undefined;
+
+/** A payment to bob in the first block, and nothing else. */
+function paid(reference: BlockReference): BundleTransaction[] {
+  const own = { from: alice, to: bob, value: 1n, succeeded: true, logs: [], calls: [] };
+  return reference === 1 ? [{ hash: hashOf(1), ...own }] : [];
+}
+
+/** Nodes that give the blocks of this chain. */
+function nodesOf(chain: Chain): Nodes {
+  const find = async (reference: BlockReference) => chain(Number(reference));
+  const get = async (reference: BlockReference) => {
+    const header = await find(reference);
+    if (header === undefined) throw new Fault('unavailable', `no node has block ${reference}`);
+    return header;
+  };
+  const parts = { proved: true, traced: true };
+  return {
+    head: () => get(BLOCKS),
+    findHeader: find,
+    bundles: (references) =>
+      Promise.all(
+        references.map(async (one) => ({ header: await get(one), transactions: paid(one), ...parts })),
+      ),
+  };
+}
+
+onEachDatabase(({ database }) => {
+  beforeEach(async () => {
+    await insertChain(database(), 1, undefined);
+    const headers = Array.from({ length: BLOCKS }, (_, index) => headerOf(index + 1));
+    await commitBlocks(database(), {
+      expectedTip: undefined,
+      blocks: headers.map((header) => ({ header, proved: true, transfers: [] })),
+      releasedNumber: BLOCKS,
+      finalizedNumber: FINAL,
+      now: later(60_000),
+    });
+  });
+
+  const change = (number: number, fields: Sql) =>
+    database().query(sql`update block set ${fields} where number = ${number}`);
+  const otherHash = sql`hash = ${toBytes(hashOf(1))}`;
+  const ownHash = (number: number) => sql`hash = ${toBytes(headerOf(number).hash)}`;
+
+  /** `onWait` is what happens while it waits. */
+  async function verify(
+    chain: Chain,
+    { from, keptMs = 1, onWait = () => {} }: { from?: number; keptMs?: number; onWait?: () => unknown } = {},
+  ) {
+    const differences: string[] = [];
+    const waitsMs: number[] = [];
+    const clock: Clock = {
+      ...createTestClock(),
+      async wait(ms) {
+        waitsMs.push(ms);
+        await onWait();
+      },
+    };
+    const options = {
+      ...{ database: database(), nodes: nodesOf(chain), clock, from, to: BLOCKS, isProofOn: true, pairs: [] },
+      ...{ notificationsMs: keptMs, swapsMs: 1, onProgress: () => {} },
+      onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
+    };
+    const report = await verifyStored(options, new AbortController().signal);
+    return { report, differences, waitsMs };
+  }
+
+  test('of a gap only the first block is waited for, and the next gap is waited for again', async () => {
+    const gaps = [3, 4, 5, 6, 9, 10];
+    const { report, waitsMs } = await verify((number) =>
+      gaps.includes(number) ? undefined : headerOf(number),
+    );
+    assert.deepEqual(waitsMs, [...RETRIES_MS, ...RETRIES_MS]);
+    assert.deepEqual([report.outcome, report.blocks, report.undecided.not_served], ['equal', BLOCKS - 6, 6]);
+  });
+
+  test('a block that comes while it is waited for is compared; one that fails once is not even waited for', async () => {
+    let failuresLeft = 1;
+    const comes: Chain = (number) => {
+      if (number !== 6 || failuresLeft === 0) return headerOf(number);
+      failuresLeft -= 1;
+      return undefined;
+    };
+    const once = await verify(comes);
+    assert.deepEqual([once.report.blocks, once.waitsMs], [BLOCKS, []]);
+    failuresLeft = 3;
+    const thrice = await verify(comes);
+    assert.deepEqual([thrice.report.blocks, thrice.waitsMs], [BLOCKS, RETRIES_MS.slice(0, 2)]);
+  });
+
+  test('nodes that turn out to be of another chain end it at once', async () => {
+    const conflict = new Fault('conflict', 'the node is on chain 4242');
+    let waits = 0;
+    const run = verify(
+      (number) => {
+        if (number === 6) throw conflict;
+        return headerOf(number);
+      },
+      { onWait: () => (waits += 1) },
+    );
+    await assert.rejects(run, conflict);
+    assert.equal(waits, 0);
+  });
+
+  test('what is final and differs is told at once, what is above it after a second look', async () => {
+    await change(FINAL, otherHash);
+    const final = await verify(headerOf);
+    assert.deepEqual([final.differences, final.waitsMs], [[`hash in ${FINAL}`], []]);
+    await change(FINAL + 1, otherHash);
+    const both = await verify(headerOf);
+    assert.deepEqual(both.differences, [`hash in ${FINAL}`, `hash in ${FINAL + 1}`]);
+    assert.deepEqual([both.report.outcome, both.waitsMs], ['different', [SETTLE_MS]]);
+  });
+
+  test('a notification is missing unless those of its age are deleted; that swaps of its age are says nothing', async () => {
+    await watchAddress(database());
+    const { report, differences } = await verify(headerOf);
+    assert.deepEqual([report.undecided.pruned, differences], [1, []]);
+    const kept = await verify(headerOf, { keptMs: Date.now() });
+    assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
+  });
+
+  // The first block is asked for alone, the two after it together.
+  const pair = { from: BLOCKS - 2, first: BLOCKS - 1, second: BLOCKS };
+
+  test('several blocks that differ at the second look as well are all told', async () => {
+    const { from, first, second } = pair;
+    for (const number of [first, second]) await change(number, otherHash);
+    const { differences, waitsMs } = await verify(headerOf, { from });
+    assert.deepEqual([differences, waitsMs], [[`hash in ${first}`, `hash in ${second}`], [SETTLE_MS]]);
+  });
+
+  test('one of several blocks that fits at the second look is a fork on its way: none is a difference', async () => {
+    const { from, first, second } = pair;
+    for (const settled of [first, second]) {
+      for (const number of [first, second]) await change(number, otherHash);
+      const onWait = () => change(settled, ownHash(settled));
+      const { report, differences, waitsMs } = await verify(headerOf, { from, onWait });
+      assert.deepEqual([report.outcome, differences, waitsMs], ['reorganised', [], [SETTLE_MS]]);
+    }
+  });
+
+  test('a block that is stored by the second look was on its way', async () => {
+    const { from, first } = pair;
+    await change(first, sql`number = ${BLOCKS + 1}`);
+    const onWait = () => change(BLOCKS + 1, sql`number = ${first}`);
+    const { report, differences } = await verify(headerOf, { from, onWait });
+    assert.deepEqual([report.outcome, differences], ['reorganised', []]);
+  });
+
+  test('a block that its nodes have no more at the second look, or another in its place, is a fork on its way', async () => {
+    const { from, first, second } = pair;
+    for (const then of [undefined, headerOf(second)]) {
+      let now: BlockHeader | undefined = headerOf(second, 2);
+      const chain: Chain = (number) => (number === second ? now : headerOf(number, number === first ? 1 : 0));
+      const onWait = () => {
+        now = then;
+      };
+      const { report, differences } = await verify(chain, { from, onWait });
+      assert.deepEqual([report.outcome, differences], ['reorganised', []]);
+    }
+  });
+});
