@@ -88,7 +88,7 @@ async function findTransaction(
     signal,
   );
   if (blockHash === undefined) return undefined;
-  const [bundle] = await nodes.bundles([blockHash], signal, 'without traces');
+  const [bundle] = await nodes.bundles([blockHash], signal, { parts: 'without traces' });
   const transaction = bundle?.transactions.find((one) => one.hash === hash);
   return bundle && transaction && { transaction, block: bundle.header };
 }

@@ -28,7 +28,7 @@ import {
 } from './node.ts';
 import { parseHeader } from './parse.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
-import type { LearningRpc, RpcAnswer, RpcCall } from './rpc.ts';
+import type { LearningRpc, OnBytes, RpcAnswer, RpcCall } from './rpc.ts';
 import type { Sampling, Verifier } from './verifier.ts';
 
 export type NodesOptions = {
@@ -44,6 +44,9 @@ export type NodesOptions = {
   onHead(): void;
 };
 
+/** Without traces where nobody needs them; `onBytes` counts the answers, of whichever node. */
+export type BundleOptions = { parts?: 'without traces'; onBytes?: OnBytes };
+
 export type ChainNodes = {
   /** Chain id and genesis hash by the first node that answers. @throws Fault `conflict` for a wrong chain. */
   identify(signal: AbortSignal): Promise<ChainIdentity>;
@@ -54,14 +57,13 @@ export type ChainNodes = {
   /** The newest block that a second node has too; of a single node, its own; never lower than the last one. @throws Fault when none answers. */
   head(signal: AbortSignal): Promise<BlockHeader>;
   /**
-   * Blocks with receipts and traces, each wholly from one node; without traces where nobody needs them. May be called
-   * concurrently.
+   * Blocks with receipts and traces, each wholly from one node. May be called concurrently.
    * @throws Fault when no node can give them.
    */
   bundles(
     references: readonly BlockReference[],
     signal: AbortSignal,
-    parts?: 'without traces',
+    options?: BundleOptions,
   ): Promise<Bundle[]>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
@@ -181,8 +183,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
     rpc: LearningRpc,
     references: readonly BlockReference[],
     signal: AbortSignal,
-    parts: 'without traces' | undefined,
+    { parts, onBytes }: BundleOptions,
   ): Promise<Bundle[]> {
+    const counted = onBytes === undefined ? rpc : rpc.counted(onBytes);
     const planOf = (known: Capabilities): Capabilities =>
       parts === undefined ? known : { ...known, traces: 'none' };
     const plan = planOf(await prepare(node, rpc, signal));
@@ -190,7 +193,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
     if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
     try {
-      const bundles = await fetchBundles(rpc, references, plan, signal, verifier?.verify);
+      const bundles = await fetchBundles(counted, references, plan, signal, verifier?.verify);
       if (parts === undefined && references.length <= HEDGED_BLOCKS_MAX)
         noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
       return bundles;
@@ -200,7 +203,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
       node.capabilities = undefined;
       const next = planOf(await prepare(node, rpc, signal));
       if (!isAble()) throw error;
-      return fetchBundles(rpc, references, next, signal, verifier?.verify);
+      return fetchBundles(counted, references, next, signal, verifier?.verify);
     }
   }
 
@@ -254,15 +257,16 @@ export function createNodes(options: NodesOptions): ChainNodes {
       only.head = pushed;
       return heads.serve(pushed);
     },
-    async bundles(references, signal, parts) {
+    async bundles(references, signal, bundleOptions = {}) {
       await calibrate(references, signal);
+      const { parts } = bundleOptions;
       const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
       const hedging = isUrgent ? hedgedBundles : undefined;
       try {
         return await first(
           signal,
           hedging,
-          (node, rpc, abort) => fetchFrom(node, rpc, references, abort, parts),
+          (node, rpc, abort) => fetchFrom(node, rpc, references, abort, bundleOptions),
           parts === undefined ? blockNodes() : nodes,
         );
       } catch (error) {

@@ -29,8 +29,19 @@ export type Rpc = {
   close(): Promise<void>;
 };
 
+/** Hears of each piece of an answer, as it comes. */
+export type OnBytes = (bytes: number) => void;
+
 /** With what was learned of the node. */
-export type LearningRpc = Rpc & { readonly throttle: Throttle; readonly health: Health };
+export type LearningRpc = Rpc & {
+  readonly throttle: Throttle;
+  readonly health: Health;
+  /** The same node; what it answers is counted. */
+  counted(onBytes: OnBytes): LearningRpc;
+};
+
+/** How the calls of one caller are made. */
+type Manner = { patienceMs: number; onBytes: OnBytes };
 
 export type NodeRpc = LearningRpc & {
   /** The same, but waits while the node limits requests, and asks again for what it refused, up to PATIENCE_MS_MAX. */
@@ -59,6 +70,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
   async function post(
     body: string,
     signal: AbortSignal,
+    onBytes: OnBytes,
   ): Promise<{ json: unknown } | { refusal: RpcAnswer }> {
     const timeout = startAbort(signal, REQUEST_MS_MAX);
     try {
@@ -73,7 +85,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
         dispatcher: agent,
         signal: timeout.signal,
       });
-      const text = await answer.text();
+      const text = await readText(answer, onBytes);
       if (statusCode === 200) return { json: JSON.parse(text) };
       const retryAfter = headers['retry-after']?.toString();
       const message = `HTTP ${statusCode}${retryAfter === undefined ? '' : `, retry-after ${retryAfter}`}`;
@@ -98,6 +110,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
   async function exchange(
     calls: readonly RpcCall[],
     signal: AbortSignal,
+    onBytes: OnBytes,
   ): Promise<(RpcAnswer | undefined)[]> {
     const startedAt = clock.now().getTime();
     const method = calls.length > 1 ? 'batch' : calls[0]?.method;
@@ -113,7 +126,8 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
     try {
       const ids = calls.map(() => ++lastId);
       const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
-      const reply = await post(JSON.stringify(messages.length === 1 ? messages[0] : messages), signal);
+      const text = JSON.stringify(messages.length === 1 ? messages[0] : messages);
+      const reply = await post(text, signal, onBytes);
       const answers = 'json' in reply ? readAnswers(reply.json, ids, name) : calls.map(() => reply.refusal);
       const limits = noteLimits(answers);
       // geth refuses a batch in the answer of its first call and leaves the others unanswered.
@@ -149,7 +163,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
   async function batch(
     calls: readonly RpcCall[],
     signal: AbortSignal,
-    patienceMs: number,
+    { patienceMs, onBytes }: Manner,
   ): Promise<RpcAnswer[]> {
     const answers: (RpcAnswer | undefined)[] = calls.map(() => undefined);
     const giveUpAtMs = clock.now().getTime() + patienceMs;
@@ -166,6 +180,7 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
           const given = await exchange(
             group.map(([, call]) => call),
             signal,
+            onBytes,
           );
           for (const [position, [index]] of group.entries()) answers[index] = given[position];
         }),
@@ -173,21 +188,33 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
     }
   }
 
-  const withPatience = (patienceMs: number): LearningRpc => {
+  const inManner = (manner: Manner): LearningRpc => {
     const rpc = {
       name,
       throttle,
       health,
-      batch: (calls: readonly RpcCall[], signal: AbortSignal) => batch(calls, signal, patienceMs),
+      batch: (calls: readonly RpcCall[], signal: AbortSignal) => batch(calls, signal, manner),
       async call(method: string, params: readonly unknown[], signal: AbortSignal) {
         const [answer] = await rpc.batch([{ method, params }], signal);
         return resultOf(rpc, method, answer);
       },
+      counted: (onBytes: OnBytes) => inManner({ ...manner, onBytes }),
       close: () => agent.destroy(),
     };
     return rpc;
   };
-  return { ...withPatience(0), patient: withPatience(PATIENCE_MS_MAX) };
+  const onBytes = () => {};
+  const hasty = inManner({ patienceMs: 0, onBytes });
+  return { ...hasty, patient: inManner({ patienceMs: PATIENCE_MS_MAX, onBytes }) };
+}
+
+async function readText(answer: AsyncIterable<Uint8Array>, onBytes: OnBytes): Promise<string> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of answer) {
+    pieces.push(piece);
+    onBytes(piece.length);
+  }
+  return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
 /** The answers by their ids; undefined where the node left one out. @throws Fault when it gave two under one id. */

@@ -14,6 +14,7 @@ import type { Database } from '../store/db.ts';
 import { deletePairStatesBetween } from '../store/market.ts';
 import { advanceBackfill, findBackfill, type PairBackfill } from '../store/pairs.ts';
 import { deleteSwapsBetween } from '../store/swaps.ts';
+import { fetchBlocks } from './fetch-blocks.ts';
 import { writePairEvents } from './market.ts';
 import { createPairReader } from './pair-events.ts';
 
@@ -48,9 +49,11 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
     const lowest = Math.max(work.lowest, work.number - stepBlocks + 1);
     const numbers = Array.from({ length: work.number - lowest + 1 }, (_, index) => lowest + index);
     const wanted = stepBlocks;
-    // After a Fault one block only, which any node may have.
+    // After a Fault one block only, which any node may have; and after too many bytes.
     stepBlocks = 1;
-    const bundles = await nodes.bundles(numbers, signal, 'without traces');
+    const fetched = await fetchBlocks(nodes, numbers, signal, { parts: 'without traces' });
+    if (fetched === 'too large') return 'worked';
+    const { bundles } = fetched;
     requireLinked(bundles, work);
     await store(bundles, work);
     const tookMs = clock.now().getTime() - startedAt;

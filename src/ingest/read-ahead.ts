@@ -8,10 +8,12 @@ import type { ChainNodes } from '../chain/nodes.ts';
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { PairEvents } from '../core/pair.ts';
 import type { Activity } from './activities.ts';
 import { extractTransfers } from './extract.ts';
+import { fetchBlocks, REQUEST_BYTES_MAX } from './fetch-blocks.ts';
 
 /** A block as it is committed. */
 export type ReadBlock = {
@@ -52,24 +54,36 @@ export type ReadAhead = {
 const REQUESTS_MAX = 4;
 /** A request that takes longer than this makes the next ones smaller. */
 const REQUEST_MS_TARGET = 500;
-/** Transactions, receipts and logs of one request, about 0.8 KiB of JSON each. */
-const REQUEST_ITEMS_TARGET = 1200;
+/** JSON of one request. */
+const REQUEST_BYTES_TARGET = 1024 * 1024;
 /** Two calls for each, and one batch of JSON-RPC for all. */
 const REQUEST_BLOCKS_MAX = 30;
 /** Requests that are on their way or wait to be committed: bounds memory where the database is slower than the node. */
 const AHEAD_MAX = 12;
+/** JSON of those that wait: one block may be many times what a request is meant to bring. */
+const WAITING_BYTES_MAX = REQUEST_BYTES_MAX;
 /** Blocks and transfers of one commit: bounds the work that is lost at a crash, and the statement. */
 const COMMIT_BLOCKS_MAX = 100;
 const COMMIT_TRANSFERS_MAX = 5_000;
 /** A smaller commit waits so long for blocks that are on their way: each costs the same dozen statements. */
 const COMMIT_WAIT_MS = 250;
 
-type Request = { from: number; to: number; result: Promise<ReadBlock[]>; blocks: ReadBlock[] | undefined };
+type Read = { blocks: ReadBlock[]; bytes: number };
+type Request = {
+  from: number;
+  to: number;
+  abort: WorkAbort;
+  result: Promise<Read | 'too large'>;
+  /** What has come. */
+  read: Read | undefined;
+};
 
 /** Requests that follow one another, of which the first are handed out next. */
 export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): ReadAhead {
   let requests: Request[] = [];
   let requestBlocks = 1;
+  /** Requests that were too large: what was begun before tells nothing of what comes after. */
+  let tooLargeCount = 0;
   let abort: WorkAbort | undefined;
 
   function drop(): void {
@@ -79,34 +93,58 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
     requests = [];
   }
 
-  /** Begins what may be begun from here on; until a request has shown how long it takes, one only. */
+  /**
+   * Begins what may be begun from here on; one only until a request has shown how long it takes, and while each block
+   * is as much as a request may be.
+   */
   function fill(from: number, head: Head, own: WorkAbort): void {
     for (;;) {
-      const underWay = requests.filter(({ blocks }) => blocks === undefined).length;
-      const isFull = underWay >= (requestBlocks === 1 ? 1 : REQUESTS_MAX) || requests.length >= AHEAD_MAX;
+      const underWay = requests.filter(({ read }) => read === undefined).length;
+      const waitingBytes = requests.reduce((sum, { read }) => sum + (read?.bytes ?? 0), 0);
+      const isFull =
+        underWay >= (requestBlocks === 1 ? 1 : REQUESTS_MAX) ||
+        requests.length >= AHEAD_MAX ||
+        waitingBytes >= WAITING_BYTES_MAX;
       const next = (requests.at(-1)?.to ?? from - 1) + 1;
       if (own.signal.aborted || isFull || next > head.number) return;
       begin(next, Math.min(next + requestBlocks - 1, head.number));
     }
 
     function begin(first: number, last: number): void {
-      const result = read(referencesOf(first, last, head), own.signal);
-      const request: Request = { from: first, to: last, result, blocks: undefined };
+      const work = startAbort(own.signal);
+      const result = read(referencesOf(first, last, head), work.signal).finally(work.release);
+      const request: Request = { from: first, to: last, abort: work, result, read: undefined };
       requests.push(request);
-      const onResult = (blocks: ReadBlock[]) => {
-        request.blocks = blocks;
-        fill(last + 1, head, own);
+      const onResult = (outcome: Read | 'too large') => {
+        if (work.signal.aborted) return;
+        if (outcome === 'too large') giveWay(request);
+        else request.read = outcome;
+        fill(first, head, own);
       };
       // Whoever takes it hears of its Fault; one that is dropped has nobody to tell.
       result.then(onResult, () => {});
     }
   }
 
-  async function read(references: readonly BlockReference[], signal: AbortSignal): Promise<ReadBlock[]> {
+  /** Ends the request and those after it, which are as large perhaps: from here on block by block at first. */
+  function giveWay(request: Request): void {
+    for (const { abort } of requests.splice(requests.indexOf(request))) abort.abort();
+    requestBlocks = 1;
+    tooLargeCount += 1;
+  }
+
+  async function read(
+    references: readonly BlockReference[],
+    signal: AbortSignal,
+  ): Promise<Read | 'too large'> {
     const startedAt = clock.now().getTime();
-    const bundles = await nodes.bundles(references, signal);
-    adapt(clock.now().getTime() - startedAt, bundles);
-    return bundles.map((bundle) => ({
+    const countBefore = tooLargeCount;
+    const fetched = await fetchBlocks(nodes, references, signal);
+    if (fetched === 'too large') return fetched;
+    const { bundles, bytes } = fetched;
+    const isOfUse = !signal.aborted && tooLargeCount === countBefore;
+    if (isOfUse) adapt(clock.now().getTime() - startedAt, { blocks: bundles.length, bytes });
+    const blocks = bundles.map((bundle) => ({
       header: bundle.header,
       proved: bundle.proved,
       traced: bundle.traced,
@@ -114,40 +152,52 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
       pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
     }));
+    return { blocks, bytes };
   }
 
   /** At most twice as many blocks as this time, and as many as meet both targets. */
-  function adapt(tookMs: number, bundles: readonly Bundle[]): void {
+  function adapt(tookMs: number, { blocks, bytes }: { blocks: number; bytes: number }): void {
     const room = Math.min(
       REQUEST_MS_TARGET / Math.max(1, tookMs),
-      REQUEST_ITEMS_TARGET / itemsOf(bundles),
+      REQUEST_BYTES_TARGET / Math.max(1, bytes),
       2,
     );
-    requestBlocks = Math.max(1, Math.min(Math.floor(bundles.length * room), REQUEST_BLOCKS_MAX));
+    requestBlocks = Math.max(1, Math.min(Math.floor(blocks * room), REQUEST_BLOCKS_MAX));
   }
 
   /** The first request's blocks, and those after them that come soon, as far as they fit into one commit. */
   async function take(signal: AbortSignal): Promise<ReadBlock[]> {
-    const taken = (await requests[0]?.result) ?? [];
+    const taken = (await comeFirst())?.blocks ?? [];
     requests.shift();
     if (requests.length === 0) return taken;
     const wait = startAbort(signal);
     const isOver = clock.wait(COMMIT_WAIT_MS, wait.signal).then(() => undefined);
     try {
-      for (;;) {
-        const [next] = requests;
-        if (next === undefined || !fits(taken, next)) return taken;
+      while (requests[0] !== undefined && fits(taken, requests[0])) {
         // Whoever takes it first hears of its Fault.
-        const more = next.blocks ?? (await Promise.race([next.result.catch(() => undefined), isOver]));
-        if (more === undefined || countTransfers(taken) + countTransfers(more) > COMMIT_TRANSFERS_MAX)
-          return taken;
+        const more = (await comeFirst(isOver).catch(() => undefined))?.blocks;
+        if (more === undefined || countTransfers(taken) + countTransfers(more) > COMMIT_TRANSFERS_MAX) break;
         taken.push(...more);
         requests.shift();
       }
+      return taken;
     } finally {
       wait.abort();
       wait.release();
     }
+  }
+
+  /** What the first request brings, or that which takes its place because it was too large; undefined when it is over. */
+  async function comeFirst(isOver?: Promise<undefined>): Promise<Read | undefined> {
+    let [request] = requests;
+    while (request !== undefined) {
+      const outcome = request.read ?? (await Promise.race([request.result, ...(isOver ? [isOver] : [])]));
+      if (outcome !== 'too large') return outcome;
+      const [successor] = requests;
+      if (successor === request) throw new Fault('unavailable', 'these blocks are no longer wanted');
+      request = successor;
+    }
+    return undefined;
   }
 
   return {
@@ -155,13 +205,14 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
     async next(from, head, signal) {
       if (requests.length > 0 && requests[0]?.from !== from) drop();
       abort ??= startAbort(signal);
-      fill(from, head, abort);
+      const own = abort;
+      fill(from, head, own);
       try {
         const blocks = await take(signal);
-        fill(from + blocks.length, head, abort);
+        fill(from + blocks.length, head, own);
         return blocks;
       } catch (error) {
-        drop();
+        if (abort === own) drop();
         requestBlocks = 1;
         throw error;
       }
@@ -174,14 +225,6 @@ function referencesOf(from: number, to: number, head: Head): BlockReference[] {
   return Array.from({ length: to - from + 1 }, (_, index) =>
     from + index === head.number && head.hash !== undefined ? head.hash : from + index,
   );
-}
-
-function itemsOf(bundles: readonly Bundle[]): number {
-  let items = bundles.length;
-  for (const { transactions } of bundles) {
-    for (const { logs } of transactions) items += 2 + logs.length;
-  }
-  return items;
 }
 
 /** Whether a commit has room for further blocks, if they hold as much as those before them. */

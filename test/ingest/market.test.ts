@@ -210,8 +210,8 @@ function openWatch(
   const nodes = createNodes({ ...options, urls: [chain.url], onHead() {} });
   const counted: ChainNodes = {
     ...nodes,
-    bundles: async (references, abort, parts) => {
-      const bundles = await nodes.bundles(references, abort, parts);
+    bundles: async (references, abort, bundleOptions) => {
+      const bundles = await nodes.bundles(references, abort, bundleOptions);
       asked.push(...bundles.map(({ header }) => header.number));
       return bundles;
     },

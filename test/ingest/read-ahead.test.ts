@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockReference, Bundle, BundleTransaction } from '../../src/chain/bundle.ts';
+import type { BundleOptions } from '../../src/chain/nodes.ts';
 import { Fault } from '../../src/core/fault.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import { createReadAhead, extractNothing, type ReadAhead } from '../../src/ingest/read-ahead.ts';
@@ -14,9 +15,13 @@ const head = headerOf(1_000);
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 const TRANSFER: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 
+const MEBIBYTE = 1024 * 1024;
+
 type Request = {
   references: readonly BlockReference[];
   signal: AbortSignal;
+  /** So many bytes of JSON arrive. */
+  receive(bytes: number): void;
   answer(bundles?: Bundle[]): void;
   fail(): void;
 };
@@ -26,11 +31,17 @@ function openReader() {
   const requests: Request[] = [];
   const clock = createTestClock();
   const nodes = {
-    bundles(references: readonly BlockReference[], abort: AbortSignal): Promise<Bundle[]> {
+    bundles(
+      references: readonly BlockReference[],
+      abort: AbortSignal,
+      { onBytes = () => {} }: BundleOptions = {},
+    ): Promise<Bundle[]> {
       const { promise, resolve, reject } = Promise.withResolvers<Bundle[]>();
+      abort.addEventListener('abort', () => reject(new Fault('unavailable', 'no longer wanted')));
       requests.push({
         references,
         signal: abort,
+        receive: onBytes,
         answer: (bundles = references.map((one) => bundleOf(one))) => resolve(bundles),
         fail: () => reject(new Fault('unavailable', 'the node fails')),
       });
@@ -49,12 +60,15 @@ function bundleOf(reference: BlockReference, logCount = 0): Bundle {
   return { header: headerOf(number), transactions, proved: true, traced: true };
 }
 
+/** When all has been done that what came sets off. */
+const settled = () => new Promise((resolve) => setImmediate(resolve));
+
 type Reader = ReturnType<typeof openReader>;
 
 /** What is handed out when nothing more comes. */
 async function handedOut({ clock }: Reader, next: ReturnType<ReadAhead['next']>): Promise<number[]> {
   // Where it waits for more, it does so by now.
-  await new Promise((resolve) => setImmediate(resolve));
+  await settled();
   clock.advance(COMMIT_WAIT_MS);
   return (await next).map(({ header }) => header.number);
 }
@@ -132,7 +146,7 @@ test('what waits for the database is bounded, and so is what is handed out at on
   while (requests.length > 0) {
     begun += requests.length;
     for (const request of requests.splice(0)) request.answer();
-    await new Promise((resolve) => setImmediate(resolve));
+    await settled();
   }
   // What is handed out, and what waits or is on its way.
   const first = await next;
@@ -153,9 +167,11 @@ test('of blocks that hold much, few are ahead of the database, and few are hande
     // Each answer begins a request more, until there are enough.
     while (requests.length > 0) {
       begun += requests.flatMap(({ references }) => references).length;
-      for (const { references, answer } of requests.splice(0))
+      for (const { references, receive, answer } of requests.splice(0)) {
+        receive(references.length * MEBIBYTE);
         answer(references.map((one) => bundleOf(one, perBlock)));
-      await new Promise((resolve) => setImmediate(resolve));
+      }
+      await settled();
     }
     assert.ok(begun <= 16, `${begun} blocks begun`);
     const transfers = (await next).flatMap((block) => block.transfers);
@@ -165,15 +181,16 @@ test('of blocks that hold much, few are ahead of the database, and few are hande
 });
 
 test('blocks that hold much, and nodes that are slow, make the requests smaller', async () => {
-  for (const burden of ['logs', 'time'] as const) {
+  for (const burden of ['bytes', 'time'] as const) {
     const reader = openReader();
     const from = await warmUp(reader);
     const { readAhead, requests, clock } = reader;
     const next = readAhead.next(from, head, signal);
     const before = requests.map(({ references }) => references.length);
     if (burden === 'time') clock.advance(5_000);
-    for (const { references, answer } of requests.splice(0)) {
-      answer(references.map((one) => bundleOf(one, burden === 'logs' ? 2_000 : 0)));
+    for (const { references, receive, answer } of requests.splice(0)) {
+      if (burden === 'bytes') receive((references.length * MEBIBYTE) / 2);
+      answer();
     }
     await handedOut(reader, next);
     readAhead.drop();
@@ -181,6 +198,80 @@ test('blocks that hold much, and nodes that are slow, make the requests smaller'
     const after = requests.map(({ references }) => references.length);
     assert.ok(Math.max(...after) < Math.max(...before), `${burden}: ${before.join()} then ${after.join()}`);
   }
+});
+
+test('of several blocks no more than 16 MiB are read: what was begun is broken off, and one block is asked for', async () => {
+  const reader = openReader();
+  const from = await warmUp(reader);
+  const { readAhead, requests } = reader;
+  const next = readAhead.next(from, head, signal);
+  const [first, second, ...others] = requests.splice(0);
+  assert.ok(first !== undefined && second !== undefined && others.length > 0);
+  second.receive(16 * MEBIBYTE);
+  assert.ok(!second.signal.aborted);
+  second.receive(1);
+  assert.ok(second.signal.aborted);
+  await settled();
+  assert.ok(others.every((request) => request.signal.aborted) && !first.signal.aborted);
+  assert.equal(requests.length, 0, 'while another one is on its way');
+  first.receive(MEBIBYTE);
+  first.answer();
+  const numbers = await handedOut(reader, next);
+  assert.deepEqual(numbers, first.references);
+  for (const { references, answer } of requests.splice(0)) {
+    assert.equal(references.length, 1);
+    answer();
+  }
+  const [following] = await handedOut(reader, readAhead.next(from + numbers.length, head, signal));
+  assert.equal(following, second.references[0]);
+});
+
+test('one block is read whatever its size, on its own, and while it waits nothing more is begun', async () => {
+  const reader = openReader();
+  const from = await warmUp(reader);
+  const { readAhead, requests } = reader;
+  const next = readAhead.next(from, head, signal);
+  for (const { receive } of requests.splice(0)) receive(17 * MEBIBYTE);
+  const begun: (readonly BlockReference[])[] = [];
+  await settled();
+  while (requests.length > 0) {
+    assert.equal(requests.length, 1);
+    for (const { references, receive, answer, signal: abort } of requests.splice(0)) {
+      begun.push(references);
+      receive(200 * MEBIBYTE);
+      assert.ok(!abort.aborted);
+      answer();
+    }
+    await settled();
+  }
+  assert.deepEqual(
+    (await next).map(({ header }) => header.number),
+    [from],
+  );
+  assert.deepEqual(begun, [[from], [from + 1]], 'one is handed out, and one waits');
+});
+
+test('after huge blocks requests grow again', async () => {
+  const reader = openReader();
+  let from = await warmUp(reader);
+  const { readAhead, requests } = reader;
+  const largest: number[] = [];
+  for (let round = 0; round < 16; round += 1) {
+    const next = readAhead.next(from, head, signal);
+    if (requests.length > 0) largest.push(Math.max(...requests.map(({ references }) => references.length)));
+    const isHuge = largest.length < 4;
+    for (let asked = requests.splice(0); asked.length > 0; asked = requests.splice(0)) {
+      for (const { references, receive, answer } of asked) {
+        receive(references.length * (isHuge ? 20 : 0.01) * MEBIBYTE);
+        answer();
+      }
+      await settled();
+    }
+    from += (await next).length;
+  }
+  assert.ok(Number(largest[0]) > 1, String(largest));
+  assert.deepEqual(largest.slice(1, 4), [1, 1, 1], String(largest));
+  assert.equal(largest.at(-1), 30, String(largest));
 });
 
 test('after a Fault what was begun is broken off, and one block is asked for', async () => {
@@ -225,12 +316,12 @@ test('a small commit waits for blocks that are on their way, but no longer than 
     });
     const [first, second, third] = requests;
     first?.answer();
-    await new Promise((resolve) => setImmediate(resolve));
+    await settled();
     assert.ok(!isHandedOut, 'it does not wait');
     second?.answer();
     if (end === 'they come') for (const request of requests.slice(2)) request.answer();
     if (end === 'they fail') third?.fail();
-    await new Promise((resolve) => setImmediate(resolve));
+    await settled();
     if (end === 'they take long') clock.advance(COMMIT_WAIT_MS);
     const numbers = (await next).map(({ header }) => header.number);
     assert.deepEqual(

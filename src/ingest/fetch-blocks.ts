@@ -1,0 +1,43 @@
+/**
+ * Blocks in one request whose answers are bounded, however large the blocks turn out to be.
+ */
+import type { BlockReference, Bundle } from '../chain/bundle.ts';
+import type { BundleOptions, ChainNodes } from '../chain/nodes.ts';
+import { startAbort } from '../core/abort.ts';
+import { Fault } from '../core/fault.ts';
+
+/** The blocks, and how many bytes of JSON they came in. */
+export type FetchedBlocks = { bundles: Bundle[]; bytes: number };
+
+/** Of several blocks: many times what a request is meant to bring, and a share of the memory of an ordinary back-fill. */
+export const REQUEST_BYTES_MAX = 16 * 1024 * 1024;
+
+/**
+ * The blocks, or 'too large': several whose answers exceed REQUEST_BYTES_MAX together are broken off there, which is no
+ * failure of the node, and are to be asked for one by one. One block is as large as it is.
+ * @throws Fault when no node can give them.
+ */
+export async function fetchBlocks(
+  nodes: Pick<ChainNodes, 'bundles'>,
+  references: readonly BlockReference[],
+  signal: AbortSignal,
+  options: Pick<BundleOptions, 'parts'> = {},
+): Promise<FetchedBlocks | 'too large'> {
+  const work = startAbort(signal);
+  let bytes = 0;
+  const isTooLarge = () => references.length > 1 && bytes > REQUEST_BYTES_MAX;
+  const onBytes = (more: number) => {
+    bytes += more;
+    // What nobody wants any more is no failure, whoever was asked, and nobody else is asked.
+    if (isTooLarge()) work.abort();
+  };
+  try {
+    const bundles = await nodes.bundles(references, work.signal, { ...options, onBytes });
+    return { bundles, bytes };
+  } catch (error) {
+    if (error instanceof Fault && isTooLarge() && !signal.aborted) return 'too large';
+    throw error;
+  } finally {
+    work.release();
+  }
+}
