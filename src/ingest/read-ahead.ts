@@ -52,6 +52,10 @@ export type ReadAhead = {
 
 /** Requests on their way at once; more only queue at the node. */
 const REQUESTS_MAX = 4;
+/** JSON of those together, as far as the last one tells. */
+const UNDER_WAY_BYTES_MAX = 8 * 1024 * 1024;
+/** Beside a request that takes longer there is no other: the node has enough to do. */
+const BESIDE_MS_MAX = 5_000;
 /** A request that takes longer than this makes the next ones smaller. */
 const REQUEST_MS_TARGET = 500;
 /** JSON of one request. */
@@ -81,7 +85,9 @@ type Request = {
 /** Requests that follow one another, of which the first are handed out next. */
 export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): ReadAhead {
   let requests: Request[] = [];
+  /** Blocks of the next request, and how many may be under way: until one has shown what it takes, one. */
   let requestBlocks = 1;
+  let requestsMax = 1;
   /** Requests that were too large: what was begun before tells nothing of what comes after. */
   let tooLargeCount = 0;
   let abort: WorkAbort | undefined;
@@ -93,18 +99,13 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
     requests = [];
   }
 
-  /**
-   * Begins what may be begun from here on; one only until a request has shown how long it takes, and while each block
-   * is as much as a request may be.
-   */
+  /** Begins what may be begun from here on. */
   function fill(from: number, head: Head, own: WorkAbort): void {
     for (;;) {
       const underWay = requests.filter(({ read }) => read === undefined).length;
       const waitingBytes = requests.reduce((sum, { read }) => sum + (read?.bytes ?? 0), 0);
       const isFull =
-        underWay >= (requestBlocks === 1 ? 1 : REQUESTS_MAX) ||
-        requests.length >= AHEAD_MAX ||
-        waitingBytes >= WAITING_BYTES_MAX;
+        underWay >= requestsMax || requests.length >= AHEAD_MAX || waitingBytes >= WAITING_BYTES_MAX;
       const next = (requests.at(-1)?.to ?? from - 1) + 1;
       if (own.signal.aborted || isFull || next > head.number) return;
       begin(next, Math.min(next + requestBlocks - 1, head.number));
@@ -129,8 +130,13 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
   /** Ends the request and those after it, which are as large perhaps: from here on block by block at first. */
   function giveWay(request: Request): void {
     for (const { abort } of requests.splice(requests.indexOf(request))) abort.abort();
-    requestBlocks = 1;
+    beginSmall();
     tooLargeCount += 1;
+  }
+
+  function beginSmall(): void {
+    requestBlocks = 1;
+    requestsMax = 1;
   }
 
   async function read(
@@ -155,7 +161,7 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
     return { blocks, bytes };
   }
 
-  /** At most twice as many blocks as this time, and as many as meet both targets. */
+  /** At most twice as many blocks as this time, and as many as meet both targets; beside it what fits. */
   function adapt(tookMs: number, { blocks, bytes }: { blocks: number; bytes: number }): void {
     const room = Math.min(
       REQUEST_MS_TARGET / Math.max(1, tookMs),
@@ -163,6 +169,8 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
       2,
     );
     requestBlocks = Math.max(1, Math.min(Math.floor(blocks * room), REQUEST_BLOCKS_MAX));
+    const fitting = tookMs > BESIDE_MS_MAX ? 1 : Math.floor(UNDER_WAY_BYTES_MAX / Math.max(1, bytes));
+    requestsMax = Math.max(1, Math.min(fitting, REQUESTS_MAX));
   }
 
   /** The first request's blocks, and those after them that come soon, as far as they fit into one commit. */
@@ -213,7 +221,7 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
         return blocks;
       } catch (error) {
         if (abort === own) drop();
-        requestBlocks = 1;
+        beginSmall();
         throw error;
       }
     },

@@ -251,6 +251,37 @@ test('one block is read whatever its size, on its own, and while it waits nothin
   assert.deepEqual(begun, [[from], [from + 1]], 'one is handed out, and one waits');
 });
 
+test('blocks that fill a request are asked for one by one, four at a time; larger or slower ones fewer at a time', async () => {
+  for (const { mebibytes, ms, underWay } of [
+    { mebibytes: 1.5, ms: 400, underWay: 4 },
+    { mebibytes: 1.5, ms: 3_000, underWay: 4 },
+    { mebibytes: 3, ms: 400, underWay: 2 },
+    { mebibytes: 9, ms: 400, underWay: 1 },
+    { mebibytes: 1.5, ms: 6_000, underWay: 1 },
+  ]) {
+    const reader = openReader();
+    const { readAhead, requests, clock } = reader;
+    let from = 1;
+    for (let round = 0; round < 3; round += 1) {
+      const next = readAhead.next(from, head, signal);
+      clock.advance(ms);
+      for (const { receive, answer } of requests.splice(0)) {
+        receive(mebibytes * MEBIBYTE);
+        answer();
+      }
+      from += (await handedOut(reader, next)).length;
+    }
+    readAhead.drop();
+    requests.splice(0);
+    void readAhead.next(from, head, signal);
+    assert.deepEqual(
+      requests.map(({ references }) => references.length),
+      Array.from({ length: underWay }, () => 1),
+      `${mebibytes} MiB in ${ms} ms`,
+    );
+  }
+});
+
 test('after huge blocks requests grow again', async () => {
   const reader = openReader();
   let from = await warmUp(reader);
