@@ -57,6 +57,8 @@ export type Follower = {
   step: Step;
 };
 
+/** A small commit waits so long for blocks that are on their way: each costs the same dozen statements. */
+const COMMIT_WAIT_MS = 250;
 /** Being this far behind, the head is asked for now and then only. */
 const BEHIND_BLOCKS_MIN = 200;
 const HEAD_MS_MAX = 1_000;
@@ -72,7 +74,7 @@ const FINALIZED_MS = 10_000;
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
-  const readAhead = createReadAhead({ nodes, clock, extract: options.extract });
+  const readAhead = createReadAhead({ nodes, clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS });
   let isPinned = false;
   let leads = false;
   let lastHead: BlockHeader | undefined;

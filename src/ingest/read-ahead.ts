@@ -38,7 +38,13 @@ export const extractNothing: Extract = { pairEvents: () => [], activities: () =>
 /** The last block to be read; without its hash it is asked for by number, as history is. */
 type Head = { number: number; hash: Hash | undefined };
 
-export type ReadAheadOptions = { nodes: Pick<ChainNodes, 'bundles'>; clock: Clock; extract: Extract };
+export type ReadAheadOptions = {
+  nodes: Pick<ChainNodes, 'bundles'>;
+  clock: Clock;
+  extract: Extract;
+  /** How long few blocks wait for more that are on their way; by default not at all. */
+  patienceMs?: number;
+};
 
 export type ReadAhead = {
   /**
@@ -69,8 +75,6 @@ const WAITING_BYTES_MAX = REQUEST_BYTES_MAX;
 /** Blocks and transfers of one commit: bounds the work that is lost at a crash, and the statement. */
 const COMMIT_BLOCKS_MAX = 100;
 const COMMIT_TRANSFERS_MAX = 5_000;
-/** A smaller commit waits so long for blocks that are on their way: each costs the same dozen statements. */
-const COMMIT_WAIT_MS = 250;
 
 type Read = { blocks: ReadBlock[]; bytes: number };
 type Request = {
@@ -83,7 +87,7 @@ type Request = {
 };
 
 /** Requests that follow one another, of which the first are handed out next. */
-export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): ReadAhead {
+export function createReadAhead({ nodes, clock, extract, patienceMs = 0 }: ReadAheadOptions): ReadAhead {
   let requests: Request[] = [];
   /** Blocks of the next request, and how many may be under way: until one has shown what it takes, one. */
   let requestBlocks = 1;
@@ -179,7 +183,8 @@ export function createReadAhead({ nodes, clock, extract }: ReadAheadOptions): Re
     requests.shift();
     if (requests.length === 0) return taken;
     const wait = startAbort(signal);
-    const isOver = clock.wait(COMMIT_WAIT_MS, wait.signal).then(() => undefined);
+    const over = patienceMs > 0 ? clock.wait(patienceMs, wait.signal) : Promise.resolve();
+    const isOver = over.then(() => undefined);
     try {
       while (requests[0] !== undefined && fits(taken, requests[0])) {
         // Whoever takes it first hears of its Fault.

@@ -5,6 +5,7 @@
 import { encodeCall } from '../../devnet/contracts.ts';
 import { sendTransaction } from '../../devnet/wallet.ts';
 import type { ConfigOverrides } from '../../src/config/load.ts';
+import { Fault } from '../../src/core/fault.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import type { Db } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -159,9 +160,15 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
     async settled() {
       const head = await stage.chain.head();
       const isSettled = async () => {
-        const rows = await stage.service.database.query(sql`
-          select from block where '0x' || encode(hash, 'hex') = ${head.hash}
-            and number = (select max(number) from block) and not exists (select from notification where state = 'waiting')`);
+        const rows = await stage.service.database
+          .query(sql`
+            select from block where '0x' || encode(hash, 'hex') = ${head.hash}
+              and number = (select max(number) from block) and not exists (select from notification where state = 'waiting')`)
+          .catch((error: unknown) => {
+            // The service's own connections, which a story may be breaking just now.
+            if (error instanceof Fault && error.code === 'unavailable') return [];
+            throw error;
+          });
         return rows.length === 1;
       };
       await waitUntil(isSettled, { describe: 'the chain to be stored and told', timeoutMs: RECOVERY_MS_MAX });

@@ -8,8 +8,8 @@ import { createReadAhead, extractNothing, type ReadAhead } from '../../src/inges
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 
-/** How long a small commit waits for more. */
-const COMMIT_WAIT_MS = 250;
+/** How long few blocks wait for more. */
+const PATIENCE_MS = 250;
 const { signal } = new AbortController();
 const head = headerOf(1_000);
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
@@ -27,7 +27,7 @@ type Request = {
 };
 
 /** A reader over a node whose requests wait until the test answers them. */
-function openReader() {
+function openReader(patienceMs = PATIENCE_MS) {
   const requests: Request[] = [];
   const clock = createTestClock();
   const nodes = {
@@ -48,7 +48,11 @@ function openReader() {
       return promise;
     },
   };
-  return { readAhead: createReadAhead({ nodes, clock, extract: extractNothing }), requests, clock };
+  return {
+    readAhead: createReadAhead({ nodes, clock, extract: extractNothing, patienceMs }),
+    requests,
+    clock,
+  };
 }
 
 function bundleOf(reference: BlockReference, logCount = 0): Bundle {
@@ -69,7 +73,7 @@ type Reader = ReturnType<typeof openReader>;
 async function handedOut({ clock }: Reader, next: ReturnType<ReadAhead['next']>): Promise<number[]> {
   // Where it waits for more, it does so by now.
   await settled();
-  clock.advance(COMMIT_WAIT_MS);
+  clock.advance(PATIENCE_MS);
   return (await next).map(({ header }) => header.number);
 }
 
@@ -336,7 +340,22 @@ test('from another height than expected it begins anew, and hands out nothing of
   assert.equal((await handedOut(reader, next))[0], from - 3);
 });
 
-test('a small commit waits for blocks that are on their way, but no longer than for a moment, and not for a Fault', async () => {
+test('without patience what has come is handed out at once', async () => {
+  const reader = openReader(0);
+  const from = await warmUp(reader);
+  const { readAhead, requests, clock } = reader;
+  const next = readAhead.next(from, head, signal);
+  const [first, second] = requests;
+  second?.answer();
+  await settled();
+  first?.answer();
+  const numbers = (await next).map(({ header }) => header.number);
+  const expected = [first, second].flatMap((request) => request?.references ?? []);
+  assert.deepEqual(numbers, expected);
+  assert.deepEqual(clock.waits(), []);
+});
+
+test('few blocks wait for more that are on their way, but no longer than for a moment, and not for a Fault', async () => {
   for (const end of ['they come', 'they take long', 'they fail'] as const) {
     const reader = openReader();
     const from = await warmUp(reader);
@@ -353,7 +372,7 @@ test('a small commit waits for blocks that are on their way, but no longer than 
     if (end === 'they come') for (const request of requests.slice(2)) request.answer();
     if (end === 'they fail') third?.fail();
     await settled();
-    if (end === 'they take long') clock.advance(COMMIT_WAIT_MS);
+    if (end === 'they take long') clock.advance(PATIENCE_MS);
     const numbers = (await next).map(({ header }) => header.number);
     assert.deepEqual(
       numbers,
