@@ -14,18 +14,20 @@ export const REQUEST_BYTES_MAX = 16 * 1024 * 1024;
 
 /**
  * The blocks, or 'too large': several whose answers exceed REQUEST_BYTES_MAX together are broken off there, which is no
- * failure of the node, and are to be asked for one by one. One block is as large as it is.
+ * failure of the node, and are to be asked for one by one. One block is as large as it is, where nothing else is asked for
+ * beside it.
  * @throws Fault when no node can give them.
  */
 export async function fetchBlocks(
   nodes: Pick<ChainNodes, 'bundles'>,
   references: readonly BlockReference[],
   signal: AbortSignal,
-  options: Pick<BundleOptions, 'parts'> = {},
+  { isAlone = true, ...options }: Pick<BundleOptions, 'parts'> & { isAlone?: boolean } = {},
 ): Promise<FetchedBlocks | 'too large'> {
   const work = startAbort(signal);
   let bytes = 0;
-  const isTooLarge = () => references.length > 1 && bytes > REQUEST_BYTES_MAX;
+  const isBounded = references.length > 1 || !isAlone;
+  const isTooLarge = () => isBounded && bytes > REQUEST_BYTES_MAX;
   const onBytes = (more: number) => {
     bytes += more;
     // What nobody wants any more is no failure, whoever was asked, and nobody else is asked.

@@ -149,7 +149,7 @@ export function createReadAhead({ nodes, clock, extract, patienceMs = 0 }: ReadA
   ): Promise<Read | 'too large'> {
     const startedAt = clock.now().getTime();
     const countBefore = tooLargeCount;
-    const fetched = await fetchBlocks(nodes, references, signal);
+    const fetched = await fetchBlocks(nodes, references, signal, { isAlone: requestsMax === 1 });
     if (fetched === 'too large') return fetched;
     const { bundles, bytes } = fetched;
     const isOfUse = !signal.aborted && tooLargeCount === countBefore;

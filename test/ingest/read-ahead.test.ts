@@ -286,6 +286,36 @@ test('blocks that fill a request are asked for one by one, four at a time; large
   }
 });
 
+test('one block of several requests under way is not read beyond 16 MiB either: it is asked for again, alone', async () => {
+  const reader = openReader();
+  const { readAhead, requests } = reader;
+  const first = readAhead.next(1, head, signal);
+  for (const { receive, answer } of requests.splice(0)) {
+    receive(1.5 * MEBIBYTE);
+    answer();
+  }
+  const from = 1 + (await handedOut(reader, first)).length;
+  const begun = requests.splice(0);
+  assert.deepEqual(
+    begun.map(({ references }) => references.length),
+    [1, 1, 1, 1],
+  );
+  const next = readAhead.next(from, head, signal);
+  begun[0]?.receive(16 * MEBIBYTE + 1);
+  assert.ok(begun[0]?.signal.aborted);
+  await settled();
+  assert.ok(begun.every((request) => request.signal.aborted));
+  assert.deepEqual(
+    requests.map(({ references }) => references),
+    [[from]],
+  );
+  const [alone] = requests.splice(0);
+  alone?.receive(200 * MEBIBYTE);
+  assert.ok(!alone?.signal.aborted);
+  alone?.answer();
+  assert.deepEqual(await handedOut(reader, next), [from]);
+});
+
 test('after huge blocks requests grow again', async () => {
   const reader = openReader();
   let from = await warmUp(reader);
