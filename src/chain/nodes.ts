@@ -89,6 +89,10 @@ export type ChainNodes = {
 
 /** Recent blocks from which is learned what the chain honours. */
 const SAMPLE_BLOCKS_MAX = 20;
+/** Of those at once: what they bring is in memory together. */
+const SAMPLE_REQUESTS_MAX = 4;
+/** After this no more are asked for: a node that answers slowly has shown enough, or nothing. */
+const SAMPLE_MS_MAX = 5_000;
 /** As many blocks as one follows live; what fetches more is not in a hurry. */
 const HEDGED_BLOCKS_MAX = 3;
 
@@ -219,15 +223,20 @@ export function createNodes(options: NodesOptions): ChainNodes {
       const newest = Array.from({ length: head.number - from + 1 }, (_, index) => from + index);
       const [asked] = references;
       const isOlder = typeof asked === 'number' && asked > 0 && asked < from;
+      const wanted = [...(isOlder ? [asked] : []), ...newest].values();
+      const endsAt = nowMs() + SAMPLE_MS_MAX;
       // One by one: a node that lacks or spoils one of them can still show the others.
-      const outcomes = await Promise.allSettled(
-        [...(isOlder ? [asked] : []), ...newest].map((number) =>
-          fetchBundles(node.rpc, [number], plan, signal, verify),
-        ),
-      );
-      const failed = outcomes.flatMap((one) => (one.status === 'rejected' ? [one.reason] : []));
-      const bug = failed.find((reason) => !(reason instanceof Fault));
-      if (bug !== undefined) throw bug;
+      const fetchEach = async () => {
+        for (const number of wanted) {
+          if (nowMs() > endsAt) return;
+          try {
+            await fetchBundles(node.rpc, [number], plan, signal, verify);
+          } catch (error) {
+            if (!(error instanceof Fault)) throw error;
+          }
+        }
+      };
+      await Promise.all(Array.from({ length: SAMPLE_REQUESTS_MAX }, fetchEach));
     };
   }
 

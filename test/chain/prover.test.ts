@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Bundle } from '../../src/chain/bundle.ts';
 import { type ChainNodes, createNodes } from '../../src/chain/nodes.ts';
 import type { RawBlock } from '../../src/chain/proof.ts';
 import { createProver } from '../../src/chain/prover.ts';
@@ -10,8 +11,9 @@ import { createVerifier, type Sampling, type Verifier } from '../../src/chain/ve
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
-import { createTestClock } from '../kit/clock.ts';
+import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { type RealBlock, readMainnetBlocks } from '../kit/real-blocks.ts';
+import { startReceiver } from '../kit/receiver.ts';
 import { testWithRealchain } from '../kit/replay.ts';
 import {
   chainMethods,
@@ -142,6 +144,43 @@ test('made-up blocks turn every check off, and go on being followed', async () =
   await Promise.all([nodes.close(), verifier.close()]);
 });
 
+test('recent blocks are asked for four at a time, and no more of them of a slow node', async () => {
+  const blocks = Array.from({ length: 40 }, (_, number) => makeNodeBlock(number));
+  await using node = await startScriptedNode(chainMethods(1, blocks));
+  const held: (() => void)[] = [];
+  await using slow = await startReceiver({
+    async answer({ body }) {
+      if (body.includes('eth_getBlockReceipts')) await new Promise<void>((resolve) => held.push(resolve));
+      const answer = await fetch(node.url, { method: 'POST', body });
+      return { body: await answer.text() };
+    },
+  });
+  const clock = createTestClock();
+  await using own = new AsyncDisposableStack();
+  const verifier = own.adopt(createVerifier(fresh), ({ close }) => close());
+  const nodes = own.adopt(openNodes(verifier, [slow], clock), ({ close }) => close());
+  let bundle: Bundle | undefined;
+  const asking = nodes.bundles([30], signal).then(([found]) => {
+    bundle = found;
+  });
+  const releaseOne = async (requestCount: number) => {
+    await waitUntil(() => held.length >= requestCount);
+    assert.equal(held.length, requestCount);
+    held.shift()?.();
+  };
+  // The probe asks for receipts, too.
+  await releaseOne(1);
+  for (let count = 0; count < 8; count += 1) await releaseOne(4);
+  await waitUntil(() => held.length === 4);
+  clock.advance(5_001);
+  for (const requestCount of [4, 3, 2, 1]) await releaseOne(requestCount);
+  // The block itself.
+  await releaseOne(1);
+  await asking;
+  assert.equal(bundle?.header.number, 30);
+  assert.equal(slow.requests.filter(({ body }) => body.includes('eth_getBlockReceipts')).length, 1 + 12 + 1);
+});
+
 test('a node that two callers are asking at once counts once', async () => {
   const verifier = createVerifier({ ...fresh, nodeCount: 2 });
   const reached = Promise.withResolvers<void>();
@@ -209,11 +248,15 @@ test('two nodes that break a check alike turn it off, also where only an old blo
 });
 
 /** These nodes of chain 1, with a proof of their blocks and without traces. */
-function openNodes(verifier: Verifier, scripted: readonly ScriptedNode[]): ChainNodes {
+function openNodes(
+  verifier: Verifier,
+  scripted: readonly Pick<ScriptedNode, 'url'>[],
+  clock: TestClock = createTestClock(),
+): ChainNodes {
   const urls = scripted.map(({ url }) => url);
   return createNodes({
     ...{ urls, chainId: 1, internalTransfers: 'off', verifier, onHead() {} },
-    ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
+    ...{ clock, log: silentLog(), metrics: createMetrics('test') },
   });
 }
 

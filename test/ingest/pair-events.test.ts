@@ -3,11 +3,11 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { toEventSelector } from 'viem';
 import type { BundleTransaction } from '../../src/chain/bundle.ts';
-import { type Address, type Hash, type Hex, zeroAddress } from '../../src/core/hex.ts';
+import { type Address, zeroAddress } from '../../src/core/hex.ts';
 import { createPairReader } from '../../src/ingest/pair-events.ts';
 import { addressOf, alice, bob, hashOf } from '../kit/chain-story.ts';
+import { eventLog } from '../kit/event-log.ts';
 
 const pair = { id: 7, address: addressOf(0x7a1) };
 const read = createPairReader([pair, { id: 8, address: addressOf(0x7a2) }]);
@@ -103,7 +103,5 @@ function logOf(
   indexed: readonly Address[] = [],
   address: Address = pair.address,
 ): BundleTransaction['logs'][number] {
-  const word = (value: bigint) => value.toString(16).padStart(64, '0');
-  const topics: Hash[] = [toEventSelector(event), ...indexed.map((one): Hex => `0x${word(BigInt(one))}`)];
-  return { address, topics, data: `0x${values.map(word).join('')}` };
+  return eventLog(address, event, { values, indexed });
 }

@@ -12,9 +12,10 @@ import type { Difference } from '../../src/ingest/compare.ts';
 import { type VerifyOptions, verifyStored } from '../../src/ingest/verify.ts';
 import { commitBlocks, insertChain } from '../../src/store/blocks.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
-import { alice, bob, hashOf, headerOf, later, watchAddress } from '../kit/chain-story.ts';
+import { addressOf, alice, bob, hashOf, headerOf, later, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { swapLog } from '../kit/event-log.ts';
 
 const BLOCKS = 12;
 const FINAL = 4;
@@ -26,9 +27,17 @@ type Nodes = VerifyOptions['nodes'];
 /** What the nodes say of a height: undefined where they know none; throws where they fail. */
 type Chain = (number: number) => BlockHeader | undefined;
 
-/** A payment to bob in the first block, and nothing else. */
+const pool = { id: 1, address: addressOf(0x7a1) };
+/** A payment to bob with a swap in the first block, and nothing else. */
 function paid(reference: BlockReference): BundleTransaction[] {
-  const own = { from: alice, to: bob, value: 1n, succeeded: true, logs: [], calls: [] };
+  const own = {
+    from: alice,
+    to: bob,
+    value: 1n,
+    succeeded: true,
+    logs: [swapLog(pool.address, [1n, 0n, 0n, 1n])],
+    calls: [],
+  };
   return reference === 1 ? [{ hash: hashOf(1), ...own }] : [];
 }
 
@@ -72,7 +81,7 @@ onEachDatabase(({ database }) => {
   /** `onWait` is what happens while it waits. */
   async function verify(
     chain: Chain,
-    { from, keptMs = 1, onWait = () => {} }: { from?: number; keptMs?: number; onWait?: () => unknown } = {},
+    { onWait = () => {}, ...more }: Partial<VerifyOptions> & { onWait?: () => unknown } = {},
   ) {
     const differences: string[] = [];
     const waitsMs: number[] = [];
@@ -84,9 +93,10 @@ onEachDatabase(({ database }) => {
       },
     };
     const options = {
-      ...{ database: database(), nodes: nodesOf(chain), clock, from, to: BLOCKS, isProofOn: true, pairs: [] },
-      ...{ notificationsMs: keptMs, swapsMs: 1, onProgress: () => {} },
+      ...{ database: database(), nodes: nodesOf(chain), clock, isProofOn: true, pairs: [] },
+      ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
       onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
+      ...more,
     };
     const report = await verifyStored(options, new AbortController().signal);
     return { report, differences, waitsMs };
@@ -143,7 +153,17 @@ onEachDatabase(({ database }) => {
     await watchAddress(database());
     const { report, differences } = await verify(headerOf);
     assert.deepEqual([report.undecided.pruned, differences], [1, []]);
-    const kept = await verify(headerOf, { keptMs: Date.now() });
+    const kept = await verify(headerOf, { notificationsMs: Date.now() });
+    assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
+  });
+
+  test('a swap is missing unless those of its age are deleted; that notifications of its age are says nothing', async () => {
+    await database().query(sql`
+      insert into pair (id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, followed_from, backfill_until)
+      values (${pool.id}, ${toBytes(pool.address)}, ${toBytes(alice)}, ${toBytes(bob)}, 18, 18, 0, 1, now())`);
+    const { report, differences } = await verify(headerOf, { pairs: [pool] });
+    assert.deepEqual([report.undecided.pruned, differences], [1, []]);
+    const kept = await verify(headerOf, { pairs: [pool], swapsMs: Date.now() });
     assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
   });
 
