@@ -51,24 +51,22 @@ export type Horizon = () => Promise<number | undefined>;
 
 /**
  * A horizon that moves on when it is asked. Transactions that settle at the same time become visible in any order, so
- * that the newest id to be seen is no place to go on from. An id is given out by a transaction that has its own number
- * already (`settle` locks lanes before it inserts). So: see which id was the last, take a number, and wait until no
- * transaction with a smaller number is under way; then what was given out is there, or never will be.
+ * that the newest id to be seen is no place to go on from. Whoever is given an id holds the lock of who writes to the table,
+ * until what was written is to be seen. So: see which id was the last, then who holds that lock, and wait until none of
+ * those does any more; then what was given out is there, or never will be. Other transactions do not matter, however long.
  */
 export function createHorizon(db: Db): Horizon {
   let reached: number | undefined;
-  let mark: { lastId: number; transaction: number } | undefined;
+  let mark: { lastId: number; writers: readonly string[] } | undefined;
   let looking: Promise<void> | undefined;
 
   async function look(): Promise<void> {
-    if (mark === undefined) {
-      const lastId = await readLastId(db);
-      if (lastId === reached) return;
-      mark = { lastId, transaction: await takeTransactionNumber(db) };
-    }
-    if ((await readOldestTransaction(db)) < mark.transaction) return;
-    reached = mark.lastId;
-    mark = undefined;
+    const lastId = mark?.lastId ?? (await readLastId(db));
+    if (lastId === reached) return;
+    const current = await listWriters(db);
+    const writers = mark?.writers.filter((one) => current.includes(one)) ?? current;
+    mark = writers.length > 0 ? { lastId, writers } : undefined;
+    if (mark === undefined) reached = lastId;
   }
 
   return async () => {
@@ -82,27 +80,19 @@ export function createHorizon(db: Db): Horizon {
 
 /** The last id that was given out, to whatever transaction. */
 async function readLastId(db: Db): Promise<number> {
-  const rows = await db.query<{ value: number }>(sql`
+  const [row] = await db.query<{ value: number }>(sql`
     select case when is_called then last_value else 0 end as value from delivery_attempt_id_seq`);
-  return one(rows);
-}
-
-/** Larger than that of any transaction that has one. */
-async function takeTransactionNumber(db: Db): Promise<number> {
-  return one(await db.query<{ value: number }>(sql`select pg_current_xact_id()::text::bigint as value`));
-}
-
-/** Every transaction with a smaller number has ended. */
-async function readOldestTransaction(db: Db): Promise<number> {
-  return one(
-    await db.query<{ value: number }>(sql`
-      select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as value`),
-  );
-}
-
-function one([row]: readonly { value: number }[]): number {
   if (row === undefined) throw new Error('the statement returned no row');
   return row.value;
+}
+
+/** The transactions that are writing attempts, by names that do not come again. */
+async function listWriters(db: Db): Promise<string[]> {
+  const rows = await db.query<{ writer: string }>(sql`
+    select virtualtransaction as writer from pg_locks
+    where locktype = 'relation' and relation = 'delivery_attempt'::regclass and mode = 'RowExclusiveLock' and granted
+      and database = (select oid from pg_database where datname = current_database())`);
+  return rows.map(({ writer }) => writer);
 }
 
 type AttemptRow = {

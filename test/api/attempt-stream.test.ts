@@ -19,7 +19,7 @@ async function createStory(database: Database) {
   return {
     ...story,
     ...issued,
-    /** Lets the clock run meanwhile: a stream begins once no transaction of the whole server is older than its look. */
+    /** Lets the clock run meanwhile: a stream begins once who writes attempts at its look has ended. */
     async open(options: { key?: string; lastEventId?: string } = {}): Promise<EventStream> {
       let stream: EventStream | undefined;
       const opening = openEventStream(url, { key: issued.key, ...options }).then((opened) => {
@@ -42,9 +42,7 @@ const hear = ({ clock }: Pick<ApiStory, 'clock'>, condition: () => boolean) =>
     return condition();
   });
 
-/** An attempt, made as settling makes it: by a transaction that has its number before it takes the id. */
 async function attempt(db: Db, watcherId: number): Promise<number> {
-  await db.query(sql`select pg_current_xact_id()`);
   const [row] = await db.query<{ id: number }>(sql`
     insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status)
     values (${watcherId}, 7, ${noon}, 12, 'success', 204) returning id`);

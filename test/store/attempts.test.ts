@@ -1,26 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createHorizon, type Horizon, listAttempts, listAttemptsBetween } from '../../src/store/attempts.ts';
+import { createHorizon, listAttempts, listAttemptsBetween } from '../../src/store/attempts.ts';
 import type { Db } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { noon } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
-import { waitUntil } from '../kit/wait.ts';
 
 type Parts = { shardId?: number; notificationId?: number };
 
-/** An attempt, made as settling makes it: by a transaction that has its number before it takes the id. */
 async function insertAttempt(db: Db, { shardId = 1, notificationId = 1 }: Parts = {}): Promise<number> {
-  await db.query(sql`select pg_current_xact_id()`);
   const [row] = await db.query<{ id: number }>(sql`
     insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
     values (${shardId}, ${notificationId}, ${noon}, 7, 'http_5xx', 503, 'down') returning id`);
   return row?.id ?? 0;
 }
-
-/** A horizon waits for the transactions of the whole server, also those of other tests. */
-const reaches = (horizon: Horizon, id: number) =>
-  waitUntil(async () => (await horizon()) === id, { describe: `the horizon is ${id}` });
 
 onEachDatabase(({ database }) => {
   test('the attempts of a notification come newest first, in pages', async () => {
@@ -63,9 +56,9 @@ onEachDatabase(({ database }) => {
 
   test('the horizon is the last attempt, also when there is none', async () => {
     const horizon = createHorizon(database());
-    await reaches(horizon, 0);
+    assert.equal(await horizon(), 0);
     const id = await insertAttempt(database());
-    await reaches(horizon, id);
+    assert.equal(await horizon(), id);
     assert.equal(await horizon(), id);
   });
 });
@@ -74,7 +67,7 @@ onPostgres(({ database }) => {
   test('the horizon does not pass an attempt that another transaction may still bring', async () => {
     const before = await insertAttempt(database());
     const horizon = createHorizon(database());
-    await reaches(horizon, before);
+    assert.equal(await horizon(), before);
     let slow = 0;
     let fast = 0;
     await database().transaction(async (tx) => {
@@ -86,12 +79,40 @@ onPostgres(({ database }) => {
       assert.equal(await horizon(), before);
     });
     assert.ok(slow < fast);
-    const upTo = await waitUntil(async () => {
-      const reached = await horizon();
-      return reached !== undefined && reached > fast && reached;
-    });
+    await horizon();
+    const upTo = await horizon();
+    assert.ok(upTo !== undefined && upTo > fast);
     const found = await listAttemptsBetween(database(), 1, { after: before, upTo, limit: 10 });
     assert.deepEqual(found.map(({ id }) => id).slice(0, 2), [slow, fast]);
+  });
+
+  test('the horizon waits for nobody who does not write attempts, however old', async () => {
+    await database().transaction(async (tx) => {
+      await tx.query(sql`select from delivery_attempt`);
+      await tx.query(sql`insert into watcher (name, created_at) values ('slow', now())`);
+      const horizon = createHorizon(database());
+      assert.equal(await horizon(), 0);
+      const id = await insertAttempt(database());
+      assert.equal(await horizon(), id);
+    });
+  });
+
+  test('the horizon waits for nobody who came after it looked', async () => {
+    const horizon = createHorizon(database());
+    const isOpen = Promise.withResolvers<number>();
+    const isLooked = Promise.withResolvers<void>();
+    const older = database().transaction(async (tx) => {
+      isOpen.resolve(await insertAttempt(tx));
+      await isLooked.promise;
+    });
+    const id = await isOpen.promise;
+    assert.equal(await horizon(), undefined);
+    await database().transaction(async (tx) => {
+      await insertAttempt(tx);
+      isLooked.resolve();
+      await older;
+      assert.equal(await horizon(), id);
+    });
   });
 
   test('an attempt whose transaction came to nothing does not hold the horizon up', async () => {
@@ -103,6 +124,6 @@ onPostgres(({ database }) => {
       })
       .catch(() => {});
     const last = await insertAttempt(database());
-    await reaches(horizon, last);
+    assert.equal(await horizon(), last);
   });
 });
