@@ -8,6 +8,9 @@ import type { Db } from './store/db.ts';
 import { ensureWatcher, findKey, insertKey, revokeKey } from './store/keys.ts';
 import type { SecretStore } from './store/signing-secrets.ts';
 
+/** Clocks of processes that lie less behind the database's, or take longer to ask it, are left as they are (src/service.ts). */
+const CLOCK_SPREAD_MS = 1_000;
+
 /** `key` is shown to its owner once and kept nowhere in this form. */
 export type IssuedKey = { watcherId: number; keyId: string; key: string };
 
@@ -37,9 +40,18 @@ export async function rotateKey(
     if (old.revokedAt !== undefined)
       throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
     const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
-    await revokeKey(tx, keyId, new Date(now.getTime() + overlapMs));
+    if (overlapMs === 0) await endKey(tx, keyId, now);
+    else await revokeKey(tx, keyId, new Date(now.getTime() + overlapMs));
     return issued;
   });
+}
+
+/** Ends a key, at a time that is past for every process, also one whose clock is behind: `not_found` when there is none. */
+export async function endKey(db: Db, keyId: string, now: Date): Promise<{ revokedAt: Date }> {
+  const revokedAt = new Date(now.getTime() - CLOCK_SPREAD_MS);
+  if (!(await revokeKey(db, keyId, revokedAt)))
+    throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+  return { revokedAt };
 }
 
 async function insertNewKey(

@@ -2,10 +2,9 @@
  * `chainbell keys create | list | rotate | revoke | rekey`: the API keys of watchers (DESIGN §8).
  */
 import type { Command } from 'commander';
-import { Fault } from '../core/fault.ts';
 import { overlapMsOf } from '../core/overlap.ts';
-import { type IssuedKey, issueKey, rotateKey } from '../keys.ts';
-import { listKeys, revokeKey, type StoredKey } from '../store/keys.ts';
+import { endKey, type IssuedKey, issueKey, rotateKey } from '../keys.ts';
+import { listKeys, type StoredKey } from '../store/keys.ts';
 import { countToRekey, rekeyBatch } from '../store/rekey.ts';
 import type { SecretStore } from '../store/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
@@ -36,9 +35,8 @@ export function addKeysCommands(program: Command): void {
   );
   add('revoke <id>', 'refuse a key from now on').action((id: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
-      if (!(await revokeKey(database, id, now)))
-        throw new Fault('not_found', `no key has the id ${id}: see chainbell keys list`);
-      if (flags.json === true) writeJson({ key_id: id, revoked_at: now.toISOString() });
+      const { revokedAt } = await endKey(database, id, now);
+      if (flags.json === true) writeJson({ key_id: id, revoked_at: revokedAt.toISOString() });
       else process.stderr.write(`${id} is revoked\n`);
     }),
   );

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { decryptKey, lookupsOf } from '../../src/core/api-key.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
-import { issueKey, rotateKey } from '../../src/keys.ts';
+import { endKey, issueKey, rotateKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
 import {
   findDeliveryKey,
@@ -108,6 +108,17 @@ onEachDatabase(({ database }) => {
     await revokeKey(database(), keyId, later(500));
     assert.equal(await findBy(database(), key, later(5)), undefined);
     assert.equal(await revokeKey(database(), 'no such id', noon), false);
+  });
+
+  test('a key that is ended, or rotated without an overlap, is refused at once, also by clocks a second behind', async () => {
+    const [ended, rotated] = [await issue('acme'), await issue('acme')];
+    const { revokedAt } = await endKey(database(), ended.keyId, later(2_000));
+    await rotate(rotated.keyId, later(2_000), 0);
+    for (const { key, keyId } of [ended, rotated]) {
+      assert.equal(await findBy(database(), key, later(1_000)), undefined);
+      assert.deepEqual((await findKey(database(), keyId))?.revokedAt, revokedAt);
+    }
+    await assert.rejects(endKey(database(), 'no such id', noon), { code: 'not_found' });
   });
 
   test('an unknown key cannot be rotated, nor a revoked one, nor can a watcher be nameless', async () => {

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import { revokeKey } from '../../src/store/keys.ts';
+import { endKey } from '../../src/keys.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, databaseKinds } from '../kit/database.ts';
@@ -201,7 +201,7 @@ for (const kind of databaseKinds) {
       const former = await createWatcher(service, 'former');
       const { address } = await watchAt(receiver, former);
       assert.equal((await former.request('GET')).status, 200);
-      await revokeKey(service.database, former.keyId, new Date());
+      await endKey(service.database, former.keyId, new Date());
       for (const method of ['GET', 'POST']) {
         const response = await former.request(method);
         assert.equal(response.status, 401);
