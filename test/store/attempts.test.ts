@@ -4,6 +4,7 @@ import { createHorizon, listAttempts, listAttemptsBetween } from '../../src/stor
 import type { Db } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { noon } from '../kit/chain-story.ts';
+import { createTestDatabase } from '../kit/database.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 
 type Parts = { shardId?: number; notificationId?: number };
@@ -86,15 +87,22 @@ onPostgres(({ database }) => {
     assert.deepEqual(found.map(({ id }) => id).slice(0, 2), [slow, fast]);
   });
 
-  test('the horizon waits for nobody who does not write attempts, however old', async () => {
-    await database().transaction(async (tx) => {
-      await tx.query(sql`select from delivery_attempt`);
-      await tx.query(sql`insert into watcher (name, created_at) values ('slow', now())`);
-      const horizon = createHorizon(database());
-      assert.equal(await horizon(), 0);
-      const id = await insertAttempt(database());
-      assert.equal(await horizon(), id);
+  test('the horizon waits for nobody who does not write attempts here, however old', async () => {
+    // Made of the same template: its tables have the same numbers.
+    await using elsewhere = await createTestDatabase('postgres');
+    const other = await elsewhere.open();
+    await other.transaction(async (writing) => {
+      await insertAttempt(writing);
+      await database().transaction(async (tx) => {
+        await tx.query(sql`select from delivery_attempt`);
+        await tx.query(sql`insert into watcher (name, created_at) values ('slow', now())`);
+        const horizon = createHorizon(database());
+        assert.equal(await horizon(), 0);
+        const id = await insertAttempt(database());
+        assert.equal(await horizon(), id);
+      });
     });
+    await other.close();
   });
 
   test('the horizon waits for nobody who came after it looked', async () => {
