@@ -35,8 +35,7 @@ export async function rotateKey(
 ): Promise<IssuedKey> {
   return database.transaction(async (tx) => {
     const old = await findKey(tx, keyId);
-    if (old === undefined)
-      throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+    if (old === undefined) throw notFound(keyId);
     if (old.revokedAt !== undefined)
       throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
     const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
@@ -49,10 +48,12 @@ export async function rotateKey(
 /** Ends a key, at a time that is past for every process, also one whose clock is behind: `not_found` when there is none. */
 export async function endKey(db: Db, keyId: string, now: Date): Promise<{ revokedAt: Date }> {
   const revokedAt = new Date(now.getTime() - CLOCK_SPREAD_MS);
-  if (!(await revokeKey(db, keyId, revokedAt)))
-    throw new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+  if (!(await revokeKey(db, keyId, revokedAt))) throw notFound(keyId);
   return { revokedAt };
 }
+
+const notFound = (keyId: string) =>
+  new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
 
 async function insertNewKey(
   tx: Db,

@@ -3,16 +3,13 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { BundleTransaction } from '../../src/chain/bundle.ts';
-import { type Address, zeroAddress } from '../../src/core/hex.ts';
+import { zeroAddress } from '../../src/core/hex.ts';
 import { createPairReader } from '../../src/ingest/pair-events.ts';
 import { addressOf, alice, bob, hashOf } from '../kit/chain-story.ts';
-import { eventLog } from '../kit/event-log.ts';
+import { logOf, pair, SWAP, transactionOf } from '../kit/pair-story.ts';
 
-const pair = { id: 7, address: addressOf(0x7a1) };
 const read = createPairReader([pair, { id: 8, address: addressOf(0x7a2) }]);
 
-const SWAP = 'Swap(address,uint256,uint256,uint256,uint256,address)';
 const SYNC = 'Sync(uint112,uint112)';
 const MINT = 'Mint(address,uint256,uint256)';
 const BURN = 'Burn(address,uint256,uint256,address)';
@@ -91,17 +88,3 @@ test('without configured pairs no log is looked at', () => {
   Object.defineProperty(transaction, 'logs', { get: () => assert.fail('a log was looked at') });
   assert.deepEqual(createPairReader([])({ transactions: [transaction] }), []);
 });
-
-function transactionOf(number: number, logs: BundleTransaction['logs']): BundleTransaction {
-  const none = { from: alice, to: bob, value: 0n, succeeded: true, calls: [] } as const;
-  return { ...none, calls: [], hash: hashOf(number), logs };
-}
-
-function logOf(
-  event: string,
-  values: readonly bigint[],
-  indexed: readonly Address[] = [],
-  address: Address = pair.address,
-): BundleTransaction['logs'][number] {
-  return eventLog(address, event, { values, indexed });
-}

@@ -11,11 +11,12 @@ import { toBytes } from '../../src/core/hex.ts';
 import type { Difference } from '../../src/ingest/compare.ts';
 import { type VerifyOptions, verifyStored } from '../../src/ingest/verify.ts';
 import { commitBlocks, insertChain } from '../../src/store/blocks.ts';
+import { followPairs } from '../../src/store/pairs.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
-import { addressOf, alice, bob, hashOf, headerOf, later, watchAddress } from '../kit/chain-story.ts';
+import { hashOf, headerOf, later, noon, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
-import { swapLog } from '../kit/event-log.ts';
+import { pair as swapped, swapTransaction } from '../kit/pair-story.ts';
 
 const BLOCKS = 12;
 const FINAL = 4;
@@ -27,18 +28,9 @@ type Nodes = VerifyOptions['nodes'];
 /** What the nodes say of a height: undefined where they know none; throws where they fail. */
 type Chain = (number: number) => BlockHeader | undefined;
 
-const pool = { id: 1, address: addressOf(0x7a1) };
 /** A payment to bob with a swap in the first block, and nothing else. */
 function paid(reference: BlockReference): BundleTransaction[] {
-  const own = {
-    from: alice,
-    to: bob,
-    value: 1n,
-    succeeded: true,
-    logs: [swapLog(pool.address, [1n, 0n, 0n, 1n])],
-    calls: [],
-  };
-  return reference === 1 ? [{ hash: hashOf(1), ...own }] : [];
+  return reference === 1 ? [{ ...swapTransaction(1), value: 1n }] : [];
 }
 
 /** Nodes that give the blocks of this chain. */
@@ -158,12 +150,10 @@ onEachDatabase(({ database }) => {
   });
 
   test('a swap is missing unless those of its age are deleted; that notifications of its age are says nothing', async () => {
-    await database().query(sql`
-      insert into pair (id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, followed_from, backfill_until)
-      values (${pool.id}, ${toBytes(pool.address)}, ${toBytes(alice)}, ${toBytes(bob)}, 18, 18, 0, 1, now())`);
-    const { report, differences } = await verify(headerOf, { pairs: [pool] });
+    await followPairs(database(), [swapped], { header: headerOf(1), now: noon });
+    const { report, differences } = await verify(headerOf, { pairs: [swapped] });
     assert.deepEqual([report.undecided.pruned, differences], [1, []]);
-    const kept = await verify(headerOf, { pairs: [pool], swapsMs: Date.now() });
+    const kept = await verify(headerOf, { pairs: [swapped], swapsMs: Date.now() });
     assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
   });
 

@@ -1,0 +1,38 @@
+/**
+ * A pair (Uniswap V2), and transactions as they come from a node.
+ */
+import { toEventSelector } from 'viem';
+import type { BundleTransaction } from '../../src/chain/bundle.ts';
+import type { ChainLog } from '../../src/chain/parse.ts';
+import type { Address, Hash, Hex } from '../../src/core/hex.ts';
+import type { ValuedPair } from '../../src/core/pair.ts';
+import { addressOf, alice, bob, hashOf } from './chain-story.ts';
+
+export const pair: ValuedPair = {
+  ...{ id: 7, name: 'A/B', address: addressOf(0x7a1), token0: alice, token1: bob, fee: 300, rewardPid: 0 },
+  ...{ token0Decimals: 18, token1Decimals: 18, usdValueFrom: 0, value0: undefined, value1: undefined },
+  areIndependent: false,
+};
+
+export const SWAP = 'Swap(address,uint256,uint256,uint256,uint256,address)';
+
+/** A log of this event, with its indexed addresses and its data in words; the pair's unless `address` says otherwise. */
+export function logOf(
+  event: string,
+  values: readonly bigint[],
+  indexed: readonly Address[] = [],
+  address: Address = pair.address,
+): ChainLog {
+  const word = (value: bigint) => value.toString(16).padStart(64, '0');
+  const topics: Hash[] = [toEventSelector(event), ...indexed.map((one): Hex => `0x${word(BigInt(one))}`)];
+  return { address, topics, data: `0x${values.map(word).join('')}` };
+}
+
+/** One that moves no coin. */
+export function transactionOf(number: number, logs: ChainLog[]): BundleTransaction {
+  return { hash: hashOf(number), from: alice, to: bob, value: 0n, succeeded: true, calls: [], logs };
+}
+
+/** One wei of the first token for one of the second. */
+export const swapTransaction = (number: number): BundleTransaction =>
+  transactionOf(number, [logOf(SWAP, [1n, 0n, 0n, 1n], [alice, bob])]);
