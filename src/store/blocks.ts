@@ -27,8 +27,10 @@ export type ChainRow = {
 };
 
 export type BlockCommit = {
-  /** What the follower built upon; undefined for the very first block. */
+  /** The tip that the follower saw; undefined for the very first block. */
   expectedTip: BlockId | undefined;
+  /** Set where `blocks` replace stored ones: the newest block that stays. The same transaction undoes those above it. */
+  reorg?: Reorg | undefined;
   blocks: readonly { header: BlockHeader; proved: boolean; transfers: readonly Transfer[] }[];
   /** Notifications of blocks up to this number may be sent (the newest stored minus confirmations). */
   releasedNumber: number;
@@ -42,16 +44,16 @@ export type BlockCommit = {
   also?(tx: Db): Promise<void>;
 };
 
-export type Rollback = {
-  /** The newest block that stays. */
+export type Reorg = {
   ancestorNumber: number;
-  expectedTip: BlockId;
-  now: Date;
   /** Undone in the same transaction, before the blocks go. */
-  also?(tx: Db): Promise<void>;
+  undo?(tx: Db): Promise<void>;
 };
 
-export type Committed = { outcome: 'committed'; notificationCount: number } | { outcome: 'lost' };
+/** `orphanedCount`: stored blocks that the reorg undid. */
+export type Committed =
+  | { outcome: 'committed'; notificationCount: number; orphanedCount: number }
+  | { outcome: 'lost' };
 
 /** The newest stored block: the cursor. */
 export async function findTip(db: Db): Promise<BlockId | undefined> {
@@ -133,6 +135,7 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
+    const orphanedCount = await undoReorg(tx, commit);
     await insertHeaders(tx, commit);
     const made = await insertNotifications(tx, commit);
     const news = [...made, ...(await releaseHeld(tx, commit))];
@@ -143,35 +146,48 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     await wakeLanes(tx, [...new Set(woken.map(({ laneId }) => laneId))], commit.now);
     await giveTurns(tx, ordered, commit.now);
     await commit.also?.(tx);
-    return { outcome: 'committed', notificationCount: made.reduce((sum, { count }) => sum + count, 0) };
+    const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
+    return { outcome: 'committed', notificationCount, orphanedCount };
   });
 }
 
 /**
- * Undoes every block above the ancestor in one transaction: their headers go, and their notifications that were never
- * attempted are withdrawn. Attempted ones keep their row; where the record wants `removed`, it tells that from now on.
- * Returns how many blocks went; 'lost' as in commitBlocks.
+ * Undoes the blocks above the ancestor: their headers go, and their notifications that were never attempted are
+ * withdrawn. Attempted ones keep their row; where the record wants `removed`, it tells that from now on.
+ * Returns how many blocks went.
  */
+async function undoReorg(tx: Db, { reorg, expectedTip, now }: BlockCommit): Promise<number> {
+  if (reorg === undefined || expectedTip === undefined) return 0;
+  const { ancestorNumber } = reorg;
+  await reorg.undo?.(tx);
+  // What lies above the tip died in an earlier fork: it was told then, or its record did not want that.
+  const told = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${expectedTip.number}
+    and n.revision % 2 = 0 and (n.state = 'processed'
+    or n.state in ('held', 'waiting') and (n.retry_count > 0 or n.revision > 0))`;
+  const ordered = await takeBack(tx, told, now);
+  await tx.query(sql`
+    update notification set state = 'withdrawn'
+    where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0 and revision % 2 = 0
+      and redelivery_count = 0`);
+  await giveTurns(tx, ordered, now);
+  const gone = await tx.query(sql`delete from block where number > ${ancestorNumber} returning number`);
+  return gone.length;
+}
+
+/** Undoes every block above the ancestor; returns how many went, 'lost' as in commitBlocks. */
 export async function rollbackTo(
   database: Database,
-  { ancestorNumber, expectedTip, now, also }: Rollback,
+  {
+    ancestorNumber,
+    expectedTip,
+    now,
+    also: undo,
+  }: { ancestorNumber: number; expectedTip: BlockId; now: Date; also?(tx: Db): Promise<void> },
 ): Promise<number | 'lost'> {
-  return database.transaction(async (tx) => {
-    if (!(await isTip(tx, expectedTip))) return 'lost';
-    await also?.(tx);
-    // What lies above the tip died in an earlier fork: it was told then, or its record did not want that.
-    const told = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${expectedTip.number}
-      and n.revision % 2 = 0 and (n.state = 'processed'
-      or n.state in ('held', 'waiting') and (n.retry_count > 0 or n.revision > 0))`;
-    const ordered = await takeBack(tx, told, now);
-    await tx.query(sql`
-      update notification set state = 'withdrawn'
-      where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0 and revision % 2 = 0
-        and redelivery_count = 0`);
-    await giveTurns(tx, ordered, now);
-    const gone = await tx.query(sql`delete from block where number > ${ancestorNumber} returning number`);
-    return gone.length;
-  });
+  const reorg = { ancestorNumber, ...(undo !== undefined && { undo }) };
+  const nothing = { blocks: [], releasedNumber: -1, finalizedNumber: 0 };
+  const committed = await commitBlocks(database, { expectedTip, reorg, ...nothing, now });
+  return committed.outcome === 'lost' ? 'lost' : committed.orphanedCount;
 }
 
 /** Until this transaction ends nobody commits blocks and nobody undoes any. */

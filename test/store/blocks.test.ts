@@ -56,7 +56,7 @@ onEachDatabase(({ database }) => {
       await watchAddress(database(), { watcherId: 2 }),
     ];
     const committed = await mine(database(), headerOf(1), [transferOf()]);
-    assert.deepEqual(committed, { outcome: 'committed', notificationCount: 3 });
+    assert.deepEqual(committed, { outcome: 'committed', notificationCount: 3, orphanedCount: 0 });
     const rows = await listNotifications(database());
     assert.deepEqual(rows.map((row) => row.watched_address_id).sort(), records.map(({ id }) => id).sort());
     assert.deepEqual(
@@ -142,7 +142,7 @@ onEachDatabase(({ database }) => {
       finalizedNumber: 0,
       now: noon,
     });
-    assert.deepEqual(committed, { outcome: 'committed', notificationCount: 1 });
+    assert.deepEqual(committed, { outcome: 'committed', notificationCount: 1, orphanedCount: 0 });
   });
 
   test('a commit on another tip than the stored one is lost and stores nothing', async () => {
@@ -225,7 +225,7 @@ onEachDatabase(({ database }) => {
     await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     await mine(database(), headerOf(2, 1, 1), []);
     const again = await mine(database(), headerOf(3, 1, 1), [payment], { now: later(9) });
-    assert.deepEqual(again, { outcome: 'committed', notificationCount: 1 });
+    assert.deepEqual(again, { outcome: 'committed', notificationCount: 1, orphanedCount: 0 });
     const [after, ...more] = await listNotifications(database());
     assert.deepEqual(more, []);
     assert.deepEqual(
@@ -253,7 +253,7 @@ onEachDatabase(({ database }) => {
     const [before] = await listNotifications(database());
     await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     const again = await mine(database(), headerOf(2, 1, 1), [payment]);
-    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0 });
+    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0, orphanedCount: 0 });
     assert.deepEqual(await listNotifications(database()), [before]);
   });
 
