@@ -12,6 +12,7 @@ import {
   freeDeadLanes,
   type Lane,
   leaseLanes,
+  REORG_PREFIX,
   renewLeases,
   WORKER_LOCK_SPACE,
 } from '../store/lanes.ts';
@@ -194,8 +195,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);
     },
     ring(payload) {
-      for (const id of payload === '*' ? lanes.keys() : payload.split(',').map(Number))
-        lanes.get(id)?.run.ring();
+      const isReorg = payload.startsWith(REORG_PREFIX);
+      const ids = isReorg ? payload.slice(REORG_PREFIX.length) : payload;
+      for (const id of ids === '*' ? lanes.keys() : ids.split(',').map(Number)) {
+        const run = lanes.get(id)?.run;
+        if (isReorg) run?.forget();
+        run?.ring();
+      }
       wake.ring();
     },
     async stop() {

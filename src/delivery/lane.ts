@@ -45,6 +45,8 @@ export type LaneRun = {
   readonly lane: Lane;
   /** There may be something new in this lane. */
   ring(): void;
+  /** Rows that were read before are out of date: a reorg changed some of them. */
+  forget(): void;
   /** The lease is gone: start nothing more. */
   lose(): void;
   /** Others wait: start nothing more, and give the lane back. False when it is ending already. */
@@ -74,6 +76,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let firsts: Due[] = [];
   let retries: Due[] = [];
   let readAt = Number.NEGATIVE_INFINITY;
+  /** Counts reorgs: what was asked for before one is not used after it. */
+  let generation = 0;
+  /** Attempts that were broken off undecided: their request may have arrived. */
+  const undecided = new Set<number>();
   let mayHaveMore = { firsts: true, retries: true };
   let end: 'lost' | 'gives way' | undefined;
   let wakeUp = () => {};
@@ -106,6 +112,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     try {
       mayHaveMore = { firsts: false, retries: false };
       const exclude = [...underWay.keys()];
+      const readGeneration = generation;
       const rows = await listDue(database, lane, { now, exclude, limit: READ_MAX });
       if (rows === 'lost') {
         end = 'lost';
@@ -113,7 +120,12 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       }
       const [first] = rows;
       const credentials = first && (await readCredentials(options, first.watcherId, now));
-      const due = credentials === undefined ? [] : rows.map((row) => ({ notification: row, credentials }));
+      const isOutOfDate = generation !== readGeneration;
+      if (isOutOfDate) mayHaveMore = { firsts: true, retries: true };
+      const due =
+        credentials === undefined || isOutOfDate
+          ? []
+          : rows.map((row) => ({ notification: row, credentials }));
       firsts = due.filter(({ notification }) => notification.retryCount === 0);
       retries = due.filter(({ notification }) => notification.retryCount > 0);
       mayHaveMore.firsts ||= firsts.length === READ_MAX;
@@ -176,6 +188,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       if (options.killed.aborted) return;
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
+      undecided.add(notification.id);
       mayHaveMore = { firsts: true, retries: true };
       return;
     }
@@ -189,6 +202,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         lane,
         notificationId: notification.id,
         revision: notification.revision,
+        mayHaveArrived: result.mayHaveArrived || undecided.delete(notification.id),
         retryCount: notification.retryCount,
         redeliveryCount: notification.redeliveryCount,
         startedAt,
@@ -266,6 +280,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     ring() {
       mayHaveMore = { firsts: true, retries: true };
       wakeUp();
+    },
+    forget() {
+      generation += 1;
+      firsts = [];
+      retries = [];
     },
     lose() {
       end = 'lost';

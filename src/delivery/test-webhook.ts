@@ -41,6 +41,9 @@ export function createTestSender(
       retryCount: 0,
       redeliveryCount: 0,
       revision: 0,
+      blockNumber: 0,
+      blockHash: undefined,
+      replaces: undefined,
       nextRetryAt: undefined,
     } as const;
     const render = (current: Credentials) => {

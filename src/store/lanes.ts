@@ -4,8 +4,12 @@
 import type { Database, Db } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
-/** NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". */
+/**
+ * NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". With REORG_PREFIX
+ * before it, rows of those lanes that were read before are out of date.
+ */
 export const LANE_CHANNEL = 'chainbell_lane';
+export const REORG_PREFIX = 'reorg ';
 /** NOTIFY payloads end at 8,000 bytes. */
 const PAYLOAD_LANES_MAX = 500;
 /** Advisory lock space of delivery workers: the key is the worker's number. Its end means the worker's end. */
@@ -47,12 +51,18 @@ export async function ensureLanes(
  * Marks lanes as having something due now and tells the workers, when the transaction commits. Their rows are locked in
  * the order of their ids, so that transactions that wake the same lanes take turns.
  */
-export async function wakeLanes(tx: Db, laneIds: readonly number[], now: Date): Promise<void> {
+export async function wakeLanes(
+  tx: Db,
+  laneIds: readonly number[],
+  now: Date,
+  reason: 'due' | 'reorg' = 'due',
+): Promise<void> {
   if (laneIds.length === 0) return;
   await tx.query(sql`
     update lane set next_due = least(next_due, ${now})
     where id in (select id from lane where id = any(${laneIds}::bigint[]) order by id for update)`);
-  const payload = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
+  const lanes = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
+  const payload = reason === 'reorg' ? `${REORG_PREFIX}${lanes}` : lanes;
   await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
 }
 

@@ -26,6 +26,10 @@ export type StoredNotification = {
   token: Address | null;
   block: number;
   state: string;
+  occurrence: number;
+  /** What a reorg must know of it. */
+  seen: boolean;
+  orphaned: boolean;
   revision: number;
   redelivery: number;
   retries: number;
@@ -54,6 +58,7 @@ export async function readState(database: Database, afterAttempt: number): Promi
         select id, watched_address_id as record, kind, '0x' || encode(tx_hash, 'hex') as hash, ordinal,
           '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
           '0x' || encode(token, 'hex') as token, block_number as block, state, revision,
+          occurrence, may_be_seen as seen, reorg_id is not null as orphaned,
           redelivery_count as redelivery, retry_count as retries, ${millisecondsOf(sql`next_retry_at`)} as retry_ms
         from notification
       ) as n) as notifications,

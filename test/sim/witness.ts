@@ -119,12 +119,14 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
         if (isUnderWay) fail(`webhook ${id} is sent twice at a time`);
       }
     }
+    notification.requests += 1;
     sendings.set(`${id} ${nowMs()}`, sending);
     return sending;
   }
 
   function answer(sending: Sending, outcome: SendResult['outcome']): void {
     sending.answer = { atMs: nowMs(), outcome };
+    if (outcome === 'connect') sending.notification.requests -= 1;
     if (outcome === 'success') sending.notification.heard.add(sending.revision);
   }
 
@@ -147,7 +149,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
       sending.isSettled = true;
       const minutes = retryMinutes[retries] ?? retryMinutes.at(-1) ?? 0;
       const retryMs = outcome === 'success' ? undefined : sending.answer.atMs + minutes * 60_000;
-      settleOne(notification, sending, retryMs);
+      settleOne(notification, sending, { retryMs, hasArrived: outcome !== 'connect' });
     }
   }
 

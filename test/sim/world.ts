@@ -81,7 +81,7 @@ export async function createWorld(stage: Stage, seed: number) {
     async observe(actor?: Actor): Promise<void> {
       const state = await readState(stage.database, lastAttempt);
       lastAttempt = state.attempts.at(-1)?.id ?? lastAttempt;
-      oracle.followBlocks(state.blocks);
+      oracle.followBlocks(state);
       witness.followLanes(state.lanes, actor);
       witness.settle(state.attempts);
       oracle.compare(state.notifications);
