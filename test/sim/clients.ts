@@ -17,7 +17,7 @@ import { replaceWatchedSet, type SetMember } from '../../src/store/watched-set.t
 import { coin } from '../kit/chain-story.ts';
 import type { Cast } from './cast.ts';
 import { people } from './chain.ts';
-import { redeliver, type SimRecord } from './rules.ts';
+import { type Notification, redeliver, type SimRecord } from './rules.ts';
 import { ORIGINS, type World } from './world.ts';
 
 const RECORDS_MAX = 6;
@@ -110,7 +110,17 @@ export function createClients(world: World, cast: Cast) {
     const retried = all.filter(([, { state, retries }]) => state === 'processed' && retries > 0);
     const choice = retried.length > 0 && random.chance(0.7) ? retried : all;
     if (choice.length === 0) return;
-    const [id, one] = random.pick(choice);
+    await askFor(...random.pick(choice));
+  }
+
+  /** Before the worker whose settlement came through unheard settles once more. */
+  async function askForUnheard(): Promise<void> {
+    const all = Array.from(oracle.byId).filter(([, one]) => world.unheard.has(one));
+    world.unheard.clear();
+    if (all.length > 0) await askFor(...random.pick(all));
+  }
+
+  async function askFor(id: number, one: Notification): Promise<void> {
     const isChanged = await redeliverOne(database, one.record.watcherId, id, clock.now());
     const shouldChange = redeliver(one, clock.now().getTime());
     await tellRedelivery(`notification ${id}`, [Number(isChanged), Number(shouldChange)]);
@@ -184,6 +194,7 @@ export function createClients(world: World, cast: Cast) {
     set: withRecord(set),
     remove: withRecord(remove),
     redeliverOne: askForOne,
+    redeliverUnheard: askForUnheard,
     redeliverBlocks: askForBlocks,
     replaceSet,
   };

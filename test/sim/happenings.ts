@@ -11,6 +11,8 @@ import { ORIGINS, type World } from './world.ts';
 const SECOND_MS = 1_000;
 /** A lease lasts 30 s. */
 const LEASE_LEAP_MS = 31_000;
+/** High, because the worker settles again after a quarter of a second. */
+const UNHEARD_CHANCE = 0.7;
 
 export type Happenings = {
   /** A client watches another address. */
@@ -92,7 +94,13 @@ export function createHappenings(world: World, cast: Cast): Happenings {
   ];
   const tickets = table.flatMap(([weight, happen]) => Array.from({ length: weight }, () => happen));
 
-  return { watch: clients.watch, next: async () => random.pick(tickets)() };
+  return {
+    watch: clients.watch,
+    async next() {
+      const mayAskAgain = world.unheard.size > 0 && random.chance(UNHEARD_CHANCE);
+      await (mayAskAgain ? clients.redeliverUnheard() : random.pick(tickets)());
+    },
+  };
 }
 
 /** When the next retry is due. */

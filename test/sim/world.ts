@@ -10,6 +10,7 @@ import { createChain } from './chain.ts';
 import { openMemoryDatabase } from './memory.ts';
 import { createOracle } from './oracle.ts';
 import { createRandom } from './random.ts';
+import type { Notification } from './rules.ts';
 import { type Actor, createScheduler } from './scheduler.ts';
 import { createSessions } from './seat.ts';
 import { readState } from './state.ts';
@@ -73,6 +74,8 @@ export async function createWorld(stage: Stage, seed: number) {
     stopped: new Set<string>(),
     /** Processes that get no turns for a while. */
     stalled: new Set<Actor>(),
+    /** Notifications that were processed by a settlement whose answer was lost: its worker will settle them again. */
+    unheard: new Set<Notification>(),
     /** The faults have stopped. */
     isCalm: false,
     /** The first promise that was broken. */
