@@ -80,7 +80,7 @@ export async function openCommonClock({
     if (isStep) {
       const now = new Date(source.steadyMs() + measured.offsetMs);
       const steppedMs = await followStep(database, {
-        ...{ movedMs, stepsMs: state.stepsMs, stepMsMin: STEP_MS_MIN, now, retryMinutes },
+        ...{ movedMs, stepsMs: state.stepsMs, stepMsMin: STEP_MS_MIN, now },
         leaseUntil: later(now, LEASE_MS),
         pruneFrom: later(now, PRUNE_PAUSE_MS),
       });

@@ -42,6 +42,7 @@ import { migrate } from './store/migrate.ts';
 import { requirePairs } from './store/pairs.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
+import { createWriteHealth } from './store/write-health.ts';
 import { openSupply } from './supply.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
@@ -119,6 +120,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     (step: Step): Step =>
     async (abort) =>
       common === undefined || common.mayPrune() ? step(abort) : 'idle';
+  const writes = createWriteHealth(database, clock);
   const metrics = createMetrics(packageJson.version);
   const closing = new AbortController();
   const { signal } = closing;
@@ -146,7 +148,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
   parts.defer(() => sessions.close());
   const deliveryOptions: DeliveryOptions = {
-    database,
+    database: writes.watch('delivery'),
     clock,
     log,
     metrics,
@@ -173,8 +175,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
   let leads = false;
+  const followed = writes.watch('follower');
   const follower = createFollower({
-    database,
+    database: followed,
     nodes,
     clock,
     log,
@@ -197,7 +200,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     },
   });
   const prices = openPriceLoops(config, {
-    ...{ database, nodes, clock, log, metrics },
+    ...{ database: writes.watch('prices'), nodes, clock, log, metrics },
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
   });
   parts.defer(prices.close);
@@ -207,6 +210,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     database,
     nodes: active.has('follower') ? nodes : undefined,
     proof: active.has('follower') ? verifier : undefined,
+    writes,
+    recentStep: () => common?.recentStep(),
     clock,
     metrics,
   });
@@ -240,7 +245,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
       (step: Step): Step =>
       async (abort) =>
         leads ? step(abort) : 'idle';
-    const market = { database, nodes, clock, log, pairs };
+    const market = { database: followed, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
       run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
@@ -281,6 +286,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const { confirmations } = config.chain;
     const api = createApi({
       ...deliveryOptions,
+      database: writes.watch('api'),
       webhookPolicy: policy,
       confirmations,
       pairs,

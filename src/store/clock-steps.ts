@@ -5,7 +5,7 @@
 import { listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { LANE_CHANNEL } from './lanes.ts';
-import { sql } from './sql.ts';
+import { type Sql, sql } from './sql.ts';
 
 export type ClockState = {
   /** All steps that the schedule has followed, added up. */
@@ -36,10 +36,7 @@ export async function readClockState(db: Db): Promise<ClockState> {
   };
 }
 
-/** Longest wait after each number of failures; the last entry holds for all beyond. */
-export type Intervals = { retryMinutes: readonly number[] };
-
-export type StepSeen = Intervals & {
+export type StepSeen = {
   /** How far this process saw the clock step, over and above `stepsMs`. */
   movedMs: number;
   /** The steps that this process had followed. */
@@ -54,8 +51,8 @@ export type StepSeen = Intervals & {
 
 /**
  * Moves every scheduled attempt by the part of a step that no other process has followed; returns that part in
- * milliseconds, 0 when there is none. No attempt moves further ahead than its interval, so that a process that measures
- * wrongly (on a virtual machine that was paused) costs one interval at most.
+ * milliseconds, 0 when there is none. `repairSchedule` must follow: it bounds what a process that measures wrongly (on a
+ * virtual machine that was paused) can delay.
  */
 export async function followStep(database: Database, seen: StepSeen): Promise<number> {
   const { now, leaseUntil, pruneFrom } = seen;
@@ -67,12 +64,10 @@ export async function followStep(database: Database, seen: StepSeen): Promise<nu
     if (state === undefined) throw new Error('clock_state has no row');
     const stepMs = Math.round(seen.movedMs - (state.steps_ms - seen.stepsMs));
     if (Math.abs(stepMs) < seen.stepMsMin) return 0;
-    const moved = (column: ReturnType<typeof sql>) => sql`least(
-      ${column} + ${stepMs}::bigint * interval '1 ms', ${latestOf(now, seen)})`;
     await tx.query(sql`
-      update notification n set
-        next_attempt_at = ${moved(sql`next_attempt_at`)},
-        next_retry_at = case when next_retry_at is not null then ${moved(sql`next_retry_at`)} end
+      update notification set
+        next_attempt_at = next_attempt_at + ${stepMs}::bigint * interval '1 ms',
+        next_retry_at = next_retry_at + ${stepMs}::bigint * interval '1 ms'
       where state = 'waiting'`);
     // Their owners live: no other process may take the lanes before it has seen otherwise.
     await tx.query(sql`update lane set lease_until = ${leaseUntil} where owner is not null`);
@@ -89,7 +84,7 @@ export async function followStep(database: Database, seen: StepSeen): Promise<nu
  */
 export async function repairSchedule(
   database: Database,
-  { now, leaseUntil, ...intervals }: Intervals & { now: Date; leaseUntil: Date },
+  { now, leaseUntil, retryMinutes }: { now: Date; leaseUntil: Date; retryMinutes: readonly number[] },
 ): Promise<void> {
   await database.transaction(async (tx) => {
     await tx.query(sql`
@@ -98,7 +93,7 @@ export async function repairSchedule(
         lease_until = least(lease_until, case when owner is not null then ${leaseUntil}::timestamptz end)
       where id in (
         select id from lane where next_due > ${now} or lease_until > ${leaseUntil} order by id for update)`);
-    const latest = latestOf(now, intervals);
+    const latest = latestOf(now, retryMinutes);
     await tx.query(sql`
       update notification n set
         next_attempt_at = ${latest},
@@ -109,7 +104,7 @@ export async function repairSchedule(
 }
 
 /** The latest time at which notification `n` may be due: an interval from now after a failure, else now. */
-function latestOf(now: Date, { retryMinutes }: Intervals) {
+function latestOf(now: Date, retryMinutes: readonly number[]): Sql {
   return sql`(${now}::timestamptz + case when n.retry_count = 0 then interval '0' else
     (${listOf(retryMinutes)}::double precision[])[least(n.retry_count, ${retryMinutes.length}::integer)] * interval '1 minute'
   end)`;

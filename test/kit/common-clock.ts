@@ -22,7 +22,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
   let setMs = 0;
   const attempts: Attempt[] = [];
   const wall = () => new Date(noon.getTime() + trueMs + setMs);
-  let answer = (): SendOutcome => 'http_5xx';
+  let answer = async (): Promise<SendOutcome> => 'http_5xx';
 
   return {
     attempts,
@@ -38,7 +38,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
       setMs += ms;
     },
     /** What receivers answer, and what happens while they do. */
-    onAttempt(next: () => SendOutcome): void {
+    onAttempt(next: () => Promise<SendOutcome>): void {
       answer = next;
     },
     /** A process, whose machine may be paused. */
@@ -61,7 +61,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
         session: async () => session,
         async send({ body }) {
           attempts.push({ trueMs, told: (JSON.parse(body) as { next_retry_at: unknown }).next_retry_at });
-          return { outcome: answer(), status: 500, durationMs: 1, responseText: undefined };
+          return { outcome: await answer(), status: 500, durationMs: 1, responseText: undefined };
         },
       });
       return {
