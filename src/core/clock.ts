@@ -18,7 +18,7 @@ export type Clock = {
 /** The machine's clock, for what runs without a service. */
 export function systemClock(): Clock {
   return {
-    now: () => new Date(),
+    now: () => new Date(Date.now()),
     steadyMs: machineSteadyMs,
     stepsMs: () => 0,
     wait: waitMs,

@@ -157,7 +157,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     if (name !== 'read') tell(actor.name, name);
     if (mishap !== 'none') mishaps.set(name, (mishaps.get(name) ?? 0) + 1);
     if (hasWritten) await world.observe(actor);
-    if (hasWritten && point === 'commitBlocks') ring();
+    if (hasWritten && (point === 'commitBlocks' || point === 'rollbackTo')) ring();
     if (hasWritten && point === 'settle' && mishap === 'fault after')
       for (const one of witness.lastProcessed()) world.unheard.add(one);
     if (mishap.startsWith('crash')) await crash(actor);

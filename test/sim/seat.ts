@@ -11,8 +11,9 @@ import type { Actor, Scheduler } from './scheduler.ts';
 
 /** The named points: what a turn does, by a statement that only this does. Whatever writes nothing is a read. */
 const POINTS = {
-  commitBlocks: /insert into block\b/,
+  // Undone blocks and those that replace them are one transaction.
   rollbackTo: /delete from block\b/,
+  commitBlocks: /insert into block\b/,
   leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
   settle: /insert into delivery_attempt\b/,
   releaseLane: /set owner = null, lease_until = null, next_due/,
