@@ -7,12 +7,12 @@ import type { Log } from './core/log.ts';
 import type { Step } from './core/loop.ts';
 import { LEASE_MS } from './delivery/deliver.ts';
 import { type ClockState, followStep, readClockState, repairSchedule } from './store/clock-steps.ts';
-import type { Database } from './store/db.ts';
+import type { Database, Db } from './store/db.ts';
 import { readTime } from './store/time.ts';
 
 export type TimeSource = {
   /** The shared clock, which anybody may set. */
-  readWall(): Promise<Date>;
+  readWall(db: Db): Promise<Date>;
   steadyMs(): number;
 };
 
@@ -32,13 +32,15 @@ export const CLOCK_MS = 1_000;
 const STEP_MS_MIN = 500;
 /** How far a smaller difference is followed each time: 100 millionths, which is what quartz clocks differ by. */
 const DRIFT_MS_MAX = 0.1;
+/** How long a process that sees other steps than the others waits for them: several comparisons. */
+const DIFFERS_MS_MAX = 3_000;
 /** Long enough for somebody to see the step and correct it. */
 const PRUNE_PAUSE_MS = 24 * 60 * 60_000;
 
 /** The database's clock; with the embedded database this machine's. */
 export function timeSourceOf(database: Database): TimeSource {
   return {
-    readWall: database.kind === 'embedded' ? async () => systemClock().now() : () => readTime(database),
+    readWall: database.kind === 'embedded' ? async () => systemClock().now() : readTime,
     steadyMs: machineSteadyMs,
   };
 }
@@ -55,9 +57,11 @@ export async function openCommonClock({
   retryMinutes: readonly number[];
   source?: TimeSource;
 }): Promise<CommonClock> {
-  let { offsetMs } = await measure(source);
+  // The sum before the measurement: a step in between is then one that the process has still to follow.
   let state: ClockState = await readClockState(database);
+  let { offsetMs } = await measure(source, database);
   let mustRepair = true;
+  let differsSinceMs: number | undefined;
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
     steadyMs: source.steadyMs,
@@ -68,39 +72,48 @@ export async function openCommonClock({
 
   async function repair(): Promise<void> {
     if (!mustRepair) return;
-    const now = clock.now();
-    await repairSchedule(database, { now, retryMinutes, leaseUntil: later(now, LEASE_MS) });
-    mustRepair = false;
+    mustRepair = !(await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS }));
+  }
+
+  function adopt(newState: ClockState, newOffsetMs: number): void {
+    mustRepair ||= newState.stepsMs !== state.stepsMs;
+    state = newState;
+    offsetMs = newOffsetMs;
+    differsSinceMs = undefined;
+  }
+
+  /** This process is the first to see a step. Measures once more under the lock. */
+  async function follow(): Promise<void> {
+    let newMs = offsetMs;
+    const followed = await followStep(database, {
+      ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, prunePauseMs: PRUNE_PAUSE_MS },
+      async measure(tx) {
+        newMs = (await measure(source, tx)).offsetMs;
+        return { movedMs: newMs - offsetMs, now: new Date(source.steadyMs() + newMs) };
+      },
+    });
+    if (followed === undefined) return;
+    const meaning = 'the common clock was set; retries keep their intervals, and nothing is pruned for a day';
+    log.warn({ jumpedMs: Math.round(newMs - offsetMs), meaning }, 'clock.jumped');
+    adopt(followed, newMs);
   }
 
   const step: Step = async () => {
-    const measured = await measure(source);
-    const movedMs = measured.offsetMs - offsetMs;
-    const isStep = Math.abs(movedMs) > Math.max(measured.errorMs, STEP_MS_MIN);
-    if (isStep) {
-      const now = new Date(source.steadyMs() + measured.offsetMs);
-      const steppedMs = await followStep(database, {
-        ...{ movedMs, stepsMs: state.stepsMs, stepMsMin: STEP_MS_MIN, now },
-        leaseUntil: later(now, LEASE_MS),
-        pruneFrom: later(now, PRUNE_PAUSE_MS),
-      });
-      const meaning =
-        'the common clock was set; retries keep their intervals, and nothing is pruned for a day';
-      log.warn(
-        {
-          jumpedMs: Math.round(movedMs),
-          schedule: steppedMs === 0 ? 'moved by another process' : 'moved',
-          meaning,
-        },
-        'clock.jumped',
-      );
-    }
     const stored = await readClockState(database);
-    // Time and sum change together: what is written in between by the old ones is translated, or brought back below.
-    mustRepair ||= isStep || stored.stepsMs !== state.stepsMs;
-    state = stored;
-    if (isStep) offsetMs = measured.offsetMs;
-    else offsetMs += Math.max(-DRIFT_MS_MAX, Math.min(movedMs, DRIFT_MS_MAX));
+    const { offsetMs: newMs, errorMs } = await measure(source, database);
+    const followedMs = stored.stepsMs - state.stepsMs;
+    const leftMs = newMs - offsetMs - followedMs;
+    const isLeft = Math.abs(leftMs) > Math.max(errorMs, STEP_MS_MIN);
+    if (!isLeft) {
+      const driftMs = Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
+      adopt(stored, offsetMs + followedMs + driftMs);
+    } else if (followedMs === 0) {
+      await follow();
+    } else {
+      // Another process has followed something else: it will follow the rest, unless this one is wrong.
+      differsSinceMs ??= source.steadyMs();
+      if (source.steadyMs() - differsSinceMs >= DIFFERS_MS_MAX) adopt(stored, newMs);
+    }
     await repair();
     return 'idle';
   };
@@ -118,11 +131,12 @@ export async function openCommonClock({
 }
 
 /** The shared clock minus the steady one, and how wrong that may be. */
-async function measure({ readWall, steadyMs }: TimeSource): Promise<{ offsetMs: number; errorMs: number }> {
+async function measure(
+  { readWall, steadyMs }: TimeSource,
+  db: Db,
+): Promise<{ offsetMs: number; errorMs: number }> {
   const beforeMs = steadyMs();
-  const wallMs = (await readWall()).getTime();
+  const wallMs = (await readWall(db)).getTime();
   const afterMs = steadyMs();
   return { offsetMs: wallMs - (beforeMs + afterMs) / 2, errorMs: (afterMs - beforeMs) / 2 };
 }
-
-const later = (time: Date, ms: number) => new Date(time.getTime() + ms);

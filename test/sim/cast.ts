@@ -3,6 +3,8 @@
  * dies is followed by a new process on the same seat.
  */
 
+import { type CommonClock, openCommonClock } from '../../src/common-clock.ts';
+import type { Clock } from '../../src/core/clock.ts';
 import { Fault, messageOf } from '../../src/core/fault.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import type { Step } from '../../src/core/loop.ts';
@@ -28,6 +30,8 @@ export type Cast = {
   stop(actor: Actor): void;
   /** What NOTIFY does: a hint, which may be missed. */
   ring(): void;
+  /** Whether all go by the common time: one that does not may write a first attempt into the future. */
+  isInTime(): boolean;
   /** How often each mishap befell each point, as `settle, crash after`. */
   readonly mishaps: Map<string, number>;
 };
@@ -49,6 +53,9 @@ export function createCast(world: World, bugName: BugName): Cast {
   const { log, metrics, database } = stage;
   const actors = new Map<string, Actor>();
   const deliverers = new Map<Actor, Deliverer>();
+  /** Whose clock is open, and which version of the common time it has followed. */
+  const opened = new Set<Actor>();
+  const seen = new Map<Actor, number>();
   const mishaps = new Map<string, number>();
   let births = 0;
 
@@ -61,11 +68,42 @@ export function createCast(world: World, bugName: BugName): Cast {
       onRead: (rows) => witness.read(actor, rows),
       onDone: (done) => onDone(actor, done),
     });
-    if (seatName.startsWith('follower')) startFollower(actor, seat);
-    else startWorker(actor, seat);
+    begin(actor, seat).catch((error: unknown) => die(actor, error));
   }
 
-  function startFollower(actor: Actor, seat: Database): void {
+  /** As a service does: the clock first, then what goes by it. */
+  async function begin(actor: Actor, seat: Database): Promise<void> {
+    seen.set(actor, world.commonTime.version());
+    const common = await openClock(actor, seat);
+    opened.add(actor);
+    if (actor.name.startsWith('follower')) startFollower(actor, seat, common.clock);
+    else startWorker(actor, seat, common.clock);
+    // Not every second, which would be most turns of a story, but whenever there is something to see.
+    for (;;) {
+      if (seen.get(actor) === world.commonTime.version()) await world.commonTime.changed();
+      const version = world.commonTime.version();
+      if (await takeStep(actor, common.step)) seen.set(actor, version);
+    }
+  }
+
+  async function openClock(actor: Actor, seat: Database): Promise<CommonClock> {
+    const { commonTime } = world;
+    for (;;) {
+      await scheduler.turn(actor, 'step', async () => {
+        // A process that starts before any other has seen the step cannot know of it: docs/operations.md says so.
+        if (!commonTime.isFollowed() && opened.size === 0) commonTime.setRight();
+      });
+      if (!commonTime.isFollowed()) continue;
+      try {
+        const { source } = commonTime;
+        return await openCommonClock({ database: seat, log, retryMinutes: RETRY_MINUTES, source });
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+      }
+    }
+  }
+
+  function startFollower(actor: Actor, seat: Database, own: Clock): void {
     const { confirmations, startBlock, hasFinalTag } = settings;
     const nodes = createSimNodes({
       ...{ actor, scheduler, hasFinalTag, chain: world.chain },
@@ -76,7 +114,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       },
     });
     const follower = createFollower({
-      ...{ database: seat, nodes, clock, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
+      ...{ database: seat, nodes, clock: own, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
       finalityDepth: FINALITY_BLOCKS,
       backfill: { advance: () => false },
       ledgers: [],
@@ -87,12 +125,12 @@ export function createCast(world: World, bugName: BugName): Cast {
     loop(actor, follower.step);
   }
 
-  function startWorker(actor: Actor, seat: Database): void {
+  function startWorker(actor: Actor, seat: Database, own: Clock): void {
     const deliverer = createDeliverer({
-      ...{ database: seat, clock, log, metrics, nativeSymbol: 'ETH', retryMinutes: RETRY_MINUTES },
+      ...{ database: seat, clock: own, log, metrics, nativeSymbol: 'ETH', retryMinutes: RETRY_MINUTES },
       keyRing: deriveKeyRing(Buffer.alloc(32)),
       session: seat.session,
-      send: sendAs(actor),
+      send: sendAs(actor, own),
     });
     deliverers.set(actor, deliverer);
     deliverer.failed.catch((error: unknown) => die(actor, error));
@@ -102,18 +140,22 @@ export function createCast(world: World, bugName: BugName): Cast {
 
   /** As runLoop, but for the waits: the scheduler says when the next step begins. */
   function loop(actor: Actor, step: Step): void {
-    const { signal } = new AbortController();
     const run = async (): Promise<void> => {
-      for (;;) {
-        await scheduler.turn(actor, 'step', async () => {});
-        try {
-          await step(signal);
-        } catch (error) {
-          if (!(error instanceof Fault)) throw error;
-        }
-      }
+      for (;;) await takeStep(actor, step);
     };
     run().catch((error: unknown) => die(actor, error));
+  }
+
+  /** Whether it came through. */
+  async function takeStep(actor: Actor, step: Step): Promise<boolean> {
+    await scheduler.turn(actor, 'step', async () => {});
+    try {
+      await step(new AbortController().signal);
+      return true;
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      return false;
+    }
   }
 
   function die(actor: Actor, error: unknown): void {
@@ -121,13 +163,13 @@ export function createCast(world: World, bugName: BugName): Cast {
   }
 
   /** Webhooks are on their way until the scheduler has their receiver answer. */
-  function sendAs(actor: Actor): Send {
+  function sendAs(actor: Actor, own: Clock): Send {
     return (message, killed) => {
       const { promise, resolve, reject } = Promise.withResolvers<Awaited<ReturnType<Send>>>();
       const startedMs = clock.now().getTime();
       const name = `webhook ${message.headers['webhook-id']}`;
       tell(actor.name, `sends ${name} to ${message.url}`);
-      const sending = witness.send(actor, message);
+      const sending = witness.send(actor, message, own.now().getTime());
       if (!deliverers.has(actor)) world.fail(`${actor.name} sends ${name} although it was told to stop`);
       killed.addEventListener('abort', () => reject(killed.reason), { once: true });
       const turn = scheduler.turn(actor, 'webhook', async () => {
@@ -157,6 +199,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     if (name !== 'read') tell(actor.name, name);
     if (mishap !== 'none') mishaps.set(name, (mishaps.get(name) ?? 0) + 1);
     if (hasWritten) await world.observe(actor);
+    if (hasWritten && point === 'followStep') world.commonTime.follow();
     if (hasWritten && (point === 'commitBlocks' || point === 'rollbackTo')) ring();
     if (hasWritten && point === 'settle' && mishap === 'fault after')
       for (const one of witness.lastProcessed()) world.unheard.add(one);
@@ -166,6 +209,7 @@ export function createCast(world: World, bugName: BugName): Cast {
   async function crash(actor: Actor): Promise<void> {
     scheduler.bury(actor);
     deliverers.delete(actor);
+    opened.delete(actor);
     await sessions.end(actor);
     for (const [seatName, one] of actors) if (one === actor) start(seatName);
   }
@@ -187,6 +231,10 @@ export function createCast(world: World, bugName: BugName): Cast {
       ended.catch((error: unknown) => die(actor, error));
     },
     ring,
+    isInTime: () =>
+      Array.from(actors.values()).every(
+        (actor) => opened.has(actor) && seen.get(actor) === world.commonTime.version(),
+      ),
     mishaps,
   };
 }

@@ -26,13 +26,13 @@ const WATCHERS = [1, 2];
 const BLOCKS_MAX = 6;
 
 export function createClients(world: World, cast: Cast) {
-  const { random, clock, chain, oracle, tell, fail } = world;
+  const { random, clock, commonTime, chain, oracle, tell, fail } = world;
   const { database } = world.stage;
   let recordCount = 0;
 
   const living = () => Array.from(oracle.records.values()).filter(({ isGone }) => !isGone);
   const makeUrl = () => `${random.pick(ORIGINS)}/${random.between(1, 2)}`;
-  const at = (url: string) => ({ origin: webhookOrigin(url), now: clock.now() });
+  const at = (url: string) => ({ origin: webhookOrigin(url), now: commonTime.now() });
 
   /** What one of the living records is asked for, if there is one. */
   const withRecord = (ask: (record: SimRecord) => Promise<void>) => async (): Promise<void> => {
@@ -86,7 +86,7 @@ export function createClients(world: World, cast: Cast) {
       strictOrder: random.chance(0.4),
     };
     Object.assign(record, { settings, hasChanged: true });
-    await replaceSettings(database, record.watcherId, record.id, { settings, now: clock.now() });
+    await replaceSettings(database, record.watcherId, record.id, { settings, now: commonTime.now() });
     tell('client', `sets ${record.name} to ${wordsOf(settings)}`);
     await world.observe();
   }
@@ -100,7 +100,8 @@ export function createClients(world: World, cast: Cast) {
 
   async function tellRedelivery(what: string, [is, should]: [is: number, should: number]): Promise<void> {
     tell('client', `asks for ${what} again: ${is}`);
-    if (is !== should) fail(`${is} are delivered again, should be ${should}`);
+    // What was written into the future is brought back by a redelivery, too.
+    if (cast.isInTime() ? is !== should : is < should) fail(`${is} are delivered again, should be ${should}`);
     await world.observe();
     cast.ring();
   }
@@ -121,7 +122,7 @@ export function createClients(world: World, cast: Cast) {
   }
 
   async function askFor(id: number, one: Notification): Promise<void> {
-    const isChanged = await redeliverOne(database, one.record.watcherId, id, clock.now());
+    const isChanged = await redeliverOne(database, one.record.watcherId, id, commonTime.now());
     const shouldChange = redeliver(one, clock.now().getTime());
     await tellRedelivery(`notification ${id}`, [Number(isChanged), Number(shouldChange)]);
   }
@@ -131,13 +132,13 @@ export function createClients(world: World, cast: Cast) {
     const { number } = chain.head().header;
     const toBlock = random.chance(0.5) ? number : random.between(0, number);
     const range = { fromBlock: toBlock - random.between(0, BLOCKS_MAX), toBlock };
-    const now = clock.now();
+    const now = commonTime.now();
     const place = { startedAt: now, after: undefined, now };
     const { count } = await redeliverStep(database, watcherId, range, place);
     const wanted = Array.from(oracle.byId.values()).filter(
       ({ record, block }) => record.watcherId === watcherId && range.fromBlock <= block && block <= toBlock,
     );
-    const changed = wanted.filter((one) => redeliver(one, now.getTime()));
+    const changed = wanted.filter((one) => redeliver(one, clock.now().getTime()));
     await tellRedelivery(`blocks ${range.fromBlock} to ${toBlock} of ${watcherId}`, [count, changed.length]);
   }
 
@@ -150,7 +151,7 @@ export function createClients(world: World, cast: Cast) {
       return { address, watchCoin: random.chance(0.8), watchToken: random.chance(0.8) };
     });
     const is = await database.transaction((tx) =>
-      replaceWatchedSet(tx, watcherId, url, members, clock.now()),
+      replaceWatchedSet(tx, watcherId, url, members, commonTime.now()),
     );
     const should = await expectSet(watcherId, url, members);
     tell('client', `${watcherId} has ${members.length} for ${url}: ${JSON.stringify(is)}`);

@@ -98,11 +98,13 @@ export const wantedRow = ({
   retryMs,
   transfer,
 }: Notification) => [
-  ...[state, block, revision, redelivery, retries, retryMs ?? null],
+  // What is cancelled is due no more.
+  ...[state, block, revision, redelivery, retries, state === 'cancelled' ? null : (retryMs ?? null)],
   ...[transfer.sender, transfer.receiver ?? null, String(transfer.amount), transfer.token ?? null],
 ];
 
 export const storedRow = (row: StoredNotification) => [
-  ...[row.state, row.block, row.revision, row.redelivery, row.retries, row.retry_ms],
+  ...[row.state, row.block, row.revision, row.redelivery, row.retries],
+  row.state === 'cancelled' ? null : row.retry_ms,
   ...[row.sender, row.receiver, row.amount, row.token],
 ];

@@ -86,8 +86,8 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
     }
   }
 
-  /** A worker sends a webhook. */
-  function send(actor: Actor, { headers, url, body }: Message): Sending | undefined {
+  /** A worker sends a webhook; `startedMs` by its own clock. */
+  function send(actor: Actor, { headers, url, body }: Message, startedMs: number): Sending | undefined {
     const [id = 0, revision = 0] = (headers['webhook-id'] ?? '').split('-').map(Number);
     const notification = oracle.byId.get(id);
     const json = parseExact(body);
@@ -120,7 +120,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
         if (isUnderWay) fail(`webhook ${id} is sent twice at a time`);
       }
     }
-    sendings.set(`${id} ${nowMs()}`, sending);
+    sendings.set(`${id} ${startedMs}`, sending);
     return sending;
   }
 

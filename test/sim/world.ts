@@ -7,6 +7,7 @@ import type { Database } from '../../src/store/db.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
 import { createChain } from './chain.ts';
+import { createCommonTime } from './common-time.ts';
 import { openMemoryDatabase } from './memory.ts';
 import { createOracle } from './oracle.ts';
 import { createRandom } from './random.ts';
@@ -64,12 +65,14 @@ export async function createWorld(stage: Stage, seed: number) {
     tell('oracle', what);
   }
 
+  const commonTime = createCommonTime(clock);
   const { confirmations } = settings;
   const oracle = createOracle({ chain, confirmations, fail });
   const witness = createWitness({ oracle, clock, sessions, retryMinutes: RETRY_MINUTES, fail });
   return {
     ...{ stage, random, clock, chain, sessions, settings, oracle, witness, lines, tell, fail },
     scheduler: createScheduler(),
+    commonTime,
     /** Origins that do not answer as they should. */
     stopped: new Set<string>(),
     /** Processes that get no turns for a while. */
