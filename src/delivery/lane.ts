@@ -75,7 +75,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let concurrency = options.concurrency ?? CONCURRENCY_START;
   let firsts: Due[] = [];
   let retries: Due[] = [];
-  let readAt = Number.NEGATIVE_INFINITY;
+  let readMs = Number.NEGATIVE_INFINITY;
   /** Counts reorgs: what was asked for before one is not used after it. */
   let generation = 0;
   /** Attempts that were broken off undecided: their request may have arrived. */
@@ -104,8 +104,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   /** Refills the rows read ahead when those of a kind are used up, or all are old, and there may be more. */
   async function readAhead(): Promise<void> {
-    const now = clock.now();
-    const isOld = now.getTime() - readAt > READ_AHEAD_MS_MAX;
+    const [now, nowMs, stepsMs] = [clock.now(), clock.steadyMs(), clock.stepsMs()];
+    const isOld = nowMs - readMs > READ_AHEAD_MS_MAX;
     const isWanted =
       (firsts.length === 0 && mayHaveMore.firsts) || (retries.length === 0 && mayHaveMore.retries);
     if (!isOld && !isWanted) return;
@@ -113,13 +113,13 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       mayHaveMore = { firsts: false, retries: false };
       const exclude = [...underWay.keys()];
       const readGeneration = generation;
-      const rows = await listDue(database, lane, { now, exclude, limit: READ_MAX });
+      const rows = await listDue(database, lane, { now, stepsMs, exclude, limit: READ_MAX });
       if (rows === 'lost') {
         end = 'lost';
         return;
       }
       const [first] = rows;
-      const credentials = first && (await readCredentials(options, first.watcherId, now));
+      const credentials = first && (await readCredentials(options, first.watcherId));
       const isOutOfDate = generation !== readGeneration;
       if (isOutOfDate) mayHaveMore = { firsts: true, retries: true };
       const due =
@@ -130,7 +130,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       retries = due.filter(({ notification }) => notification.retryCount > 0);
       mayHaveMore.firsts ||= firsts.length === READ_MAX;
       mayHaveMore.retries ||= retries.length === READ_MAX;
-      readAt = now.getTime();
+      readMs = nowMs;
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
@@ -192,7 +192,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       mayHaveMore = { firsts: true, retries: true };
       return;
     }
-    const settledAt = clock.now();
+    const [settledAt, stepsMs] = [clock.now(), clock.stepsMs()];
     const failureCount = notification.retryCount + 1;
     const retryAt =
       result.outcome === 'success' ? undefined : nextRetryAt(settledAt, failureCount, options.retryMinutes);
@@ -212,6 +212,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         response: result.responseText,
         nextRetryAt: retryAt,
         settledAt,
+        stepsMs,
       })
       .catch((error: unknown) => {
         if (options.killed.aborted) return 'lost' as const;

@@ -21,7 +21,7 @@ const USER_AGENT = `chainbell/${packageJson.version}`;
  */
 export function renderMessage(
   notification: DueNotification,
-  sending: Omit<Credentials, 'readAt'> & { nativeSymbol: string; now: Date },
+  sending: Omit<Credentials, 'readMs'> & { nativeSymbol: string; now: Date },
 ): Message {
   const { apiKey, signingKeys, nativeSymbol, now } = sending;
   const { revision, blockNumber, blockHash, replaces } = notification;

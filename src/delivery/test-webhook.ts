@@ -22,7 +22,7 @@ export function createTestSender(
   return async (record, signal) => {
     const { watcherId } = record;
     const now = clock.now();
-    const credentials = await readCredentials({ database, keyRing }, watcherId, now);
+    const credentials = await readCredentials({ database, keyRing, clock }, watcherId);
     const made = {
       id: 0,
       shardId: watcherId,

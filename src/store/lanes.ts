@@ -66,16 +66,28 @@ export async function wakeLanes(
   await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
 }
 
-/** Leases up to `limit` lanes that have something due and no living owner; their epochs go up by one. */
+/** Whether `stepsMs` are all steps of the clock: else `now` is of before a step, and may be far from the schedule. */
+export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
+
+/**
+ * Leases up to `limit` lanes that have something due and no living owner; their epochs go up by one. None while the
+ * process has not followed all `stepsMs` of the clock.
+ */
 export async function leaseLanes(
   db: Db,
-  { owner, now, leaseUntil, limit }: { owner: number; now: Date; leaseUntil: Date; limit: number },
+  {
+    owner,
+    now,
+    stepsMs = 0,
+    leaseUntil,
+    limit,
+  }: { owner: number; now: Date; stepsMs?: number; leaseUntil: Date; limit: number },
 ): Promise<Lane[]> {
   const rows = await db.query<{ id: number; shard_id: number; origin: string; epoch: number }>(sql`
     update lane set owner = ${owner}, epoch = epoch + 1, lease_until = ${leaseUntil}
     where id in (
       select id from lane
-      where next_due <= ${now} and (owner is null or lease_until <= ${now})
+      where next_due <= ${now} and (owner is null or lease_until <= ${now}) and ${isOfThisTime(stepsMs)}
       order by next_due
       limit ${limit}
       for update skip locked

@@ -4,7 +4,7 @@
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
-import { type Lane, wakeLanes } from './lanes.ts';
+import { isOfThisTime, type Lane, wakeLanes } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { takeBack } from './removals.ts';
 import { type Sql, sql } from './sql.ts';
@@ -63,19 +63,24 @@ type DueRow = MovementRow & {
 
 /**
  * Up to `limit` due first attempts of the lane in their order, then as many retries, without those in `exclude` (in
- * flight); 'lost' when the lane is leased to another worker by now. Rows whose record was deleted or moved to another
- * webhook origin while they were being made are cancelled or moved here, and removal notices that the record no longer
- * wants are withdrawn.
+ * flight); 'lost' when the lane is leased to another worker by now. None while the process has not followed all
+ * `stepsMs` of the clock. Rows whose record was deleted or moved to another webhook origin while they were being made are
+ * cancelled or moved here, and removal notices that the record no longer wants are withdrawn.
  */
 export async function listDue(
   database: Database,
   lane: Lane,
-  { now, exclude, limit }: { now: Date; exclude: readonly number[]; limit: number },
+  {
+    now,
+    stepsMs = 0,
+    exclude,
+    limit,
+  }: { now: Date; stepsMs?: number; exclude: readonly number[]; limit: number },
 ): Promise<DueNotification[] | 'lost'> {
   const due = (attempts: Sql) => sql`(
     select * from notification
     where shard_id = ${lane.shardId} and lane_id = ${lane.id} and state = 'waiting' and ${attempts}
-      and next_attempt_at <= ${now} and id <> all(${exclude}::bigint[])
+      and next_attempt_at <= ${now} and id <> all(${exclude}::bigint[]) and ${isOfThisTime(stepsMs)}
     order by next_attempt_at, id
     limit ${limit})`;
   // One row without a notification tells a lane with nothing due from one that is lost.
@@ -172,6 +177,8 @@ export type Settlement = {
   /** When to try again; undefined after a 2xx. */
   nextRetryAt: Date | undefined;
   settledAt: Date;
+  /** The steps of the clock that these times contain; a later step moves `nextRetryAt` with the schedule. */
+  stepsMs?: number;
 };
 
 /**
@@ -260,11 +267,13 @@ function validOf(settlements: readonly Settlement[]): Sql {
   const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
   return sql`
     held as materialized (
-      select id, epoch from lane where id = any(${listOf(laneIds)}::bigint[])
+      select id, epoch, c.steps_ms from lane, clock_state c where id = any(${listOf(laneIds)}::bigint[])
       order by id
       for share
     ), valid as materialized (
-      select s.*
+      select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
+        s.duration_ms, s.outcome, s.status, s.response, s.settled_at, s.position,
+        s.next_retry_at + (held.steps_ms - s.steps_ms) * interval '1 ms' as next_retry_at
       from unnest(
         ${numbers(({ lane }) => lane.id)}::bigint[],
         ${numbers(({ lane }) => lane.epoch)}::bigint[],
@@ -280,9 +289,10 @@ function validOf(settlements: readonly Settlement[]): Sql {
         ${settlements.map(({ response }) => response ?? null)}::text[],
         ${times(({ nextRetryAt }) => nextRetryAt)}::timestamptz[],
         ${times(({ settledAt }) => settledAt)}::timestamptz[],
-        ${settlements.map(({ mayHaveArrived }) => mayHaveArrived)}::boolean[]
+        ${settlements.map(({ mayHaveArrived }) => mayHaveArrived)}::boolean[],
+        ${numbers(({ stepsMs }) => stepsMs ?? 0)}::bigint[]
       ) with ordinality as s (lane_id, epoch, shard_id, notification_id, revision, retry_count, redelivery_count,
-        started_at, duration_ms, outcome, status, response, next_retry_at, settled_at, may_have_arrived, position)
+        started_at, duration_ms, outcome, status, response, next_retry_at, settled_at, may_have_arrived, steps_ms, position)
       join held on held.id = s.lane_id and held.epoch = s.epoch
     )`;
 }

@@ -65,6 +65,17 @@ create table chain (
   constraint chain_only_row_check CHECK (only_row)
 );
 
+create table clock_state (
+  only_row boolean not null default true,
+  steps_ms bigint not null default 0,
+  last_step_ms bigint,
+  last_step_at timestamp with time zone,
+  prune_from timestamp with time zone,
+  probed_at timestamp with time zone,
+  constraint clock_state_pkey PRIMARY KEY (only_row),
+  constraint clock_state_only_row_check CHECK (only_row)
+);
+
 create table delivery_attempt (
   shard_id bigint not null,
   id bigint not null generated always as identity,

@@ -26,9 +26,12 @@ export const bugs = {
       },
       rewrite(statement) {
         const count = statement.values.length;
-        const believed = `select id, epoch from unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
+        const believed = `select id, epoch, 0::bigint as steps_ms from unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
           where $1::text is not null`;
-        const text = statement.text.replace(/select id, epoch from lane[\s\S]*?for share/, believed);
+        const text = statement.text.replace(
+          /select id, epoch, c\.steps_ms from lane[\s\S]*?for share/,
+          believed,
+        );
         if (text === statement.text) return statement;
         return { text, values: [...statement.values, [...epochs.keys()], [...epochs.values()]] };
       },
@@ -51,6 +54,14 @@ export const bugs = {
       },
     };
   },
+  /** `settle` takes the outcome of an earlier delivery for the one that its watcher has asked for since. */
+  'no redelivery fence': (): Bug => ({
+    note() {},
+    rewrite(statement) {
+      const text = statement.text.replaceAll('and n.redelivery_count = s.redelivery_count', '');
+      return { text, values: statement.values };
+    },
+  }),
 } satisfies Record<string, () => Bug>;
 
 export type BugName = keyof typeof bugs;

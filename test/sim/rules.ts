@@ -12,6 +12,8 @@ export type SimRecord = NewWatchedAddress & {
   readonly name: string;
   readonly watcherId: number;
   settings: WatchSettings;
+  /** Whether it has asked for removal notices, all its life. */
+  removed: 'always' | 'never' | 'changed';
   isGone: boolean;
   /** Its URL or address was another one at some time. */
   hasMoved: boolean;
@@ -115,6 +117,9 @@ export function redeliver(one: Notification, nowMs: number): boolean {
   return true;
 }
 
+/** What is cancelled or withdrawn is due no more: its schedule says nothing. */
+const isEnded = (state: string) => state === 'cancelled' || state === 'withdrawn';
+
 export const wantedRow = ({
   state,
   block,
@@ -125,11 +130,12 @@ export const wantedRow = ({
   retryMs,
   transfer,
 }: Notification) => [
-  ...[state, block, isOrphaned, revision, redelivery, retries, retryMs ?? null],
+  ...[state, block, isOrphaned, revision, redelivery, retries, isEnded(state) ? null : (retryMs ?? null)],
   ...[transfer.sender, transfer.receiver ?? null, String(transfer.amount), transfer.token ?? null],
 ];
 
 export const storedRow = (row: StoredNotification) => [
-  ...[row.state, row.block, row.orphaned, row.revision, row.redelivery, row.retries, row.retry_ms],
+  ...[row.state, row.block, row.orphaned, row.revision, row.redelivery, row.retries],
+  isEnded(row.state) ? null : row.retry_ms,
   ...[row.sender, row.receiver, row.amount, row.token],
 ];
