@@ -84,6 +84,8 @@ async function redeliver(tx: Db, wanted: Wanted): Promise<number> {
 
 /** An attempt under way finds its waiting row due already: it is not among these, and not made twice. */
 function isWanted({ startedAt, now }: Wanted): Sql {
-  return sql`(n.state = 'processed' and n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+  // What was processed in the future was so before the clock was set back; a minute is more than clocks differ by.
+  return sql`(n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+      or n.processed_at > ${now}::timestamptz + interval '1 minute')
     or n.state = 'waiting' and n.next_attempt_at > ${now})`;
 }
