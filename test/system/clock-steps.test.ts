@@ -174,7 +174,7 @@ onEachDatabase(({ kind, database }) => {
     { weight: 6, arbitrary: fc.record({ tick: fc.integer({ min: 1, max: TICK_MS }), mask: fc.nat(15) }) },
     {
       weight: 2,
-      arbitrary: fc.record({ follow: fc.nat(1), then: fc.integer({ min: -DAY_MS, max: DAY_MS }) }),
+      arbitrary: fc.record({ follow: fc.nat(1), second: fc.integer({ min: -DAY_MS, max: DAY_MS }) }),
     },
     {
       weight: 3,
@@ -207,7 +207,7 @@ onEachDatabase(({ kind, database }) => {
           if ('follow' in one) {
             // Two steps within a second, the first of which only one process has seen; all compare every second.
             await processes[one.follow]?.follow();
-            story.step(one.then);
+            story.step(one.second);
             for (const index of [1 - one.follow, one.follow, 1 - one.follow])
               await processes[index]?.follow();
             continue;
