@@ -34,6 +34,9 @@ const STEP_MS_MIN = 500;
 const DRIFT_MS_MAX = 0.1;
 /** How long a process that sees other steps than the others waits for them: several comparisons. */
 const DIFFERS_MS_MAX = 3_000;
+/** What was under way at a step may write by the old time: for as long as a statement may take, and some. */
+const LATE_WRITES_MS = 130_000;
+const REPAIR_MS = 10_000;
 /** Long enough for somebody to see the step and correct it. */
 const PRUNE_PAUSE_MS = 24 * 60 * 60_000;
 
@@ -61,6 +64,8 @@ export async function openCommonClock({
   let state: ClockState = await readClockState(database);
   let { offsetMs } = await measure(source, database);
   let mustRepair = true;
+  let repairedMs = source.steadyMs();
+  let repairsUntilMs = source.steadyMs();
   let differsSinceMs: number | undefined;
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
@@ -71,12 +76,17 @@ export async function openCommonClock({
   await repair();
 
   async function repair(): Promise<void> {
-    if (!mustRepair) return;
+    const isAgain = repairedMs < repairsUntilMs && source.steadyMs() - repairedMs >= REPAIR_MS;
+    if (!mustRepair && !isAgain) return;
+    repairedMs = source.steadyMs();
     mustRepair = !(await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS }));
   }
 
   function adopt(newState: ClockState, newOffsetMs: number): void {
-    mustRepair ||= newState.stepsMs !== state.stepsMs;
+    if (newState.stepsMs !== state.stepsMs) {
+      mustRepair = true;
+      repairsUntilMs = source.steadyMs() + LATE_WRITES_MS;
+    }
     state = newState;
     offsetMs = newOffsetMs;
     differsSinceMs = undefined;

@@ -87,6 +87,8 @@ async function redeliver(tx: Db, wanted: Wanted): Promise<number> {
  * reorg has orphaned is not sent again, only its removal notice.
  */
 function isWanted({ startedAt, now }: Wanted): Sql {
-  return sql`(n.reorg_id is null or n.revision % 2 = 1) and (n.state = 'processed' and n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+  // What was processed in the future was so before the clock was set back; a minute is more than clocks differ by.
+  return sql`(n.reorg_id is null or n.revision % 2 = 1) and (n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+      or n.processed_at > ${now}::timestamptz + interval '1 minute')
     or n.state = 'waiting' and n.next_attempt_at > ${now})`;
 }

@@ -37,6 +37,8 @@ export type Cast = {
   readonly mishaps: Map<string, number>;
 };
 
+/** How often what was under way at a step is looked for. */
+const REPAIR_MS = 10_000;
 const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
 /** Seldom at a read: there are many, and little comes of it. More often at what is rare itself. */
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
@@ -81,7 +83,10 @@ export function createCast(world: World, bugName: BugName): Cast {
     else startWorker(actor, seat, common.clock);
     // Not every second, which would be most turns of a story, but whenever there is something to see.
     for (;;) {
-      if (seen.get(actor) === world.commonTime.version()) await world.commonTime.changed();
+      const pause = new AbortController();
+      if (seen.get(actor) === world.commonTime.version())
+        await Promise.race([world.commonTime.changed(), clock.wait(REPAIR_MS, pause.signal)]);
+      pause.abort();
       const version = world.commonTime.version();
       if (await takeStep(actor, common.step)) seen.set(actor, version);
     }

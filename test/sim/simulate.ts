@@ -53,7 +53,7 @@ export async function simulate(
     for (const watch of Array.from({ length: FIRST_RECORDS }, () => happenings.watch)) await watch();
     for (; taken < steps && world.problem() === undefined; taken += 1) {
       clock.advance(1);
-      const turn = random.chance(0.2) ? undefined : chooseTurn(world);
+      const turn = random.chance(world.unheard.size > 0 ? 0.7 : 0.2) ? undefined : chooseTurn(world);
       if (turn === undefined) await happenings.next();
       else await scheduler.take(turn);
     }

@@ -172,7 +172,10 @@ onEachDatabase(({ kind, database }) => {
   /** What two processes do, and what is done to their clock, in any order. */
   const event = fc.oneof(
     { weight: 6, arbitrary: fc.record({ tick: fc.integer({ min: 1, max: TICK_MS }), mask: fc.nat(15) }) },
-    { weight: 2, arbitrary: fc.record({ follow: fc.nat(1) }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ follow: fc.nat(1), second: fc.integer({ min: -DAY_MS, max: DAY_MS }) }),
+    },
     {
       weight: 3,
       arbitrary: fc.record({
@@ -202,7 +205,11 @@ onEachDatabase(({ kind, database }) => {
         const processes = [first, await story.start()];
         for (const one of events) {
           if ('follow' in one) {
+            // Two steps within a second, the first of which only one process has seen; all compare every second.
             await processes[one.follow]?.follow();
+            story.step(one.second);
+            for (const index of [1 - one.follow, one.follow, 1 - one.follow])
+              await processes[index]?.follow();
             continue;
           }
           if ('step' in one) {
