@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockHeader, Transfer } from '../../src/core/block.ts';
 import { freeDeadLanes, leaseLanes } from '../../src/store/lanes.ts';
+import { listLog } from '../../src/store/log.ts';
 import { sql } from '../../src/store/sql.ts';
 import { attemptDue, readDue } from '../kit/attempts.ts';
 import {
@@ -234,6 +235,21 @@ onEachDatabase(({ database }) => {
       assert.deepEqual(await story.deliver(), ['1: 100']);
     });
   }
+
+  test('the log says what is orphaned, and what stands in for what', async () => {
+    await tell(true, 'acknowledged', [hundred()], [ninety()]);
+    const place = { order: 'oldest first', after: undefined, limit: 10 } as const;
+    const { notifications } = await listLog(database(), 1, {}, place);
+    assert.deepEqual(
+      notifications.map(({ id, revision, isOrphaned, replaces, replacedBy }) => [
+        ...[id, revision, isOrphaned, replaces, replacedBy],
+      ]),
+      [
+        [1, 1, true, undefined, 2],
+        [2, 0, false, 1, undefined],
+      ],
+    );
+  });
 
   const replacements = async () =>
     (
