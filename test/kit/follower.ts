@@ -36,20 +36,27 @@ export function followMadeUp(
     Pick<FollowerOptions, 'checks' | 'isLeader'>
   >,
 ): Follower {
+  const bundles: ChainNodes['bundles'] = async (references) =>
+    references.map((reference) => ({
+      header: typeof reference === 'number' ? chain.at(reference) : chain.head(),
+      ...{ transactions: [], proved: true, traced: true },
+    }));
   const nodes: ChainNodes = {
     identify: async () => ({ chainId: 1, genesisHash: headerOf(0).hash }),
     pin() {},
     doubt() {},
     head: async () => chain.head(),
-    bundles: async (references) =>
-      references.map((reference) => ({
-        header: typeof reference === 'number' ? chain.at(reference) : chain.head(),
-        ...{ transactions: [], proved: true, traced: true },
-      })),
+    bundles,
+    anchored: bundles,
+    corroborated: async (number) => (chain.asked ?? chain.at)(number),
+    parentOf: async ({ number }) => chain.at(number - 1),
+    compareWith: async () => {},
+    quorum: () => ({ nodes: 1, needed: 1, votes: 1, dispute: undefined, silent: undefined }),
     findHeader: async (reference) =>
       typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,
     ask: () => Promise.reject(new Error('nobody reads contracts')),
-    finalized: async () => chain.finalized,
+    finalized: async () =>
+      chain.finalized === undefined ? undefined : { number: chain.finalized, hash: undefined },
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,

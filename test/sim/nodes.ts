@@ -40,6 +40,16 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     return typeof reference === 'number' || block?.header.hash === reference ? block : undefined;
   }
 
+  const bundles: ChainNodes['bundles'] = (references) =>
+    ask(`for ${references.map(shortOf).join(', ')}`, (tip) =>
+      references.map((reference) => {
+        const block = find(tip, reference);
+        if (block !== undefined) return bundleOf(block);
+        served = undefined;
+        throw new Fault('unavailable', `the node does not have block ${reference} yet`);
+      }),
+    );
+
   return {
     identify: () =>
       ask('who it is', (tip) => ({ chainId: CHAIN_ID, genesisHash: chain.at(tip, 0)?.header.hash })),
@@ -51,19 +61,24 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
         if (served === undefined || header.number >= served.number) served = header;
         return served;
       }),
-    bundles: (references) =>
-      ask(`for ${references.map(shortOf).join(', ')}`, (tip) =>
-        references.map((reference) => {
-          const block = find(tip, reference);
-          if (block !== undefined) return bundleOf(block);
-          served = undefined;
-          throw new Fault('unavailable', `the node does not have block ${reference} yet`);
-        }),
-      ),
+    bundles,
+    anchored: bundles,
+    corroborated: (number) => ask(`for the header ${number}`, (tip) => find(tip, number)?.header),
+    parentOf: (child) =>
+      ask(`for the header ${shortOf(child.parentHash)}`, (tip) => {
+        const parent = find(tip, child.parentHash);
+        if (parent === undefined) throw new Fault('unavailable', 'the node does not have the parent yet');
+        return parent.header;
+      }),
+    compareWith: async () => {},
+    quorum: () => ({ nodes: 1, needed: 1, votes: 1, dispute: undefined, silent: undefined }),
     findHeader: (reference) =>
       ask(`for the header ${shortOf(reference)}`, (tip) => find(tip, reference)?.header),
     ask: () => Promise.reject(new Error('the story reads no contracts')),
-    finalized: () => ask('what is final', () => (options.hasFinalTag ? chain.finalNumber() : undefined)),
+    finalized: () =>
+      ask('what is final', () =>
+        options.hasFinalTag ? { number: chain.finalNumber(), hash: undefined } : undefined,
+      ),
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,

@@ -1,0 +1,51 @@
+/**
+ * How many nodes must agree (docs/quorum.md): a majority of honest nodes keeps every false block out.
+ */
+import type { Clock } from '../core/clock.ts';
+
+/** `auto`, or the number from chain.quorum. */
+export type QuorumSetting = 'auto' | number;
+
+export type Quorum<Voter> = {
+  readonly nodeCount: number;
+  /** Votes that corroborate a block at the moment. */
+  needed(): number;
+  /** Notes that this node has just answered. */
+  heard(voter: Voter): void;
+  /** Of two nodes, the one that has been silent so long that the other one is followed alone. */
+  silent(): { voter: Voter; since: Date } | undefined;
+};
+
+/** With two nodes both must agree, so one that is away would stop everything: after this the other one is followed. */
+export const SILENCE_MS = 30_000;
+
+/** Half of the nodes, rounded up, and at least two: with fewer than half lying, one of them is honest. */
+export function quorumOf(nodeCount: number, setting: QuorumSetting): number {
+  if (setting !== 'auto') return Math.min(setting, Math.max(1, nodeCount));
+  return nodeCount <= 1 ? 1 : Math.max(2, Math.ceil(nodeCount / 2));
+}
+
+export function createQuorum<Voter>(
+  voters: readonly Voter[],
+  setting: QuorumSetting,
+  clock: Clock,
+): Quorum<Voter> {
+  const quorum = quorumOf(voters.length, setting);
+  const mayFollowOne = voters.length === 2 && setting === 'auto';
+  const heardAt = new Map(voters.map((voter) => [voter, clock.now().getTime()]));
+
+  function silent() {
+    const now = clock.now().getTime();
+    const away = voters.filter((voter) => now - (heardAt.get(voter) ?? now) >= SILENCE_MS);
+    const [voter] = away;
+    if (!mayFollowOne || voter === undefined || away.length > 1) return undefined;
+    return { voter, since: new Date(heardAt.get(voter) ?? now) };
+  }
+
+  return {
+    nodeCount: voters.length,
+    needed: () => (silent() === undefined ? quorum : 1),
+    heard: (voter) => void heardAt.set(voter, clock.now().getTime()),
+    silent,
+  };
+}

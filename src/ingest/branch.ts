@@ -1,0 +1,88 @@
+/**
+ * The branch that the chain went over to: where it leaves the stored one, and its blocks.
+ */
+import type { BlockHeader, BlockId } from '../core/block.ts';
+import { Fault } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
+import { findBlockHash, findFirst, findTip } from '../store/blocks.ts';
+import type { Database } from '../store/db.ts';
+import type { ReadAhead, ReadBlock } from './read-ahead.ts';
+
+/** Blocks of one switch: more than the deepest reorg of an ordinary chain, few enough to be in memory together. */
+const SWITCH_BLOCKS_MAX = 64;
+/** Tips that the follower has left and does not return to at equal height. */
+const LEFT_TIPS_MAX = 64;
+
+/**
+ * Walks from a corroborated block by parent hashes to the newest block that is stored, or to the parent of the first one.
+ * @throws Fault `inconsistent` when the branch leaves below that, or below the final block; those of `parentOf`.
+ */
+export async function findAncestor(
+  branch: BlockHeader,
+  options: {
+    database: Database;
+    finalizedNumber: number;
+    parentOf(child: BlockHeader): Promise<BlockHeader>;
+  },
+): Promise<BlockId> {
+  const { database, finalizedNumber } = options;
+  const first = await findFirst(database);
+  const hashAt = async (number: number) =>
+    first !== undefined && number === first.number - 1 ? first.parentHash : findBlockHash(database, number);
+  for (let child = branch; ; child = await options.parentOf(child)) {
+    const number = child.number - 1;
+    const known = await hashAt(number);
+    if (known === child.parentHash) return { number, hash: known };
+    const tip = await findTip(database);
+    const holding = `holding at ${tip?.number} (${tip?.hash})`;
+    if (known === undefined || (first !== undefined && number < first.number)) {
+      throw new Fault(
+        'inconsistent',
+        `a reorg from below the first stored block ${first?.number}: ${holding}. If the nodes are right, start with a new database`,
+      );
+    }
+    if (number <= finalizedNumber) {
+      throw new Fault('inconsistent', `a reorg from below the final block ${finalizedNumber}: ${holding}`);
+    }
+  }
+}
+
+/** Reads the blocks above the ancestor, up to the head or as many as one switch takes, each linked to the one before. */
+export function createBranchReader(
+  readAhead: ReadAhead,
+): (ancestor: BlockId, head: BlockId, signal: AbortSignal) => Promise<ReadBlock[]> {
+  return async (ancestor, head, signal) => {
+    const to = Math.min(head.number, ancestor.number + SWITCH_BLOCKS_MAX);
+    const last = { number: to, hash: to === head.number ? head.hash : undefined };
+    const blocks: ReadBlock[] = [];
+    let tip = ancestor;
+    while (tip.number < to) {
+      const read = await readAhead.next(tip.number + 1, last, signal);
+      for (const block of read) {
+        if (block.header.parentHash !== tip.hash) {
+          readAhead.drop();
+          throw new Fault(
+            'unavailable',
+            `the chain changed again at block ${block.header.number}: asking again`,
+          );
+        }
+        blocks.push(block);
+        tip = block.header;
+      }
+    }
+    return blocks;
+  };
+}
+
+/** The newest tips that the follower has left: between equal branches a liar could send it back and forth. */
+export function createLeftTips(): { has(hash: Hash): boolean; add(hash: Hash): void } {
+  const hashes = new Set<Hash>();
+  return {
+    has: (hash) => hashes.has(hash),
+    add(hash) {
+      hashes.add(hash);
+      const [oldest] = hashes;
+      if (hashes.size > LEFT_TIPS_MAX && oldest !== undefined) hashes.delete(oldest);
+    },
+  };
+}
