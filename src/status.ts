@@ -4,7 +4,8 @@
 import type { Check, OpsSources } from './api/ops.ts';
 import type { SocketStatus } from './chain/heads.ts';
 import type { NodeStatus } from './chain/node.ts';
-import type { ChainNodes, QuorumStatus } from './chain/nodes.ts';
+import type { ChainNodes } from './chain/nodes.ts';
+import type { QuorumStatus } from './chain/quorum.ts';
 import type { Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import type { Clock } from './core/clock.ts';

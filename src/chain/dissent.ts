@@ -1,7 +1,11 @@
 /**
  * Finding out where a node's chain leaves the stored one.
  */
+import { startAbort } from '../core/abort.ts';
+import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import type { Log } from '../core/log.ts';
+import type { Electorate } from './anchor.ts';
 import type { Node } from './node.ts';
 
 /** What is stored, as far as a node's chain is compared with it. */
@@ -16,12 +20,41 @@ export type StoredChain = {
 const REORG_BLOCKS_USUAL = 3;
 /** Steps of the search: enough for a million blocks. */
 const SEARCH_STEPS_MAX = 20;
+/** Comparing a node takes some 20 headers; one that is slower is compared again later. */
+const COMPARE_MS_MAX = 5_000;
+
+/** Notes where the node's chain leaves the stored one, or that it no longer does. Never throws a node's Fault. */
+export async function compareNode(
+  { clock, log, headerOf }: Pick<Electorate, 'clock' | 'headerOf'> & { log: Log },
+  stored: StoredChain,
+  node: Node,
+  signal: AbortSignal,
+): Promise<void> {
+  const work = startAbort(signal, COMPARE_MS_MAX);
+  const known = node.disagreement;
+  try {
+    const difference = await findDifference(
+      stored,
+      node,
+      async (number) => (await headerOf(node, number, work.signal))?.hash,
+    );
+    if (difference !== undefined && known === undefined)
+      log.warn({ node: node.rpc.name, ...difference }, 'node.disagrees');
+    if (difference === undefined && known !== undefined)
+      log.info({ node: node.rpc.name, number: known.number }, 'node.agrees');
+    node.disagreement = difference && { ...difference, since: known?.since ?? clock.now() };
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+  } finally {
+    work.release();
+  }
+}
 
 /**
  * The first stored block that the node has otherwise, when it differs more than three blocks below the tip, or at its
  * own head where that is lower; else undefined. `hashAt` is the node's canonical hash, undefined where it has none.
  */
-export async function findDifference(
+async function findDifference(
   { from, to, hashAt: storedAt }: StoredChain,
   node: Pick<Node, 'voice' | 'disagreement'>,
   hashAt: (number: number) => Promise<Hash | undefined>,

@@ -1,20 +1,17 @@
 /**
  * All configured nodes as one: the corroborated head, and blocks from whichever node can give them.
  */
-import { startAbort } from '../core/abort.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
-import { openBallot } from './ballot.ts';
+import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts';
+import { createAnchors } from './anchor.ts';
 import { askAll, type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
-import { areLinked, digestOf } from './content.ts';
-import { findDifference, type StoredChain } from './dissent.ts';
-import { gather } from './gather.ts';
+import { compareNode, type StoredChain } from './dissent.ts';
 import { createHeadReader } from './head.ts';
-import { openSockets, type SocketStatus } from './heads.ts';
+import { isOneEndpoint, openSockets, type SocketStatus } from './heads.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import {
   attempt,
@@ -31,13 +28,14 @@ import {
   overdueMs,
   statusOf,
 } from './node.ts';
-import { parseHeader, record } from './parse.ts';
+import { parseHeader } from './parse.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
-import { createQuorum, type QuorumSetting } from './quorum.ts';
-import { headerHash } from './roots.ts';
+import { readProvedHeader } from './prove-header.ts';
+import { createQuorum, type QuorumSetting, type QuorumStatus } from './quorum.ts';
 import { type LearningRpc, type OnBytes, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
-import type { Sampling, Verifier } from './verifier.ts';
-import { countVotes, mostNamed } from './votes.ts';
+import { sampleOf } from './sampling.ts';
+import type { Verifier } from './verifier.ts';
+import { countVotes, isNamedBy } from './votes.ts';
 
 export type NodesOptions = {
   urls: readonly string[];
@@ -120,43 +118,10 @@ export type ChainNodes = {
   close(): Promise<void>;
 };
 
-export type Finalized = { number: number; hash: Hash | undefined };
-
-export type QuorumStatus = {
-  nodes: number;
-  /** Votes that corroborate a block at the moment. */
-  needed: number;
-  /** Nodes that name the last head. */
-  votes: number;
-  /** Why the nodes' newest blocks are not followed, while they disagree about them. */
-  dispute: { message: string; since: Date } | undefined;
-  /** Of two nodes, the one without which the other one is followed. */
-  silent: { name: string; since: Date } | undefined;
-};
-
-/** Recent blocks from which is learned what the chain honours. */
-const SAMPLE_BLOCKS_MAX = 20;
-/** Of those at once: what they bring is in memory together. */
-const SAMPLE_REQUESTS_MAX = 4;
-/** After this no more are asked for: a node that answers slowly has shown enough, or nothing. */
-const SAMPLE_MS_MAX = 5_000;
 /** As many blocks as one follows live; what fetches more is not in a hurry. */
 const HEDGED_BLOCKS_MAX = 3;
-/** Comparing one node with what is stored takes 20 headers at most. */
-const COMPARE_MS_MAX = 5_000;
-/** Two calls; nodes that take longer have no vote about the genesis block or what is final. */
-const IDENTITY_MS_MAX = 5_000;
-const FINALIZED_MS_MAX = 1_000;
-
 /** The nodes that are asked; the others only tell of new heads. */
 export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url) => url.startsWith('http'));
-
-/** A ws URL with the host and port of an HTTP node speaks for that node. */
-function hostOf(url: string): string {
-  const { hostname, port, protocol } = new URL(url);
-  const isSecure = protocol === 'https:' || protocol === 'wss:';
-  return `${hostname}:${port === '' ? (isSecure ? 443 : 80) : port}`;
-}
 
 export function createNodes(options: NodesOptions): ChainNodes {
   const { clock, log, metrics, verifier } = options;
@@ -197,15 +162,8 @@ export function createNodes(options: NodesOptions): ChainNodes {
   /** Whether a header that hashes to its hash commits to its parent and contents on this chain. */
   const isHashBinding = () => verifier?.status().checks.headerHash === 'enforced';
 
-  /** @throws Fault `inconsistent` for a header that is not what its hash commits to. */
-  function readHeader(name: string, json: unknown): BlockHeader {
-    const header = parseHeader(json);
-    if (!isHashBinding() || headerHash(record(json, 'block')) === header.hash) return header;
-    throw new Fault(
-      'inconsistent',
-      `${name} gave block ${header.number} (${header.hash}), whose header hash does not hold`,
-    );
-  }
+  const readHeader = (name: string, json: unknown) =>
+    isHashBinding() ? readProvedHeader(name, json) : parseHeader(json);
 
   /** One node's header; undefined when it does not know the block. */
   function headerOf(
@@ -229,160 +187,14 @@ export function createNodes(options: NodesOptions): ChainNodes {
     });
   }
 
-  async function corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined> {
-    const ballot = openBallot({
-      ...{ clock, signal, voters: byReadiness(nodes, nowMs()) },
-      vote: (node: Node, abort: AbortSignal) => headerOf(node, number, abort),
-      lateMs: ({ headTimes }: Node) => overdueMs(headTimes),
-    });
-    try {
-      const votes = [...(await ballot.settle(quorum.needed())).values()].flatMap((vote) => vote ?? []);
-      const hash = mostNamed(
-        votes.map((vote) => vote.hash),
-        quorum.needed(),
-      );
-      return votes.find((vote) => vote.hash === hash);
-    } finally {
-      ballot.close();
-    }
-  }
-
-  /**
-   * Asks other nodes for the block at a height while this one fetches what ends there; nothing where their heads have
-   * told it already.
-   */
-  function openAnchor(node: Node, number: number, signal: AbortSignal) {
-    const others = byReadiness(nodes, nowMs()).filter((other) => other !== node);
-    const voices = others.filter(({ voice }) => heads.voices().some((one) => one === voice));
-    const knowing = voices.filter(({ voice }) => voice?.hashes.has(number) === true);
-    const asking = others.filter((other) => !knowing.includes(other));
-    const ballot = openBallot<Node, { hash: Hash }>({
-      ...{ clock, signal, voters: asking },
-      vote: (other, abort) => headerOf(other, number, abort),
-      lateMs: ({ headTimes }) => overdueMs(headTimes),
-    });
-    for (const other of knowing) {
-      const hash = other.voice?.hashes.get(number);
-      ballot.add(other, hash && { hash });
-    }
-    ballot.ask(Math.max(0, quorum.needed() - 1 - knowing.length));
-    return {
-      close: ballot.close,
-      /** @throws Fault `inconsistent` unless a quorum, this node among it, names this block. */
-      async confirm({ hash }: BlockHeader): Promise<void> {
-        ballot.add(node, { hash });
-        const votes = await ballot.settle(quorum.needed(), hash);
-        const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
-        if (mostNamed(named, quorum.needed(), hash) === hash) return;
-        const each = Array.from(votes, ([voter, vote]) => `${voter.rpc.name} ${vote?.hash ?? 'no answer'}`);
-        throw new Fault(
-          'inconsistent',
-          `${node.rpc.name} gave block ${number} as ${hash}, which no ${quorum.needed()} of ${nodes.length} nodes name: ${each.join(', ')}`,
-        );
-      },
-    };
-  }
-
-  /** Blocks that their hash does not bind in full must be the same at a quorum of the nodes. @throws Fault. */
-  async function compareContents(node: Node, bundles: readonly Bundle[], signal: AbortSignal): Promise<void> {
-    if (quorum.needed() === 1 || bundles.every(({ proved }) => proved)) return;
-    const references = bundles.map(({ header }) => header.hash);
-    const ballot = openBallot<Node, { hash: Hash }>({
-      ...{ clock, signal, voters: byReadiness(nodes, nowMs()).filter((other) => other !== node) },
-      vote: (other, abort) =>
-        attempt(other, clock, abort, async () => {
-          const options = { parts: 'without traces' } as const;
-          return { hash: digestOf(await fetchFrom(other, rpcFor(other), references, abort, options)) };
-        }),
-      lateMs: ({ bundleTimes }) => overdueMs(bundleTimes),
-    });
-    try {
-      const hash = digestOf(bundles);
-      ballot.add(node, { hash });
-      const votes = await ballot.settle(quorum.needed(), hash);
-      const equal = [...votes.values()].filter((vote) => vote?.hash === hash).length;
-      if (equal >= quorum.needed()) return;
-    } finally {
-      ballot.close();
-    }
-    const [first, last] = [bundles[0]?.header.number, bundles.at(-1)?.header.number];
-    throw new Fault(
-      'inconsistent',
-      `${node.rpc.name} gave blocks ${first} to ${last}, which no proof covers in full, with contents that no ${quorum.needed()} of ${nodes.length} nodes have`,
-    );
-  }
-
-  /** Blocks in a row from one node, anchored in a block that a quorum names. */
-  async function fetchAnchored(
-    node: Node,
-    rpc: LearningRpc,
-    references: readonly BlockReference[],
-    signal: AbortSignal,
-    options: BundleOptions,
-  ): Promise<Bundle[]> {
-    const last = references.at(-1);
-    // A hash was corroborated before it was asked for.
-    const anchor = typeof last === 'number' ? openAnchor(node, last, signal) : undefined;
-    try {
-      const bundles = await fetchFrom(node, rpc, references, signal, options);
-      const newest = bundles.at(-1)?.header;
-      if (!areLinked(bundles.map(({ header }) => header)))
-        throw new Fault(
-          'inconsistent',
-          `${rpc.name} gave blocks up to ${newest?.number} that do not follow one another`,
-        );
-      if (newest !== undefined) await anchor?.confirm(newest);
-      await compareContents(node, bundles, signal);
-      return bundles;
-    } finally {
-      anchor?.close();
-    }
-  }
-
-  /** As a quorum of the nodes says. @throws Fault as `identify`. */
-  async function identifyByVote(signal: AbortSignal): Promise<ChainIdentity> {
-    const { chainId } = options;
-    const genesisOf = (answers: ReadonlyMap<Node, ChainIdentity | Fault>) =>
-      [...answers.values()].flatMap((answer) => (answer instanceof Fault ? [] : (answer.genesisHash ?? [])));
-    const answers = await gather({
-      ...{ clock, signal, voters: nodes, ms: IDENTITY_MS_MAX },
-      async ask(node, abort) {
-        const identity = await attempt(node, clock, abort, () => readIdentity(rpcFor(node), chainId, abort));
-        quorum.heard(node);
-        return identity;
-      },
-      isEnough: (some) => mostNamed(genesisOf(some), quorum.needed()) !== undefined,
-    });
-    const faults = [...answers.values()].filter((answer) => answer instanceof Fault);
-    const genesisHash = mostNamed(genesisOf(answers), quorum.needed());
-    // Nodes that no longer have the genesis block cannot name it: where a quorum has pruned it, nothing is pinned.
-    const pruned = answers.size - faults.length - genesisOf(answers).length;
-    if (genesisHash !== undefined || pruned >= quorum.needed()) return { chainId, genesisHash };
-    const said = nodes.map((node) => {
-      const answer = answers.get(node);
-      if (answer instanceof Fault) return messageOf(answer);
-      return `${node.rpc.name} ${answer === undefined ? 'does not answer' : `has ${answer.genesisHash ?? 'none'}`}`;
-    });
-    if (faults.length === nodes.length) {
-      const isForeign = faults.every(({ code }) => code === 'conflict');
-      throw new Fault(isForeign ? 'conflict' : 'unavailable', said.join('; '));
-    }
-    throw new Fault(
-      answers.size === 0 ? 'unavailable' : 'inconsistent',
-      `no ${quorum.needed()} of ${nodes.length} nodes name the same genesis block: ${said.join('; ')}`,
-    );
-  }
-
-  /** As `first` finds it: a node with another genesis block than the pinned one is refused. */
-  async function identifyPinned(rpc: LearningRpc, signal: AbortSignal): Promise<ChainIdentity> {
-    const identity = await readIdentity(rpc, options.chainId, signal);
-    const { genesisHash } = identity;
-    if (genesisHash === undefined || genesisHash === pinned.genesisHash) return identity;
-    throw new Fault(
-      'conflict',
-      `${rpc.name} has another genesis block (${genesisHash}) than ${pinned.genesisHash}`,
-    );
-  }
+  const anchors = createAnchors({
+    ...{ nodes, quorum, clock, headerOf },
+    voices: heads.voices,
+    fetchPlain: (node, references, signal) =>
+      attempt(node, clock, signal, () =>
+        fetchFrom(node, rpcFor(node), references, signal, { parts: 'without traces' }),
+      ),
+  });
 
   /** The node's capabilities, asked for when they are not known. */
   async function prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities> {
@@ -393,12 +205,6 @@ export function createNodes(options: NodesOptions): ChainNodes {
         : { capabilities: known, isCertain: true };
     if (isCertain) node.capabilities = capabilities;
     node.canTrace = capabilities.traces !== 'none';
-    if (options.internalTransfers === 'required' && capabilities.traces === 'none') {
-      throw new Fault(
-        'unavailable',
-        `${node.rpc.name} cannot trace, and chain.internalTransfers is required`,
-      );
-    }
     if (known === undefined) log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
     return capabilities;
   }
@@ -446,6 +252,8 @@ export function createNodes(options: NodesOptions): ChainNodes {
     const planOf = (known: Capabilities): Capabilities =>
       parts === undefined ? known : { ...known, traces: 'none' };
     const plan = planOf(await prepare(node, rpc, signal));
+    if (options.internalTransfers === 'required' && parts === undefined && plan.traces === 'none')
+      throw new Fault('unavailable', `${rpc.name} cannot trace, and chain.internalTransfers is required`);
     const isAble = () => parts !== undefined || blockNodes().includes(node);
     if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
@@ -464,59 +272,27 @@ export function createNodes(options: NodesOptions): ChainNodes {
     }
   }
 
-  /**
-   * The node's newest blocks, as many as it gives, and the first that is asked for; not the genesis block, which is made
-   * otherwise.
-   */
-  function sampleOf(node: Node, references: readonly BlockReference[], signal: AbortSignal): Sampling {
-    return async (verify) => {
-      const plan: Capabilities = { ...(await prepare(node, node.rpc.patient, signal)), traces: 'none' };
-      const head = parseHeader(await node.rpc.call('eth_getBlockByNumber', ['latest', false], signal));
-      const from = Math.max(1, head.number - SAMPLE_BLOCKS_MAX + 1);
-      const newest = Array.from({ length: head.number - from + 1 }, (_, index) => from + index);
-      const [asked] = references;
-      const isOlder = typeof asked === 'number' && asked > 0 && asked < from;
-      const wanted = [...(isOlder ? [asked] : []), ...newest].values();
-      const endsAt = nowMs() + SAMPLE_MS_MAX;
-      // One by one: a node that lacks or spoils one of them can still show the others.
-      const fetchEach = async () => {
-        for (const number of wanted) {
-          if (nowMs() > endsAt) return;
-          try {
-            await fetchBundles(node.rpc, [number], plan, signal, verify);
-          } catch (error) {
-            if (!(error instanceof Fault)) throw error;
-          }
-        }
-      };
-      await Promise.all(Array.from({ length: SAMPLE_REQUESTS_MAX }, fetchEach));
-    };
-  }
-
   /** By the nodes that are known to answer, when there are any. */
   async function calibrate(references: readonly BlockReference[], signal: AbortSignal): Promise<void> {
     const now = nowMs();
     const ordered = byReadiness(nodes, now);
     const known = ordered.filter((node) => node.capabilities !== undefined && !isOverdue(node, now));
-    const samplings = (known.length > 0 ? known : ordered).map((node) => sampleOf(node, references, signal));
+    const samplings = (known.length > 0 ? known : ordered).map((node) =>
+      sampleOf({ clock, prepare }, node, references, signal),
+    );
     await verifier?.calibrate(samplings);
   }
 
   /** Bundles of the first node that can give them, as `fetch` gets them. */
-  async function firstBundles(
+  function firstBundles(
     references: readonly BlockReference[],
     signal: AbortSignal,
-    bundleOptions: BundleOptions,
-    fetch: typeof fetchFrom,
+    { parts }: BundleOptions,
+    fetch: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Bundle[]>,
   ): Promise<Bundle[]> {
-    const { parts } = bundleOptions;
     const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
-    return first(
-      signal,
-      isUrgent ? hedgedBundles : undefined,
-      (node, rpc, abort) => fetch(node, rpc, references, abort, bundleOptions),
-      parts === undefined ? blockNodes() : nodes,
-    );
+    const candidates = parts === undefined ? blockNodes() : nodes;
+    return first(signal, isUrgent ? hedgedBundles : undefined, fetch, candidates);
   }
 
   /** The block that the node calls final; undefined where it has no such tag. */
@@ -531,10 +307,13 @@ export function createNodes(options: NodesOptions): ChainNodes {
   }
 
   return {
-    identify: (signal) =>
-      pinned.genesisHash === undefined
-        ? identifyByVote(signal)
-        : first(signal, hedgedHeaders, (_node, rpc, abort) => identifyPinned(rpc, abort)),
+    identify: async (signal) => {
+      const ask = (node: Node, abort: AbortSignal) =>
+        attempt(node, clock, abort, () => readIdentity(rpcFor(node), pinned, abort));
+      if (pinned.genesisHash !== undefined)
+        return first(signal, hedgedHeaders, (_node, rpc, abort) => readIdentity(rpc, pinned, abort));
+      return { ...pinned, genesisHash: await agreeOnGenesis({ nodes, quorum, clock, ask }, signal) };
+    },
     pin(identity) {
       pinned = identity;
     },
@@ -544,7 +323,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
     async head(signal) {
       const announced = sockets.takeHeads();
       for (const { url, json } of announced) {
-        const node = nodes.find((one) => hostOf(one.url) === hostOf(url));
+        const node = nodes.find((one) => isOneEndpoint(one.url, url));
         if (node?.capabilities === undefined) continue;
         try {
           heads.hear(node, readHeader(node.rpc.name, json));
@@ -560,45 +339,32 @@ export function createNodes(options: NodesOptions): ChainNodes {
     },
     async bundles(references, signal, bundleOptions = {}) {
       await calibrate(references, signal);
-      return firstBundles(references, signal, bundleOptions, fetchFrom);
+      return firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
+        fetchFrom(node, rpc, references, abort, bundleOptions),
+      );
     },
     async anchored(references, signal, bundleOptions = {}) {
       await calibrate(references, signal);
-      return firstBundles(references, signal, bundleOptions, fetchAnchored);
+      return firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
+        anchors.anchor(node, references, abort, () => fetchFrom(node, rpc, references, abort, bundleOptions)),
+      );
     },
-    corroborated,
+    corroborated: anchors.corroborated,
     async parentOf(child, signal) {
       const parent = isHashBinding()
         ? await first(signal, hedgedHeaders, (node, _rpc, abort) => headerOf(node, child.parentHash, abort))
-        : await corroborated(child.number - 1, signal);
+        : await anchors.corroborated(child.number - 1, signal);
       if (parent?.hash === child.parentHash && parent.number === child.number - 1) return parent;
       throw new Fault('unavailable', `the nodes do not have block ${child.parentHash} of the new branch yet`);
     },
     async compareWith(stored, signal) {
       const head = heads.served();
       const voices = heads.voices();
-      for (const node of nodes) {
-        const { voice } = node;
-        const isVote = voice !== undefined && voices.includes(voice);
-        const agrees = head !== undefined && voice?.hashes.get(head.number) === head.hash;
-        if (!isVote || (agrees && node.disagreement === undefined)) continue;
-        const work = startAbort(signal, COMPARE_MS_MAX);
-        try {
-          const hashAt = async (number: number) =>
-            node.disagreement === undefined && voice.hashes.has(number)
-              ? voice.hashes.get(number)
-              : (await headerOf(node, number, work.signal))?.hash;
-          const difference = await findDifference(stored, node, hashAt);
-          const since = node.disagreement?.since ?? clock.now();
-          if (difference !== undefined && node.disagreement === undefined)
-            log.warn({ node: node.rpc.name, ...difference }, 'node.disagrees');
-          node.disagreement = difference && { ...difference, since };
-        } catch (error) {
-          if (!(error instanceof Fault)) throw error;
-        } finally {
-          work.release();
-        }
-      }
+      const doubtful = nodes.filter(({ voice, disagreement }) => {
+        if (voice === undefined || !voices.includes(voice)) return false;
+        return disagreement !== undefined || head === undefined || !isNamedBy(voice, head);
+      });
+      for (const node of doubtful) await compareNode({ clock, log, headerOf }, stored, node, signal);
     },
     findHeader: (reference, signal) =>
       first(signal, hedgedHeaders, (node, _rpc, abort) => headerOf(node, reference, abort)),
@@ -607,27 +373,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
         const { batch } = await prepare(node, rpc, abort);
         return read(await askAll(rpc, calls, batch, abort), rpc.name);
       }),
-    async finalized(signal) {
-      const prompt = nodes.filter((node) => !isOverdue(node, nowMs()));
-      const known = prompt.filter(({ capabilities }) => capabilities !== undefined);
-      // One that has not answered yet is not waited for where the others suffice.
-      const voters = known.length >= quorum.needed() ? known : prompt;
-      const answers = [
-        ...(await gather({ clock, signal, voters, ask: finalizedOf, ms: FINALIZED_MS_MAX })).values(),
-      ];
-      const faults = answers.filter((answer) => answer instanceof Fault);
-      const headers = answers.flatMap((answer) => (answer instanceof Fault ? [] : (answer ?? [])));
-      const lacking = answers.length - faults.length - headers.length;
-      const needed = quorum.needed();
-      headers.sort((one, other) => other.number - one.number);
-      const lowest = headers[needed - 1];
-      if (lowest !== undefined) {
-        const same = headers.filter(({ hash }) => hash === lowest.hash).length;
-        return { number: lowest.number, hash: same >= needed ? lowest.hash : undefined };
-      }
-      if (nodes.length - lacking < needed) return undefined;
-      throw new Fault('unavailable', `too few nodes say what is final: ${faults.map(messageOf).join('; ')}`);
-    },
+    finalized: (signal) => agreeOnFinalized({ nodes, quorum, clock, ask: finalizedOf }, signal),
     isPushed: () => sockets.isConnected(),
     headNumber: () => heads.served()?.number,
     quorum() {

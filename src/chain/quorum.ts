@@ -16,6 +16,19 @@ export type Quorum<Voter> = {
   silent(): { voter: Voter; since: Date } | undefined;
 };
 
+/** As /status shows it. */
+export type QuorumStatus = {
+  nodes: number;
+  /** Votes that corroborate a block at the moment. */
+  needed: number;
+  /** Nodes that name the last head. */
+  votes: number;
+  /** Why the nodes' newest blocks are not followed, while they disagree about them. */
+  dispute: { message: string; since: Date } | undefined;
+  /** Of two nodes, the one without which the other one is followed. */
+  silent: { name: string; since: Date } | undefined;
+};
+
 /** With two nodes both must agree, so one that is away would stop everything: after this the other one is followed. */
 export const SILENCE_MS = 30_000;
 

@@ -47,11 +47,7 @@ export function corroborate(voices: readonly Voice[], quorum: number, served?: B
 }
 
 /** The hash with the most votes, at least `quorum`; among equals the preferred one, else the first. */
-export function mostNamed(
-  named: readonly Hash[],
-  quorum: number,
-  preferred?: Hash,
-): Hash | undefined {
+export function mostNamed(named: readonly Hash[], quorum: number, preferred?: Hash): Hash | undefined {
   const counts = new Map<Hash, number>();
   for (const hash of named) counts.set(hash, (counts.get(hash) ?? 0) + 1);
   let best: Hash | undefined;
@@ -67,7 +63,11 @@ export function reachedBy(voices: readonly Voice[], quorum: number): number | un
   return voices.map(({ head }) => head.number).sort((one, other) => other - one)[quorum - 1];
 }
 
+export function isNamedBy({ hashes }: Voice, { number, hash }: BlockId): boolean {
+  return hashes.get(number) === hash;
+}
+
 /** How many of the voices name this block. */
-export function countVotes(voices: readonly Voice[], { number, hash }: BlockId): number {
-  return voices.filter(({ hashes }) => hashes.get(number) === hash).length;
+export function countVotes(voices: readonly Voice[], block: BlockId): number {
+  return voices.filter((voice) => isNamedBy(voice, block)).length;
 }

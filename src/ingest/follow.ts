@@ -2,7 +2,8 @@
  * Following the chain: one step fetches the next blocks and commits them with their notifications, or switches to the
  * branch that the chain went over to.
  */
-import type { ChainNodes, Finalized } from '../chain/nodes.ts';
+import type { Finalized } from '../chain/agreement.ts';
+import type { ChainNodes } from '../chain/nodes.ts';
 import type { Verifier } from '../chain/verifier.ts';
 import type { BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
