@@ -132,7 +132,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const run = (
     name: string,
     step: Step,
-    timing: { idleMs(): number | Promise<number>; wake?: ReturnType<typeof createWake> },
+    timing: { idleMs(): number | Promise<number>; wake?: ReturnType<typeof createWake>; retryMsMax?: number },
   ) => {
     const onFault = (fault: Fault, retryMs: number) =>
       log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
@@ -251,6 +251,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
       wake: headWake,
+      // Holding ends with the poll after the nodes agree again; nodes that fail are left to rest by themselves.
+      retryMsMax: POLL_PUSHED_MS,
     });
   }
   log.info(

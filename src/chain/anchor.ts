@@ -80,7 +80,9 @@ export function createAnchors({
         ballot.add(node, { hash });
         const votes = await ballot.settle(quorum.needed(), hash);
         const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
-        if (mostNamed(named, quorum.needed(), hash) === hash) return;
+        const winner = mostNamed(named, quorum.needed(), hash);
+        if (winner === hash) return;
+        if (winner !== undefined) node.suspectNumber ??= number;
         const each = Array.from(votes, ([voter, vote]) => `${voter.rpc.name} ${vote?.hash ?? 'no answer'}`);
         throw new Fault(
           'inconsistent',

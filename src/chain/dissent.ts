@@ -42,6 +42,8 @@ export async function compareNode(
       log.warn({ node: node.rpc.name, ...difference }, 'node.disagrees');
     if (difference === undefined && known !== undefined)
       log.info({ node: node.rpc.name, number: known.number }, 'node.agrees');
+    if (node.suspectNumber !== undefined && node.suspectNumber <= deepest(stored))
+      node.suspectNumber = undefined;
     node.disagreement = difference && { ...difference, since: known?.since ?? clock.now() };
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
@@ -55,20 +57,21 @@ export async function compareNode(
  * own head where that is lower; else undefined. `hashAt` is the node's canonical hash, undefined where it has none.
  */
 async function findDifference(
-  { from, to, hashAt: storedAt }: StoredChain,
-  node: Pick<Node, 'voice' | 'disagreement'>,
+  stored: StoredChain,
+  node: Pick<Node, 'voice' | 'disagreement' | 'suspectNumber'>,
   hashAt: (number: number) => Promise<Hash | undefined>,
 ): Promise<{ number: number; hash: Hash; storedHash: Hash } | undefined> {
+  const { from, to, hashAt: storedAt } = stored;
   const differenceAt = async (number: number) => {
     const [storedHash, hash] = [await storedAt(number), await hashAt(number)];
     if (storedHash === undefined || hash === undefined || storedHash === hash) return undefined;
     return { number, hash, storedHash };
   };
-  const { voice, disagreement } = node;
+  const { voice, disagreement, suspectNumber } = node;
   // Where it differed before, the same block tells whether it still does.
   if (disagreement !== undefined && disagreement.number <= to && disagreement.number >= from)
     return differenceAt(disagreement.number);
-  const height = Math.min(to - REORG_BLOCKS_USUAL - 1, voice?.head.number ?? to);
+  const height = Math.min(deepest(stored), voice?.head.number ?? to, suspectNumber ?? to);
   if (height < from) return undefined;
   let first = await differenceAt(height);
   if (first === undefined) return undefined;
@@ -81,3 +84,6 @@ async function findDifference(
   }
   return first;
 }
+
+/** The newest stored block that no ordinary reorg replaces. */
+const deepest = ({ to }: StoredChain): number => to - REORG_BLOCKS_USUAL - 1;

@@ -26,6 +26,8 @@ export type Node = {
   voice: Voice | undefined;
   /** Set while its chain differs from stored blocks: it is polled and nothing else. */
   disagreement: Disagreement | undefined;
+  /** A block that it gave and a quorum names otherwise: compared with what is stored once it lies deep enough. */
+  suspectNumber: number | undefined;
   /** Blocks that it named and a quorum of the others did not. */
   outvotedCount: number;
   /** The newest of those. */
@@ -100,6 +102,7 @@ export function createNode(url: string, metrics: Metrics, clock: Clock): Node {
     head: undefined,
     voice: undefined,
     disagreement: undefined,
+    suspectNumber: undefined,
     outvotedCount: 0,
     outvoted: undefined,
     headAskedAt: undefined,

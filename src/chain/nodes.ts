@@ -360,9 +360,10 @@ export function createNodes(options: NodesOptions): ChainNodes {
     async compareWith(stored, signal) {
       const head = heads.served();
       const voices = heads.voices();
-      const doubtful = nodes.filter(({ voice, disagreement }) => {
+      const doubtful = nodes.filter(({ voice, disagreement, suspectNumber }) => {
         if (voice === undefined || !voices.includes(voice)) return false;
-        return disagreement !== undefined || head === undefined || !isNamedBy(voice, head);
+        if (disagreement !== undefined || suspectNumber !== undefined) return true;
+        return head === undefined || !isNamedBy(voice, head);
       });
       for (const node of doubtful) await compareNode({ clock, log, headerOf }, stored, node, signal);
     },

@@ -170,8 +170,12 @@ export function createFollower(options: FollowerOptions): Follower {
     const startedAt = clock.now().getTime();
     const from = tip === undefined ? await firstNumber(head) : tip.number + 1;
     if (from > head.number) return waitForStart(from, head);
-    const read = await readAhead.next(from, head, signal).catch((error: unknown) => {
-      throw withAdvice(error, { from, depth: head.number - from, isFirst: tip === undefined });
+    const read = await readAhead.next(from, head, signal).catch(async (error: unknown) => {
+      const isFar =
+        error instanceof Fault && error.code === 'unavailable' && head.number - from >= PRUNED_DEPTH_MIN;
+      if (!isFar || signal.aborted) throw error;
+      const isHeadReal = await isBuiltUpon(head, signal);
+      throw isHeadReal ? pruned(error, { from, head, isFirst: tip === undefined }) : absurd(error, head);
     });
     const [first] = read;
     if (first === undefined) return 'idle';
@@ -216,6 +220,16 @@ export function createFollower(options: FollowerOptions): Follower {
     // After the commit: neither the wait for it nor its failure costs the blocks anything.
     await refreshFinalized(newest.header, signal);
     return 'worked';
+  }
+
+  /** Whether a node has the block below the head, as every node does of a real one. */
+  async function isBuiltUpon(head: BlockId, signal: AbortSignal): Promise<boolean> {
+    try {
+      return (await nodes.findHeader(head.number - 1, signal)) !== undefined;
+    } catch (error) {
+      if (error instanceof Fault) return false;
+      throw error;
+    }
   }
 
   /** Where to begin: where it began before (a fork may have undone everything), else as configured. */
@@ -347,16 +361,24 @@ export function createFollower(options: FollowerOptions): Follower {
 }
 
 /** A Fault of a block so old that nodes may have pruned it, with what can be done then. */
-function withAdvice(
-  error: unknown,
-  { from, depth, isFirst }: { from: number; depth: number; isFirst: boolean },
-): unknown {
-  if (!(error instanceof Fault) || error.code !== 'unavailable' || depth < PRUNED_DEPTH_MIN) return error;
-  const asked = `asked for block ${from}, ${depth} below the head: ${messageOf(error)}`;
+function pruned(
+  cause: Fault,
+  { from, head, isFirst }: { from: number; head: BlockId; isFirst: boolean },
+): Fault {
+  const asked = `asked for block ${from}, ${head.number - from} below the head: ${messageOf(cause)}`;
   const history = 'add a node to chain.rpc that keeps all history (an archive node for traces';
   const later = isFirst ? ', or begin later: chain.startBlock' : '';
   const advice = `${history}, or chain.internalTransfers: off)${later}`;
-  return new Fault('unavailable', `${asked}; if the nodes have pruned it, ${advice}`, { cause: error });
+  return new Fault('unavailable', `${asked}; if the nodes have pruned it, ${advice}`, { cause });
+}
+
+/** A Fault because of a head that no chain leads to. */
+function absurd(cause: Fault, { number, hash }: BlockId): Fault {
+  return new Fault(
+    'unavailable',
+    `the nodes name block ${number} (${hash}) as the head, and none has the block below it: following resumes when they name another head (${messageOf(cause)})`,
+    { cause },
+  );
 }
 
 /**
