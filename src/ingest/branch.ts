@@ -1,10 +1,11 @@
 /**
  * The branch that the chain went over to: where it leaves the stored one, and its blocks.
  */
+import type { QuorumStatus } from '../chain/quorum.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { findBlockHash, findFirst, findTip } from '../store/blocks.ts';
+import { findFirst, findKnownHash, findTip } from '../store/blocks.ts';
 import type { Database } from '../store/db.ts';
 import type { ReadAhead, ReadBlock } from './read-ahead.ts';
 
@@ -15,35 +16,36 @@ const LEFT_TIPS_MAX = 64;
 
 /**
  * Walks from a corroborated block by parent hashes to the newest block that is stored, or to the parent of the first one.
- * @throws Fault `inconsistent` when the branch leaves below that, or below the final block; those of `parentOf`.
+ * Where it meets none of them, everything stored is to be replaced: that needs more than one node's word, unless there is
+ * only one node.
+ * @throws Fault `inconsistent` when the branch leaves below the final block, or replaces everything on one node's word;
+ * those of `parentOf`.
  */
 export async function findAncestor(
   branch: BlockHeader,
   options: {
     database: Database;
     finalizedNumber: number;
+    quorum: Pick<QuorumStatus, 'nodes' | 'needed'>;
     parentOf(child: BlockHeader): Promise<BlockHeader>;
   },
 ): Promise<BlockId> {
-  const { database, finalizedNumber } = options;
-  const first = await findFirst(database);
-  const hashAt = async (number: number) =>
-    first !== undefined && number === first.number - 1 ? first.parentHash : findBlockHash(database, number);
+  const { database, finalizedNumber, quorum } = options;
+  const [first, tip] = [await findFirst(database), await findTip(database)];
+  const holding = `holding at ${tip?.number} (${tip?.hash})`;
   for (let child = branch; ; child = await options.parentOf(child)) {
     const number = child.number - 1;
-    const known = await hashAt(number);
-    if (known === child.parentHash) return { number, hash: known };
-    const tip = await findTip(database);
-    const holding = `holding at ${tip?.number} (${tip?.hash})`;
-    if (known === undefined || (first !== undefined && number < first.number)) {
-      throw new Fault(
-        'inconsistent',
-        `a reorg from below the first stored block ${first?.number}: ${holding}. If the nodes are right, start with a new database`,
-      );
-    }
-    if (number <= finalizedNumber) {
+    const isBelowFirst = first === undefined || number < first.number;
+    if ((await findKnownHash(database, number)) === child.parentHash)
+      return { number, hash: child.parentHash };
+    if (number <= finalizedNumber)
       throw new Fault('inconsistent', `a reorg from below the final block ${finalizedNumber}: ${holding}`);
-    }
+    if (!isBelowFirst) continue;
+    if (quorum.needed > 1 || quorum.nodes === 1) return { number, hash: child.parentHash };
+    throw new Fault(
+      'inconsistent',
+      `a reorg from below the first stored block ${first?.number}, which a single node of ${quorum.nodes} names: ${holding} until a second one does`,
+    );
   }
 }
 

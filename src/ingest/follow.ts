@@ -17,6 +17,7 @@ import {
   findBlockHash,
   findChain,
   findFirst,
+  findKnownHash,
   findTip,
   insertChain,
   requireChain,
@@ -75,7 +76,7 @@ const COMPARE_MS = 1_000;
 /**
  * A follower that commits nothing but blocks that a quorum of the nodes anchors (docs/quorum.md), whose step reads the tip from the database, so that it continues after any end, and commits whole batches.
  * The step throws a Fault when no node can give the next block (the loop tries again), `inconsistent` where it holds:
- * without a quorum, at a lower branch than the stored one, and at a reorg below what is final or stored.
+ * without a quorum, at a lower branch than the stored one, and at a reorg from below the final block.
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
@@ -266,6 +267,7 @@ export function createFollower(options: FollowerOptions): Follower {
     const ancestor = await findAncestor(branch, {
       database,
       finalizedNumber,
+      quorum: nodes.quorum(),
       parentOf: (child) => nodes.parentOf(child, signal),
     });
     const blocks = await readBranch(ancestor, head, signal);
@@ -309,7 +311,7 @@ export function createFollower(options: FollowerOptions): Follower {
     const tagged = await nodes.finalized(signal);
     const deep = { number: tip.number - options.finalityDepth, hash: undefined };
     const named = tagged === undefined || tagged.number > tip.number ? deep : tagged;
-    const found = tagged === undefined || (await isOurs(named, tip, signal)) ? named.number : 0;
+    const found = tagged === undefined || (await isOurs(named, signal)) ? named.number : 0;
     // What another follower found while this one stood by counts too.
     const stored = (await findChain(database))?.finalizedNumber ?? 0;
     finalizedNumber = Math.max(finalizedNumber, stored, found);
@@ -317,11 +319,10 @@ export function createFollower(options: FollowerOptions): Follower {
     metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
   }
 
-  /** Whether a quorum has our block at this height; below the first one that is stored there is none to differ. */
-  async function isOurs({ number, hash }: Finalized, tip: BlockId, signal: AbortSignal): Promise<boolean> {
-    const stored = await findBlockHash(database, number);
-    if (stored === undefined) return number < tip.number;
-    return stored === (hash ?? (await nodes.corroborated(number, signal))?.hash);
+  /** Whether a quorum has our block at this height, or the parent of our first one. */
+  async function isOurs({ number, hash }: Finalized, signal: AbortSignal): Promise<boolean> {
+    const known = await findKnownHash(database, number);
+    return known !== undefined && known === (hash ?? (await nodes.corroborated(number, signal))?.hash);
   }
 
   function report(

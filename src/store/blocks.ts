@@ -100,6 +100,14 @@ export async function findFirst(db: Db): Promise<Pick<BlockHeader, 'number' | 'p
   return row && { number: row.number, parentHash: fromBytes(row.parent_hash) };
 }
 
+/** The hash that is stored at a height, or that the first stored block names as its parent. */
+export async function findKnownHash(db: Db, number: number): Promise<Hash | undefined> {
+  const stored = await findBlockHash(db, number);
+  if (stored !== undefined) return stored;
+  const first = await findFirst(db);
+  return first?.number === number + 1 ? first.parentHash : undefined;
+}
+
 /** The hash that is stored at a height. */
 export async function findBlockHash(db: Db, number: number): Promise<Hash | undefined> {
   const [row] = await db.query<{ hash: Uint8Array }>(sql`select hash from block where number = ${number}`);

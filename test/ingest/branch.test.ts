@@ -15,14 +15,14 @@ import { followMadeUp } from '../kit/follower.ts';
 const { signal } = new AbortController();
 
 /** A chain that turns over, from block 1 on, and its follower, which has stored it up to `height`. */
-async function tell(database: Database, height: number) {
+async function tell(database: Database, height: number, { nodeCount = 1, startBlock = 1 } = {}) {
   const state = { branch: 0, fork: 0, height, isWithheld: false };
   const at = (number: number): BlockHeader => {
     if (state.isWithheld) throw new Fault('unavailable', 'the body is withheld');
     return headerOf(number, state.branch, state.fork);
   };
   const asked = (number: number) => headerOf(number, state.branch, state.fork);
-  const chain = { head: () => asked(state.height), at, asked };
+  const chain = { head: () => asked(state.height), at, asked, nodeCount, startBlock };
   const follower = followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100 });
   const follow = async () => {
     while ((await findTip(database))?.hash !== asked(state.height).hash) await follower.step(signal);
@@ -95,16 +95,29 @@ onEachDatabase(({ database }) => {
     assert.equal(await step(), 'idle');
   });
 
-  test('the first stored block is replaced where its parent stays, and nothing from below it is followed', async () => {
-    const { state, follow, step } = await tell(database(), 3);
+  test('the first stored block is replaced where its parent stays', async () => {
+    const { state, follow } = await tell(database(), 3, { nodeCount: 2 });
     Object.assign(state, { branch: 1, fork: 0, height: 4 });
     await follow();
     assert.equal(await findBlockHash(database(), 1), headerOf(1, 1, 0).hash);
-    const before = await tipHash();
-    Object.assign(state, { branch: 2, fork: -1, height: 6 });
-    await assert.rejects(step(), { code: 'inconsistent', message: /from below the first stored block 1/ });
-    assert.equal(await tipHash(), before);
   });
+
+  for (const nodeCount of [1, 2]) {
+    const isFollowed = nodeCount === 1;
+    const what = isFollowed ? 'the only node' : 'one of two nodes, the other being silent,';
+    test(`a branch from below the first stored block that ${what} names is ${isFollowed ? 'followed' : 'held back'}`, async () => {
+      const { state, follow, step } = await tell(database(), 13, { nodeCount, startBlock: 10 });
+      const before = await tipHash();
+      Object.assign(state, { branch: 2, fork: 5, height: 16 });
+      if (isFollowed) {
+        await follow();
+        assert.equal(await findBlockHash(database(), 10), headerOf(10, 2, 5).hash);
+        return;
+      }
+      await assert.rejects(step(), { code: 'inconsistent', message: /from below the first stored block 10/ });
+      assert.equal(await tipHash(), before);
+    });
+  }
 
   test('a branch longer than one switch takes is gone over to in parts, the first of which replaces the old one', async () => {
     const { state, follow } = await tell(database(), 120);

@@ -37,7 +37,7 @@ const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   read: 0.02,
   listDue: 0.02,
-  rollbackTo: 0.4,
+  switchBranch: 0.4,
   releaseLane: 0.2,
   renewLeases: 0.2,
 };
@@ -157,7 +157,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     if (name !== 'read') tell(actor.name, name);
     if (mishap !== 'none') mishaps.set(name, (mishaps.get(name) ?? 0) + 1);
     if (hasWritten) await world.observe(actor);
-    if (hasWritten && point === 'commitBlocks') ring();
+    if (hasWritten && (point === 'commitBlocks' || point === 'switchBranch')) ring();
     if (mishap.startsWith('crash')) await crash(actor);
   }
 

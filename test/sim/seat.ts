@@ -11,8 +11,9 @@ import type { Actor, Scheduler } from './scheduler.ts';
 
 /** The named points: what a turn does, by a statement that only this does. Whatever writes nothing is a read. */
 const POINTS = {
+  // Undoes blocks and stores others: before commitBlocks, whose statements are in it too.
+  switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,
-  rollbackTo: /delete from block\b/,
   leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
   settle: /insert into delivery_attempt\b/,
   releaseLane: /set owner = null, lease_until = null, next_due/,
