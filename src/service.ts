@@ -241,7 +241,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const market = { database, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
-      run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
+      const anchored = { ...market, nodes: { bundles: nodes.anchored } };
+      run('pair backfill', led(createPairBackfill(anchored)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
     }
     // Facts of pairs that are configured no more grow old too.

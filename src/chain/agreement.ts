@@ -14,6 +14,8 @@ import { mostNamed } from './votes.ts';
 /** The newest height that a quorum calls final; its hash, where the quorum names the same block. */
 export type Finalized = { number: number; hash: Hash | undefined };
 
+const silence = new Fault('unavailable', 'no answer');
+
 type Options<Answer> = {
   nodes: readonly Node[];
   quorum: Quorum<Node>;
@@ -45,6 +47,9 @@ export async function agreeOnGenesis(
     isEnough: (some) => mostNamed(genesisOf(some), quorum.needed()) !== undefined,
   });
   const named = genesisOf(answers);
+  const isDecided = mostNamed(named, quorum.needed()) !== undefined;
+  for (const node of isDecided ? [] : nodes)
+    if ((answers.get(node) ?? silence) instanceof Fault) quorum.missed(node);
   const faults = [...answers.values()].filter((answer) => answer instanceof Fault);
   const genesisHash = mostNamed(named, quorum.needed());
   const prunedCount = answers.size - faults.length - named.length;

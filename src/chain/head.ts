@@ -193,6 +193,7 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
         if (lagging.length === 0) break;
         await askEach(lagging, signal);
       }
+      for (const node of nodes) if (!isVote(node)) quorum.missed(node);
       await compareBelow(signal);
       const head = find();
       noteDispute(head);

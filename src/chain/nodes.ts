@@ -91,7 +91,7 @@ export type ChainNodes = {
   /** The parent of a corroborated block. @throws Fault `unavailable` when no node has it. */
   parentOf(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader>;
   /** Compares nodes that vote otherwise than the quorum with what is stored. Never throws a node's Fault. */
-  compareWith(stored: StoredChain, signal: AbortSignal): Promise<void>;
+  compareWith(readStored: () => Promise<StoredChain | undefined>, signal: AbortSignal): Promise<void>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /**
@@ -357,7 +357,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
       if (parent?.hash === child.parentHash && parent.number === child.number - 1) return parent;
       throw new Fault('unavailable', `the nodes do not have block ${child.parentHash} of the new branch yet`);
     },
-    async compareWith(stored, signal) {
+    async compareWith(readStored, signal) {
       const head = heads.served();
       const voices = heads.voices();
       const doubtful = nodes.filter(({ voice, disagreement, suspectNumber }) => {
@@ -365,6 +365,8 @@ export function createNodes(options: NodesOptions): ChainNodes {
         if (disagreement !== undefined || suspectNumber !== undefined) return true;
         return head === undefined || !isNamedBy(voice, head);
       });
+      const stored = doubtful.length === 0 ? undefined : await readStored();
+      if (stored === undefined) return;
       for (const node of doubtful) await compareNode({ clock, log, headerOf }, stored, node, signal);
     },
     findHeader: (reference, signal) =>

@@ -12,6 +12,8 @@ export type Quorum<Voter> = {
   needed(): number;
   /** Notes that this node has just answered. */
   heard(voter: Voter): void;
+  /** Notes that this node has given no vote in a round in which all were asked. */
+  missed(voter: Voter): void;
   /** Of two nodes, the one that has been silent so long that the other one is followed alone. */
   silent(): { voter: Voter; since: Date } | undefined;
 };
@@ -31,6 +33,8 @@ export type QuorumStatus = {
 
 /** With two nodes both must agree, so one that is away would stop everything: after this the other one is followed. */
 export const SILENCE_MS = 30_000;
+/** Rounds without a vote in that time: a program that was stopped meanwhile has not asked, and nobody was silent. */
+export const SILENT_ROUNDS_MIN = 3;
 
 /** Half of the nodes, rounded up, and at least two: with fewer than half lying, one of them is honest. */
 export function quorumOf(nodeCount: number, setting: QuorumSetting): number {
@@ -45,20 +49,28 @@ export function createQuorum<Voter>(
 ): Quorum<Voter> {
   const quorum = quorumOf(voters.length, setting);
   const mayFollowOne = voters.length === 2 && setting === 'auto';
-  const heardAt = new Map(voters.map((voter) => [voter, clock.now().getTime()]));
+  const misses = new Map<Voter, { sinceMs: number; rounds: number }>();
 
   function silent() {
     const now = clock.now().getTime();
-    const away = voters.filter((voter) => now - (heardAt.get(voter) ?? now) >= SILENCE_MS);
-    const [voter] = away;
-    if (!mayFollowOne || voter === undefined || away.length > 1) return undefined;
-    return { voter, since: new Date(heardAt.get(voter) ?? now) };
+    const away = [...misses].filter(
+      ([, { sinceMs, rounds }]) => now - sinceMs >= SILENCE_MS && rounds >= SILENT_ROUNDS_MIN,
+    );
+    const [first] = away;
+    if (!mayFollowOne || first === undefined || away.length > 1) return undefined;
+    const [voter, { sinceMs }] = first;
+    return { voter, since: new Date(sinceMs) };
   }
 
   return {
     nodeCount: voters.length,
     needed: () => (silent() === undefined ? quorum : 1),
-    heard: (voter) => void heardAt.set(voter, clock.now().getTime()),
+    heard: (voter) => void misses.delete(voter),
+    missed(voter) {
+      const known = misses.get(voter);
+      const sinceMs = known?.sinceMs ?? clock.now().getTime();
+      misses.set(voter, { sinceMs, rounds: (known?.rounds ?? 0) + 1 });
+    },
     silent,
   };
 }

@@ -138,10 +138,12 @@ export function createFollower(options: FollowerOptions): Follower {
     const sinceMs = nowMs - comparedAtMs;
     if (sinceMs >= 0 && sinceMs < COMPARE_MS) return;
     comparedAtMs = nowMs;
-    const [first, tip] = [await findFirst(database), await findTip(database)];
-    if (first === undefined || tip === undefined) return;
-    const hashAt = (number: number) => findBlockHash(database, number);
-    await nodes.compareWith({ from: first.number, to: tip.number, hashAt }, signal);
+    const readStored = async () => {
+      const [first, tip] = [await findFirst(database), await findTip(database)];
+      const hashAt = (number: number) => findBlockHash(database, number);
+      return first && tip && { from: first.number, to: tip.number, hashAt };
+    };
+    await nodes.compareWith(readStored, signal);
   }
 
   /**
@@ -290,13 +292,13 @@ export function createFollower(options: FollowerOptions): Follower {
     if (before !== undefined) {
       requireChain(before, options.chainId);
       // What is stored decides, whatever nodes say: those with another genesis block are refused.
-      nodes.pin(before);
+      nodes.pin({ chainId: before.chainId, genesisHash: before.genesisHash });
     }
     const identity = await nodes.identify(signal);
     if (before === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
     const stored = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
     requireChain(stored, options.chainId);
-    nodes.pin({ chainId: stored.chainId, genesisHash: stored.genesisHash });
+    nodes.pin({ chainId: stored.chainId, genesisHash: stored.genesisHash ?? identity.genesisHash });
     finalizedNumber = stored.finalizedNumber;
     isPinned = true;
   }
