@@ -44,7 +44,10 @@ test('a head of another branch takes back the votes for the old one, a lower hea
   assert.deepEqual([...turned.hashes.keys()], [8, 9]);
   assert.equal(turned.hashes.get(8), other.parentHash);
   const lowered = hear(voiceOf(7, 8, 9), headerOf(8), 0);
-  assert.deepEqual([...lowered.hashes.keys()].sort(), [6, 7, 8]);
+  assert.deepEqual(
+    [...lowered.hashes.keys()].toSorted((one, other) => one - other),
+    [6, 7, 8],
+  );
 });
 
 test('a block that a node was asked for is its vote as its head is', () => {
