@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createQuorum, SILENCE_MS, SILENT_ROUNDS_MIN } from '../../src/chain/quorum.ts';
+import { headerHash } from '../../src/chain/roots.ts';
 import type { Verifier } from '../../src/chain/verifier.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import { createReadAhead, extractNothing } from '../../src/ingest/read-ahead.ts';
@@ -103,6 +104,35 @@ test('in a backfill one header of one other node anchors each request: one call 
       assert.ok(requests.length <= SMALL_MAX + HISTORY / 30, `${requests.length} requests`);
     },
     { ...without, verifier: proving },
+  );
+});
+
+test('where the chain honors header hashes, a head whose hash does not recompute is no vote', () => {
+  const strict: Verifier = {
+    ...proving,
+    status: () => ({ mode: 'strict', checks: { ...CALIBRATING, headerHash: 'enforced' } }),
+  };
+  const { block: real } = makeNodeBlock(9);
+  const zero = `0x${'0'.repeat(64)}`;
+  const header = {
+    ...{ number: '0x9', parentHash: real.parentHash, timestamp: '0x9', sha3Uncles: zero, stateRoot: zero },
+    ...{ miner: `0x${'0'.repeat(40)}`, transactionsRoot: zero, receiptsRoot: zero, mixHash: zero },
+    ...{ logsBloom: `0x${'0'.repeat(512)}`, difficulty: '0x0', gasLimit: '0x0', gasUsed: '0x0' },
+    ...{ extraData: '0x', nonce: '0x0000000000000000', transactions: [] },
+  };
+  const proved = [...blocks.slice(0, 9), { block: { ...header, hash: headerHash(header) }, receipts: [] }];
+  const made = [...blocks.slice(0, 9), { block: { ...header, hash: headHash }, receipts: [] }];
+  return withNodes(
+    [chainMethods(1, made), chainMethods(1, proved), chainMethods(1, proved)],
+    async ({ nodes }) => {
+      assert.equal((await nodes.head(signal)).hash, headerHash(header));
+      assert.match(nodes.status()[0]?.error ?? '', /header hash does not hold/);
+      assert.deepEqual(
+        nodes.status().map(({ vote }) => vote?.number),
+        [undefined, 9, 9],
+      );
+    },
+    { ...without, verifier: strict },
   );
 });
 
