@@ -60,7 +60,7 @@ export type PushedHead = { url: string; number: number; json: unknown };
 export function openSockets(options: SocketsOptions) {
   const { clock, log } = options;
   const closing = new AbortController();
-  const statuses: SocketStatus[] = [];
+  const byUrl = new Map<string, SocketStatus>();
   const arrivals: number[] = [];
   const pushed = new Map<string, PushedHead>();
   let lastHash: Hash | undefined;
@@ -74,7 +74,7 @@ export function openSockets(options: SocketsOptions) {
     .map((url) => {
       const name = new URL(url).origin;
       const status: SocketStatus = { name, connectedSince: undefined, heads: 0, lastReason: undefined };
-      statuses.push(status);
+      byUrl.set(url, status);
       return followHeads({
         url,
         chainId: options.chainId,
@@ -99,8 +99,10 @@ export function openSockets(options: SocketsOptions) {
       });
     });
   return {
-    isConnected: () => statuses.some(({ connectedSince }) => connectedSince !== undefined),
-    status: () => statuses.map((status) => ({ ...status })),
+    /** Whether one of the ws URLs that count is connected. */
+    isConnected: (counts: (url: string) => boolean) =>
+      [...byUrl].some(([url, { connectedSince }]) => connectedSince !== undefined && counts(url)),
+    status: () => Array.from(byUrl.values(), (status) => ({ ...status })),
     takeHeads(): PushedHead[] {
       const taken = [...pushed.values()];
       pushed.clear();

@@ -150,6 +150,11 @@ export function isHopeful(node: Node): boolean {
   return node.failures <= FAILURES_OF_ONE_MAX && !node.rpc.throttle.isLimited();
 }
 
+/** Whether it is on the chain that is followed, as far as is known. */
+export function isSound({ disagreement, fault }: Node): boolean {
+  return disagreement === undefined && fault?.code !== 'conflict';
+}
+
 /** Whether nothing speaks against asking it: it neither rests after a failure nor asked to be left alone. */
 export function isReady(node: Node, now: number): boolean {
   return node.retryAt <= now && !node.rpc.throttle.isLimited();

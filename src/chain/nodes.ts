@@ -21,6 +21,7 @@ import {
   isHopeful,
   isOverdue,
   isReady,
+  isSound,
   type Node,
   type NodeStatus,
   noteBundleTime,
@@ -284,12 +285,13 @@ export function createNodes(options: NodesOptions): ChainNodes {
   }
 
   /** Bundles of the first node that can give them, as `fetch` gets them. */
-  function firstBundles(
+  async function firstBundles(
     references: readonly BlockReference[],
     signal: AbortSignal,
     { parts }: BundleOptions,
     fetch: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Bundle[]>,
   ): Promise<Bundle[]> {
+    await calibrate(references, signal);
     const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
     const candidates = parts === undefined ? blockNodes() : nodes;
     return first(signal, isUrgent ? hedgedBundles : undefined, fetch, candidates);
@@ -322,8 +324,10 @@ export function createNodes(options: NodesOptions): ChainNodes {
     },
     async head(signal) {
       const announced = sockets.takeHeads();
-      for (const { url, json } of announced) {
+      const numbers: number[] = [];
+      for (const { url, number, json } of announced) {
         const node = nodes.find((one) => isOneEndpoint(one.url, url));
+        if (node === undefined || isSound(node)) numbers.push(number);
         if (node?.capabilities === undefined) continue;
         try {
           heads.hear(node, readHeader(node.rpc.name, json));
@@ -334,21 +338,16 @@ export function createNodes(options: NodesOptions): ChainNodes {
       }
       const news = announced.length > 0 ? heads.news() : undefined;
       if (news !== undefined) return news;
-      const numbers = announced.map(({ number }) => number);
       return heads.read(signal, numbers.length > 0 ? Math.max(...numbers) : undefined);
     },
-    async bundles(references, signal, bundleOptions = {}) {
-      await calibrate(references, signal);
-      return firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
+    bundles: (references, signal, bundleOptions = {}) =>
+      firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
         fetchFrom(node, rpc, references, abort, bundleOptions),
-      );
-    },
-    async anchored(references, signal, bundleOptions = {}) {
-      await calibrate(references, signal);
-      return firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
+      ),
+    anchored: (references, signal, bundleOptions = {}) =>
+      firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
         anchors.anchor(node, references, abort, () => fetchFrom(node, rpc, references, abort, bundleOptions)),
-      );
-    },
+      ),
     corroborated: anchors.corroborated,
     async parentOf(child, signal) {
       const parent = isHashBinding()
@@ -377,7 +376,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
         return read(await askAll(rpc, calls, batch, abort), rpc.name);
       }),
     finalized: (signal) => agreeOnFinalized({ nodes, quorum, clock, ask: finalizedOf }, signal),
-    isPushed: () => sockets.isConnected(),
+    // A node that is wrong would push heads that nobody follows, and hide that the others must be polled.
+    isPushed: () =>
+      sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
     headNumber: () => heads.served()?.number,
     quorum() {
       const head = heads.served();
