@@ -68,7 +68,7 @@ export function createCast(world: World, bugName: BugName): Cast {
   function startFollower(actor: Actor, seat: Database): void {
     const { confirmations, startBlock, hasFinalTag } = settings;
     const nodes = createSimNodes({
-      ...{ actor, scheduler, hasFinalTag, chain: world.chain },
+      ...{ actor, scheduler, hasFinalTag, chain: world.chain, quorum: bugs[bugName]().quorum ?? 2 },
       tell: (text) => tell(actor.name, text),
       view() {
         if (world.isCalm || random.chance(0.8)) return world.chain.head();

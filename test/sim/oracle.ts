@@ -41,6 +41,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   /** One for each transfer and each record that watches it; what was there stays, what was gone is there again. */
   function add(number: number, hash: Hash): void {
     blocks.set(number, hash);
+    if (chain.isLie(hash)) fail(`block ${number} is stored, which only the liar has`);
     const transfers = chain.find(hash)?.transactions.flatMap((transaction) => transaction.transfers) ?? [];
     for (const [position, transfer] of transfers.entries()) {
       for (const record of records.values()) {

@@ -30,6 +30,10 @@ test('a follower that commits upon another tip than the one there is is found', 
   );
 });
 
+test('a follower that believes a single node is found', async () => {
+  assert.match((await findBroken('no quorum'))?.problem ?? '', /is stored, which only the liar has/);
+});
+
 test('a seed tells the same story again, whatever was told before it', async () => {
   for (const seed of [3, 4]) {
     const { lines } = await simulate(stage, { seed });
