@@ -2,6 +2,7 @@
  * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
  */
 import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from './chain/nodes.ts';
+import { quorumOf } from './chain/quorum.ts';
 import { createVerifier, type Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import { readsContracts } from './prices.ts';
@@ -19,11 +20,12 @@ export function openChain(
     mode: chain.verify,
     chainId: chain.id,
     nodeCount: httpUrls(chain.rpc).length,
+    quorum: quorumOf(httpUrls(chain.rpc).length, chain.quorum),
     enforced: known?.enforcedChecks ?? [],
     log: options.log,
   });
-  const { id: chainId, internalTransfers } = chain;
-  const nodes = createNodes({ ...options, chainId, internalTransfers, verifier });
+  const { id: chainId, internalTransfers, quorum } = chain;
+  const nodes = createNodes({ ...options, chainId, internalTransfers, quorum, verifier });
   return {
     nodes,
     verifier,

@@ -130,7 +130,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const run = (
     name: string,
     step: Step,
-    timing: { idleMs(): number | Promise<number>; wake?: ReturnType<typeof createWake> },
+    timing: { idleMs(): number | Promise<number>; wake?: ReturnType<typeof createWake>; retryMsMax?: number },
   ) => {
     const onFault = (fault: Fault, retryMs: number) =>
       log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
@@ -248,7 +248,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const market = { database: followed, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
-      run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
+      const anchored = { ...market, nodes: { bundles: nodes.anchored } };
+      run('pair backfill', led(createPairBackfill(anchored)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
     }
     // Facts of pairs that are configured no more grow old too.
@@ -258,6 +259,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
       wake: headWake,
+      // Holding ends with the poll after the nodes agree again; nodes that fail are left to rest by themselves.
+      retryMsMax: POLL_PUSHED_MS,
     });
   }
   log.info(

@@ -5,6 +5,7 @@ import type { Check, OpsSources } from './api/ops.ts';
 import type { SocketStatus } from './chain/heads.ts';
 import type { NodeStatus } from './chain/node.ts';
 import type { ChainNodes } from './chain/nodes.ts';
+import type { QuorumStatus } from './chain/quorum.ts';
 import type { Verifier } from './chain/verifier.ts';
 import type { CommonClock } from './common-clock.ts';
 import type { Config } from './config/schema.ts';
@@ -119,23 +120,19 @@ export function createStatus(options: StatusOptions): Status {
       ]);
       const served = nodes?.headNumber();
       const head = served === undefined ? undefined : Math.max(served, tip?.number ?? 0);
+      const quorum = nodes?.quorum();
+      const trouble = troubleOf(followerFault, quorum);
       const lagBlocks = head === undefined || tip === undefined ? null : head - tip.number;
       return {
         version,
         time: now.toISOString(),
-        state:
-          followerFault === undefined
-            ? writeFailures.length === 0
-              ? 'ok'
-              : 'degraded'
-            : followerFault.fault.code === 'inconsistent'
-              ? 'holding'
-              : 'degraded',
+        state: trouble?.state ?? (writeFailures.length === 0 ? 'ok' : 'degraded'),
         chain: {
           id: config.chain.id,
           genesis_hash: chain?.genesisHash ?? null,
           head: head ?? null,
           finalized: chain?.finalizedNumber ?? null,
+          corroborated: chain?.corroboratedNumber ?? null,
         },
         cursor:
           tip === undefined
@@ -149,9 +146,7 @@ export function createStatus(options: StatusOptions): Status {
         lag_seconds:
           lagBlocks === 0 || tip === undefined ? 0 : (now.getTime() - tip.minedAt.getTime()) / 1000,
         problem:
-          followerFault === undefined
-            ? null
-            : { message: messageOf(followerFault.fault), since: followerFault.since.toISOString() },
+          trouble === undefined ? null : { message: trouble.message, since: trouble.since.toISOString() },
         write_failures: writeFailures.map(({ part, message, since }) => {
           return { part, message, since: since.toISOString() };
         }),
@@ -164,6 +159,7 @@ export function createStatus(options: StatusOptions): Status {
         },
         prices,
         pairs,
+        quorum: quorum === undefined ? null : describeQuorum(quorum, options.proof),
         nodes: (nodes?.status() ?? []).map(describeNode),
         web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
         proof: describeProof(options.proof),
@@ -193,6 +189,34 @@ function describeStep(step: ReturnType<CommonClock['recentStep']>) {
   return { seconds: ms / 1000, at: at.toISOString(), pruning_resumes_at: pruneFrom.toISOString() };
 }
 
+type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
+
+/** What keeps the follower from following, or makes it follow with less certainty than it should. */
+function troubleOf(
+  failed: { fault: Fault; since: Date } | undefined,
+  quorum: QuorumStatus | undefined,
+): Trouble | undefined {
+  if (failed !== undefined) {
+    const state = failed.fault.code === 'inconsistent' ? 'holding' : 'degraded';
+    return { state, message: messageOf(failed.fault), since: failed.since };
+  }
+  if (quorum?.dispute !== undefined) return { state: 'holding', ...quorum.dispute };
+  if (quorum?.silent === undefined) return undefined;
+  const { name, since } = quorum.silent;
+  return {
+    state: 'degraded',
+    message: `${name} gives no votes, so the other node is followed alone and could be wrong: repair it, add a third node, or set chain.quorum: 2 to hold instead`,
+    since,
+  };
+}
+
+/** Where a check of blocks is off, hashes do not bind the contents, and the contents are compared too. */
+function describeQuorum({ nodes, needed, votes }: QuorumStatus, proof: StatusOptions['proof']) {
+  const checks = proof?.status().checks;
+  const isOff = [checks?.headerHash, checks?.transactionsRoot, checks?.receiptsRoot].includes('off');
+  return { nodes, needed, votes, compares: isOff ? ('contents' as const) : ('hashes' as const) };
+}
+
 function describeProof(proof: StatusOptions['proof']) {
   if (proof === undefined) return null;
   const { mode, checks } = proof.status();
@@ -208,11 +232,27 @@ function describeProof(proof: StatusOptions['proof']) {
 }
 
 function describeNode(node: NodeStatus) {
-  const { name, state, head, error, capabilities, throttle, methods } = node;
+  const { name, state, head, vote, disagreement, outvoted, error, capabilities, throttle, methods } = node;
   return {
     name,
     state,
     head: head ?? null,
+    vote: vote === undefined ? null : { number: vote.number, hash: vote.hash },
+    disagreement:
+      disagreement === undefined
+        ? null
+        : {
+            ...{ number: disagreement.number, hash: disagreement.hash },
+            ...{ stored_hash: disagreement.storedHash, since: disagreement.since.toISOString() },
+          },
+    outvoted_count: node.outvotedCount,
+    outvoted:
+      outvoted === undefined
+        ? null
+        : {
+            ...{ number: outvoted.number, hash: outvoted.hash },
+            ...{ corroborated_hash: outvoted.corroboratedHash, at: outvoted.at.toISOString() },
+          },
     error: error ?? null,
     capabilities:
       capabilities === undefined

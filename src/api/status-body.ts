@@ -36,10 +36,36 @@ const Pair = Type.Object({
   deviates: Type.Boolean({ description: 'lp_deviation is above 0.02: somebody may push the pool.' }),
 });
 
+const HashText = Type.String({ description: 'Hash of a block.' });
+
 const Node = Type.Object({
   name: Type.String({ description: 'scheme://host:port' }),
-  state: Type.Enum(['ok', 'slow', 'limited', 'failing', 'wrong_chain', 'unknown']),
+  state: Type.Enum(['ok', 'slow', 'limited', 'failing', 'disagrees', 'wrong_chain', 'unknown']),
   head: orNull(Type.Integer()),
+  vote: orNull(
+    Type.Object(
+      { number: Type.Integer(), hash: HashText },
+      { description: 'The head that counts as the vote of this node; null when it gave none.' },
+    ),
+  ),
+  disagreement: orNull(
+    Type.Object(
+      { number: Type.Integer(), hash: HashText, stored_hash: HashText, since: Time },
+      {
+        description:
+          'The first stored block that this node has otherwise. Until it agrees, it is only polled.',
+      },
+    ),
+  ),
+  outvoted_count: Type.Integer({
+    description: 'Blocks that this node named and a quorum did not, since the start.',
+  }),
+  outvoted: orNull(
+    Type.Object(
+      { number: Type.Integer(), hash: HashText, corroborated_hash: HashText, at: Time },
+      { description: 'The newest of them, and the block that a quorum named instead.' },
+    ),
+  ),
   error: orNull(Type.String()),
   capabilities: orNull(
     Type.Object({
@@ -79,10 +105,11 @@ export const StatusBody = Type.Object(
     chain: Type.Object({
       id: Type.Integer(),
       genesis_hash: orNull(Type.String({ description: 'Nodes with another one are refused.' })),
-      head: orNull(
-        Type.Integer({ description: 'The newest that a second node has too; of a single node, its own.' }),
+      head: orNull(Type.Integer({ description: 'The newest block whose hash a quorum of the nodes names.' })),
+      finalized: orNull(Type.Integer({ description: 'The newest stored block that a quorum calls final.' })),
+      corroborated: orNull(
+        Type.Integer({ description: 'The newest stored block that a quorum was seen to have.' }),
       ),
-      finalized: orNull(Type.Integer()),
     }),
     cursor: orNull(Type.Object({ number: Type.Integer(), mined_at: Time, stored_at: Time })),
     lag_blocks: orNull(Type.Integer()),
@@ -114,6 +141,17 @@ export const StatusBody = Type.Object(
     }),
     prices: Type.Array(Price),
     pairs: Type.Array(Pair),
+    quorum: orNull(
+      Type.Object({
+        nodes: Type.Integer({ description: 'HTTP nodes that vote.' }),
+        needed: Type.Integer({ description: 'Votes that corroborate a block at the moment.' }),
+        votes: Type.Integer({ description: 'Nodes that name the head.' }),
+        compares: Type.Enum(['hashes', 'contents'], {
+          description:
+            'Whether block hashes are compared, or whole blocks too, because a check of blocks is not enforced.',
+        }),
+      }),
+    ),
     nodes: Type.Array(Node),
     web_sockets: Type.Array(
       Type.Object({
@@ -149,7 +187,7 @@ export const STATUS_EXAMPLE: StatusBody = {
   chain: {
     id: 1,
     genesis_hash: '0xd4e56740f876aef8c010b86a40d5f56745a118d0906a34e69aec8c0db1cb8fa3',
-    ...{ head: 24_000_000, finalized: 23_999_920 },
+    ...{ head: 24_000_000, finalized: 23_999_920, corroborated: 24_000_000 },
   },
   cursor: { number: 24_000_000, mined_at: AT, stored_at: AT },
   ...{ lag_blocks: 0, lag_seconds: 0, problem: null, write_failures: [], clock_step: null },
@@ -168,6 +206,7 @@ export const STATUS_EXAMPLE: StatusBody = {
       ...{ price_deviation: 0.0039, lp_deviation: 0.000002, deviates: false },
     },
   ],
+  quorum: { nodes: 3, needed: 2, votes: 3, compares: 'hashes' },
   nodes: [],
   web_sockets: [],
   proof: {

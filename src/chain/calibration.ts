@@ -3,6 +3,7 @@
  */
 import { Fault } from '../core/fault.ts';
 import { type CheckName, type Checks, checkNames } from './proof.ts';
+import { quorumOf } from './quorum.ts';
 
 export type ProofMode = 'auto' | 'strict' | 'off';
 export type CheckState = 'enforced' | 'calibrating' | 'off';
@@ -10,8 +11,9 @@ export type CheckState = 'enforced' | 'calibrating' | 'off';
 export type CalibrationOptions = {
   mode: ProofMode;
   chainId: number;
-  /** With several nodes a check is off only when two of them have shown that the chain breaks it. */
   nodeCount: number;
+  /** With several nodes a check is off only when so many of them have shown that the chain breaks it. */
+  quorum?: number;
   /** What this chain was known to honour when the program last ran. */
   enforced: readonly string[];
 };
@@ -41,12 +43,16 @@ const HONOURING_CHAIN_IDS: readonly number[] = [1, 11_155_111, 17_000, 560_048];
 
 /** Blocks of one node that decide about a check. */
 const EVIDENCE_BLOCKS_MIN = 3;
-/** Nodes that must agree before a check is off, where there are several. */
-const AGREEING_NODES_MIN = 2;
 
 type Tally = { held: number; failed: number };
 
-export function createCalibration({ mode, chainId, nodeCount, enforced }: CalibrationOptions): Calibration {
+export function createCalibration({
+  mode,
+  chainId,
+  nodeCount,
+  quorum = quorumOf(nodeCount, 'auto'),
+  enforced,
+}: CalibrationOptions): Calibration {
   const isKnown = HONOURING_CHAIN_IDS.includes(chainId);
   const first = (name: CheckName): CheckState =>
     mode === 'off'
@@ -69,7 +75,7 @@ export function createCalibration({ mode, chainId, nodeCount, enforced }: Calibr
   }
 
   function hasEnoughAgainst(name: CheckName): boolean {
-    return nodeCount > 1 ? against[name] >= AGREEING_NODES_MIN : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
+    return nodeCount > 1 ? against[name] >= quorum : tallies[name].failed >= EVIDENCE_BLOCKS_MIN;
   }
 
   /**

@@ -1,126 +1,209 @@
 /**
- * The head of the chain by the word of several nodes: the newest that a second one has too, as soon as that can be said.
+ * The head of the chain by the votes of the nodes (docs/quorum.md): the highest block whose hash a quorum names.
  */
-import type { BlockHeader } from '../core/block.ts';
+import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import { gather } from './gather.ts';
 import { headPatienceMs, isOverdue, isReady, type Node } from './node.ts';
+import type { Quorum } from './quorum.ts';
+import { corroborate, hear, hearBelow, reachedBy, type Voice } from './votes.ts';
 
 export type HeadReader = {
   /**
-   * The head: never lower than the last one. Nodes that are late are not waited for. Of the only node that answers, its
-   * own. @throws Fault when none answers, `conflict` when all are on another chain.
+   * Asks the nodes and returns the highest block with a quorum. It does not wait for late nodes once a quorum names a
+   * new head. `announced` is the height of a block that a node has just pushed: nodes that lack it are asked again.
+   * @throws Fault `inconsistent` without a quorum, `unavailable` when no node answers, `conflict` when all are on another
+   * chain.
    */
-  read(signal: AbortSignal): Promise<BlockHeader>;
+  read(signal: AbortSignal, announced?: number): Promise<BlockId>;
+  /** Takes a head that the node pushed as its vote. */
+  hear(node: Node, head: BlockHeader): void;
+  /** A head above the last one for which the votes suffice already; undefined when the nodes must be asked. */
+  news(): BlockId | undefined;
   /** The last head; undefined before the first. */
-  served(): BlockHeader | undefined;
-  /** Takes a head that needs no second word. */
-  serve(head: BlockHeader): BlockHeader;
-  /** The head with this hash could not be had: lower ones count again. */
-  forget(hash: Hash): void;
+  served(): BlockId | undefined;
+  /** The votes that count at the moment. */
+  voices(): Voice[];
+  /** Why the nodes' newest blocks are not followed, while they disagree about them. */
+  dispute(): { message: string; since: Date } | undefined;
 };
 
-/** `ask` reads one node's head. */
-export function createHeadReader(
-  nodes: readonly Node[],
-  clock: Clock,
-  ask: (node: Node, signal: AbortSignal) => Promise<BlockHeader>,
-): HeadReader {
-  let served: BlockHeader | undefined;
+export type HeadReaderOptions = {
+  /** In order of preference. */
+  nodes: readonly Node[];
+  quorum: Quorum<Node>;
+  clock: Clock;
+  /** Reads one node's head. */
+  ask(node: Node, signal: AbortSignal): Promise<BlockHeader>;
+  /** Reads the hash that the node has at a height; undefined where it has none. */
+  askAt(node: Node, number: number, signal: AbortSignal): Promise<Hash | undefined>;
+};
 
-  function serve(head: BlockHeader): BlockHeader {
-    if (served === undefined || head.number >= served.number) served = head;
-    return served;
-  }
+/** A vote counts for so long. Nodes are polled at least every two seconds. */
+const VOTE_MS_MAX = 5_000;
+/** After a push the lagging nodes are asked again after these pauses: propagation takes a fraction of a second. */
+const AFTER_PUSH_MS = [25, 50, 100, 200];
+/** Two honest nodes may be on sibling blocks until the next one. /status shows what lasts longer. */
+const DISPUTE_MS_MIN = 2_000;
+/** How long the other nodes wait for a node's block at a lower head. */
+const BELOW_MS_MAX = 1_000;
 
-  /** Those worth asking: without the ones that rest, are limited or still owe an answer, unless there are no others. */
+export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReaderOptions): HeadReader {
+  let served: BlockId | undefined;
+  let isHeld = false;
+  let dispute: { message: string; since: Date } | undefined;
+  const nowMs = () => clock.now().getTime();
+
+  const isVote = ({ voice }: Node) => voice !== undefined && nowMs() - voice.atMs <= VOTE_MS_MAX;
+  const voices = () => nodes.filter(isVote).flatMap(({ voice }) => voice ?? []);
+  const find = () => corroborate(voices(), quorum.needed(), served);
+
+  /** Nodes that rest, are limited or still owe an answer are left out, unless a quorum needs them. */
   function askable(): readonly Node[] {
-    const now = clock.now().getTime();
-    const ready = nodes.filter((node) => isReady(node, now));
-    const prompt = ready.filter((node) => !isOverdue(node, now));
-    return [prompt, ready, nodes].find((some) => some.length > 0) ?? [];
+    const now = nowMs();
+    const free = nodes.filter((node) => !isOverdue(node, now));
+    const ready = free.filter((node) => isReady(node, now));
+    if (ready.length >= quorum.needed() && !isHeld) return ready;
+    return free.length > 0 ? free : nodes;
   }
 
-  async function askNode(node: Node, signal: AbortSignal): Promise<BlockHeader> {
-    node.headAskedAt ??= clock.now().getTime();
+  function note(node: Node, head: BlockHeader): void {
+    node.head = head;
+    node.voice = hear(node.voice, head, nowMs());
+    quorum.heard(node);
+  }
+
+  async function askNode(node: Node, signal: AbortSignal): Promise<void> {
+    node.headAskedAt ??= nowMs();
     try {
-      node.head = await ask(node, signal);
-      return node.head;
+      note(node, await ask(node, signal));
+    } catch (error) {
+      node.voice = undefined;
+      throw error;
     } finally {
       node.headAskedAt = undefined;
     }
   }
 
-  return {
-    served: () => served,
-    serve,
-    forget(hash) {
-      if (served?.hash === hash) served = undefined;
-    },
-    async read(signal) {
-      const asked = askable();
-      const pending = new Set(asked);
-      const heads = new Map<Node, BlockHeader>();
-      const faults: Fault[] = [];
-      const decided = Promise.withResolvers<void>();
-      const patience = new AbortController();
-      let isPatient = true;
-
-      function decide(): void {
-        if (pending.size === 0 || isNews(heads, served)) decided.resolve();
-        else if (heads.size > 0 && isPatient) {
+  /** Resolves when all have answered, when a quorum names a new head, or when the others have waited long enough. */
+  async function askEach(asked: readonly Node[], signal: AbortSignal): Promise<Map<Node, Fault>> {
+    const pending = new Set(asked);
+    const faults = new Map<Node, Fault>();
+    const decided = Promise.withResolvers<void>();
+    const patience = new AbortController();
+    let isPatient = true;
+    for (const node of asked) {
+      askNode(node, signal)
+        .catch((error: unknown) => {
+          if (error instanceof Fault) faults.set(node, error);
+          else decided.reject(error);
+        })
+        .finally(() => {
+          pending.delete(node);
+          if (pending.size === 0 || isNews(find())) return decided.resolve();
+          if (!isPatient || pending.size === asked.length) return;
           isPatient = false;
           const graceMs = Math.max(...Array.from(pending, headPatienceMs));
           clock.wait(graceMs, patience.signal).then(decided.resolve, decided.reject);
-        }
+        });
+    }
+    try {
+      await decided.promise;
+    } finally {
+      patience.abort();
+    }
+    return faults;
+  }
+
+  function isNews(head: BlockId | undefined): head is BlockId {
+    if (head === undefined || served === undefined) return head !== undefined;
+    return head.number > served.number || (head.number === served.number && head.hash !== served.hash);
+  }
+
+  /** Where heads differ by two blocks or more: asks the higher nodes for their block at the lower head. */
+  async function compareBelow(signal: AbortSignal): Promise<void> {
+    const height = reachedBy(voices(), quorum.needed());
+    if (height === undefined || (find()?.number ?? -1) >= height) return;
+    const higher = nodes.filter(
+      (node) => isVote(node) && (node.voice?.head.number ?? 0) > height && !node.voice?.hashes.has(height),
+    );
+    const ask = (node: Node, abort: AbortSignal) => askAt(node, height, abort);
+    const answers = await gather({ clock, signal, voters: higher, ask, ms: BELOW_MS_MAX });
+    for (const [node, hash] of answers)
+      if (typeof hash === 'string' && node.voice !== undefined)
+        node.voice = hearBelow(node.voice, { number: height, hash });
+  }
+
+  function serve(head: BlockId): BlockId {
+    served = head;
+    for (const node of nodes) {
+      const hash = node.voice?.hashes.get(head.number);
+      const isNew = node.outvoted?.number !== head.number || node.outvoted.hash !== hash;
+      if (hash === undefined || hash === head.hash || !isNew) continue;
+      node.outvotedCount += 1;
+      node.outvoted = { number: head.number, hash, corroboratedHash: head.hash, at: clock.now() };
+    }
+    return head;
+  }
+
+  /** Enough nodes have reached a height at which no quorum has the same block. */
+  function noteDispute(head: BlockId | undefined): void {
+    const height = reachedBy(voices(), quorum.needed());
+    const isDisputed = height !== undefined && (head?.number ?? -1) < height;
+    isHeld = head === undefined || isDisputed;
+    dispute = isDisputed ? { message: describe(), since: dispute?.since ?? clock.now() } : undefined;
+  }
+
+  function describe(faults: ReadonlyMap<Node, Fault> = new Map()): string {
+    const each = nodes.map((node) => {
+      const { rpc, voice, fault, head } = node;
+      if (voice !== undefined && isVote(node))
+        return `${rpc.name} names block ${voice.head.number} (${voice.head.hash})`;
+      const reason = faults.get(node) ?? fault;
+      const last = head === undefined ? '' : `, block ${head.number} before`;
+      return `${rpc.name} gives no vote (${reason === undefined ? 'no answer' : messageOf(reason)}${last})`;
+    });
+    return (
+      `no ${quorum.needed()} of ${nodes.length} nodes name the same block: ${each.join('; ')}. ` +
+      'Following resumes as soon as they do; repair or replace the nodes that are wrong or silent'
+    );
+  }
+
+  return {
+    served: () => served,
+    voices,
+    dispute: () =>
+      dispute !== undefined && nowMs() - dispute.since.getTime() >= DISPUTE_MS_MIN ? dispute : undefined,
+    hear: note,
+    news() {
+      const head = find();
+      return isNews(head) ? serve(head) : undefined;
+    },
+    async read(signal, announced) {
+      const faults = await askEach(askable(), signal);
+      for (const pauseMs of AFTER_PUSH_MS) {
+        if (announced === undefined || isNews(find()) || announced <= (find()?.number ?? -1)) break;
+        await clock.wait(pauseMs, signal);
+        const now = nowMs();
+        const lagging = askable().filter(
+          (node) => (node.voice?.head.number ?? -1) < announced && !isOverdue(node, now),
+        );
+        if (lagging.length === 0) break;
+        await askEach(lagging, signal);
       }
-      for (const node of asked) {
-        askNode(node, signal)
-          .then(
-            (head) => heads.set(node, head),
-            (error: unknown) => (error instanceof Fault ? faults.push(error) : decided.reject(error)),
-          )
-          .finally(() => {
-            pending.delete(node);
-            decide();
-          });
-      }
-      try {
-        await decided.promise;
-      } finally {
-        patience.abort();
-      }
-      const head = corroborated(
-        nodes.flatMap((node) => heads.get(node) ?? []),
-        served,
-      );
+      for (const node of nodes) if (!isVote(node)) quorum.missed(node);
+      await compareBelow(signal);
+      const head = find();
+      noteDispute(head);
       if (head !== undefined) return serve(head);
-      const code = faults.every((fault) => fault.code === 'conflict') ? 'conflict' : 'unavailable';
-      throw new Fault(code, faults.map(messageOf).join('; '));
+      if (voices().length > 0) throw new Fault('inconsistent', describe(faults));
+      const isForeign = faults.size > 0 && [...faults.values()].every(({ code }) => code === 'conflict');
+      throw new Fault(
+        isForeign ? 'conflict' : 'unavailable',
+        [...faults.values()].map(messageOf).join('; ') || describe(),
+      );
     },
   };
-}
-
-/** Whether two nodes already agree on a head above the last one: what the others say can wait for the next time. */
-function isNews(heads: ReadonlyMap<Node, BlockHeader>, served: BlockHeader | undefined): boolean {
-  const [highest, second] = [...heads.values()].sort((one, other) => other.number - one.number);
-  if (highest === undefined || highest.hash !== second?.hash) return false;
-  return served === undefined || highest.number > served.number;
-}
-
-/**
- * The second highest number, and of the heads with it the one that most nodes have; among equals the one that was served,
- * so that a fork of two nodes does not go back and forth, else the preferred node's.
- */
-function corroborated(
-  heads: readonly BlockHeader[],
-  served: BlockHeader | undefined,
-): BlockHeader | undefined {
-  const sorted = [...heads].sort((one, other) => other.number - one.number);
-  const second = sorted[Math.min(1, sorted.length - 1)];
-  const rivals = heads.filter(({ number }) => number === second?.number);
-  const votes = (head: BlockHeader) =>
-    rivals.filter(({ hash }) => hash === head.hash).length + (head.hash === served?.hash ? 0.5 : 0);
-  return rivals.sort((one, other) => votes(other) - votes(one))[0];
 }

@@ -1,6 +1,6 @@
 /**
  * newHeads over WebSocket: rings on each head; a socket that goes quiet is closed and opened again.
- * A hint for speed only: polling runs beside it and is the truth.
+ * Polling runs beside it. A head that a node pushes is that node's vote, as one that it was asked for.
  */
 import { type RawData, WebSocket } from 'ws';
 import type { BlockHeader } from '../core/block.ts';
@@ -39,7 +39,7 @@ export type HeadSocketOptions = {
   signal: AbortSignal;
   /** Quiet for this long means dead: max(3 × median block time, 5 s), asked anew for each wait. */
   silenceMsMax(): number;
-  onHead(head: BlockHeader): void;
+  onHead(head: BlockHeader, json: unknown): void;
   onState(state: 'connected' | 'closed', reason: string): void;
 };
 
@@ -53,13 +53,16 @@ const SUBSCRIBE_CALL = 2;
 const RECONNECT_MS_MIN = 250;
 const RECONNECT_MS_MAX = 10_000;
 
-/** The WebSocket subscriptions of all ws URLs; the newest head that any of them brought. */
+/** The newest head that one ws URL brought, with the node's own JSON. */
+export type PushedHead = { url: string; number: number; json: unknown };
+
+/** The WebSocket subscriptions of all ws URLs, and the newest head that each brought since it was last asked for. */
 export function openSockets(options: SocketsOptions) {
   const { clock, log } = options;
   const closing = new AbortController();
-  const statuses: SocketStatus[] = [];
+  const byUrl = new Map<string, SocketStatus>();
   const arrivals: number[] = [];
-  let pushed: BlockHeader | undefined;
+  const pushed = new Map<string, PushedHead>();
   let lastHash: Hash | undefined;
   const silenceMsMax = () => {
     const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? at));
@@ -71,19 +74,19 @@ export function openSockets(options: SocketsOptions) {
     .map((url) => {
       const name = new URL(url).origin;
       const status: SocketStatus = { name, connectedSince: undefined, heads: 0, lastReason: undefined };
-      statuses.push(status);
+      byUrl.set(url, status);
       return followHeads({
         url,
         chainId: options.chainId,
         clock,
         signal: closing.signal,
         silenceMsMax,
-        onHead(head) {
+        onHead(head, json) {
           status.heads += 1;
           if (head.hash !== lastHash) arrivals.push(clock.now().getTime());
           if (arrivals.length > BLOCK_TIMES_KEPT) arrivals.shift();
           lastHash = head.hash;
-          pushed = head;
+          pushed.set(url, { url, number: head.number, json });
           options.onHead();
         },
         onState(state, reason) {
@@ -96,12 +99,14 @@ export function openSockets(options: SocketsOptions) {
       });
     });
   return {
-    isConnected: () => statuses.some(({ connectedSince }) => connectedSince !== undefined),
-    status: () => statuses.map((status) => ({ ...status })),
-    takeHead() {
-      const head = pushed;
-      pushed = undefined;
-      return head;
+    /** Whether one of the ws URLs that count is connected. */
+    isConnected: (counts: (url: string) => boolean) =>
+      [...byUrl].some(([url, { connectedSince }]) => connectedSince !== undefined && counts(url)),
+    status: () => Array.from(byUrl.values(), (status) => ({ ...status })),
+    takeHeads(): PushedHead[] {
+      const taken = [...pushed.values()];
+      pushed.clear();
+      return taken;
     },
     async close() {
       closing.abort();
@@ -159,7 +164,7 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
       }
       if (message.kind === 'head') {
         heads += 1;
-        options.onHead(message.head);
+        options.onHead(message.head, message.json);
       }
     } catch (error) {
       end(messageOf(error));
@@ -179,7 +184,10 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   return { heads, reason };
 }
 
-type Message = { kind: 'head'; head: BlockHeader } | { kind: 'chain'; chainId: number } | { kind: 'other' };
+type Message =
+  | { kind: 'head'; head: BlockHeader; json: unknown }
+  | { kind: 'chain'; chainId: number }
+  | { kind: 'other' };
 
 function parseMessage(text: string): Message {
   const message: unknown = JSON.parse(text);
@@ -189,6 +197,17 @@ function parseMessage(text: string): Message {
   if (message.id === CHAIN_ID_CALL)
     return { kind: 'chain', chainId: quantity(message.result, 'eth_chainId') };
   return isRecord(message.params)
-    ? { kind: 'head', head: parseHeader(message.params.result) }
+    ? { kind: 'head', head: parseHeader(message.params.result), json: message.params.result }
     : { kind: 'other' };
+}
+
+/** Whether both URLs have the same host and port: a ws URL then speaks for that HTTP node. */
+export function isOneEndpoint(one: string, other: string): boolean {
+  return endpointOf(one) === endpointOf(other);
+}
+
+function endpointOf(url: string): string {
+  const { hostname, port, protocol } = new URL(url);
+  const usual = protocol === 'https:' || protocol === 'wss:' ? '443' : '80';
+  return `${hostname}:${port === '' ? usual : port}`;
 }

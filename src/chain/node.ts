@@ -2,23 +2,36 @@
  * One node: its connection, what it can do, how it fares, and what follows from that for the order in which nodes are
  * asked.
  */
-import type { BlockHeader } from '../core/block.ts';
+import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { createWindow, type MethodHealth, type Window } from './health.ts';
-import { parseHeader } from './parse.ts';
 import type { Capabilities } from './probe.ts';
-import { createRpc, type NodeRpc, type Rpc, resultOf } from './rpc.ts';
+import { createRpc, type NodeRpc } from './rpc.ts';
 import type { ThrottleStatus } from './throttle.ts';
+import type { Voice } from './votes.ts';
 
 export type Node = {
+  readonly url: string;
   readonly rpc: NodeRpc;
   /** Undefined until the first successful probe and after an error that puts them in doubt. */
   capabilities: Capabilities | undefined;
   /** Whether it could trace when it was last probed, also while its capabilities are in doubt; undefined before. */
   canTrace: boolean | undefined;
+  /** The head that it named last, also while that is no vote. */
   head: BlockHeader | undefined;
+  /** What it votes for; undefined after an error. */
+  voice: Voice | undefined;
+  /** Set while its chain differs from stored blocks: it is polled and nothing else. */
+  disagreement: Disagreement | undefined;
+  /** A block that it gave and a quorum names otherwise: compared with what is stored once it lies deep enough. */
+  suspectNumber: number | undefined;
+  /** Blocks that it named and a quorum of the others did not. */
+  outvotedCount: number;
+  /** The newest of those. */
+  outvoted: Outvoted | undefined;
   /** When it was asked for its head, while it has not answered. */
   headAskedAt: number | undefined;
   /** How long the head, and a bundle of few blocks, took lately. */
@@ -37,13 +50,24 @@ export type Node = {
   slowUntil: number;
 };
 
-/** limited: it asked to be left alone for a while. slow: others are asked before it, or its head is overdue. */
-export type NodeState = 'ok' | 'slow' | 'limited' | 'failing' | 'wrong_chain' | 'unknown';
+/** The first block at which a node's chain differs from the stored one. */
+export type Disagreement = { number: number; hash: Hash; storedHash: Hash; since: Date };
+
+/** What a node named, and what a quorum named instead. */
+export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
+
+/** disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked to be left alone for a while. slow: others are asked before it, or its head is overdue. */
+export type NodeState = 'ok' | 'slow' | 'limited' | 'failing' | 'disagrees' | 'wrong_chain' | 'unknown';
 
 export type NodeStatus = {
   name: string;
   state: NodeState;
   head: number | undefined;
+  /** The head that counts as its vote. */
+  vote: BlockId | undefined;
+  disagreement: Disagreement | undefined;
+  outvotedCount: number;
+  outvoted: Outvoted | undefined;
   error: string | undefined;
   capabilities: Capabilities | undefined;
   throttle: ThrottleStatus;
@@ -71,10 +95,16 @@ const SLOW_REST_MS = 300_000;
 
 export function createNode(url: string, metrics: Metrics, clock: Clock): Node {
   return {
+    url,
     rpc: createRpc(url, metrics, clock),
     capabilities: undefined,
     canTrace: undefined,
     head: undefined,
+    voice: undefined,
+    disagreement: undefined,
+    suspectNumber: undefined,
+    outvotedCount: 0,
+    outvoted: undefined,
     headAskedAt: undefined,
     headTimes: createWindow(clock),
     bundleTimes: createWindow(clock),
@@ -120,15 +150,28 @@ export function isHopeful(node: Node): boolean {
   return node.failures <= FAILURES_OF_ONE_MAX && !node.rpc.throttle.isLimited();
 }
 
+/** Whether it is on the chain that is followed, as far as is known. */
+export function isSound({ disagreement, fault }: Node): boolean {
+  return disagreement === undefined && fault?.code !== 'conflict';
+}
+
 /** Whether nothing speaks against asking it: it neither rests after a failure nor asked to be left alone. */
 export function isReady(node: Node, now: number): boolean {
   return node.retryAt <= now && !node.rpc.throttle.isLimited();
 }
 
-/** As they should be asked: as configured, but slow ones after the others, then limited ones, then failing ones. */
+/** As they should be asked: as configured, but slow ones after the others, then limited, failing and disagreeing ones. */
 export function byReadiness(nodes: readonly Node[], now: number): Node[] {
   const rank = (node: Node) =>
-    node.retryAt > now ? 3 : node.rpc.throttle.isLimited() ? 2 : isSlow(node, now) ? 1 : 0;
+    node.disagreement !== undefined
+      ? 4
+      : node.retryAt > now
+        ? 3
+        : node.rpc.throttle.isLimited()
+          ? 2
+          : isSlow(node, now)
+            ? 1
+            : 0;
   const freeAt = (node: Node) =>
     node.retryAt > now
       ? node.retryAt
@@ -193,27 +236,16 @@ export function hasLostMethod({ capabilities, rpc }: Node): boolean {
   );
 }
 
-/** The newest block that the node calls final; undefined where it has no such tag. */
-export async function readFinalized(
-  rpc: Rpc,
-  { finalizedTag }: Capabilities,
-  signal: AbortSignal,
-): Promise<number | undefined> {
-  if (!finalizedTag) return undefined;
-  const [answer] = await rpc.batch(
-    [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
-    signal,
-  );
-  const json = resultOf(rpc, 'eth_getBlockByNumber', answer);
-  return json === null ? undefined : parseHeader(json).number;
-}
-
 export function statusOf(node: Node, now: number): NodeStatus {
   const { rpc, capabilities, fault } = node;
   return {
     name: rpc.name,
     state: stateOf(node, now),
     head: node.head?.number,
+    vote: node.voice && { number: node.voice.head.number, hash: node.voice.head.hash },
+    disagreement: node.disagreement,
+    outvotedCount: node.outvotedCount,
+    outvoted: node.outvoted,
     error: fault === undefined ? undefined : messageOf(fault),
     capabilities,
     throttle: rpc.throttle.status(),
@@ -227,6 +259,7 @@ export function statusOf(node: Node, now: number): NodeStatus {
 
 function stateOf(node: Node, now: number): NodeState {
   if (node.fault?.code === 'conflict') return 'wrong_chain';
+  if (node.disagreement !== undefined) return 'disagrees';
   if (node.rpc.throttle.isLimited()) return 'limited';
   if (node.fault !== undefined) return 'failing';
   if (isSlow(node, now)) return 'slow';

@@ -1,14 +1,17 @@
 /**
  * All configured nodes as one: the corroborated head, and blocks from whichever node can give them.
  */
-import type { BlockHeader } from '../core/block.ts';
+import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts';
+import { createAnchors } from './anchor.ts';
 import { askAll, type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
+import { compareNode, type StoredChain } from './dissent.ts';
 import { createHeadReader } from './head.ts';
-import { openSockets, type SocketStatus } from './heads.ts';
+import { isOneEndpoint, openSockets, type SocketStatus } from './heads.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import {
   attempt,
@@ -18,22 +21,28 @@ import {
   isHopeful,
   isOverdue,
   isReady,
+  isSound,
   type Node,
   type NodeStatus,
   noteBundleTime,
   noteLost,
   overdueMs,
-  readFinalized,
   statusOf,
 } from './node.ts';
 import { parseHeader } from './parse.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
-import type { LearningRpc, OnBytes, RpcAnswer, RpcCall } from './rpc.ts';
-import type { Sampling, Verifier } from './verifier.ts';
+import { readProvedHeader } from './prove-header.ts';
+import { createQuorum, type QuorumSetting, type QuorumStatus } from './quorum.ts';
+import { type LearningRpc, type OnBytes, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
+import { sampleOf } from './sampling.ts';
+import type { Verifier } from './verifier.ts';
+import { countVotes, isNamedBy } from './votes.ts';
 
 export type NodesOptions = {
   urls: readonly string[];
   chainId: number;
+  /** How many nodes must agree; `auto` unless given. */
+  quorum?: QuorumSetting;
   internalTransfers: 'auto' | 'off' | 'required';
   clock: Clock;
   log: Log;
@@ -48,14 +57,17 @@ export type NodesOptions = {
 export type BundleOptions = { parts?: 'without traces'; onBytes?: OnBytes };
 
 export type ChainNodes = {
-  /** Chain id and genesis hash by the first node that answers. @throws Fault `conflict` for a wrong chain. */
+  /**
+   * Chain id and genesis hash: before `pin` as a quorum names them, after it as the first node does that is on this chain.
+   * @throws Fault `conflict` when all nodes are on another chain, `inconsistent` without a quorum.
+   */
   identify(signal: AbortSignal): Promise<ChainIdentity>;
   /** From now on nodes with another genesis are refused. */
   pin(identity: ChainIdentity): void;
   /** Has each node say anew who it is and what it can do, before it is asked anything else. */
   doubt(): void;
-  /** The newest block that a second node has too; of a single node, its own; never lower than the last one. @throws Fault when none answers. */
-  head(signal: AbortSignal): Promise<BlockHeader>;
+  /** The highest block whose hash a quorum names. @throws Fault without one. */
+  head(signal: AbortSignal): Promise<BlockId>;
   /**
    * Blocks with receipts and traces, each wholly from one node. May be called concurrently.
    * @throws Fault when no node can give them.
@@ -65,6 +77,22 @@ export type ChainNodes = {
     signal: AbortSignal,
     options?: BundleOptions,
   ): Promise<Bundle[]>;
+  /**
+   * As `bundles`, of blocks in a row whose last one a quorum names as canonical, so that `parentHash` anchors the others.
+   * Blocks that are not proved in full are compared with those of a quorum.
+   * @throws Fault when no node can give such blocks.
+   */
+  anchored(
+    references: readonly BlockReference[],
+    signal: AbortSignal,
+    options?: BundleOptions,
+  ): Promise<Bundle[]>;
+  /** The header at a height that a quorum names; undefined when none does. */
+  corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined>;
+  /** The parent of a corroborated block. @throws Fault `unavailable` when no node has it. */
+  parentOf(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader>;
+  /** Compares nodes that vote otherwise than the quorum with what is stored. Never throws a node's Fault. */
+  compareWith(readStored: () => Promise<StoredChain | undefined>, signal: AbortSignal): Promise<void>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /**
@@ -76,26 +104,23 @@ export type ChainNodes = {
     read: (answers: readonly RpcAnswer[], nodeName: string) => T,
     signal: AbortSignal,
   ): Promise<T>;
-  /** The newest final block by the nodes' own tag; undefined where they have none. */
-  finalized(signal: AbortSignal): Promise<number | undefined>;
+  /**
+   * The newest height that a quorum calls final by its tag, with the hash where they name the same; undefined where
+   * fewer nodes have the tag.
+   */
+  finalized(signal: AbortSignal): Promise<Finalized | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
   isPushed(): boolean;
   /** The number of the last head; undefined before the first. */
   headNumber(): number | undefined;
+  quorum(): QuorumStatus;
   status(): NodeStatus[];
   sockets(): SocketStatus[];
   close(): Promise<void>;
 };
 
-/** Recent blocks from which is learned what the chain honours. */
-const SAMPLE_BLOCKS_MAX = 20;
-/** Of those at once: what they bring is in memory together. */
-const SAMPLE_REQUESTS_MAX = 4;
-/** After this no more are asked for: a node that answers slowly has shown enough, or nothing. */
-const SAMPLE_MS_MAX = 5_000;
 /** As many blocks as one follows live; what fetches more is not in a hurry. */
 const HEDGED_BLOCKS_MAX = 3;
-
 /** The nodes that are asked; the others only tell of new heads. */
 export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url) => url.startsWith('http'));
 
@@ -120,16 +145,57 @@ export function createNodes(options: NodesOptions): ChainNodes {
     lost: (slow) => noteLost(slow, nowMs()),
   });
   const [hedgedBundles, hedgedHeaders] = [hedgingBy('bundleTimes'), hedgingBy('headTimes')];
-  const heads = createHeadReader(nodes, clock, (node, signal) =>
-    attempt(node, clock, signal, async () => {
+  const quorum = createQuorum(nodes, options.quorum ?? 'auto', clock);
+  const heads = createHeadReader({
+    ...{ nodes, quorum, clock },
+    ask: (node, signal) =>
+      attempt(node, clock, signal, async () => {
+        const rpc = rpcFor(node);
+        await prepare(node, rpc, signal);
+        const startedAt = nowMs();
+        const head = readHeader(rpc.name, await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
+        node.headTimes.add(nowMs() - startedAt);
+        return head;
+      }),
+    askAt: async (node, number, signal) => (await headerOf(node, number, signal))?.hash,
+  });
+
+  /** Whether a header that hashes to its hash commits to its parent and contents on this chain. */
+  const isHashBinding = () => verifier?.status().checks.headerHash === 'enforced';
+
+  const readHeader = (name: string, json: unknown) =>
+    isHashBinding() ? readProvedHeader(name, json) : parseHeader(json);
+
+  /** One node's header; undefined when it does not know the block. */
+  function headerOf(
+    node: Node,
+    reference: BlockReference,
+    signal: AbortSignal,
+  ): Promise<BlockHeader | undefined> {
+    return attempt(node, clock, signal, async () => {
       const rpc = rpcFor(node);
       await prepare(node, rpc, signal);
-      const startedAt = nowMs();
-      const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
-      node.headTimes.add(nowMs() - startedAt);
-      return head;
-    }),
-  );
+      const method = typeof reference === 'number' ? 'eth_getBlockByNumber' : 'eth_getBlockByHash';
+      const id = typeof reference === 'number' ? quantityOf(reference) : reference;
+      const json = await rpc.call(method, [id, false], signal);
+      if (json === null) return undefined;
+      const header = readHeader(rpc.name, json);
+      if (header.hash === reference || header.number === reference) return header;
+      throw new Fault(
+        'inconsistent',
+        `${rpc.name} gave block ${header.number} (${header.hash}) for ${reference}`,
+      );
+    });
+  }
+
+  const anchors = createAnchors({
+    ...{ nodes, quorum, clock, headerOf },
+    voices: heads.voices,
+    fetchPlain: (node, references, signal) =>
+      attempt(node, clock, signal, () =>
+        fetchFrom(node, rpcFor(node), references, signal, { parts: 'without traces' }),
+      ),
+  });
 
   /** The node's capabilities, asked for when they are not known. */
   async function prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities> {
@@ -140,12 +206,6 @@ export function createNodes(options: NodesOptions): ChainNodes {
         : { capabilities: known, isCertain: true };
     if (isCertain) node.capabilities = capabilities;
     node.canTrace = capabilities.traces !== 'none';
-    if (options.internalTransfers === 'required' && capabilities.traces === 'none') {
-      throw new Fault(
-        'unavailable',
-        `${node.rpc.name} cannot trace, and chain.internalTransfers is required`,
-      );
-    }
     if (known === undefined) log.info({ node: node.rpc.name, ...capabilities }, 'node.probed');
     return capabilities;
   }
@@ -193,6 +253,8 @@ export function createNodes(options: NodesOptions): ChainNodes {
     const planOf = (known: Capabilities): Capabilities =>
       parts === undefined ? known : { ...known, traces: 'none' };
     const plan = planOf(await prepare(node, rpc, signal));
+    if (options.internalTransfers === 'required' && parts === undefined && plan.traces === 'none')
+      throw new Fault('unavailable', `${rpc.name} cannot trace, and chain.internalTransfers is required`);
     const isAble = () => parts !== undefined || blockNodes().includes(node);
     if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
@@ -211,47 +273,49 @@ export function createNodes(options: NodesOptions): ChainNodes {
     }
   }
 
-  /**
-   * The node's newest blocks, as many as it gives, and the first that is asked for; not the genesis block, which is made
-   * otherwise.
-   */
-  function sampleOf(node: Node, references: readonly BlockReference[], signal: AbortSignal): Sampling {
-    return async (verify) => {
-      const plan: Capabilities = { ...(await prepare(node, node.rpc.patient, signal)), traces: 'none' };
-      const head = parseHeader(await node.rpc.call('eth_getBlockByNumber', ['latest', false], signal));
-      const from = Math.max(1, head.number - SAMPLE_BLOCKS_MAX + 1);
-      const newest = Array.from({ length: head.number - from + 1 }, (_, index) => from + index);
-      const [asked] = references;
-      const isOlder = typeof asked === 'number' && asked > 0 && asked < from;
-      const wanted = [...(isOlder ? [asked] : []), ...newest].values();
-      const endsAt = nowMs() + SAMPLE_MS_MAX;
-      // One by one: a node that lacks or spoils one of them can still show the others.
-      const fetchEach = async () => {
-        for (const number of wanted) {
-          if (nowMs() > endsAt) return;
-          try {
-            await fetchBundles(node.rpc, [number], plan, signal, verify);
-          } catch (error) {
-            if (!(error instanceof Fault)) throw error;
-          }
-        }
-      };
-      await Promise.all(Array.from({ length: SAMPLE_REQUESTS_MAX }, fetchEach));
-    };
-  }
-
   /** By the nodes that are known to answer, when there are any. */
   async function calibrate(references: readonly BlockReference[], signal: AbortSignal): Promise<void> {
     const now = nowMs();
     const ordered = byReadiness(nodes, now);
     const known = ordered.filter((node) => node.capabilities !== undefined && !isOverdue(node, now));
-    const samplings = (known.length > 0 ? known : ordered).map((node) => sampleOf(node, references, signal));
+    const samplings = (known.length > 0 ? known : ordered).map((node) =>
+      sampleOf({ clock, prepare }, node, references, signal),
+    );
     await verifier?.calibrate(samplings);
   }
 
+  /** Bundles of the first node that can give them, as `fetch` gets them. */
+  async function firstBundles(
+    references: readonly BlockReference[],
+    signal: AbortSignal,
+    { parts }: BundleOptions,
+    fetch: (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Bundle[]>,
+  ): Promise<Bundle[]> {
+    await calibrate(references, signal);
+    const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
+    const candidates = parts === undefined ? blockNodes() : nodes;
+    return first(signal, isUrgent ? hedgedBundles : undefined, fetch, candidates);
+  }
+
+  /** The block that the node calls final; undefined where it has no such tag. */
+  function finalizedOf(node: Node, signal: AbortSignal): Promise<BlockHeader | undefined> {
+    return attempt(node, clock, signal, async () => {
+      const rpc = rpcFor(node);
+      if (!(await prepare(node, rpc, signal)).finalizedTag) return undefined;
+      const call = { method: 'eth_getBlockByNumber', params: ['finalized', false] };
+      const json = resultOf(rpc, call.method, (await rpc.batch([call], signal))[0]);
+      return json === null ? undefined : readHeader(rpc.name, json);
+    });
+  }
+
   return {
-    identify: (signal) =>
-      first(signal, hedgedHeaders, (_node, rpc, abort) => readIdentity(rpc, options.chainId, abort)),
+    identify: async (signal) => {
+      const ask = (node: Node, abort: AbortSignal) =>
+        attempt(node, clock, abort, () => readIdentity(rpcFor(node), pinned, abort));
+      if (pinned.genesisHash !== undefined)
+        return first(signal, hedgedHeaders, (_node, rpc, abort) => readIdentity(rpc, pinned, abort));
+      return { ...pinned, genesisHash: await agreeOnGenesis({ nodes, quorum, clock, ask }, signal) };
+    },
     pin(identity) {
       pinned = identity;
     },
@@ -259,53 +323,72 @@ export function createNodes(options: NodesOptions): ChainNodes {
       for (const node of nodes) node.capabilities = undefined;
     },
     async head(signal) {
-      const pushed = sockets.takeHead();
-      // One node needs no second opinion: what it pushed is what it would say.
-      const [only] = nodes;
-      if (pushed === undefined || only === undefined || nodes.length > 1) return heads.read(signal);
-      only.head = pushed;
-      return heads.serve(pushed);
-    },
-    async bundles(references, signal, bundleOptions = {}) {
-      await calibrate(references, signal);
-      const { parts } = bundleOptions;
-      const isUrgent = parts === undefined && references.length <= HEDGED_BLOCKS_MAX;
-      const hedging = isUrgent ? hedgedBundles : undefined;
-      try {
-        return await first(
-          signal,
-          hedging,
-          (node, rpc, abort) => fetchFrom(node, rpc, references, abort, bundleOptions),
-          parts === undefined ? blockNodes() : nodes,
-        );
-      } catch (error) {
-        for (const reference of references) if (typeof reference === 'string') heads.forget(reference);
-        throw error;
+      const announced = sockets.takeHeads();
+      const numbers: number[] = [];
+      for (const { url, number, json } of announced) {
+        const node = nodes.find((one) => isOneEndpoint(one.url, url));
+        if (node === undefined || isSound(node)) numbers.push(number);
+        if (node?.capabilities === undefined) continue;
+        try {
+          heads.hear(node, readHeader(node.rpc.name, json));
+        } catch (error) {
+          // Some nodes push headers without all fields: that is a hint, and no vote.
+          if (!(error instanceof Fault)) throw error;
+        }
       }
+      const news = announced.length > 0 ? heads.news() : undefined;
+      if (news !== undefined) return news;
+      return heads.read(signal, numbers.length > 0 ? Math.max(...numbers) : undefined);
+    },
+    bundles: (references, signal, bundleOptions = {}) =>
+      firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
+        fetchFrom(node, rpc, references, abort, bundleOptions),
+      ),
+    anchored: (references, signal, bundleOptions = {}) =>
+      firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
+        anchors.anchor(node, references, abort, () => fetchFrom(node, rpc, references, abort, bundleOptions)),
+      ),
+    corroborated: anchors.corroborated,
+    async parentOf(child, signal) {
+      const parent = isHashBinding()
+        ? await first(signal, hedgedHeaders, (node, _rpc, abort) => headerOf(node, child.parentHash, abort))
+        : await anchors.corroborated(child.number - 1, signal);
+      if (parent?.hash === child.parentHash && parent.number === child.number - 1) return parent;
+      throw new Fault('unavailable', `the nodes do not have block ${child.parentHash} of the new branch yet`);
+    },
+    async compareWith(readStored, signal) {
+      const head = heads.served();
+      const voices = heads.voices();
+      const doubtful = nodes.filter(({ voice, disagreement, suspectNumber }) => {
+        if (voice === undefined || !voices.includes(voice)) return false;
+        if (disagreement !== undefined || suspectNumber !== undefined) return true;
+        return head === undefined || !isNamedBy(voice, head);
+      });
+      const stored = doubtful.length === 0 ? undefined : await readStored();
+      if (stored === undefined) return;
+      for (const node of doubtful) await compareNode({ clock, log, headerOf }, stored, node, signal);
     },
     findHeader: (reference, signal) =>
-      first(signal, hedgedHeaders, async (node, rpc, abort) => {
-        await prepare(node, rpc, abort);
-        const json = await (typeof reference === 'number'
-          ? rpc.call('eth_getBlockByNumber', [quantityOf(reference), false], abort)
-          : rpc.call('eth_getBlockByHash', [reference, false], abort));
-        return json === null ? undefined : parseHeader(json);
-      }),
+      first(signal, hedgedHeaders, (node, _rpc, abort) => headerOf(node, reference, abort)),
     ask: (calls, read, signal) =>
       first(signal, undefined, async (node, rpc, abort) => {
         const { batch } = await prepare(node, rpc, abort);
         return read(await askAll(rpc, calls, batch, abort), rpc.name);
       }),
-    async finalized(signal) {
-      const known = nodes.filter(({ capabilities }) => capabilities !== undefined);
-      const able = known.filter(({ capabilities }) => capabilities?.finalizedTag === true);
-      if (known.length > 0 && able.length === 0) return undefined;
-      const read = async (node: Node, rpc: LearningRpc, abort: AbortSignal) =>
-        readFinalized(rpc, await prepare(node, rpc, abort), abort);
-      return first(signal, hedgedHeaders, read, able.length > 0 ? able : nodes);
-    },
-    isPushed: () => sockets.isConnected(),
+    finalized: (signal) => agreeOnFinalized({ nodes, quorum, clock, ask: finalizedOf }, signal),
+    // A node that is wrong would push heads that nobody follows, and hide that the others must be polled.
+    isPushed: () =>
+      sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
     headNumber: () => heads.served()?.number,
+    quorum() {
+      const head = heads.served();
+      const silent = quorum.silent();
+      return {
+        ...{ nodes: nodes.length, needed: quorum.needed(), dispute: heads.dispute() },
+        votes: head === undefined ? 0 : countVotes(heads.voices(), head),
+        silent: silent && { name: silent.voter.rpc.name, since: silent.since },
+      };
+    },
     status: () => nodes.map((node) => statusOf(node, nowMs())),
     sockets: () => sockets.status(),
     async close() {

@@ -23,17 +23,7 @@ export async function probe(
   wantTraces: boolean,
   signal: AbortSignal,
 ): Promise<{ capabilities: Capabilities; isCertain: boolean }> {
-  const { genesisHash } = await readIdentity(rpc, expected.chainId, signal);
-  if (
-    genesisHash !== undefined &&
-    expected.genesisHash !== undefined &&
-    genesisHash !== expected.genesisHash
-  ) {
-    throw new Fault(
-      'conflict',
-      `${rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}`,
-    );
-  }
+  await readIdentity(rpc, expected, signal);
   const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
   const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
   const [finalized] = await rpc.batch(
@@ -51,23 +41,34 @@ export async function probe(
 
 /**
  * Chain id and genesis hash (undefined where the node no longer has block 0).
- * @throws Fault `conflict` when the node is on another chain than the expected one.
+ * @throws Fault `conflict` when the node is on another chain than the expected one, or has another genesis block.
  */
 export async function readIdentity(
   rpc: Rpc,
-  expectedChainId: number,
+  expected: ChainIdentity,
   signal: AbortSignal,
 ): Promise<ChainIdentity> {
   const chainId = quantity(await rpc.call('eth_chainId', [], signal), 'eth_chainId');
-  if (chainId !== expectedChainId) {
+  if (chainId !== expected.chainId) {
     throw new Fault(
       'conflict',
-      `${rpc.name} is on chain ${chainId}, chain.id says ${expectedChainId}: correct one of the two`,
+      `${rpc.name} is on chain ${chainId}, chain.id says ${expected.chainId}: correct one of the two`,
     );
   }
   const [genesis] = await rpc.batch([{ method: 'eth_getBlockByNumber', params: ['0x0', false] }], signal);
   const hasGenesis = genesis?.ok === true && genesis.result !== null;
-  return { chainId, genesisHash: hasGenesis ? parseHeader(genesis.result).hash : undefined };
+  const genesisHash = hasGenesis ? parseHeader(genesis.result).hash : undefined;
+  if (
+    genesisHash !== undefined &&
+    expected.genesisHash !== undefined &&
+    genesisHash !== expected.genesisHash
+  ) {
+    throw new Fault(
+      'conflict',
+      `${rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}`,
+    );
+  }
+  return { chainId, genesisHash };
 }
 
 async function canBatch(rpc: LearningRpc, signal: AbortSignal): Promise<boolean> {

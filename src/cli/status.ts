@@ -13,6 +13,8 @@ type Flags = { config?: string; url?: string; json?: boolean };
 
 /** The service reads its database for this; one that takes longer is in trouble. */
 const ANSWER_MS_MAX = 10_000;
+/** 0x and the first eight digits: enough to see which nodes agree. */
+const SHORT_HASH_CHARACTERS = 10;
 
 export function addStatusCommand(program: Command): void {
   program
@@ -87,7 +89,7 @@ function addressOf({ http: { host, port } }: Config): string {
 }
 
 function render(status: StatusBody): string {
-  const { chain, cursor, problem, proof, queue, prices, pairs, nodes, web_sockets: sockets } = status;
+  const { chain, cursor, problem, proof, quorum, queue, prices, pairs, nodes, web_sockets: sockets } = status;
   const lag =
     status.lag_blocks === null || status.lag_blocks <= 0
       ? ''
@@ -104,6 +106,12 @@ function render(status: StatusBody): string {
     [
       'queue',
       `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held`,
+    ],
+    [
+      'quorum',
+      quorum === null
+        ? 'not here'
+        : `${quorum.needed} of ${quorum.nodes} nodes, by ${quorum.compares}; ${quorum.votes} name the head`,
     ],
     ['proof', proof === null ? 'not here' : `${proof.mode}: ${describe(proof.checks)}`],
     ['version', status.version],
@@ -138,9 +146,27 @@ function render(status: StatusBody): string {
       ]),
     ]),
     table([
-      ['NODE', 'STATE', 'HEAD', 'IN FLIGHT', 'BATCH MAX', 'HEDGES', 'OVERTAKEN', 'CAN', 'REMARK'],
+      [
+        'NODE',
+        'STATE',
+        'HEAD',
+        'VOTE',
+        'OUTVOTED',
+        'IN FLIGHT',
+        'BATCH MAX',
+        'HEDGES',
+        'OVERTAKEN',
+        'CAN',
+        'REMARK',
+      ],
       ...nodes.map((node) => [
-        ...[node.name, node.state, String(node.head ?? '-'), `${node.in_flight} of ${node.concurrency_max}`],
+        ...[node.name, node.state, String(node.head ?? '-')],
+        ...[
+          node.vote === null
+            ? '-'
+            : `${node.vote.number} (${node.vote.hash.slice(0, SHORT_HASH_CHARACTERS)})`,
+        ],
+        ...[String(node.outvoted_count), `${node.in_flight} of ${node.concurrency_max}`],
         ...[
           String(node.batch_calls_max ?? '-'),
           String(node.hedges),
@@ -163,6 +189,9 @@ function render(status: StatusBody): string {
 
 /** What keeps the node from being asked in its turn, and until when. */
 function remarkOn(node: StatusBody['nodes'][number]): string {
+  const { disagreement } = node;
+  if (disagreement !== null)
+    return `since block ${disagreement.number} it has ${disagreement.hash}, where ${disagreement.stored_hash} is stored`;
   if (node.limited_until !== null) return `left alone until ${node.limited_until}: ${node.limit_reason}`;
   if (node.retry_at !== null) return `rests until ${node.retry_at}: ${node.error}`;
   if (node.state === 'slow' && node.slow_until === null) return 'owes the answer that tells its head';

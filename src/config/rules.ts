@@ -15,6 +15,7 @@ export function checkRules(values: unknown): Finding[] {
   return [
     ...checkSecret(values),
     ...checkNodes(values),
+    ...checkQuorum(values),
     ...checkTokens(values),
     ...checkPairs(values),
     ...checkPrices(values),
@@ -43,6 +44,22 @@ function checkNodes(values: unknown): Finding[] {
     value: typeof value === 'string' ? (URL.parse(value)?.href ?? value) : value,
   }));
   return repeated(urls);
+}
+
+/** More votes than there are nodes to vote would hold for ever; a WebSocket URL has no vote of its own. */
+function checkQuorum(values: unknown): Finding[] {
+  const quorum = findAt(values, '/chain/quorum');
+  const voters = entriesOf(values, '/chain/rpc').filter(
+    ({ value }) => typeof value === 'string' && /^https?:/i.test(value),
+  ).length;
+  if (typeof quorum !== 'number' || voters === 0 || quorum <= voters) return [];
+  return [
+    {
+      pointer: '/chain/quorum',
+      message: `is above the number of HTTP nodes in chain.rpc, which is ${voters}`,
+      suggestion: 'add nodes, or use "auto"',
+    },
+  ];
 }
 
 /** A token answers at /api/price/<symbol in lower case>, beside `native` and `reward` (spec 4.2). */

@@ -57,7 +57,8 @@ const Chain = Type.Object(
       Type.Array(RpcUrlText, {
         minItems: 1,
         maxItems: 32,
-        description: 'Nodes in order of preference; a ws(s) URL adds notice of new heads.',
+        description:
+          'Nodes in order of preference; a ws(s) URL adds notice of new heads. From three nodes on, one that is wrong cannot mislead the service.',
       }),
       (urls) => urls.length === 0 || urls.some((url) => !/^wss?:/i.test(String(url))),
       () => 'must have at least one http or https URL: blocks are read over HTTP',
@@ -84,6 +85,12 @@ const Chain = Type.Object(
     internalTransfers: Type.Enum(['auto', 'off', 'required'], {
       default: 'auto',
       description: 'Transfers inside contract calls, from traces: where the node can, never, or not without.',
+    }),
+    quorum: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: 32 })], {
+      title: '"auto" or a number of nodes',
+      default: 'auto',
+      description:
+        'Nodes that must name the same block before it is followed: half of the HTTP nodes, and at least two where there are several.',
     }),
     verify: Type.Enum(['auto', 'strict', 'off'], {
       default: 'auto',

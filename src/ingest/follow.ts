@@ -1,9 +1,11 @@
 /**
- * Following the chain: one step fetches the next blocks and commits them with their notifications, or undoes a fork.
+ * Following the chain: one step fetches the next blocks and commits them with their notifications, or switches to the
+ * branch that the chain went over to.
  */
+import type { Finalized } from '../chain/agreement.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
 import type { Verifier } from '../chain/verifier.ts';
-import type { BlockHeader, BlockId } from '../core/block.ts';
+import type { BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
@@ -14,13 +16,15 @@ import {
   commitBlocks,
   findBlockHash,
   findChain,
+  findFirst,
+  findKnownHash,
   findTip,
   insertChain,
   requireChain,
-  rollbackTo,
 } from '../store/blocks.ts';
 import type { Database, Db } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
+import { createBranchReader, createLeftTips, findAncestor } from './branch.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
 /** What else is taken from blocks and written in their transaction: swap pairs, points. */
@@ -66,18 +70,29 @@ const HEAD_MS_MAX = 1_000;
 const PRUNED_DEPTH_MIN = 128;
 /** How often the nodes are asked what is final. */
 const FINALIZED_MS = 10_000;
+/** How often nodes that vote otherwise are compared with what is stored. */
+const COMPARE_MS = 1_000;
 
 /**
- * A follower, whose step reads the tip from the database, so that it continues after any end, and commits whole batches.
- * The step throws a Fault when no node can give the next block (the loop tries again), `inconsistent` at a fork below
- * finality.
+ * A follower that commits nothing but blocks that a quorum of the nodes anchors (docs/quorum.md), whose step reads the tip from the database, so that it continues after any end, and commits whole batches.
+ * The step throws a Fault when no node can give the next block (the loop tries again), `inconsistent` where it holds:
+ * without a quorum, at a lower branch than the stored one, and at a reorg from below the final block.
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
-  const readAhead = createReadAhead({ nodes, clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS });
+  // Only blocks that a quorum anchors reach the database.
+  const readAhead = createReadAhead({
+    nodes: { bundles: nodes.anchored },
+    clock,
+    extract: options.extract,
+    patienceMs: COMMIT_WAIT_MS,
+  });
+  const readBranch = createBranchReader(readAhead);
+  const leftTips = createLeftTips();
+  let comparedAtMs = Number.NEGATIVE_INFINITY;
   let isPinned = false;
   let leads = false;
-  let lastHead: BlockHeader | undefined;
+  let lastHead: BlockId | undefined;
   let headAtMs = 0;
   let isFarBehind = false;
   let finalizedAt = Number.NEGATIVE_INFINITY;
@@ -89,6 +104,7 @@ export function createFollower(options: FollowerOptions): Follower {
   async function step(signal: AbortSignal): Promise<StepOutcome> {
     const isLeader = await options.isLeader();
     if (!isPinned) await pin(signal);
+    if (isLeader) await compareNodes(signal);
     // Who stands by asks too: its readiness tells whether its nodes would do.
     const head = await findHead(signal);
     if (isLeader && !leads) await takeOver();
@@ -108,7 +124,7 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   /** Far behind, the head of a moment ago will do: a busy node takes as long for it as for blocks. */
-  async function findHead(signal: AbortSignal): Promise<BlockHeader> {
+  async function findHead(signal: AbortSignal): Promise<BlockId> {
     const nowMs = clock.now().getTime();
     if (lastHead !== undefined && isFarBehind && nowMs - headAtMs < HEAD_MS_MAX) return lastHead;
     lastHead = await nodes.head(signal);
@@ -116,39 +132,83 @@ export function createFollower(options: FollowerOptions): Follower {
     return lastHead;
   }
 
-  /** A head that is not news: ours or older is ignored; another hash at the tip's height is a fork. */
-  async function atOrBehindTip(tip: BlockId, head: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
-    metrics.chainLagSeconds.set(0);
-    if (head.number < tip.number || head.hash === tip.hash) return 'idle';
-    return followFork(tip, head, signal);
+  /** Nodes whose chain differs from what is stored are found before they are asked for blocks. */
+  async function compareNodes(signal: AbortSignal): Promise<void> {
+    const nowMs = clock.now().getTime();
+    const sinceMs = nowMs - comparedAtMs;
+    if (sinceMs >= 0 && sinceMs < COMPARE_MS) return;
+    comparedAtMs = nowMs;
+    const readStored = async () => {
+      const [first, tip] = [await findFirst(database), await findTip(database)];
+      const hashAt = (number: number) => findBlockHash(database, number);
+      return first && tip && { from: first.number, to: tip.number, hashAt };
+    };
+    await nodes.compareWith(readStored, signal);
   }
 
-  async function append(
-    tip: BlockId | undefined,
-    head: BlockHeader,
-    signal: AbortSignal,
-  ): Promise<StepOutcome> {
+  /**
+   * A head that is not above the tip. Ours, or an older one of ours, is ignored. Another block at the tip's height is a
+   * reorg, unless the follower has left it before. A lower branch is not followed before it is as long as ours.
+   */
+  async function atOrBehindTip(tip: BlockId, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
+    metrics.chainLagSeconds.set(0);
+    if (head.hash === tip.hash) return 'idle';
+    if (head.number === tip.number)
+      return leftTips.has(head.hash) ? 'idle' : switchBranch(tip, head.number, head, signal);
+    const stored = await findBlockHash(database, head.number);
+    if (stored === head.hash) return 'idle';
+    if (stored === undefined) {
+      throw new Fault(
+        'unavailable',
+        `the nodes are at block ${head.number}, below everything that is stored (up to ${tip.number}): wait until they have caught up, or add one that has`,
+      );
+    }
+    throw new Fault(
+      'inconsistent',
+      `the nodes are at block ${head.number} (${head.hash}), which is ${stored} in the database, whose tip is ${tip.number}: a lower branch is followed once it has reached block ${tip.number}; if the nodes were reset, check chain.rpc`,
+    );
+  }
+
+  async function append(tip: BlockId | undefined, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
     const startedAt = clock.now().getTime();
     const from = tip === undefined ? await firstNumber(head) : tip.number + 1;
     if (from > head.number) return waitForStart(from, head);
-    const read = await readAhead.next(from, head, signal).catch((error: unknown) => {
-      throw withAdvice(error, { from, depth: head.number - from, isFirst: tip === undefined });
+    const read = await readAhead.next(from, head, signal).catch(async (error: unknown) => {
+      const isFar =
+        error instanceof Fault && error.code === 'unavailable' && head.number - from >= PRUNED_DEPTH_MIN;
+      if (!isFar || signal.aborted) throw error;
+      const isHeadReal = await isBuiltUpon(head, signal);
+      throw isHeadReal ? pruned(error, { from, head, isFirst: tip === undefined }) : absurd(error, head);
     });
     const [first] = read;
     if (first === undefined) return 'idle';
-    if (tip !== undefined && first.header.parentHash !== tip.hash) return askAgain(tip, first.header, signal);
-    const blocks = linkedPrefix(read);
-    const newest = blocks.at(-1) ?? first;
+    if (tip !== undefined && first.header.parentHash !== tip.hash)
+      return switchBranch(tip, first.header.number, head, signal);
+    return commit(tip, linkedPrefix(read), { head, startedAt }, signal);
+  }
+
+  async function commit(
+    tip: BlockId | undefined,
+    blocks: readonly ReadBlock[],
+    { head, startedAt, ancestor }: { head: BlockId; startedAt: number; ancestor?: number },
+    signal: AbortSignal,
+  ): Promise<StepOutcome> {
+    const newest = blocks.at(-1);
+    if (newest === undefined) return 'idle';
     // Only what is stored confirms: the head is a node's word.
     const releasedNumber = newest.header.number - options.confirmations;
     // After another follower's commit or fork nothing is known: what was released once may be held again.
-    const known = tip !== undefined && tip.hash === released?.tip ? released.number : undefined;
+    const isKnown = ancestor === undefined && tip !== undefined && tip.hash === released?.tip;
+    const known = isKnown ? released?.number : undefined;
     const committed = await commitBlocks(database, {
       expectedTip: tip,
+      reorg:
+        ancestor === undefined ? undefined : { ancestorNumber: ancestor, undo: (tx) => undo(tx, ancestor) },
       blocks,
       releasedNumber,
       releasedBefore: known,
       finalizedNumber,
+      corroboratedNumber: newest.header.number,
       enforcedChecks: options.checks.learned(),
       now: clock.now(),
       async also(tx) {
@@ -157,113 +217,89 @@ export function createFollower(options: FollowerOptions): Follower {
     });
     if (committed.outcome === 'lost') return 'worked';
     released = { tip: newest.header.hash, number: releasedNumber };
+    if (tip !== undefined && ancestor !== undefined)
+      reportReorg(tip, newest.header, { ancestor, depth: committed.orphanedCount });
     report(blocks, committed.notificationCount, head, startedAt);
     // After the commit: neither the wait for it nor its failure costs the blocks anything.
     await refreshFinalized(newest.header, signal);
     return 'worked';
   }
 
+  /** Whether a node has the block below the head, as every node does of a real one. */
+  async function isBuiltUpon(head: BlockId, signal: AbortSignal): Promise<boolean> {
+    try {
+      return (await nodes.findHeader(head.number - 1, signal)) !== undefined;
+    } catch (error) {
+      if (error instanceof Fault) return false;
+      throw error;
+    }
+  }
+
   /** Where to begin: where it began before (a fork may have undone everything), else as configured. */
-  async function firstNumber(head: BlockHeader): Promise<number> {
+  async function firstNumber(head: BlockId): Promise<number> {
     const startNumber = (await findChain(database))?.startNumber;
     return startNumber ?? (options.startBlock === 'latest' ? head.number : options.startBlock);
   }
 
   /** A first block that is not mined yet is told once: nothing else happens until then. */
-  function waitForStart(startBlock: number, head: BlockHeader): StepOutcome {
+  function waitForStart(startBlock: number, head: BlockId): StepOutcome {
     if (!hasToldOfStart) log.warn({ startBlock, head: head.number }, 'follow.waits_for_start');
     hasToldOfStart = true;
     return 'idle';
   }
 
-  /** What was read ahead may be of a branch that is gone: only what the nodes say now is a fork. */
-  async function askAgain(tip: BlockId, read: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
+  /**
+   * Goes over to the branch of the corroborated block at `number`, which does not descend from the tip: reads and proves
+   * the branch first, and then one transaction undoes what it replaces and stores it.
+   */
+  async function switchBranch(
+    tip: BlockId,
+    number: number,
+    head: BlockId,
+    signal: AbortSignal,
+  ): Promise<StepOutcome> {
+    const startedAt = clock.now().getTime();
+    // What was read ahead may be older than the reorg, or a node may be on another chain by now: all are asked again.
     readAhead.drop();
-    const branch = await nodes.findHeader(read.number, signal);
-    if (branch === undefined || branch.parentHash === tip.hash)
-      throw new Fault('unavailable', `the nodes do not agree about block ${read.number}: asking again`);
-    return followFork(tip, branch, signal);
-  }
-
-  /** Walks back from a block whose parent is not ours to the newest common block, and undoes what lies above it. */
-  async function followFork(tip: BlockId, branch: BlockHeader, signal: AbortSignal): Promise<StepOutcome> {
-    if (branch.number > tip.number + 1) {
-      throw new Fault('inconsistent', `block ${branch.number} came as the one after ${tip.number}`);
-    }
-    await confirmBranch(branch, signal);
-    await refreshFinalized(tip, signal);
-    let child = branch;
-    for (;;) {
-      const stored = await findBlockHash(database, child.number - 1);
-      // Below the first block that was ever stored there is nothing to undo.
-      if (stored === child.parentHash || stored === undefined) break;
-      if (child.number - 1 <= finalizedNumber) {
-        throw new Fault(
-          'inconsistent',
-          `a fork from below the final block ${finalizedNumber}: holding at ${tip.number} (${tip.hash})`,
-        );
-      }
-      child = await getParent(child, signal);
-    }
-    const ancestor = child.number - 1;
-    const undone = await rollbackTo(database, {
-      ancestorNumber: ancestor,
-      expectedTip: tip,
-      now: clock.now(),
-      async also(tx) {
-        for (const ledger of options.ledgers.toReversed()) await ledger.undo(tx, ancestor);
-      },
-    });
-    if (undone === 'lost') return 'worked';
-    metrics.chainReorgs.inc();
-    metrics.chainReorgDepth.observe(undone);
-    log.warn(
-      { depth: undone, ancestor, tip: tip.number, hash: tip.hash, branch: branch.hash },
-      'chain.reorg',
-    );
-    return 'worked';
-  }
-
-  /** A node that has gone over to another chain looks like a fork of everything: each says anew who it is. */
-  async function confirmBranch(branch: BlockHeader, signal: AbortSignal): Promise<void> {
     nodes.doubt();
-    if ((await nodes.findHeader(branch.hash, signal)) === undefined)
-      throw new Fault('unavailable', `no node has block ${branch.hash} of the fork any more`);
+    const branch = await nodes.corroborated(number, signal);
+    if (branch === undefined || branch.parentHash === tip.hash || branch.hash === tip.hash)
+      throw new Fault('unavailable', `the nodes do not agree about block ${number}: asking again`);
+    await refreshFinalized(tip, signal);
+    const ancestor = await findAncestor(branch, {
+      database,
+      finalizedNumber,
+      quorum: nodes.quorum(),
+      parentOf: (child) => nodes.parentOf(child, signal),
+    });
+    const blocks = await readBranch(ancestor, head, signal);
+    return commit(tip, blocks, { head, startedAt, ancestor: ancestor.number }, signal);
   }
 
-  async function getParent(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader> {
-    const parent = await nodes.findHeader(child.parentHash, signal);
-    if (parent === undefined)
-      throw new Fault('unavailable', `no node has block ${child.parentHash} of the new fork yet`);
-    if (parent.number === child.number - 1 && parent.hash === child.parentHash) return parent;
-    throw new Fault(
-      'inconsistent',
-      `the node gave block ${parent.number} (${parent.hash}) as the parent of ${child.number}`,
-    );
+  async function undo(tx: Db, ancestor: number): Promise<void> {
+    for (const ledger of options.ledgers.toReversed()) await ledger.undo(tx, ancestor);
+  }
+
+  function reportReorg(tip: BlockId, branch: BlockId, reorg: { ancestor: number; depth: number }): void {
+    leftTips.add(tip.hash);
+    metrics.chainReorgs.inc();
+    metrics.chainReorgDepth.observe(reorg.depth);
+    log.warn({ ...reorg, tip: tip.number, hash: tip.hash, branch: branch.hash }, 'chain.reorg');
   }
 
   async function pin(signal: AbortSignal): Promise<void> {
-    const identity = await nodes.identify(signal);
-    const known = await findChain(database);
-    if (known === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
-    const {
-      chainId,
-      genesisHash,
-      finalizedNumber: stored,
-    } = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
-    requireChain({ chainId }, options.chainId);
-    if (
-      genesisHash !== undefined &&
-      identity.genesisHash !== undefined &&
-      genesisHash !== identity.genesisHash
-    ) {
-      throw new Fault(
-        'conflict',
-        `the database holds a chain with genesis ${genesisHash}, the nodes have ${identity.genesisHash}`,
-      );
+    const before = await findChain(database);
+    if (before !== undefined) {
+      requireChain(before, options.chainId);
+      // What is stored decides, whatever nodes say: those with another genesis block are refused.
+      nodes.pin({ chainId: before.chainId, genesisHash: before.genesisHash });
     }
-    nodes.pin({ chainId, genesisHash });
-    finalizedNumber = stored;
+    const identity = await nodes.identify(signal);
+    if (before === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
+    const stored = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
+    requireChain(stored, options.chainId);
+    nodes.pin({ chainId: stored.chainId, genesisHash: stored.genesisHash ?? identity.genesisHash });
+    finalizedNumber = stored.finalizedNumber;
     isPinned = true;
   }
 
@@ -275,9 +311,9 @@ export function createFollower(options: FollowerOptions): Follower {
     const now = clock.now().getTime();
     if (now - finalizedAt < FINALIZED_MS) return;
     const tagged = await nodes.finalized(signal);
-    const deep = tip.number - options.finalityDepth;
-    const named = tagged === undefined || tagged > tip.number ? deep : tagged;
-    const found = tagged === undefined || (await isOurs(named, tip, signal)) ? named : 0;
+    const deep = { number: tip.number - options.finalityDepth, hash: undefined };
+    const named = tagged === undefined || tagged.number > tip.number ? deep : tagged;
+    const found = tagged === undefined || (await isOurs(named, signal)) ? named.number : 0;
     // What another follower found while this one stood by counts too.
     const stored = (await findChain(database))?.finalizedNumber ?? 0;
     finalizedNumber = Math.max(finalizedNumber, stored, found);
@@ -285,17 +321,16 @@ export function createFollower(options: FollowerOptions): Follower {
     metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
   }
 
-  /** Whether the nodes have our block at this height; below the first one that is stored there is none to differ. */
-  async function isOurs(number: number, tip: BlockId, signal: AbortSignal): Promise<boolean> {
-    const stored = await findBlockHash(database, number);
-    if (stored === undefined) return number < tip.number;
-    return (await nodes.findHeader(number, signal))?.hash === stored;
+  /** Whether a quorum has our block at this height, or the parent of our first one. */
+  async function isOurs({ number, hash }: Finalized, signal: AbortSignal): Promise<boolean> {
+    const known = await findKnownHash(database, number);
+    return known !== undefined && known === (hash ?? (await nodes.corroborated(number, signal))?.hash);
   }
 
   function report(
     blocks: readonly ReadBlock[],
     notifications: number,
-    head: BlockHeader,
+    head: BlockId,
     startedAt: number,
   ): void {
     const newest = blocks.at(-1)?.header;
@@ -329,19 +364,30 @@ export function createFollower(options: FollowerOptions): Follower {
 }
 
 /** A Fault of a block so old that nodes may have pruned it, with what can be done then. */
-function withAdvice(
-  error: unknown,
-  { from, depth, isFirst }: { from: number; depth: number; isFirst: boolean },
-): unknown {
-  if (!(error instanceof Fault) || error.code !== 'unavailable' || depth < PRUNED_DEPTH_MIN) return error;
-  const asked = `asked for block ${from}, ${depth} below the head: ${messageOf(error)}`;
+function pruned(
+  cause: Fault,
+  { from, head, isFirst }: { from: number; head: BlockId; isFirst: boolean },
+): Fault {
+  const asked = `asked for block ${from}, ${head.number - from} below the head: ${messageOf(cause)}`;
   const history = 'add a node to chain.rpc that keeps all history (an archive node for traces';
   const later = isFirst ? ', or begin later: chain.startBlock' : '';
   const advice = `${history}, or chain.internalTransfers: off)${later}`;
-  return new Fault('unavailable', `${asked}; if the nodes have pruned it, ${advice}`, { cause: error });
+  return new Fault('unavailable', `${asked}; if the nodes have pruned it, ${advice}`, { cause });
 }
 
-/** The blocks up to the first that does not follow the one before it: a fork happened while they were fetched. */
+/** A Fault because of a head that no chain leads to. */
+function absurd(cause: Fault, { number, hash }: BlockId): Fault {
+  return new Fault(
+    'unavailable',
+    `the nodes name block ${number} (${hash}) as the head, and none has the block below it: following resumes when they name another head (${messageOf(cause)})`,
+    { cause },
+  );
+}
+
+/**
+ * The blocks up to the first that does not follow the one before it: a reorg happened while they were fetched. A break is
+ * always between two requests, and each request is anchored by itself.
+ */
 function linkedPrefix(blocks: readonly ReadBlock[]): ReadBlock[] {
   const broken = blocks.findIndex(({ header }, index) => {
     const previous = blocks[index - 1];

@@ -22,6 +22,8 @@ export type ChainRow = {
   /** The first block that was ever stored. */
   startNumber: number | undefined;
   finalizedNumber: number;
+  /** The newest stored block that a quorum of the nodes was seen to have; undefined until a version that asks them. */
+  corroboratedNumber: number | undefined;
   /** Checks of blocks that this chain was seen to honour. */
   enforcedChecks: string[];
 };
@@ -37,6 +39,8 @@ export type BlockCommit = {
   /** Up to here everything was released before; undefined when the caller does not know. */
   releasedBefore?: number | undefined;
   finalizedNumber: number;
+  /** The newest block that a quorum of the nodes was seen to have; undefined keeps what is stored. */
+  corroboratedNumber?: number | undefined;
   /** Only added to what is stored. */
   enforcedChecks?: readonly string[];
   now: Date;
@@ -88,6 +92,22 @@ export async function findTipTimes(
   return row && { number: row.number, minedAt: row.mined_at, storedAt: row.stored_at };
 }
 
+/** The first stored block and the hash of its parent, which no block of ours holds; undefined without blocks. */
+export async function findFirst(db: Db): Promise<Pick<BlockHeader, 'number' | 'parentHash'> | undefined> {
+  const [row] = await db.query<{ number: number; parent_hash: Uint8Array }>(
+    sql`select number, parent_hash from block order by number limit 1`,
+  );
+  return row && { number: row.number, parentHash: fromBytes(row.parent_hash) };
+}
+
+/** The hash that is stored at a height, or that the first stored block names as its parent. */
+export async function findKnownHash(db: Db, number: number): Promise<Hash | undefined> {
+  const stored = await findBlockHash(db, number);
+  if (stored !== undefined) return stored;
+  const first = await findFirst(db);
+  return first?.number === number + 1 ? first.parentHash : undefined;
+}
+
 /** The hash that is stored at a height. */
 export async function findBlockHash(db: Db, number: number): Promise<Hash | undefined> {
   const [row] = await db.query<{ hash: Uint8Array }>(sql`select hash from block where number = ${number}`);
@@ -101,14 +121,17 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
     genesis_hash: Uint8Array | null;
     start_number: number | null;
     finalized_number: number;
+    corroborated_number: number | null;
     enforced_checks: string[];
-  }>(sql`select chain_id, genesis_hash, start_number, finalized_number, enforced_checks from chain`);
+  }>(sql`
+    select chain_id, genesis_hash, start_number, finalized_number, corroborated_number, enforced_checks from chain`);
   return (
     row && {
       chainId: row.chain_id,
       genesisHash: row.genesis_hash === null ? undefined : fromBytes(row.genesis_hash),
       startNumber: row.start_number ?? undefined,
       finalizedNumber: row.finalized_number,
+      corroboratedNumber: row.corroborated_number ?? undefined,
       enforcedChecks: row.enforced_checks,
     }
   );
@@ -158,22 +181,6 @@ async function orphanBlocks(tx: Db, { reorg, expectedTip, now }: BlockCommit) {
   return beginReorg(tx, { ancestorNumber: reorg.ancestorNumber, tip: expectedTip, now });
 }
 
-/** Undoes every block above the ancestor; returns how many went, 'lost' as in commitBlocks. */
-export async function rollbackTo(
-  database: Database,
-  {
-    ancestorNumber,
-    expectedTip,
-    now,
-    also: undo,
-  }: { ancestorNumber: number; expectedTip: BlockId; now: Date; also?(tx: Db): Promise<void> },
-): Promise<number | 'lost'> {
-  const reorg = { ancestorNumber, ...(undo !== undefined && { undo }) };
-  const nothing = { blocks: [], releasedNumber: -1, finalizedNumber: 0 };
-  const committed = await commitBlocks(database, { expectedTip, reorg, ...nothing, now });
-  return committed.outcome === 'lost' ? 'lost' : committed.orphanedCount;
-}
-
 /** Until this transaction ends nobody commits blocks and nobody undoes any. */
 export async function holdBlocks(tx: Db): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
@@ -188,13 +195,15 @@ async function isTip(tx: Db, expected: BlockId | undefined): Promise<boolean> {
 
 async function updateChain(
   tx: Db,
-  { blocks, finalizedNumber, enforcedChecks = [] }: BlockCommit,
+  { blocks, finalizedNumber, corroboratedNumber, enforcedChecks = [] }: BlockCommit,
 ): Promise<void> {
   await tx.query(sql`
     update chain set finalized_number = greatest(finalized_number, ${finalizedNumber}),
       start_number = coalesce(start_number, ${blocks[0]?.header.number}),
+      corroborated_number = coalesce(${corroboratedNumber}::bigint, corroborated_number),
       enforced_checks = array(select unnest(enforced_checks) union select unnest(${enforcedChecks}::text[]) order by 1)
     where finalized_number < ${finalizedNumber} or start_number is null
+      or ${corroboratedNumber}::bigint <> coalesce(corroborated_number, -1)
       or not enforced_checks @> ${enforcedChecks}::text[]`);
 }
 

@@ -61,6 +61,7 @@ create table chain (
   start_number bigint,
   finalized_number bigint not null default 0,
   enforced_checks text[] not null default '{}'::text[],
+  corroborated_number bigint,
   constraint chain_pkey PRIMARY KEY (only_row),
   constraint chain_only_row_check CHECK (only_row)
 );

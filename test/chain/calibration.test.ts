@@ -47,6 +47,23 @@ describe('auto', () => {
     refuses(calibration, checksOf('fails', 'holds', 'fails'));
   });
 
+  test('two of five nodes that break a check turn nothing off, three do', () => {
+    const broken = [withoutReceipts, withoutReceipts, withoutReceipts];
+    for (const [breaking, state] of [
+      [2, 'calibrating'],
+      [3, 'off'],
+    ] as const) {
+      const calibration = createCalibration({ ...fresh, nodeCount: 5 });
+      for (let node = 0; node < breaking; node += 1) calibration.learn(broken);
+      calibration.endSample();
+      assert.equal(calibration.states().receiptsRoot, state);
+    }
+    const asked = createCalibration({ ...fresh, nodeCount: 5, quorum: 2 });
+    for (let node = 0; node < 2; node += 1) asked.learn(broken);
+    asked.endSample();
+    assert.equal(asked.states().receiptsRoot, 'off', 'chain.quorum says how many');
+  });
+
   test('one spoiled block among the recent ones turns nothing off', () => {
     assert.equal(calibrated([withoutReceipts, whole, whole, whole]).states().receiptsRoot, 'enforced');
   });

@@ -77,17 +77,33 @@ test('two nodes that stay behind do not hide a head that the slower two have', (
   );
 });
 
-test('the head never moves back below one that was served, and goes on when the chain has overtaken it', () => {
+test('a lower head is served as it is, and goes on when the chain has grown', () => {
   const chain = changing(upTo(9));
   return withNodes(
     [chain.methods],
     async ({ nodes }) => {
       assert.equal((await nodes.head(signal)).number, 9);
       chain.set(upTo(7));
-      assert.equal((await nodes.head(signal)).hash, makeHash(0, 9, 0));
-      assert.equal(nodes.status()[0]?.head, 7, 'what the node says is shown');
+      assert.equal(
+        (await nodes.head(signal)).hash,
+        makeHash(0, 7, 0),
+        'the follower compares it with its tip',
+      );
       chain.set([...upTo(8, 1), makeNodeBlock(9, { fork: 1 }), makeNodeBlock(10, { fork: 1 })]);
       assert.equal((await nodes.head(signal)).hash, makeHash(1, 10, 0));
+    },
+    without,
+  );
+});
+
+test('an absurd head of the only node is forgotten with its next answer', () => {
+  const chain = changing([...upTo(9), makeNodeBlock(1_000_000_000)]);
+  return withNodes(
+    [chain.methods],
+    async ({ nodes }) => {
+      assert.equal((await nodes.head(signal)).number, 1_000_000_000);
+      chain.set(upTo(9));
+      assert.equal((await nodes.head(signal)).number, 9);
     },
     without,
   );
@@ -120,21 +136,53 @@ test('a served head that no node gives any more does not stand in the way of a s
   );
 });
 
-test('between two nodes on different forks the head does not go back and forth; a majority decides', () => {
+test('between two nodes on different branches nobody is followed until a third one decides', () => {
   const first = changing(upTo(9));
   const second = changing(upTo(9, 1));
   const third = changing(upTo(7));
   return withNodes(
     [first.methods, second.methods, third.methods],
-    async ({ nodes }) => {
-      const served = (await nodes.head(signal)).hash;
-      for (let time = 0; time < 5; time += 1) assert.equal((await nodes.head(signal)).hash, served);
+    async ({ nodes, clock }) => {
+      const held = { name: 'Fault', code: 'inconsistent', message: /no 2 of 3 nodes name the same block/ };
+      await assert.rejects(nodes.head(signal), held);
       for (const fork of [1, 0]) {
         third.set(upTo(9, fork));
         assert.equal((await nodes.head(signal)).hash, makeHash(fork, 9, 0));
-        third.set(upTo(7));
-        assert.equal((await nodes.head(signal)).hash, makeHash(fork, 9, 0));
+        const [voices] = [nodes.status().map(({ vote }) => vote?.hash)];
+        assert.deepEqual(
+          voices,
+          [0, 1, fork].map((one) => makeHash(one, 9, 0)),
+        );
       }
+      // The last one that a quorum named is not worth more than the votes of now.
+      third.set(upTo(7));
+      await assert.rejects(nodes.head(signal), held);
+      clock.advance(2_000);
+      assert.match(
+        nodes.quorum().dispute?.message ?? '',
+        new RegExp(`${makeHash(0, 9, 0)}.*${makeHash(1, 9, 0)}`),
+      );
+      third.set(upTo(9));
+      await nodes.head(signal);
+      assert.equal(nodes.quorum().dispute, undefined);
+      assert.deepEqual(
+        nodes.status().map(({ outvotedCount }) => outvotedCount),
+        [1, 1, 0],
+      );
+    },
+    without,
+  );
+});
+
+test('siblings with a common parent are no head, and their parent is', () => {
+  const parent = makeNodeBlock(8);
+  const sibling = makeNodeBlock(9, { fork: 1 });
+  sibling.block.parentHash = parent.block.hash;
+  const branch = [...blocks.slice(0, 8), parent, sibling];
+  return withNodes(
+    [chainMethods(1, upTo(9)), chainMethods(1, branch), chainMethods(1, upTo(8))],
+    async ({ nodes }) => {
+      assert.equal((await nodes.head(signal)).hash, makeHash(0, 8, 0));
     },
     without,
   );
@@ -155,26 +203,30 @@ test('a node of another chain far ahead changes nothing and is shown as one', ()
   );
 });
 
-test('a node that rests or is limited is not asked for its head as long as another one answers', () =>
-  withNodes([complete(), complete(), complete()], async ({ scripted, nodes, clock }) => {
-    await nodes.head(signal);
-    nodeAt(scripted, 0).setHttp('reset');
-    nodeAt(scripted, 1).setHttp({ status: 429, headers: { 'retry-after': '9' } });
-    await nodes.head(signal);
-    const before = scripted.map((node) => node.exchangeCount());
-    await nodes.head(signal);
-    assert.deepEqual(
-      scripted.map((node, index) => node.exchangeCount() - (before[index] ?? 0)),
-      [0, 0, 1],
-    );
-    for (const node of scripted) node.setHttp(undefined);
-    clock.advance(9_000);
-    await nodes.head(signal);
-    assert.deepEqual(
-      nodes.status().map(({ state }) => state),
-      ['ok', 'ok', 'ok'],
-    );
-  }));
+test('a node that rests or is limited is not asked for its head as long as the others are a quorum', () =>
+  withNodes(
+    [complete(), complete(), complete()],
+    async ({ scripted, nodes, clock }) => {
+      await nodes.head(signal);
+      nodeAt(scripted, 0).setHttp('reset');
+      nodeAt(scripted, 1).setHttp({ status: 429, headers: { 'retry-after': '9' } });
+      await nodes.head(signal);
+      const before = scripted.map((node) => node.exchangeCount());
+      await nodes.head(signal);
+      assert.deepEqual(
+        scripted.map((node, index) => node.exchangeCount() - (before[index] ?? 0)),
+        [0, 0, 1],
+      );
+      for (const node of scripted) node.setHttp(undefined);
+      clock.advance(9_000);
+      await nodes.head(signal);
+      assert.deepEqual(
+        nodes.status().map(({ state }) => state),
+        ['ok', 'ok', 'ok'],
+      );
+    },
+    { quorum: 1 },
+  ));
 
 test('one request per node is all that a head costs', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes }) => {

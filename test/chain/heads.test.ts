@@ -4,11 +4,18 @@ import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
 import { followHeads } from '../../src/chain/heads.ts';
-import { createNodes } from '../../src/chain/nodes.ts';
+import { type ChainNodes, createNodes } from '../../src/chain/nodes.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
-import { chainMethods, makeNodeBlock, SECRET_PATH, startScriptedNode } from '../kit/scripted-node.ts';
+import {
+  chainMethods,
+  makeNodeBlock,
+  type NodeBlock,
+  type ScriptedNode,
+  SECRET_PATH,
+  startScriptedNode,
+} from '../kit/scripted-node.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const SILENCE_MS = 5_000;
@@ -178,12 +185,12 @@ test('a socket to another chain is closed before it tells a head', async () => {
 });
 
 test('a pushed head rings, and is the head without asking the node', async () => {
-  await using sockets = await startSocketNode();
   await using node = await startScriptedNode(chainMethods(1, [makeNodeBlock(7)]));
+  await using sockets = await startSocketNode({ http: node });
   let ringCount = 0;
   const clock = createTestClock();
   const nodes = createNodes({
-    ...{ urls: [node.url, sockets.url], chainId: 1, internalTransfers: 'off' },
+    ...{ urls: [sockets.url.replace('ws:', 'http:'), sockets.url], chainId: 1, internalTransfers: 'off' },
     ...{ clock, log: silentLog(), metrics: createMetrics('test') },
     onHead: () => {
       ringCount += 1;
@@ -199,8 +206,8 @@ test('a pushed head rings, and is the head without asking the node', async () =>
   assert.ok(nodes.isPushed());
   assert.equal((await nodes.head(signal)).number, 8);
   assert.equal(node.exchangeCount(), asked);
-  // A pushed head is used once: then the node is asked again. What was served before stays the head.
-  assert.equal((await nodes.head(signal)).number, 8);
+  // A pushed head is used once: then the node is asked again.
+  assert.equal((await nodes.head(signal)).number, 7);
   assert.equal(node.exchangeCount(), asked + 1);
   assert.equal(nodes.status()[0]?.head, 7);
   assert.deepEqual(nodes.sockets(), [
@@ -215,6 +222,75 @@ test('a pushed head rings, and is the head without asking the node', async () =>
   assert.deepEqual([connectedSince, lastReason], [undefined, 'closed by the node']);
   await nodes.close();
 });
+
+/** Two nodes at block 7, each with a WebSocket of its own, and what a third WebSocket says. */
+async function withPushingNodes(
+  work: (stage: {
+    nodes: ChainNodes;
+    sockets: readonly [SocketNode, SocketNode, SocketNode];
+    scripted: readonly ScriptedNode[];
+    chain: NodeBlock[];
+    clock: TestClock;
+    ringCount(): number;
+  }) => Promise<void>,
+): Promise<void> {
+  await using parts = new AsyncDisposableStack();
+  const chain = [makeNodeBlock(0), makeNodeBlock(7)];
+  const scripted = [
+    parts.use(await startScriptedNode(chainMethods(1, chain))),
+    parts.use(await startScriptedNode(chainMethods(1, chain))),
+  ] as const;
+  const sockets = [
+    parts.use(await startSocketNode({ http: scripted[0] })),
+    parts.use(await startSocketNode({ http: scripted[1] })),
+    parts.use(await startSocketNode()),
+  ] as const;
+  let rung = 0;
+  const clock = createTestClock();
+  const http = sockets.slice(0, 2).map(({ url }) => url.replace('ws:', 'http:'));
+  const nodes = createNodes({
+    ...{ urls: [...http, ...sockets.map(({ url }) => url)], chainId: 1, internalTransfers: 'off' },
+    ...{ clock, log: silentLog(), metrics: createMetrics('test') },
+    onHead: () => {
+      rung += 1;
+    },
+  });
+  parts.defer(() => nodes.close());
+  for (const socket of sockets) await subscribed(socket, 1);
+  const { signal } = new AbortController();
+  assert.equal((await nodes.head(signal)).number, 7);
+  await work({ nodes, sockets, scripted, chain, clock, ringCount: () => rung });
+}
+
+test('pushed heads are votes: with a quorum of them no node is asked', () =>
+  withPushingNodes(async ({ nodes, sockets, scripted, ringCount }) => {
+    const asked = scripted.map((node) => node.exchangeCount());
+    const rung = ringCount();
+    for (const socket of sockets.slice(0, 2)) socket.send(headMessage(8));
+    await waitUntil(() => ringCount() === rung + 2);
+    assert.equal((await nodes.head(new AbortController().signal)).number, 8);
+    assert.deepEqual(
+      scripted.map((node) => node.exchangeCount()),
+      asked,
+    );
+  }));
+
+test('a head pushed by a WebSocket of another host or port is a hint: nodes that lack it are asked again soon', () =>
+  withPushingNodes(async ({ nodes, sockets, scripted, chain, clock, ringCount }) => {
+    const rung = ringCount();
+    sockets[2].send(headMessage(8));
+    await waitUntil(() => ringCount() === rung + 1);
+    const asked = scripted.map((node) => node.exchangeCount());
+    const head = nodes.head(new AbortController().signal);
+    await waitUntil(() => clock.waits().includes(25));
+    chain.push(makeNodeBlock(8));
+    clock.advance(25);
+    assert.equal((await head).number, 8);
+    assert.deepEqual(
+      scripted.map((node, index) => node.exchangeCount() - (asked[index] ?? 0)),
+      [2, 2],
+    );
+  }));
 
 function headMessage(number: number): string {
   const { transactions: _, ...result } = makeNodeBlock(number).block;
@@ -238,8 +314,13 @@ type SocketNode = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-/** A WebSocket server (RFC 6455) of just what a subscription needs: short text messages. `isMute`: no handshake. */
-async function startSocketNode(options: { isMute?: boolean; chainId?: number } = {}): Promise<SocketNode> {
+/**
+ * A WebSocket server (RFC 6455) of just what a subscription needs: short text messages. `isMute`: no handshake. `http`: the
+ * node that answers requests to the same port.
+ */
+async function startSocketNode(
+  options: { isMute?: boolean; chainId?: number; http?: { url: string } } = {},
+): Promise<SocketNode> {
   const sockets: Socket[] = [];
   const received: string[] = [];
   const server = createServer();
@@ -256,6 +337,15 @@ async function startSocketNode(options: { isMute?: boolean; chainId?: number } =
       send(JSON.stringify({ id, result: `0x${(options.chainId ?? 1).toString(16)}` }));
     else received.push(text);
   };
+  server.on('request', (request, response) => {
+    const forward = async () => {
+      const chunks: Buffer[] = [];
+      for await (const chunk of request) chunks.push(chunk);
+      const answer = await fetch(options.http?.url ?? '', { method: 'POST', body: Buffer.concat(chunks) });
+      response.end(await answer.text());
+    };
+    forward().catch(() => response.destroy());
+  });
   server.on('upgrade', (request, stream) => {
     const socket = stream as Socket;
     sockets.push(socket);

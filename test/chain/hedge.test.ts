@@ -202,12 +202,12 @@ test('a node that hangs from the start holds up nothing that one node has to say
         clock.advance(AFTER_MS);
         return asking;
       };
-      assert.equal((await askPastHedge(nodes.identify(signal))).chainId, 1);
+      assert.equal((await nodes.identify(signal)).chainId, 1);
       assert.equal((await askPastHedge(nodes.findHeader(7, signal)))?.number, 7);
-      assert.equal(await nodes.finalized(signal), 4, 'at once, from the one that is known to have the tag');
+      assert.equal((await nodes.finalized(signal))?.number, 4, 'at once, from the one that is known');
       assert.equal((await askPastHedge(nodes.findHeader(headHash, signal)))?.number, 9);
-      assert.equal(nodes.status()[0]?.state, 'slow');
     },
+    { quorum: 1 },
   );
 });
 

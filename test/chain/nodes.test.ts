@@ -166,12 +166,12 @@ test('a node that no longer has the genesis block is accepted', () =>
   }));
 
 test('a node on another chain does not keep the others from working', () =>
-  withNodes([{ ...complete(), eth_chainId: () => '0x2' }, complete()], async ({ nodes }) => {
+  withNodes([{ ...complete(), eth_chainId: () => '0x2' }, complete(), complete()], async ({ nodes }) => {
     assert.equal((await nodes.head(signal)).hash, headHash);
     assert.equal((await nodes.bundles([headHash], signal)).length, 1);
     assert.deepEqual(
       nodes.status().map(({ state }) => state),
-      ['wrong_chain', 'ok'],
+      ['wrong_chain', 'ok', 'ok'],
     );
   }));
 
@@ -241,12 +241,20 @@ for (const [heads, expected] of [
     ));
 }
 
-test('dead nodes do not count for the head', () =>
+test('dead nodes have no vote: without a quorum of living ones there is no head, and the Fault says who said what', () =>
   withNodes([complete(), complete(), complete()], async ({ scripted, nodes }) => {
-    for (const node of scripted.slice(0, 2)) node.setHttp({ status: 503 });
+    scripted[0]?.setHttp({ status: 503 });
     assert.equal((await nodes.head(signal)).number, 9);
+    scripted[1]?.setHttp({ status: 503 });
+    const [dead, living] = [new URL(nodeAt(scripted, 1).url).origin, new URL(nodeAt(scripted, 2).url).origin];
+    await assert.rejects(nodes.head(signal), {
+      ...{ name: 'Fault', code: 'inconsistent' },
+      message: new RegExp(`no 2 of 3 .*${dead} gives no vote .*${living} names block 9 .${headHash}`),
+    });
     scripted[2]?.setHttp({ status: 503 });
     await assert.rejects(nodes.head(signal), { name: 'Fault', code: 'unavailable' });
+    for (const node of scripted.slice(1)) node.setHttp(undefined);
+    assert.equal((await nodes.head(signal)).number, 9, 'nodes that rest are asked where a quorum needs them');
   }));
 
 test('the final block is the one of the tag, and unknown where the node has no tag', async () => {
@@ -255,7 +263,7 @@ test('the final block is the one of the tag, and unknown where the node has no t
     return found?.block ?? null;
   };
   await withNodes([{ ...complete(), eth_getBlockByNumber: byTag }], async ({ nodes }) => {
-    assert.equal(await nodes.finalized(signal), 4);
+    assert.deepEqual(await nodes.finalized(signal), { number: 4, hash: makeHash(0, 4, 0) });
   });
   await withNodes([complete()], async ({ nodes }) => {
     assert.equal(await nodes.finalized(signal), undefined);

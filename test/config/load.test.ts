@@ -22,6 +22,7 @@ test('a chain id and one node are enough: everything else has its default', () =
       confirmations: 0,
       finalityDepth: 64,
       internalTransfers: 'auto',
+      quorum: 'auto',
       verify: 'auto',
     },
     database: { url: '' },

@@ -730,6 +730,21 @@ chainbell.yaml:3:65  chain.rpc[2]: is the same as chain.rpc[0]
 `,
   },
   {
+    promise: 'a quorum that the nodes can never reach',
+    yaml: `
+chain:
+  id: 1
+  rpc: [https://one.example, https://two.example, wss://two.example]
+  quorum: 3
+`,
+    report: `
+chainbell.yaml:4:11  chain.quorum: is above the number of HTTP nodes in chain.rpc, which is 2
+    4 |   quorum: 3
+      |           ^
+      add nodes, or use "auto"
+`,
+  },
+  {
     promise: 'a retry schedule that is empty',
     yaml: `
 chain:

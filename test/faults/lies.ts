@@ -209,7 +209,7 @@ const aboutHeads: Story[] = [
     async tell({ nodes: [node], settled, status }) {
       await settled();
       node.inject(heads(async (head) => ({ ...head, hash: NOBODYS })));
-      await waitUntil(async () => /no node has block/.test((await status()).problem?.message ?? ''));
+      await waitUntil(async () => /header hash does not hold/.test((await status()).problem?.message ?? ''));
       node.mend();
     },
   },

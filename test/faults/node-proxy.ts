@@ -14,6 +14,14 @@ export type Call = { id: unknown; method: string; params: readonly unknown[] };
 export type Answer = { result?: unknown; error?: { code: number; message: string } };
 export type Ask = (call: Call) => Promise<Answer>;
 
+/** Every connection is cut instead of answered: the node is down. */
+export const down: NodeFault = {
+  send(response) {
+    response.destroy();
+    return true;
+  },
+};
+
 /** What goes wrong. Each part says false or undefined where it leaves things as they are. */
 export type NodeFault = {
   /** Answers a call in the node's place. */

@@ -140,7 +140,7 @@ const belowFinality: Story = {
     await chain.reorg(number - (await readFinal()) + 1);
     await chain.mine();
     await waitUntil(async () => (await status()).state === 'holding', { describe: 'the follower to hold' });
-    assert.match((await status()).problem?.message ?? '', /fork from below the final block/);
+    assert.match((await status()).problem?.message ?? '', /reorg from below the final block/);
     receiver.setAnswer({});
     const countWaiting = async () =>
       (await service.database.query(sql`select 1 from notification where state = 'waiting' limit 1`)).length;

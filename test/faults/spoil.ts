@@ -2,6 +2,7 @@
  * How a node's answers are spoilt: NodeFaults for receipts, blocks and heads.
  */
 import { quantity } from '../../devnet/wallet.ts';
+import { headerHash } from '../../src/chain/roots.ts';
 import type { Ask, Call, NodeFault } from './node-proxy.ts';
 
 export type Json = Record<string, unknown>;
@@ -51,11 +52,11 @@ export function both(one: NodeFault, other: NodeFault): NodeFault {
   return { answer };
 }
 
-const raise = async (head: Json) => ({
-  ...head,
-  number: quantity(Number(head.number) + 1000),
-  hash: `0x${'9'.repeat(64)}`,
-});
+/** A header that hashes to its hash, so that nothing but the chain tells that it is none of its blocks. */
+async function raise(head: Json): Promise<Json> {
+  const raised = { ...head, number: quantity(Number(head.number) + 1000) };
+  return { ...raised, hash: headerHash(raised) };
+}
 
 /** A head that nobody has mined. */
 export const farAhead = heads(raise);

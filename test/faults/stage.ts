@@ -19,11 +19,13 @@ import { contentOf, createOracle, type Found, type Oracle } from './oracle.ts';
 
 /** What a story needs. */
 export type Setting = {
-  nodes?: 1 | 2 | 3;
+  nodes?: 1 | 2 | 3 | 5;
   /** Whether all heads are polled; else the first node pushes them. */
   isPolled?: boolean;
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   chainOptions?: Parameters<typeof startChain>[0];
+  /** Happens before the service starts for the first time. */
+  prepare?(early: Pick<Stage, 'chain' | 'nodes' | 'parts' | 'payOn'>): Promise<void>;
 };
 
 /** What the stories look at in /status. */
@@ -32,7 +34,8 @@ export type Status = {
   problem: { message: string } | null;
   pushed_heads: boolean;
   cursor: { number: number } | null;
-  nodes: { state: string; head: number | null }[];
+  nodes: { state: string; head: number | null; vote: { number: number; hash: string } | null }[];
+  proof: { checks: Record<string, string> } | null;
 };
 
 export type Stage = {
@@ -54,6 +57,8 @@ export type Stage = {
   watched: readonly [Address, Address];
   /** Noted by the stories: faults that did not strike in a node's proxy. */
   happened: { injected: number };
+  /** The same on another chain than the canonical one: payments that never happened. */
+  payOn(chain: Chain): Promise<Hash[]>;
   /** Mines one block with a payment of each kind to watched addresses, among others. */
   payBlock(): Promise<Hash[]>;
   /** Pays block after block until the condition holds. */
@@ -100,6 +105,32 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   const splitter = await chain.deploy('Splitter');
   await chain.mintToken(token, { to: chain.accounts[3], amount: 10n ** 30n });
   await chain.pauseMining();
+  const watched = [freshAddress(), freshAddress()] as const;
+  let amount = 1000n;
+  /** An amount that no other transfer has. */
+  const next = () => {
+    amount += 1n;
+    return amount;
+  };
+  async function payOn(on: Chain): Promise<Hash[]> {
+    const [, one, two, three] = on.accounts;
+    const input = (contract: 'DemoToken' | 'Splitter', method: string, values: readonly unknown[]) =>
+      encodeCall({ contract, method, values });
+    const pay = (from: Address, to: Address) => ({ from, to, valueWei: next() });
+    const transactions = [
+      pay(one, watched[0]),
+      { from: three, to: token, input: input('DemoToken', 'transfer', [watched[0], next()]) },
+      { ...pay(two, splitter), input: input('Splitter', 'split', [[watched[1]]]) },
+      { from: three, to: token, input: input('DemoToken', 'transfer', [watched[1], next()]) },
+      pay(two, freshAddress()),
+    ];
+    const hashes: Hash[] = [];
+    for (const transaction of transactions) hashes.push(await sendTransaction(on, transaction));
+    await on.mine();
+    return hashes;
+  }
+
+  await setting.prepare?.({ chain, nodes, parts, payOn });
   const { number: startBlock } = await chain.head();
   const start = (url = database.url) =>
     startTestService({
@@ -110,17 +141,10 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   const service = parts.use(await start());
   await noteRemovals(service.database);
   const watcher = await createWatcher(service, 'acme');
-  const watched = [freshAddress(), freshAddress()] as const;
   const records = new Map<string, string>();
   for (const address of watched)
     records.set(address, (await watcher.watch({ address, webhookUrl: receiver.url })).id);
 
-  let amount = 1000n;
-  /** An amount that no other transfer has. */
-  const next = () => {
-    amount += 1n;
-    return amount;
-  };
   const stage: Stage = {
     ...{ chain, database, receiver, nodes, service, startBlock, watched, happened: { injected: 0 } },
     parts,
@@ -128,23 +152,8 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
     async restart(databaseUrl) {
       stage.service = parts.use(await start(databaseUrl));
     },
-    async payBlock() {
-      const [, one, two, three] = stage.chain.accounts;
-      const input = (contract: 'DemoToken' | 'Splitter', method: string, values: readonly unknown[]) =>
-        encodeCall({ contract, method, values });
-      const pay = (from: Address, to: Address) => ({ from, to, valueWei: next() });
-      const transactions = [
-        pay(one, watched[0]),
-        { from: three, to: token, input: input('DemoToken', 'transfer', [watched[0], next()]) },
-        { ...pay(two, splitter), input: input('Splitter', 'split', [[watched[1]]]) },
-        { from: three, to: token, input: input('DemoToken', 'transfer', [watched[1], next()]) },
-        pay(two, freshAddress()),
-      ];
-      const hashes: Hash[] = [];
-      for (const transaction of transactions) hashes.push(await sendTransaction(stage.chain, transaction));
-      await stage.chain.mine();
-      return hashes;
-    },
+    payOn,
+    payBlock: () => payOn(stage.chain),
     async payUntil(condition, describe) {
       let blocks = 0;
       let nextAt = 0;

@@ -4,12 +4,14 @@
 import { followerStories } from './followers.ts';
 import { breakStories, killStories } from './kills.ts';
 import { lieStories } from './lies.ts';
+import { quorumStories } from './quorum.ts';
 import { reorgStories } from './reorgs.ts';
 import type { Story } from './story.ts';
 import { transportStories } from './transport.ts';
 
 const byKind = {
   lies: lieStories,
+  quorum: quorumStories,
   transport: transportStories,
   reorgs: reorgStories,
   kills: killStories,

@@ -135,6 +135,9 @@ const alone: Story[] = spoilt.map(({ name, fault, problem }) => ({
   },
 }));
 
+/** One of two nodes serves at once, and not only after the other one has been silent for 30 s. */
+const ALONE = { chain: { quorum: 1 } } as const;
+
 /** With another node beside it the chain is followed all the while, and /status names the first one. */
 async function tellFallback(
   fault: NodeFault,
@@ -173,6 +176,7 @@ export const transportStories: readonly Story[] = [
     name: 'the first of two nodes answers 429',
     nodes: 2,
     isPolled: true,
+    ...ALONE,
     async tell(stage) {
       await tellFallback(limited, stage);
       assert.match(JSON.stringify((await stage.status()).nodes[0]), /"limited":[1-9]/);
@@ -209,6 +213,7 @@ export const transportStories: readonly Story[] = [
     name: 'connections that are accepted and never answered, at the first of two nodes',
     nodes: 2,
     isPolled: true,
+    ...ALONE,
     tell: (stage) =>
       tellFallback(
         sending(() => {}),
@@ -220,6 +225,7 @@ export const transportStories: readonly Story[] = [
     name: 'answers that never end, at the first of two nodes',
     nodes: 2,
     isPolled: true,
+    ...ALONE,
     tell: (stage) =>
       tellFallback(
         sending((response) => {

@@ -8,7 +8,6 @@ import type { PairEvents, ValuedPair } from '../../src/core/pair.ts';
 import type { Ledger } from '../../src/ingest/follow.ts';
 import { createMarketLedger } from '../../src/ingest/market.ts';
 import { createSwapValuer } from '../../src/ingest/swap-values.ts';
-import { rollbackTo } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { listPairCoverage } from '../../src/store/pairs.ts';
 import { insertPrice } from '../../src/store/prices.ts';
@@ -16,6 +15,7 @@ import { sql } from '../../src/store/sql.ts';
 import { addressOf, hashOf, headerOf, later, mine, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const ONE = 10n ** 18n;
 const { signal } = new AbortController();

@@ -208,14 +208,14 @@ function openWatch(
   const [clock, log, metrics] = [createTestClock(new Date(Date.now())), silentLog(), createMetrics('test')];
   const options = { clock, log, metrics, chainId: 31_337, internalTransfers: 'off' as const };
   const nodes = createNodes({ ...options, urls: [chain.url], onHead() {} });
-  const counted: ChainNodes = {
-    ...nodes,
-    bundles: async (references, abort, bundleOptions) => {
-      const bundles = await nodes.bundles(references, abort, bundleOptions);
+  const count =
+    (fetch: ChainNodes['bundles']): ChainNodes['bundles'] =>
+    async (references, abort, bundleOptions) => {
+      const bundles = await fetch(references, abort, bundleOptions);
       asked.push(...bundles.map(({ header }) => header.number));
       return bundles;
-    },
-  };
+    };
+  const counted: ChainNodes = { ...nodes, bundles: count(nodes.bundles), anchored: count(nodes.anchored) };
   const follower = createFollower({
     ...{ database, nodes: counted, clock, log, metrics, chainId: 31_337, startBlock, confirmations: 0 },
     finalityDepth: 64,

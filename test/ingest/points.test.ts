@@ -8,7 +8,7 @@ import { createLog } from '../../src/core/log.ts';
 import { compileRules } from '../../src/core/points/compile.ts';
 import { createActivityReader } from '../../src/ingest/activities.ts';
 import { createPointsLedger } from '../../src/ingest/points.ts';
-import { commitBlocks, findTip, rollbackTo } from '../../src/store/blocks.ts';
+import { commitBlocks, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { addressOf, hashOf, noon } from '../kit/chain-story.ts';
@@ -23,6 +23,7 @@ import {
   type StoryTransaction,
   storyRules,
 } from '../kit/points-story.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const shop = addressOf(0x5001);
 const gem = addressOf(0x5002);

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockHeader } from '../../src/core/block.ts';
-import { findTip, rollbackTo } from '../../src/store/blocks.ts';
+import { findTip } from '../../src/store/blocks.ts';
 import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const CONFIRMATIONS = 2;
 /** The chain forks above this block. */

@@ -18,6 +18,10 @@ export type MadeUpChain = {
   /** The block at this height, when it is only asked after; as `at` unless told otherwise. */
   asked?(number: number): BlockHeader;
   finalized?: number | undefined;
+  /** Of one node that is followed, unless told otherwise. */
+  nodeCount?: number;
+  /** 1 unless told otherwise. */
+  startBlock?: number;
 };
 
 /** For who proves nothing. */
@@ -36,20 +40,33 @@ export function followMadeUp(
     Pick<FollowerOptions, 'checks' | 'isLeader'>
   >,
 ): Follower {
+  const bundles: ChainNodes['bundles'] = async (references) =>
+    references.map((reference) => ({
+      header: typeof reference === 'number' ? chain.at(reference) : chain.head(),
+      ...{ transactions: [], proved: true, traced: true },
+    }));
   const nodes: ChainNodes = {
     identify: async () => ({ chainId: 1, genesisHash: headerOf(0).hash }),
     pin() {},
     doubt() {},
     head: async () => chain.head(),
-    bundles: async (references) =>
-      references.map((reference) => ({
-        header: typeof reference === 'number' ? chain.at(reference) : chain.head(),
-        ...{ transactions: [], proved: true, traced: true },
-      })),
+    bundles,
+    anchored: bundles,
+    corroborated: async (number) => (chain.asked ?? chain.at)(number),
+    parentOf: async ({ number }) => chain.at(number - 1),
+    compareWith: async () => {},
+    quorum: () => ({
+      nodes: chain.nodeCount ?? 1,
+      needed: 1,
+      votes: 1,
+      dispute: undefined,
+      silent: undefined,
+    }),
     findHeader: async (reference) =>
       typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,
     ask: () => Promise.reject(new Error('nobody reads contracts')),
-    finalized: async () => chain.finalized,
+    finalized: async () =>
+      chain.finalized === undefined ? undefined : { number: chain.finalized, hash: undefined },
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,
@@ -58,7 +75,7 @@ export function followMadeUp(
   };
   return createFollower({
     ...{ database, nodes, clock, log: silentLog(), metrics: createMetrics('test') },
-    ...{ chainId: 1, startBlock: 1, confirmations, finalityDepth },
+    ...{ chainId: 1, startBlock: chain.startBlock ?? 1, confirmations, finalityDepth },
     ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
     checks,
     isLeader,

@@ -11,10 +11,15 @@ export type Bug = {
   note(text: string, rows: readonly unknown[]): void;
   /** What is run instead of a statement inside a transaction. */
   rewrite(statement: Sql): Sql;
+  /** Of three nodes, how many must agree; two unless given. */
+  quorum?: number;
 };
 
 export const bugs = {
   none: (): Bug => ({ note() {}, rewrite: (statement) => statement }),
+
+  /** The follower believes each node. */
+  'no quorum': (): Bug => ({ note() {}, rewrite: (statement) => statement, quorum: 1 }),
 
   /** `settle` takes every outcome, also under a lease that is lost. */
   'no fence': (): Bug => {

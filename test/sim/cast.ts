@@ -44,7 +44,7 @@ const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   read: 0.02,
   listDue: 0.02,
-  reorg: 0.4,
+  switchBranch: 0.4,
   releaseLane: 0.2,
   renewLeases: 0.2,
 };
@@ -112,7 +112,7 @@ export function createCast(world: World, bugName: BugName): Cast {
   function startFollower(actor: Actor, seat: Database, own: Clock): void {
     const { confirmations, startBlock, hasFinalTag } = settings;
     const nodes = createSimNodes({
-      ...{ actor, scheduler, hasFinalTag, chain: world.chain },
+      ...{ actor, scheduler, hasFinalTag, chain: world.chain, quorum: bugs[bugName]().quorum ?? 2 },
       tell: (text) => tell(actor.name, text),
       view() {
         if (world.isCalm || random.chance(0.8)) return world.chain.head();
@@ -215,7 +215,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     if (mishap !== 'none') mishaps.set(name, (mishaps.get(name) ?? 0) + 1);
     if (hasWritten) await world.observe(actor);
     if (hasWritten && point === 'followStep') world.commonTime.follow();
-    if (hasWritten && (point === 'commitBlocks' || point === 'reorg')) ring();
+    if (hasWritten && (point === 'commitBlocks' || point === 'switchBranch')) ring();
     if (hasWritten && point === 'settle' && mishap === 'fault after')
       for (const one of witness.lastProcessed()) world.unheard.add(one);
     if (mishap.startsWith('crash')) await crash(actor);

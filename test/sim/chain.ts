@@ -21,6 +21,9 @@ export type SimChain = {
   mine(): void;
   /** Replaces the newest blocks, most of whose transactions are mined again, now or later. Returns how many died. */
   reorg(): number;
+  /** The head of a liar's branch, which leaves the chain somewhere and goes on with transfers that never happened. */
+  lie(): SimBlock;
+  isLie(hash: Hash): boolean;
   /** Nothing at or below this height will ever change. */
   finalNumber(): number;
   /** Older heads, of this branch or of a dead one, that a node may take for the head without denying what is final. */
@@ -31,12 +34,16 @@ export type SimChain = {
 export const FINALITY_BLOCKS = 8;
 const REORG_BLOCKS_MAX = 5;
 const LATE_BLOCKS_MAX = 3;
+/** How far below the head a liar's branch leaves the chain, and how far it may stay behind. */
+const LIE_BLOCKS_BEHIND_MAX = 12;
 
 export const people: readonly Address[] = [1, 2, 3, 4, 5, 6].map(addressOf);
 
 export function createChain(random: Random): SimChain {
   const blocks = new Map<Hash, SimBlock>();
   const abandoned: SimBlock[] = [];
+  const lies = new Set<Hash>();
+  let lieHead: SimBlock | undefined;
   let pool: SimTransaction[] = [];
   let hashCount = 0;
   let highest = 0;
@@ -54,7 +61,6 @@ export function createChain(random: Random): SimChain {
     const hash = nextHash();
     const block = { header: { number, hash, parentHash, minedAt: later(number * 1000) }, transactions };
     blocks.set(hash, block);
-    highest = Math.max(highest, number);
     return block;
   }
 
@@ -99,6 +105,7 @@ export function createChain(random: Random): SimChain {
     const news = Array.from({ length: random.between(0, 2) }, makeTransaction);
     const transactions = random.chance(0.5) ? [...news, ...again] : [...again, ...news];
     head = append({ number: head.header.number + 1, parentHash: head.header.hash }, transactions);
+    highest = Math.max(highest, head.header.number);
   }
 
   function at(tip: SimBlock, number: number): SimBlock | undefined {
@@ -131,6 +138,20 @@ export function createChain(random: Random): SimChain {
       for (let count = Math.max(1, depth + random.between(-1, 1)); count > 0; count -= 1) mine();
       return depth;
     },
+    lie() {
+      const isFarBehind =
+        lieHead !== undefined && lieHead.header.number < head.header.number - LIE_BLOCKS_BEHIND_MAX;
+      if (lieHead === undefined || isFarBehind || random.chance(0.1))
+        lieHead =
+          at(head, Math.max(0, head.header.number - random.between(0, LIE_BLOCKS_BEHIND_MAX))) ?? head;
+      if (!lies.has(lieHead.header.hash) || random.chance(0.5)) {
+        const { number, hash } = lieHead.header;
+        lieHead = append({ number: number + 1, parentHash: hash }, [makeTransaction()]);
+        lies.add(lieHead.header.hash);
+      }
+      return lieHead;
+    },
+    isLie: (hash) => lies.has(hash),
     finalNumber,
     oldHeads() {
       const { number } = head.header;

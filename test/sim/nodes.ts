@@ -1,9 +1,10 @@
 /**
- * The chain as a follower's nodes tell it: sometimes not at all, sometimes as it was a while ago.
+ * The chain as a follower's three nodes tell it: two sometimes not at all, or as it was a while ago, and the preferred one
+ * always as it never was. The votes are counted by the program's own code (src/chain/votes.ts).
  */
 import type { BlockReference } from '../../src/chain/bundle.ts';
 import type { ChainNodes } from '../../src/chain/nodes.ts';
-import type { BlockHeader } from '../../src/core/block.ts';
+import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/votes.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { bundleOf, type SimBlock, type SimChain } from './chain.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
@@ -17,21 +18,34 @@ export type SimNodesOptions = {
   hasFinalTag: boolean;
   /** What the node that is asked next takes for the head; undefined: it does not answer. */
   view(): SimBlock | undefined;
+  /** How many of the nodes must agree: two of three, or one where the story is about a follower that believes each. */
+  quorum: number;
   tell(text: string): void;
 };
 
 export function createSimNodes(options: SimNodesOptions): ChainNodes {
-  const { actor, scheduler, chain, tell } = options;
-  let served: BlockHeader | undefined;
+  const { actor, scheduler, chain, tell, quorum } = options;
 
-  const ask = <T>(what: string, answer: (tip: SimBlock) => T): Promise<T> =>
+  /** One question to all nodes, of which the first one lies; those that answer, as the heads that they name. */
+  const askEach = <T>(what: string, answer: (tips: readonly SimBlock[]) => T): Promise<T> =>
     scheduler.turn(actor, 'call', async () => {
-      const tip = options.view();
-      const isLate = tip !== undefined && tip !== chain.head();
-      tell(`asks a node ${what}${tip === undefined ? ': silence' : isLate ? `: as of ${nameOf(tip)}` : ''}`);
-      if (tip === undefined) throw new Fault('unavailable', 'the node does not answer');
-      return answer(tip);
+      const honest = [options.view(), options.view()].flatMap((tip) => tip ?? []);
+      const tips = [chain.lie(), ...honest];
+      tell(`asks the nodes ${what}: as of ${tips.map(nameOf).join(', ')}`);
+      return answer(tips);
     });
+
+  /** The block that enough of the nodes name at a height. @throws Fault. */
+  function agreed(tips: readonly SimBlock[], number: number): SimBlock {
+    const blocks = tips.flatMap((tip) => chain.at(tip, number) ?? []);
+    const hash = mostNamed(
+      blocks.map(({ header }) => header.hash),
+      quorum,
+    );
+    const block = blocks.find(({ header }) => header.hash === hash);
+    if (block === undefined) throw new Fault('inconsistent', `no ${quorum} nodes name a block ${number}`);
+    return block;
+  }
 
   function find(tip: SimBlock, reference: BlockReference): SimBlock | undefined {
     const number =
@@ -40,30 +54,65 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     return typeof reference === 'number' || block?.header.hash === reference ? block : undefined;
   }
 
+  /** All of one node, anchored in the last one, as src/chain/anchor.ts does; the liar is asked first. */
+  const bundles: ChainNodes['bundles'] = (references) =>
+    askEach(`for ${references.map(shortOf).join(', ')}`, (tips) => {
+      const last = references.at(-1);
+      for (const tip of tips) {
+        const blocks = references.map((reference) => find(tip, reference));
+        const newest = blocks.at(-1)?.header;
+        if (newest === undefined || blocks.includes(undefined)) continue;
+        const votes = tips.filter((one) => chain.at(one, newest.number)?.header.hash === newest.hash).length;
+        if (typeof last === 'string' || votes >= quorum)
+          return blocks.flatMap((block) => (block ? [bundleOf(block)] : []));
+      }
+      throw new Fault('unavailable', 'no node has these blocks in a way that enough others do');
+    });
+
   return {
     identify: () =>
-      ask('who it is', (tip) => ({ chainId: CHAIN_ID, genesisHash: chain.at(tip, 0)?.header.hash })),
+      askEach('who they are', (tips) => ({
+        chainId: CHAIN_ID,
+        genesisHash: agreed(tips, 0).header.hash,
+      })),
     pin() {},
     doubt() {},
     head: () =>
-      ask('for the head', ({ header }) => {
-        // As the reader of several heads does: never lower than the last one.
-        if (served === undefined || header.number >= served.number) served = header;
-        return served;
+      askEach('for the head', (tips) => {
+        const voices = tips.map((tip) => voiceOf(chain, tip));
+        const head = corroborate(voices, quorum);
+        if (head === undefined) throw new Fault('inconsistent', `no ${quorum} nodes name the same block`);
+        return head;
       }),
-    bundles: (references) =>
-      ask(`for ${references.map(shortOf).join(', ')}`, (tip) =>
-        references.map((reference) => {
-          const block = find(tip, reference);
-          if (block !== undefined) return bundleOf(block);
-          served = undefined;
-          throw new Fault('unavailable', `the node does not have block ${reference} yet`);
-        }),
-      ),
+    bundles,
+    anchored: bundles,
+    corroborated: (number) => askEach(`for the header ${number}`, (tips) => agreed(tips, number).header),
+    // By hash, which binds the header: one node will do.
+    parentOf: (child) =>
+      askEach(`for the header ${shortOf(child.parentHash)}`, () => {
+        const parent = chain.find(child.parentHash);
+        if (parent === undefined) throw new Fault('unavailable', 'no node has the parent');
+        return parent.header;
+      }),
+    compareWith: async () => {},
+    quorum: () => ({ nodes: 3, needed: quorum, votes: quorum, dispute: undefined, silent: undefined }),
     findHeader: (reference) =>
-      ask(`for the header ${shortOf(reference)}`, (tip) => find(tip, reference)?.header),
+      askEach(`for the header ${shortOf(reference)}`, (tips) => {
+        const found = tips.map((tip) => find(tip, reference)?.header);
+        return found.find((header) => header !== undefined);
+      }),
     ask: () => Promise.reject(new Error('the story reads no contracts')),
-    finalized: () => ask('what is final', () => (options.hasFinalTag ? chain.finalNumber() : undefined)),
+    // The liar names its own head.
+    finalized: () =>
+      askEach('what is final', (tips) => {
+        if (!options.hasFinalTag) return undefined;
+        const numbers = tips.map((tip) =>
+          chain.isLie(tip.header.hash) ? tip.header.number : chain.finalNumber(),
+        );
+        const number = numbers.sort((one, other) => other - one)[quorum - 1];
+        if (number === undefined) throw new Fault('unavailable', 'too few nodes say what is final');
+        return { number, hash: undefined };
+      }),
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,
@@ -71,6 +120,19 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     close: async () => {},
   };
 }
+
+/** What a node's polls have told of its chain: the head, and what links below it. */
+function voiceOf(chain: SimChain, tip: SimBlock): Voice {
+  let voice: Voice | undefined;
+  for (let number = Math.max(0, tip.header.number - LINKED); number <= tip.header.number; number += 1) {
+    const block = chain.at(tip, number);
+    if (block !== undefined) voice = hear(voice, block.header, 0);
+  }
+  return voice ?? hear(undefined, tip.header, 0);
+}
+
+/** Blocks that polls have linked. */
+const LINKED = 12;
 
 /** A block in the story: its height and the end of its hash. */
 export const nameOf = ({ header }: Pick<SimBlock, 'header'>): string =>

@@ -66,6 +66,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   /** One for each transfer and each record that watches it; what was there stays, what was gone is there again. */
   function add(number: number, hash: Hash, orphaned: ReadonlySet<Notification>): void {
     blocks.set(number, hash);
+    if (chain.isLie(hash)) fail(`block ${number} is stored, which only the liar has`);
     const transfers = chain.find(hash)?.transactions.flatMap((transaction) => transaction.transfers) ?? [];
     const counts = new Map<string, number>();
     for (const [position, transfer] of transfers.entries()) {

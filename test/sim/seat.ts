@@ -14,7 +14,7 @@ const POINTS = {
   followStep: /update clock_state\b/,
   repairSchedule: /next_due = least\(next_due, case/,
   // Undone blocks and those that replace them are one transaction.
-  reorg: /delete from block\b/,
+  switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,
   leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
   settle: /insert into delivery_attempt\b/,

@@ -51,6 +51,10 @@ test('retries that go on for transfers that a reorg orphaned are found', async (
   );
 });
 
+test('a follower that believes a single node is found', async () => {
+  assert.match((await findBroken('no quorum'))?.problem ?? '', /is stored, which only the liar has/);
+});
+
 test('a seed tells the same story again, whatever was told before it', async () => {
   for (const seed of [3, 4]) {
     const { lines } = await simulate(stage, { seed });

@@ -8,7 +8,6 @@ import {
   findTip,
   findTipTimes,
   insertChain,
-  rollbackTo,
 } from '../../src/store/blocks.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
 import { attemptDue } from '../kit/attempts.ts';
@@ -29,6 +28,7 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const idOf = (header: BlockId): BlockId => ({ number: header.number, hash: header.hash });
 
@@ -291,6 +291,7 @@ onEachDatabase(({ database }) => {
       genesisHash: hashOf(1),
       startNumber: 5,
       finalizedNumber: 4,
+      corroboratedNumber: undefined,
       enforcedChecks: [],
     });
   });

@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
-import { findTip, rollbackTo } from '../../src/store/blocks.ts';
+import { findTip } from '../../src/store/blocks.ts';
 import { leaseLanes, releaseLane } from '../../src/store/lanes.ts';
 import { type DueNotification, settle } from '../../src/store/outbox.ts';
 import { attemptDue, readDue } from '../kit/attempts.ts';
 import { hashOf, later, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const STEPS = 150;
 

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
-import { rollbackTo } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { type Lane, leaseLanes } from '../../src/store/lanes.ts';
 import {
@@ -28,6 +27,7 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 /** One record, one block with these transfers, and worker 1 has its lane. */
 async function leaseWith(database: Database, transfers: readonly Transfer[] = [transferOf()]) {

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { rollbackTo } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { type Lane, leaseLanes } from '../../src/store/lanes.ts';
 import { type DueNotification, listDue, settle } from '../../src/store/outbox.ts';
@@ -20,6 +19,7 @@ import {
 } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 import { insertNotifications, withPlans } from '../kit/many-notifications.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const WATCHER = 1;

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
-import { rollbackTo } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
@@ -20,6 +19,7 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const removed: Watch = { settings: { removed: true } };
 

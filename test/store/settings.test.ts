@@ -4,7 +4,6 @@ import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import type { Address } from '../../src/core/hex.ts';
 import { dueOf, eventsOf } from '../../src/ingest/compare.ts';
-import { rollbackTo } from '../../src/store/blocks.ts';
 import { listStoredBlocks, listWatchesOf } from '../../src/store/comparison.ts';
 import { defaultSettings, findSettings, replaceSettings } from '../../src/store/settings.ts';
 import { findWatchedAddress } from '../../src/store/watched.ts';
@@ -25,6 +24,7 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const greatest = 2n ** 256n - 1n;
 

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { rollbackTo } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
@@ -20,6 +19,7 @@ import {
 } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 import { inLine } from '../kit/in-line.ts';
+import { rollbackTo } from '../kit/rollback.ts';
 
 const strict = { settings: { strictOrder: true } };
 const payments = (amounts: readonly bigint[]) => amounts.map((amount) => transferOf({ amount }));

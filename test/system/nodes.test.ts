@@ -20,13 +20,14 @@ test('a node that hangs, one of another chain, one that limits requests and one 
   await using foreign = await startScriptedNode(chainMethods(99, [makeNodeBlock(1_000_000, { fork: 9 })]));
   await using limited = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   await using good = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
+  await using second = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   await using ahead = await startScriptedNode(chainMethods(CHAIN_ID, [...blocks, makeNodeBlock(1_000)]));
   limited.setHttp({ status: 429, headers: { 'retry-after': '3600' } });
   await using service = await startTestService({
     database: place,
-    rpc: [hanging.url, foreign.url, limited.url, good.url, ahead.url],
-    // What a scripted node makes up cannot be proved.
-    chain: { verify: 'off' },
+    rpc: [hanging.url, foreign.url, limited.url, good.url, second.url, ahead.url],
+    // What a scripted node makes up cannot be proved. Half of six would have to agree, and only two can.
+    chain: { verify: 'off', quorum: 2 },
   });
   const head = async (): Promise<{ number: number; hash: Hash }> => ({
     number: blocks.length - 1,
@@ -42,10 +43,10 @@ test('a node that hangs, one of another chain, one that limits requests and one 
   );
   assert.equal(state, 'ok');
   assert.deepEqual([chain.head, lag_blocks], [5, 0], 'one node alone does not make a head');
-  assert.equal(nodes[4]?.head, 1_000);
+  assert.equal(nodes[5]?.head, 1_000);
   assert.deepEqual(
     nodes.map((node) => node.state),
-    ['slow', 'wrong_chain', 'limited', 'ok', 'ok'],
+    ['slow', 'wrong_chain', 'limited', 'ok', 'ok', 'ok'],
   );
   assert.equal(limited.exchangeCount(), 1, 'it is left alone for the hour');
 });

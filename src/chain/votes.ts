@@ -1,0 +1,73 @@
+/**
+ * Votes on block hashes: which block a quorum of nodes names as canonical. Pure; head.ts collects the votes.
+ */
+import type { BlockHeader, BlockId } from '../core/block.ts';
+import type { Hash } from '../core/hex.ts';
+
+/** The canonical hashes that one node named: its head, what links below it, and heights that it was asked for. */
+export type Voice = {
+  head: BlockHeader;
+  /** When the node named this head, in milliseconds since 1970. */
+  atMs: number;
+  hashes: ReadonlyMap<number, Hash>;
+};
+
+/** Linked headers kept for each node: a vote for a block is a vote for this many of its ancestors. */
+export const LINKED_MAX = 64;
+
+/** Adds a header that the node calls its head. Hashes that it named before stay only where the header links to them. */
+export function hear(known: Voice | undefined, head: BlockHeader, atMs: number): Voice {
+  const { number, hash, parentHash } = head;
+  const hashes = new Map<number, Hash>();
+  const isLinked = known?.hashes.get(number) === hash || known?.hashes.get(number - 1) === parentHash;
+  for (const [height, one] of isLinked ? known.hashes : [])
+    if (height < number && height > number - LINKED_MAX) hashes.set(height, one);
+  if (number > 0) hashes.set(number - 1, parentHash);
+  hashes.set(number, hash);
+  return { head, atMs, hashes };
+}
+
+/** Adds the hash that the node named for a height below its head. */
+export function hearBelow(known: Voice, { number, hash }: BlockId): Voice {
+  return { ...known, hashes: new Map([...known.hashes, [number, hash]]) };
+}
+
+/**
+ * The highest block that at least `quorum` voices name. Two blocks of one height can both have a quorum where half of
+ * the nodes is one: then the one with more votes, `served` among equals, and else the preferred node's.
+ */
+export function corroborate(voices: readonly Voice[], quorum: number, served?: BlockId): BlockId | undefined {
+  const heights = new Set(voices.flatMap(({ hashes }) => [...hashes.keys()]));
+  for (const number of [...heights].sort((one, other) => other - one)) {
+    const named = voices.flatMap(({ hashes }) => hashes.get(number) ?? []);
+    const hash = mostNamed(named, quorum, served?.hash);
+    if (hash !== undefined) return { number, hash };
+  }
+  return undefined;
+}
+
+/** The hash with the most votes, at least `quorum`; among equals the preferred one, else the first. */
+export function mostNamed(named: readonly Hash[], quorum: number, preferred?: Hash): Hash | undefined {
+  const counts = new Map<Hash, number>();
+  for (const hash of named) counts.set(hash, (counts.get(hash) ?? 0) + 1);
+  let best: Hash | undefined;
+  for (const [hash, count] of counts) {
+    const bestCount = best === undefined ? quorum - 1 : (counts.get(best) ?? 0);
+    if (count > bestCount || (count === bestCount && count >= quorum && hash === preferred)) best = hash;
+  }
+  return best;
+}
+
+/** The greatest height that at least `quorum` nodes have reached; undefined when fewer have spoken. */
+export function reachedBy(voices: readonly Voice[], quorum: number): number | undefined {
+  return voices.map(({ head }) => head.number).sort((one, other) => other - one)[quorum - 1];
+}
+
+export function isNamedBy({ hashes }: Voice, { number, hash }: BlockId): boolean {
+  return hashes.get(number) === hash;
+}
+
+/** How many of the voices name this block. */
+export function countVotes(voices: readonly Voice[], block: BlockId): number {
+  return voices.filter((voice) => isNamedBy(voice, block)).length;
+}

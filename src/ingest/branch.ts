@@ -1,0 +1,90 @@
+/**
+ * The branch that the chain went over to: where it leaves the stored one, and its blocks.
+ */
+import type { QuorumStatus } from '../chain/quorum.ts';
+import type { BlockHeader, BlockId } from '../core/block.ts';
+import { Fault } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
+import { findFirst, findKnownHash, findTip } from '../store/blocks.ts';
+import type { Database } from '../store/db.ts';
+import type { ReadAhead, ReadBlock } from './read-ahead.ts';
+
+/** Blocks of one switch: more than the deepest reorg of an ordinary chain, few enough to be in memory together. */
+const SWITCH_BLOCKS_MAX = 64;
+/** Tips that the follower has left and does not return to at equal height. */
+const LEFT_TIPS_MAX = 64;
+
+/**
+ * Walks from a corroborated block by parent hashes to the newest block that is stored, or to the parent of the first one.
+ * Where it meets none of them, everything stored is to be replaced: that needs more than one node's word, unless there is
+ * only one node.
+ * @throws Fault `inconsistent` when the branch leaves below the final block, or replaces everything on one node's word;
+ * those of `parentOf`.
+ */
+export async function findAncestor(
+  branch: BlockHeader,
+  options: {
+    database: Database;
+    finalizedNumber: number;
+    quorum: Pick<QuorumStatus, 'nodes' | 'needed'>;
+    parentOf(child: BlockHeader): Promise<BlockHeader>;
+  },
+): Promise<BlockId> {
+  const { database, finalizedNumber, quorum } = options;
+  const [first, tip] = [await findFirst(database), await findTip(database)];
+  const holding = `holding at ${tip?.number} (${tip?.hash})`;
+  for (let child = branch; ; child = await options.parentOf(child)) {
+    const number = child.number - 1;
+    const isBelowFirst = first === undefined || number < first.number;
+    if ((await findKnownHash(database, number)) === child.parentHash)
+      return { number, hash: child.parentHash };
+    if (number <= finalizedNumber)
+      throw new Fault('inconsistent', `a reorg from below the final block ${finalizedNumber}: ${holding}`);
+    if (!isBelowFirst) continue;
+    if (quorum.needed > 1 || quorum.nodes === 1) return { number, hash: child.parentHash };
+    throw new Fault(
+      'inconsistent',
+      `a reorg from below the first stored block ${first?.number}, which a single node of ${quorum.nodes} names: ${holding} until a second one does`,
+    );
+  }
+}
+
+/** Reads the blocks above the ancestor, up to the head or as many as one switch takes, each linked to the one before. */
+export function createBranchReader(
+  readAhead: ReadAhead,
+): (ancestor: BlockId, head: BlockId, signal: AbortSignal) => Promise<ReadBlock[]> {
+  return async (ancestor, head, signal) => {
+    const to = Math.min(head.number, ancestor.number + SWITCH_BLOCKS_MAX);
+    const last = { number: to, hash: to === head.number ? head.hash : undefined };
+    const blocks: ReadBlock[] = [];
+    let tip = ancestor;
+    while (tip.number < to) {
+      const read = await readAhead.next(tip.number + 1, last, signal);
+      for (const block of read) {
+        if (block.header.parentHash !== tip.hash) {
+          readAhead.drop();
+          throw new Fault(
+            'unavailable',
+            `the chain changed again at block ${block.header.number}: asking again`,
+          );
+        }
+        blocks.push(block);
+        tip = block.header;
+      }
+    }
+    return blocks;
+  };
+}
+
+/** The newest tips that the follower has left: between equal branches a liar could send it back and forth. */
+export function createLeftTips(): { has(hash: Hash): boolean; add(hash: Hash): void } {
+  const hashes = new Set<Hash>();
+  return {
+    has: (hash) => hashes.has(hash),
+    add(hash) {
+      hashes.add(hash);
+      const [oldest] = hashes;
+      if (hashes.size > LEFT_TIPS_MAX && oldest !== undefined) hashes.delete(oldest);
+    },
+  };
+}

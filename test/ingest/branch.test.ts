@@ -1,0 +1,129 @@
+/**
+ * Reorgs as the follower sees them: one switch to a branch that is there in full, or none.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BlockHeader } from '../../src/core/block.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { findBlockHash, findChain, findTip } from '../../src/store/blocks.ts';
+import type { Database } from '../../src/store/db.ts';
+import { headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { followMadeUp } from '../kit/follower.ts';
+
+const { signal } = new AbortController();
+
+/** A chain that turns over, from block 1 on, and its follower, which has stored it up to `height`. */
+async function tell(database: Database, height: number, { nodeCount = 1, startBlock = 1 } = {}) {
+  const state = { branch: 0, fork: 0, height, isWithheld: false };
+  const at = (number: number): BlockHeader => {
+    if (state.isWithheld) throw new Fault('unavailable', 'the body is withheld');
+    return headerOf(number, state.branch, state.fork);
+  };
+  const asked = (number: number) => headerOf(number, state.branch, state.fork);
+  const chain = { head: () => asked(state.height), at, asked, nodeCount, startBlock };
+  const follower = followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100 });
+  const follow = async () => {
+    while ((await findTip(database))?.hash !== asked(state.height).hash) await follower.step(signal);
+  };
+  await follow();
+  return { state, follow, step: () => follower.step(signal), head: () => asked(state.height) };
+}
+
+onEachDatabase(({ database }) => {
+  const tipHash = async () => (await findTip(database()))?.hash;
+
+  test('nothing is undone before the new branch is there in full', async () => {
+    const { state, follow, step } = await tell(database(), 8);
+    await watchAddress(database());
+    const before = await tipHash();
+    Object.assign(state, { branch: 1, fork: 5, height: 9, isWithheld: true });
+    await assert.rejects(step(), { code: 'unavailable', message: /withheld/ });
+    assert.equal(await tipHash(), before);
+    state.isWithheld = false;
+    await follow();
+    assert.equal(await findBlockHash(database(), 5), headerOf(5).hash);
+    assert.equal(await findBlockHash(database(), 6), headerOf(6, 1, 5).hash);
+    assert.equal((await findChain(database()))?.corroboratedNumber, 9);
+  });
+
+  test('what was held on the old branch is withdrawn with the switch', async () => {
+    const { state, follow } = await tell(database(), 4);
+    await watchAddress(database());
+    await mine(database(), headerOf(5), [transferOf()], { releasedNumber: 0 });
+    assert.deepEqual(await listStates(database()), ['held']);
+    Object.assign(state, { branch: 1, fork: 4, height: 5 });
+    await follow();
+    assert.deepEqual(await listStates(database()), ['withdrawn']);
+  });
+
+  test('a branch of equal height that was left is not returned to before it is longer', async () => {
+    const { state, follow, step } = await tell(database(), 6);
+    Object.assign(state, { branch: 1, fork: 5 });
+    await follow();
+    const sibling = await tipHash();
+    for (let poll = 0; poll < 3; poll += 1) {
+      state.branch = 0;
+      assert.equal(await step(), 'idle');
+      assert.equal(await tipHash(), sibling);
+      state.branch = 1;
+      assert.equal(await step(), 'idle');
+    }
+    Object.assign(state, { branch: 0, height: 7 });
+    await follow();
+    assert.equal(await findBlockHash(database(), 6), headerOf(6).hash);
+  });
+
+  test('a lower, different chain is said to be one and not followed until it is as long', async () => {
+    const { state, follow, step } = await tell(database(), 8);
+    const before = await tipHash();
+    Object.assign(state, { branch: 1, fork: 3, height: 6 });
+    await assert.rejects(step(), {
+      ...{ code: 'inconsistent' },
+      message: new RegExp(`block 6 .${headerOf(6, 1, 3).hash}.*${headerOf(6).hash}`),
+    });
+    assert.equal(await tipHash(), before);
+    state.height = 8;
+    await follow();
+    assert.equal(await findBlockHash(database(), 4), headerOf(4, 1, 3).hash);
+  });
+
+  test('a lower head of the same chain changes nothing', async () => {
+    const { state, step } = await tell(database(), 8);
+    state.height = 5;
+    assert.equal(await step(), 'idle');
+  });
+
+  test('the first stored block is replaced where its parent stays', async () => {
+    const { state, follow } = await tell(database(), 3, { nodeCount: 2 });
+    Object.assign(state, { branch: 1, fork: 0, height: 4 });
+    await follow();
+    assert.equal(await findBlockHash(database(), 1), headerOf(1, 1, 0).hash);
+  });
+
+  for (const nodeCount of [1, 2]) {
+    const isFollowed = nodeCount === 1;
+    const what = isFollowed ? 'the only node' : 'one of two nodes, the other being silent,';
+    test(`a branch from below the first stored block that ${what} names is ${isFollowed ? 'followed' : 'held back'}`, async () => {
+      const { state, follow, step } = await tell(database(), 13, { nodeCount, startBlock: 10 });
+      const before = await tipHash();
+      Object.assign(state, { branch: 2, fork: 5, height: 16 });
+      if (isFollowed) {
+        await follow();
+        assert.equal(await findBlockHash(database(), 10), headerOf(10, 2, 5).hash);
+        return;
+      }
+      await assert.rejects(step(), { code: 'inconsistent', message: /from below the first stored block 10/ });
+      assert.equal(await tipHash(), before);
+    });
+  }
+
+  test('a branch longer than one switch takes is gone over to in parts, the first of which replaces the old one', async () => {
+    const { state, follow } = await tell(database(), 120);
+    Object.assign(state, { branch: 1, fork: 30, height: 130 });
+    await follow();
+    assert.equal(await findBlockHash(database(), 30), headerOf(30).hash);
+    assert.equal(await findBlockHash(database(), 130), headerOf(130, 1, 30).hash);
+  });
+});

@@ -1,0 +1,22 @@
+/**
+ * Undoing stored blocks without putting others in their place, for tests that look at the time between the two.
+ */
+import type { BlockId } from '../../src/core/block.ts';
+import { commitBlocks } from '../../src/store/blocks.ts';
+import type { Database, Db } from '../../src/store/db.ts';
+
+/** Undoes every block above the ancestor; returns how many went, 'lost' as in commitBlocks. */
+export async function rollbackTo(
+  database: Database,
+  {
+    ancestorNumber,
+    expectedTip,
+    now,
+    also: undo,
+  }: { ancestorNumber: number; expectedTip: BlockId; now: Date; also?(tx: Db): Promise<void> },
+): Promise<number | 'lost'> {
+  const reorg = { ancestorNumber, ...(undo !== undefined && { undo }) };
+  const nothing = { blocks: [], releasedNumber: -1, finalizedNumber: 0 };
+  const committed = await commitBlocks(database, { expectedTip, reorg, ...nothing, now });
+  return committed.outcome === 'lost' ? 'lost' : committed.orphanedCount;
+}
