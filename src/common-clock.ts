@@ -13,8 +13,7 @@ import { readTime } from './store/time.ts';
 export type TimeSource = {
   /** The shared clock, which anybody may set. */
   readWall(db: Db): Promise<Date>;
-  steadyMs(): number;
-};
+} & Pick<Clock, 'steadyMs' | 'wait'>;
 
 export type CommonClock = {
   clock: Clock;
@@ -45,6 +44,7 @@ export function timeSourceOf(database: Database): TimeSource {
   return {
     readWall: database.kind === 'embedded' ? async () => systemClock().now() : readTime,
     steadyMs: machineSteadyMs,
+    wait: waitMs,
   };
 }
 
@@ -71,7 +71,7 @@ export async function openCommonClock({
     now: () => new Date(source.steadyMs() + offsetMs),
     steadyMs: source.steadyMs,
     stepsMs: () => state.stepsMs,
-    wait: waitMs,
+    wait: source.wait,
   };
   await repair();
 

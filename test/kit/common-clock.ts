@@ -2,7 +2,7 @@
  * Processes with one database whose clock a test sets, and true time, which only the test knows.
  */
 import { type CommonClock, openCommonClock, type TimeSource } from '../../src/common-clock.ts';
-import type { Clock } from '../../src/core/clock.ts';
+import { type Clock, waitMs } from '../../src/core/clock.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
@@ -44,7 +44,11 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
     /** A process, whose machine may be paused. */
     async start() {
       let pausedMs = 0;
-      const source: TimeSource = { readWall: async () => wall(), steadyMs: () => trueMs - pausedMs };
+      const source: TimeSource = {
+        readWall: async () => wall(),
+        steadyMs: () => trueMs - pausedMs,
+        wait: waitMs,
+      };
       const log = silentLog();
       const common: CommonClock = await openCommonClock({ database, log, retryMinutes, source });
       const clock: Clock = common.clock;

@@ -19,6 +19,7 @@ export function createCommonTime(clock: TestClock) {
     source: {
       readWall: async () => new Date(clock.now().getTime() + setMs),
       steadyMs: clock.steadyMs,
+      wait: clock.wait,
     } satisfies TimeSource,
     /** The present of a process that has followed every step. */
     now: () => new Date(clock.now().getTime() + followedMs),
