@@ -4,19 +4,23 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import packageJson from '../package.json' with { type: 'json' };
-import { httpUrls } from './chain/nodes.ts';
+import { type ChainNodes, httpUrls } from './chain/nodes.ts';
 import { openChain } from './chain-access.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault } from './core/fault.ts';
 import { createLog } from './core/log.ts';
 import { createMetrics } from './core/metrics.ts';
+import { retryDelayMinutes } from './delivery/schedule.ts';
 import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/verify.ts';
 import { findChain, requireChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
 import { migrationState } from './store/migrate.ts';
 
-export type VerificationOptions = Pick<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onProgress'> & {
+export type VerificationOptions = Pick<
+  VerifyOptions,
+  'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'
+> & {
   signal: AbortSignal;
   clock?: Clock;
 };
@@ -34,25 +38,42 @@ export async function runVerification(config: Config, options: VerificationOptio
   const database = await openStored(config);
   parts.defer(() => database.close());
   const chain = await findChain(database);
-  const { nodes, close } = openChain(config, chain, {
-    // New heads are no news either.
-    urls: httpUrls(config.chain.rpc),
-    clock,
-    log,
-    metrics: createMetrics(packageJson.version),
-    onHead: () => {},
-  });
-  parts.defer(close);
-  if (chain !== undefined) {
-    const { chainId, genesisHash } = chain;
-    requireChain(chain, config.chain.id);
-    nodes.pin({ chainId, genesisHash });
-    await nodes.identify(signal);
-  }
+  const open = (urls: readonly string[]): ChainNodes => {
+    const { nodes, close } = openChain(config, chain, {
+      ...{ urls, clock, log },
+      metrics: createMetrics(packageJson.version),
+      onHead: () => {},
+    });
+    parts.defer(close);
+    if (chain !== undefined) nodes.pin({ chainId: chain.chainId, genesisHash: chain.genesisHash });
+    return nodes;
+  };
+  if (chain !== undefined) requireChain(chain, config.chain.id);
+  // New heads are no news either.
+  const urls = httpUrls(config.chain.rpc);
+  const nodes = open(urls);
+  if (chain !== undefined) await nodes.identify(signal);
+  const witnesses =
+    urls.length < 2 ? [] : urls.map((url) => ({ name: new URL(url).origin, nodes: open([url]) }));
   const isProofOn = config.chain.verify !== 'off';
   const { notificationsMs, swapsMs } = config.retention;
+  const { retryMinutes } = config.webhooks;
   return await verifyStored(
-    { ...request, database, nodes, clock, isProofOn, notificationsMs, swapsMs, pairs: config.pairs },
+    {
+      ...{
+        ...request,
+        database,
+        nodes,
+        witnesses,
+        clock,
+        isProofOn,
+        notificationsMs,
+        swapsMs,
+        pairs: config.pairs,
+      },
+      confirmations: config.chain.confirmations,
+      retryDelayMs: (failureCount) => retryDelayMinutes(failureCount, retryMinutes) * 60_000,
+    },
     signal,
   );
 }

@@ -44,6 +44,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   const report = await runVerification(config, {
     ...{ from, to, signal, clock },
     onDifference: createDifferenceLines(json),
+    onDissent: createDissentLines(json),
     onProgress: createProgressLines(clock, process.stderr),
   }).catch((error: unknown) => {
     // What was broken off has Faults of all kinds.
@@ -76,8 +77,20 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
       hash: notification.txHash,
       kind: notification.kind,
       ordinal: notification.ordinal,
+      id: notification.id,
     };
     process.stdout.write(`${JSON.stringify({ difference: what, block, ...fields, message })}\n`);
+  };
+}
+
+function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] {
+  let shown = 0;
+  return ({ node, block, message }) => {
+    shown += 1;
+    if (shown > DIFFERENCES_SHOWN_MAX) return;
+    process.stdout.write(
+      isJson ? `${JSON.stringify({ node, block, message })}\n` : `node ${node}: ${message}\n`,
+    );
   };
 }
 
@@ -95,9 +108,9 @@ export function createProgressLines(
   };
 }
 
-function toJson({ outcome, range, blocks, notifications, swaps, differences, undecided }: VerifyReport) {
+function toJson({ range, undecided, ...counts }: VerifyReport) {
   const { from = null, to = null } = range ?? {};
-  return { outcome, from, to, blocks, notifications, swaps, differences, not_comparable: undecided };
+  return { from, to, ...counts, not_comparable: undecided };
 }
 
 function describe({

@@ -80,5 +80,6 @@ function changesOf(stored: Placed, own: Placed): string[] {
 
 function difference(what: Difference['what'], swap: Placed, why: string): Difference {
   const { pairId, txHash, ordinal, blockNumber } = swap;
-  return differenceOf(what, blockNumber, `${what}: swap ${ordinal} of ${txHash} in pair ${pairId}: ${why}`);
+  const subject = `swap ${ordinal} of ${txHash} in pair ${pairId}`;
+  return differenceOf(what, blockNumber, `${what}: ${subject}: ${why}`, subject);
 }

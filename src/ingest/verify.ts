@@ -10,12 +10,16 @@ import type { Hash } from '../core/hex.ts';
 import type { Pair } from '../core/pair.ts';
 import { findChain, findTip } from '../store/blocks.ts';
 import {
+  listFirstInTurn,
+  listLanesById,
   listNotificationsOf,
   listStoredBlocks,
   listWatchesById,
   listWatchesOf,
   readSnapshot,
   type StoredBlock,
+  type StoredNotification,
+  type StoredWatch,
 } from '../store/comparison.ts';
 import type { Database, Db } from '../store/db.ts';
 import { listPairCoverage } from '../store/pairs.ts';
@@ -33,30 +37,41 @@ import {
   type UndecidedReason,
   type Verdict,
 } from './compare.ts';
+import type { DeliverySide } from './compare-delivery.ts';
 import { compareSwaps } from './compare-swaps.ts';
 import { createPairReader } from './pair-events.ts';
 import { createReadAhead, extractNothing, type ReadBlock } from './read-ahead.ts';
+import { type Agreed, agreeOn, type Opinion, quorumOf } from './second-opinion.ts';
 
 export type VerifyOptions = {
   database: Database;
-  nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader'>;
+  nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader' | 'ask'>;
+  /** Each configured node by itself, where there are several. */
+  witnesses: readonly Witness[];
   clock: Clock;
   /** Undefined: the first and the newest stored block. */
   from: number | undefined;
   to: number | undefined;
   isProofOn: boolean;
+  /** Of the service: when a notification may be sent first, and when again after failure number n (the first is 1). */
+  confirmations: number;
+  retryDelayMs(failureCount: number): number;
   /** Whose swaps are compared too. */
   pairs: readonly Pick<Pair, 'id' | 'address'>[];
   /** How long notifications are kept once they are done, and swaps. */
   notificationsMs: number;
   swapsMs: number;
   onDifference(difference: Difference): void;
+  /** A node that is alone with what it says. */
+  onDissent(dissent: Agreed['dissents'][number]): void;
   /** After each batch. */
   onProgress(progress: { done: number; total: number; differences: number }): void;
 };
 
+export type Witness = { name: string; nodes: Pick<ChainNodes, 'bundles' | 'findHeader'> };
+
 export type VerifyReport = {
-  /** `not_compared`: of the whole range no block is stored and served. */
+  /** `not_compared`: of the whole range no block is stored and served, or too few nodes confirm what they say. */
   outcome: 'equal' | 'different' | 'not_compared' | 'reorganised';
   /** Undefined when nothing is stored. */
   range: { from: number; to: number } | undefined;
@@ -65,6 +80,8 @@ export type VerifyReport = {
   notifications: number;
   swaps: number;
   differences: number;
+  /** How often a node was alone with what it said. */
+  dissents: number;
   undecided: Record<UndecidedReason, number>;
 };
 
@@ -98,11 +115,9 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const now = (await readTime(database)).getTime();
   const keptSince = new Date(now - options.notificationsMs);
   const swapsKeptSince = new Date(now - options.swapsMs);
-  const readAhead = createReadAhead({
-    nodes,
-    clock,
-    extract: { ...extractNothing, pairEvents: createPairReader(options.pairs) },
-  });
+  const extract = { ...extractNothing, pairEvents: createPairReader(options.pairs) };
+  const readAhead = createReadAhead({ nodes, clock, extract });
+  const context = { ...options, keptSince, swapsKeptSince };
   /** Of a long gap only the first block is waited for. */
   let isWorthWaiting = true;
 
@@ -114,7 +129,8 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     options.onProgress({ done: next - range.from, total, differences: report.differences });
   }
   if (report.differences > 0) return { ...report, outcome: 'different' };
-  return { ...report, outcome: report.blocks > 0 ? 'equal' : 'not_compared' };
+  const isCompared = report.blocks > 0 && report.undecided.unconfirmed === 0;
+  return { ...report, outcome: isCompared ? 'equal' : 'not_compared' };
 
   /** The blocks from this one on that can be had; none when this one cannot, which is told. */
   async function readNext(from: number): Promise<ReadBlock[]> {
@@ -148,11 +164,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
 
   async function compare(read: readonly ReadBlock[]): Promise<'compared' | 'reorganised'> {
     if (read.length === 0) return 'compared';
-    const compared = await readSnapshot(database, (snapshot) =>
-      compareBatch(snapshot, read, {
-        ...{ isProofOn: options.isProofOn, keptSince, swapsKeptSince, pairs: options.pairs },
-      }),
-    );
+    const compared = await readSnapshot(database, (snapshot) => compareBatch(snapshot, read, context));
     if (compared === 'too many') {
       if (read.length === 1) count('too_many');
       else for (const one of read) if ((await compare([one])) === 'reorganised') return 'reorganised';
@@ -163,8 +175,101 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
       return 'reorganised';
     report.blocks += blocks;
     report.swaps += swaps;
-    for (const verdict of [...astray.map(judgeAstray), ...verdicts]) count(verdict);
+    const all = [...astray.map(judgeAstray), ...verdicts];
+    for (const verdict of all) if (typeof verdict === 'string') count(verdict);
+    const differences = all.filter((verdict) => typeof verdict !== 'string');
+    for (const difference of await confirm(read, differences)) {
+      const known = await relocate(difference);
+      if (known !== undefined) count(known);
+    }
     return 'compared';
+  }
+
+  /** Those of the differences that as many nodes confirm as must; where there is one node, all. */
+  async function confirm(
+    read: readonly ReadBlock[],
+    differences: readonly Difference[],
+  ): Promise<readonly Difference[]> {
+    const { witnesses } = options;
+    const last = read.at(-1)?.header;
+    if (witnesses.length < 2 || last === undefined) return differences;
+    const isDisputed = differences.length > 0 || !(await isAnchored(last));
+    if (!isDisputed) return [];
+    const opinions: Opinion[] = [];
+    for (const { name, nodes: own } of witnesses)
+      opinions.push({ node: name, differences: await findDifferences(own, read) });
+    const agreed = agreeOn(opinions);
+    report.undecided.unconfirmed += agreed.isQuorate ? agreed.unconfirmed.length : read.length;
+    report.dissents += agreed.dissents.length;
+    for (const dissent of agreed.dissents) options.onDissent(dissent);
+    return agreed.differences;
+  }
+
+  /** Whether a quorum has this block: all below it follows from its parent hashes. */
+  async function isAnchored({ number, hash }: BlockHeader): Promise<boolean> {
+    const headers = await Promise.all(
+      options.witnesses.map(({ nodes: own }) => own.findHeader(number, signal).catch(ignoreFault)),
+    );
+    const votes = headers.filter((header) => header?.hash === hash).length;
+    return votes >= quorumOf(options.witnesses.length);
+  }
+
+  /** What differs where this node alone is believed; undefined when it does not give the blocks. */
+  async function findDifferences(
+    own: Witness['nodes'],
+    read: readonly ReadBlock[],
+  ): Promise<Difference[] | undefined> {
+    const [first, last] = [read[0]?.header.number, read.at(-1)?.header.number];
+    if (first === undefined || last === undefined) return [];
+    const blocks: ReadBlock[] = [];
+    const alone = createReadAhead({ nodes: own, clock, extract });
+    try {
+      for (let next = first; next <= last; next = first + blocks.length)
+        blocks.push(...(await alone.next(next, { number: last, hash: undefined }, signal)));
+    } catch (error) {
+      ignoreFault(error);
+      return undefined;
+    }
+    const compared = await readSnapshot(database, (snapshot) => compareBatch(snapshot, blocks, context));
+    if (compared === 'too many') return undefined;
+    const verdicts = [...compared.astray.map(judgeAstray), ...compared.verdicts];
+    return verdicts.filter((verdict) => typeof verdict !== 'string');
+  }
+
+  function ignoreFault(error: unknown): undefined {
+    if (!(error instanceof Fault) || signal.aborted) throw error;
+  }
+
+  /** A notification with a wrong block number differs where its transaction is, and only there. */
+  async function relocate(difference: Difference): Promise<Difference | undefined> {
+    const { what, notification } = difference;
+    if (what !== 'unexpected' || notification === undefined) return difference;
+    const number = await findBlockNumber(notification.txHash);
+    if (number === undefined || number === difference.block) return difference;
+    if (number >= range.from && number <= range.to) return undefined;
+    const { repairs: _, ...rest } = difference;
+    return {
+      ...rest,
+      message: `${rest.message}; its transaction is in block ${number}: compare that one too`,
+    };
+  }
+
+  /** Where the nodes have a transaction; undefined when they have none. */
+  async function findBlockNumber(txHash: Hash): Promise<number | undefined> {
+    const calls = [{ method: 'eth_getTransactionReceipt', params: [txHash] }];
+    return nodes
+      .ask(
+        calls,
+        ([answer]) => {
+          const { blockNumber } = Object(answer?.ok === true ? answer.result : undefined) as Record<
+            string,
+            unknown
+          >;
+          return typeof blockNumber === 'string' ? Number(blockNumber) : undefined;
+        },
+        signal,
+      )
+      .catch(ignoreFault);
   }
 
   /** Whether what does not fit is on its way: the follower undoes a fork, or the nodes change their mind. */
@@ -196,22 +301,18 @@ type Astray = { header: BlockHeader; storedHash: Hash | undefined };
 
 type Compared = { blocks: number; swaps: number; astray: Astray[]; verdicts: Verdict[] };
 
+type CompareOptions = Pick<VerifyOptions, 'isProofOn' | 'confirmations' | 'retryDelayMs' | 'pairs'> & {
+  keptSince: Date;
+  swapsKeptSince: Date;
+};
+
 /** Blocks that follow one another against one moment of the database. */
 async function compareBatch(
   snapshot: Db,
   read: readonly ReadBlock[],
-  {
-    isProofOn,
-    keptSince,
-    swapsKeptSince,
-    pairs,
-  }: {
-    isProofOn: boolean;
-    keptSince: Date;
-    swapsKeptSince: Date;
-    pairs: readonly Pick<Pair, 'id' | 'address'>[];
-  },
+  { keptSince, swapsKeptSince, ...options }: CompareOptions,
 ): Promise<Compared | 'too many'> {
+  const { isProofOn, pairs } = options;
   const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
   const stored = await listStoredBlocks(snapshot, span);
   const blocks = new Map<number, { read: ReadBlock; stored: StoredBlock }>();
@@ -226,7 +327,7 @@ async function compareBatch(
   const addresses = new Set([...events.values()].flatMap(({ transfer }) => sidesOf(transfer)));
   const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
   const due = dueOf(events, watching, ROWS_MAX);
-  if (watching.length === ROWS_MAX || due.size > ROWS_MAX) return 'too many';
+  if (watching.length === ROWS_MAX || due.length > ROWS_MAX) return 'too many';
   const notifications = await listNotificationsOf(snapshot, span, placesOf(due), ROWS_MAX);
   if (notifications.length === ROWS_MAX) return 'too many';
   const storedSwaps = pairs.length === 0 ? [] : await listSwapsOf(snapshot, span, ROWS_MAX);
@@ -247,11 +348,39 @@ async function compareBatch(
     ...compareNotifications({
       ...{ blocks, events, due, notifications, keptSince },
       watches: new Map(watches.map((watch) => [watch.id, watch])),
+      delivery: await readDelivery(snapshot, { notifications, watches }, options),
     }),
     ...swaps.differences,
     ...Array.from({ length: swaps.pruned }, (): Verdict => 'pruned'),
   ];
   return { blocks: blocks.size, swaps: swaps.equal, astray, verdicts };
+}
+
+/** What decides whether these notifications are on their way. */
+async function readDelivery(
+  snapshot: Db,
+  {
+    notifications,
+    watches,
+  }: { notifications: readonly StoredNotification[]; watches: readonly StoredWatch[] },
+  { confirmations, retryDelayMs }: Pick<CompareOptions, 'confirmations' | 'retryDelayMs'>,
+): Promise<DeliverySide> {
+  const now = await readTime(snapshot);
+  const pending = notifications.filter(({ state }) => state === 'held' || state === 'waiting');
+  const laneIds = new Set(pending.map(({ laneId }) => laneId));
+  const pendingTurns = new Set(
+    pending.flatMap(({ turn, watchedAddressId }) => (turn === undefined ? [] : [watchedAddressId])),
+  );
+  const ordered = watches.flatMap(({ shardId, id }) =>
+    pendingTurns.has(id) ? [{ shardId, watchedAddressId: id }] : [],
+  );
+  const lanes = await listLanesById(snapshot, [...laneIds], now);
+  return {
+    ...{ now, confirmations, retryDelayMs },
+    tipNumber: (await findTip(snapshot))?.number ?? 0,
+    lanes: new Map(lanes.map((lane) => [lane.id, lane])),
+    firstInTurn: await listFirstInTurn(snapshot, ordered),
+  };
 }
 
 function judgeAstray({ header: { number, hash }, storedHash }: Astray): Difference {
@@ -266,6 +395,7 @@ function emptyReport(): VerifyReport {
     notifications: 0,
     swaps: 0,
     differences: 0,
+    dissents: 0,
     undecided: { ...nothingUndecided },
   };
   return { outcome: 'equal', range: undefined, ...counts };

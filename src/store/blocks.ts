@@ -247,12 +247,26 @@ const newsOf = sql`n.shard_id, n.lane_id, n.state, case when n.turn is not null 
  * transaction that is mined again meets its old row: a withdrawn one is revived, one that was told to be gone is told
  * once more, any other stays as it is.
  */
-async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<News[]> {
+async function insertNotifications(
+  tx: Db,
+  {
+    blocks,
+    releasedNumber,
+    now,
+    confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
+    recordId,
+  }: Pick<BlockCommit, 'releasedNumber' | 'now'> & {
+    blocks: readonly { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] }[];
+    /** Of the service; by default those of a commit at the tip. */
+    confirmations?: number;
+    /** The only record whose notifications are made. */
+    recordId?: string;
+  },
+): Promise<News[]> {
   const matches = await findMatches(tx, onceEach(blocks));
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
   const onConflict = (await isAnyMetBefore(tx, matches)) ? REVIVE : sql``;
-  const confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber;
   const rows = await tx.query<NewsRow>(sql`
     with made as (
       insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
@@ -276,7 +290,7 @@ async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: Bloc
       ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, block, position)
       join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
-      where ${isWanted}
+      where ${isWanted}${recordId === undefined ? sql`` : sql` and w.id = ${recordId}`}
       order by t.position, w.created_at, w.id
       ${onConflict}
       returning ${newsOf}
@@ -300,6 +314,36 @@ const REVIVE = sql`
       retry_count = 0, next_retry_at = null, next_attempt_at = excluded.next_attempt_at, processed_at = null
     where n.state = 'withdrawn' or n.revision % 2 = 1`;
 
+/**
+ * Makes the notification of one transfer of a stored block for one record, as its commit would have; returns how many were
+ * made: 0 when it is there already. The caller holds the blocks.
+ */
+export async function createMissing(
+  tx: Db,
+  {
+    watchedAddressId: recordId,
+    transfer,
+    block,
+    ...moment
+  }: Pick<BlockCommit, 'releasedNumber' | 'now'> & {
+    watchedAddressId: string;
+    transfer: Transfer;
+    block: BlockId;
+    /** Of the service. */
+    confirmations: number;
+  },
+): Promise<number> {
+  const blocks = [{ header: block, transfers: [transfer] }];
+  const news = await insertNotifications(tx, { blocks, recordId, ...moment });
+  await wakeLanes(tx, [...new Set(news.map(({ laneId }) => laneId))], moment.now);
+  await giveTurns(
+    tx,
+    news.flatMap(({ ordered }) => ordered ?? []),
+    moment.now,
+  );
+  return news.reduce((sum, { count }) => sum + count, 0);
+}
+
 /** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
 async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolean> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
@@ -316,7 +360,9 @@ type Placed = { transfer: Transfer; block: number };
 type Match = Placed & { side: 'sender' | 'receiver' };
 
 /** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
-function onceEach(blocks: BlockCommit['blocks']): Placed[] {
+function onceEach(
+  blocks: readonly { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] }[],
+): Placed[] {
   const blockOf = new Map<Hash, number>();
   const placed: Placed[] = [];
   for (const { header, transfers } of blocks) {

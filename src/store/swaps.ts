@@ -18,7 +18,8 @@ export type BlockSwap = Swap & { pairId: number; blockNumber: number; minedAt: D
 export type PricedSwap = BlockSwap & { price: SwapPrice | undefined };
 
 /** Sums begin at the full five minutes of UTC; all queries here name them so. */
-const bucketOf = (time: Sql) => sql`date_bin('5 minutes', ${time}, '1970-01-01T00:00:00Z'::timestamptz)`;
+export const bucketOf = (time: Sql) =>
+  sql`date_bin('5 minutes', ${time}, '1970-01-01T00:00:00Z'::timestamptz)`;
 
 /** Stores swaps with their sums; what is there already stays as it is. */
 export async function insertSwaps(tx: Db, swaps: readonly PricedSwap[]): Promise<void> {

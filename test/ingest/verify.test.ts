@@ -44,6 +44,7 @@ function nodesOf(chain: Chain): Nodes {
   const parts = { proved: true, traced: true };
   return {
     head: () => get(BLOCKS),
+    ask: () => Promise.reject(new Fault('unavailable', 'no node knows a transaction')),
     findHeader: find,
     bundles: (references) =>
       Promise.all(
@@ -86,6 +87,7 @@ onEachDatabase(({ database }) => {
     };
     const options = {
       ...{ database: database(), nodes: nodesOf(chain), clock, isProofOn: true, pairs: [] },
+      ...{ confirmations: 0, retryDelayMs: () => 60_000, witnesses: [], onDissent: () => {} },
       ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
       onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
       ...more,

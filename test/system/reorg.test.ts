@@ -203,10 +203,11 @@ for (const kind of databaseKinds) {
         const { undecided, ...report } = await runVerification(config, {
           ...{ from: undefined, to: undefined, signal: new AbortController().signal },
           onDifference: ({ message }) => assert.fail(message),
+          onDissent: ({ message }) => assert.fail(message),
           onProgress: () => {},
         });
         const { number } = await chain.head();
-        const counts = { blocks: number + 1, notifications, swaps: 0, differences: 0 };
+        const counts = { blocks: number + 1, notifications, swaps: 0, differences: 0, dissents: 0 };
         assert.deepEqual(report, { outcome: 'equal', range: { from: 0, to: number }, ...counts });
         assert.deepEqual(undecided, { ...nothingUndecided, dead_fork });
       }

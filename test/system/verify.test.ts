@@ -94,7 +94,7 @@ beforeEach(async () => {
 });
 after(() => parts.disposeAsync());
 
-const tables = ['block', 'watched_address', 'notification', 'chain'];
+const tables = ['block', 'watched_address', 'notification', 'chain', 'lane'];
 const change = (statement: Sql) => service.database.query(statement);
 const hour = sql`interval '1 hour'`;
 
@@ -107,7 +107,13 @@ test('what was followed is equal to the chain: blocks, proof and every notificat
 test('a notification that is gone is missing', async () => {
   await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
   const { report, differences } = await verify();
-  const expected = { watchedAddressId: records.receiver, txHash: split.hash, kind: 'internal', ordinal: 1 };
+  const expected = {
+    watchedAddressId: records.receiver,
+    txHash: split.hash,
+    kind: 'internal',
+    ordinal: 1,
+    id: undefined,
+  };
   assert.deepEqual(differences.map(outline), [['missing', split.block, expected]]);
   assert.match(
     differences[0]?.message ?? '',
@@ -149,7 +155,13 @@ test('an invented notification is unexpected, whatever transfer it claims', asyn
   const { report, differences } = await verify();
   const own = { kind: 'transaction', ordinal: 0 };
   assert.deepEqual(
-    new Set(differences.map(outline)),
+    new Set(
+      differences.map(({ what, block, notification }) => {
+        assert.ok(notification?.id !== undefined);
+        const { id: _, ...place } = notification;
+        return [what, block, place];
+      }),
+    ),
     new Set([
       ['unexpected', payment.block, { watchedAddressId: records.receiver, txHash, ...own }],
       ['unexpected', payment.block, { watchedAddressId: records.payer, txHash: payment.hash, ...own }],
@@ -326,19 +338,16 @@ test('what may have been deleted by the retention is not missing', async () => {
   assert.deepEqual([report, differences], [reportOf({ notifications: 4, undecided: { pruned: 2 } }), []]);
 });
 
-test('what was told of a block that died stays, and is not compared; a withdrawn one is not there', async () => {
-  const earlier = sql`created_at = created_at - interval '1 minute', retry_count = 1`;
+test('what was told of an orphaned block stays, and is not compared; a withdrawn one is not there', async () => {
+  const earlier = sql`created_at = created_at - interval '1 minute'`;
   await change(
-    sql`update notification set block_number = ${split.block}, ${earlier} where tx_hash = ${toBytes(payment.hash)}`,
-  );
-  await change(
-    sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
+    sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, state = 'processed', ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
   );
   await change(
     sql`update notification set state = 'withdrawn' where tx_hash = ${toBytes(split.hash)} and ordinal = 1`,
   );
   const { report, differences } = await verify();
-  assert.equal(report.undecided.dead_fork, 2);
+  assert.equal(report.undecided.dead_fork, 1);
   assert.deepEqual(
     differences.map(outline).map(([what, block]) => [what, block]),
     [
@@ -346,6 +355,69 @@ test('what was told of a block that died stays, and is not compared; a withdrawn
       ['missing', split.block],
     ],
   );
+});
+
+test('a transaction that was mined again with another amount, and not told, is a difference', async () => {
+  await change(sql`
+    update notification set amount = 6, state = 'processed', created_at = created_at - interval '1 minute'
+    where tx_hash = ${toBytes(payment.hash)}`);
+  const { differences } = await verify();
+  assert.deepEqual(
+    differences.map(({ what, block, repairs }) => [what, block, repairs]),
+    [['changed', payment.block, undefined]],
+  );
+  assert.match(differences[0]?.message ?? '', /amount 6 is stored, 7 is on the chain$/);
+});
+
+for (const [fate, fields, message] of [
+  ['cancelled beside its record', sql`state = 'cancelled'`, /it is cancelled, but its record exists/],
+  ['that waits until the year 9999', sql`next_attempt_at = '9999-12-31'`, /it is scheduled for 9999-12-31T/],
+  ['that waits for ever', sql`next_attempt_at = 'infinity'`, /it is scheduled for 9999-12-31T/],
+  [
+    'that is scheduled a day late',
+    sql`retry_count = 1, next_attempt_at = now() + interval '1 day'`,
+    /after 1 failures it is due within 1 minutes/,
+  ],
+  [
+    'that is held for ever',
+    sql`state = 'held', release_number = 1000000000000`,
+    /it is held until block 10{12},/,
+  ],
+  [
+    'that is held although it was released',
+    sql`state = 'held', release_number = 1`,
+    /which has its confirmations/,
+  ],
+  ['that is held without a reason', sql`state = 'held'`, /it is held without a reason/],
+  ['that is held for its turn, which it has', sql`state = 'held', turn = 1`, /held for strict order, but/],
+  ['in a queue that does not exist', sql`lane_id = 4242`, /its delivery queue 4242 does not exist/],
+  ['whose removal is announced', sql`revision = 1`, /its removal is announced/],
+  [
+    'with the block after its own',
+    sql`block_number = block_number + 1`,
+    /block \d+ is stored, \d+ is on the chain/,
+  ],
+] as const) {
+  test(`a notification ${fate} is found`, async () => {
+    await change(sql`update notification set ${fields} where tx_hash = ${toBytes(payment.hash)}`);
+    const { differences } = await verify();
+    const what = fate === 'with the block after its own' ? 'changed' : 'delivery';
+    assert.deepEqual(
+      differences.map((one) => [one.what, one.block]),
+      [[what, payment.block]],
+    );
+    assert.match(differences[0]?.message ?? '', message);
+  });
+}
+
+test('a queue that is never due is found by each notification that waits in it', async () => {
+  await change(sql`update lane set next_due = null`);
+  const { differences } = await verify();
+  assert.deepEqual(
+    differences.map(({ what }) => what),
+    Array(NOTIFICATIONS).fill('delivery'),
+  );
+  assert.match(differences[0]?.message ?? '', /is never due, and no worker has leased it/);
 });
 
 test('without traces internal transfers are not compared, without proof its flag is not', async () => {
@@ -474,8 +546,9 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.match(message, /amount 8 is stored/);
   assert.deepEqual(fields, {
     ...{ difference: 'changed', block: payment.block, watched_addresses_id: records.receiver },
-    ...{ hash: payment.hash, kind: 'transaction', ordinal: 0 },
+    ...{ hash: payment.hash, kind: 'transaction', ordinal: 0, id: fields.id },
   });
+  assert.equal(typeof fields.id, 'number');
   assert.equal(JSON.parse(summary).summary.outcome, 'different');
   await change(sql`
     insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
@@ -489,28 +562,30 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
 });
 
 type Progress = Parameters<VerifyOptions['onProgress']>[0];
-type Run = { report: VerifyReport; differences: Difference[]; progress: Progress[] };
+type Run = { report: VerifyReport; differences: Difference[]; dissents: string[]; progress: Progress[] };
 
 /** Verifies the range with a clock that does not wait. */
 async function verify(
   options: {
     from?: number;
     to?: number;
-    rpc?: string;
+    rpc?: string | string[];
     settings?: ConfigOverrides['chain'];
     onWait?: () => Promise<void>;
   } = {},
 ): Promise<Run> {
   const { from, to, rpc = chain.url, settings = {}, onWait = async () => {} } = options;
   const differences: Difference[] = [];
+  const dissents: string[] = [];
   const progress: Progress[] = [];
   const clock: Clock = { ...systemClock(), wait: onWait };
-  const report = await runVerification(testConfig({ database: place, rpc: [rpc], chain: settings }), {
+  const report = await runVerification(testConfig({ database: place, rpc: [rpc].flat(), chain: settings }), {
     ...{ from, to, clock, signal: new AbortController().signal },
     onDifference: (difference) => differences.push(difference),
+    onDissent: (dissent) => dissents.push(`${dissent.node}: ${dissent.message}`),
     onProgress: (one) => progress.push(one),
   });
-  return { report, differences, progress };
+  return { report, differences, dissents, progress };
 }
 
 const outline = ({ what, block, notification }: Difference) => [what, block, notification];
@@ -530,6 +605,7 @@ function reportOf({
       notifications: NOTIFICATIONS,
       swaps: 0,
       differences: 0,
+      dissents: 0,
     },
     ...rest,
     undecided: { ...nothingUndecided, ...undecided },
