@@ -1,5 +1,5 @@
 /**
- * What `chainbell verify` needs of the program, built from a Config: a database that is only read, the nodes, the proof.
+ * What `chainbell verify` and `chainbell repair` need of the program, built from a Config: the database, the nodes, the proof.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -12,6 +12,8 @@ import { Fault } from './core/fault.ts';
 import { createLog } from './core/log.ts';
 import { createMetrics } from './core/metrics.ts';
 import { retryDelayMinutes } from './delivery/schedule.ts';
+import type { Difference } from './ingest/compare.ts';
+import { applyPlan, planRepairs, type RepairPlan } from './ingest/repair.ts';
 import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/verify.ts';
 import { findChain, requireChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
@@ -22,7 +24,7 @@ export type VerificationOptions = Pick<
   'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'
 > & {
   signal: AbortSignal;
-  clock?: Clock;
+  clock?: Clock | undefined;
 };
 
 /**
@@ -30,11 +32,44 @@ export type VerificationOptions = Pick<
  * @throws Fault `unavailable` when database or nodes do not answer; `conflict` for another chain, another schema, or an
  * embedded database in use by the service; `not_found` when there is no embedded database.
  */
-export async function runVerification(config: Config, options: VerificationOptions): Promise<VerifyReport> {
-  const { signal, clock = systemClock(), ...request } = options;
+export async function runVerification(
+  config: Config,
+  { signal, clock, onDifference, ...request }: VerificationOptions,
+): Promise<VerifyReport> {
+  await using parts = new AsyncDisposableStack();
+  const options = await openVerification(config, { signal, clock, parts });
+  return await verifyStored({ ...options, ...request, onDifference }, signal);
+}
+
+export type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
+  /** Called with the plan before anything is written. Whether it is applied. */
+  onPlan(plan: RepairPlan): boolean;
+};
+
+/** Plans repairs of the range, and applies them if asked to; returns what it has repaired. @throws as runVerification. */
+export async function runRepair(
+  config: Config,
+  { signal, clock, onPlan, ...request }: RepairOptions,
+): Promise<Set<Difference>> {
+  await using parts = new AsyncDisposableStack();
+  const options = await openVerification(config, { signal, clock, parts });
+  const plan = await planRepairs({ ...options, ...request }, signal);
+  return onPlan(plan) ? await applyPlan(options.database, plan, options, signal) : new Set();
+}
+
+type Opened = Omit<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'>;
+
+/** All that a comparison needs; `parts` closes it. */
+async function openVerification(
+  config: Config,
+  {
+    signal,
+    clock = systemClock(),
+    parts,
+  }: { signal: AbortSignal; clock: Clock | undefined; parts: AsyncDisposableStack },
+): Promise<Opened> {
   // What happens along the way is no news here; what is wrong is.
   const log = createLog({ ...config.log, level: 'warn' });
-  await using parts = new AsyncDisposableStack();
   const database = await openStored(config);
   parts.defer(() => database.close());
   const chain = await findChain(database);
@@ -58,25 +93,14 @@ export async function runVerification(config: Config, options: VerificationOptio
   const isProofOn = config.chain.verify !== 'off';
   const { notificationsMs, swapsMs } = config.retention;
   const { retryMinutes } = config.webhooks;
-  return await verifyStored(
-    {
-      ...{
-        ...request,
-        database,
-        nodes,
-        witnesses,
-        clock,
-        isProofOn,
-        notificationsMs,
-        swapsMs,
-        pairs: config.pairs,
-      },
-      confirmations: config.chain.confirmations,
-      retryDelayMs: (failureCount) => retryDelayMinutes(failureCount, retryMinutes) * 60_000,
-    },
-    signal,
-  );
+  return {
+    ...{ database, nodes, witnesses, clock, isProofOn, notificationsMs, swapsMs, pairs: config.pairs },
+    confirmations: config.chain.confirmations,
+    retryDelayMs: (failureCount) => retryDelayMinutes(failureCount, retryMinutes) * MINUTE_MS,
+  };
 }
+
+const MINUTE_MS = 60_000;
 
 /** The database as it is: nothing is made and nothing is migrated. */
 async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {

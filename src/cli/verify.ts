@@ -56,8 +56,9 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
     process.exitCode = exitCodes.tryAgain;
     return;
   }
-  if (json) process.stdout.write(`${JSON.stringify({ summary: toJson(report) })}\n`);
+  if (json) process.stdout.write(`${JSON.stringify({ summary: reportJson(report) })}\n`);
   process.stderr.write(describe(report));
+  if (report.outcome === 'different') process.stderr.write('what to do: docs/operations.md, Verifying\n');
   if (report.outcome === 'different') process.exitCode = 1;
   if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
   if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
@@ -83,7 +84,8 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
   };
 }
 
-function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] {
+/** A line for each thing that a node is alone with. */
+export function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] {
   let shown = 0;
   return ({ node, block, message }) => {
     shown += 1;
@@ -108,12 +110,14 @@ export function createProgressLines(
   };
 }
 
-function toJson({ range, undecided, ...counts }: VerifyReport) {
+/** The report as it is printed. */
+export function reportJson({ range, undecided, ...counts }: VerifyReport) {
   const { from = null, to = null } = range ?? {};
   return { from, to, ...counts, not_comparable: undecided };
 }
 
-function describe({
+/** The report in words. */
+export function describe({
   outcome,
   range,
   blocks,
@@ -133,12 +137,12 @@ function describe({
     outcome === 'reorganised'
       ? 'a fork changed these blocks meanwhile: try again'
       : `${outcome.replaceAll('_', ' ')}: blocks ${from} to ${to}, ${blocks} compared, ${facts} equal, ${differences} differences`,
-    ...(outcome === 'different' ? ['what to do: docs/operations.md, Verifying'] : []),
   ];
   return lines.map((line) => `${line}\n`).join('');
 }
 
-function parseNumber(text: string): number {
+/** The number of a block, as an option. */
+export function parseNumber(text: string): number {
   const number = Number(text);
   if (!/^\d+$/.test(text) || !Number.isSafeInteger(number)) throw new InvalidArgumentError('a block number');
   return number;

@@ -502,17 +502,131 @@ test('a block that no node proves is told, one that no node has is not compared,
   assert.deepEqual([report.blocks, report.undecided.not_served], [last - 2, 1]);
 });
 
+/** A node with the whole chain, whose traces are what `lie` makes of them. */
+async function startTracingNode(lie: (blocks: NodeBlock[]) => void = () => {}) {
+  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  lie(blocks);
+  return startScriptedNode({
+    ...chainMethods(CHAIN_ID, blocks),
+    debug_traceBlockByHash: traceMethod(blocks),
+  });
+}
+
+/** The split payment has no internal transfers. No hash covers that. */
+function omitCalls(blocks: NodeBlock[]): void {
+  const own = blocks[split.block];
+  assert.ok(own !== undefined);
+  const [trace] = own.traces as { result: { calls?: unknown } }[];
+  assert.ok(trace?.result.calls !== undefined);
+  delete trace.result.calls;
+}
+
+test('one node that lies is no difference where two others have what is stored, and it is named', async () => {
+  await using liar = await startTracingNode(omitCalls);
+  await using honest = await startTracingNode();
+  const { report, differences, dissents } = await verify({ rpc: [liar.url, honest.url, chain.url] });
+  assert.deepEqual(differences, []);
+  assert.equal(report.outcome, 'equal');
+  assert.deepEqual(
+    dissents.map((line) => line.split(': ').slice(0, 2)),
+    Array(2).fill([new URL(liar.url).origin, 'only this node says so']),
+  );
+});
+
+test('what two of three nodes have counts, although the first one has what is stored', async () => {
+  await using liar = await startTracingNode(omitCalls);
+  await using honest = await startTracingNode();
+  await change(
+    sql`delete from notification where kind = 'internal' and tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
+  );
+  const { differences, dissents } = await verify({ rpc: [honest.url, liar.url, chain.url] });
+  assert.deepEqual(
+    differences.map(({ what, block }) => [what, block]),
+    [['missing', split.block]],
+  );
+  assert.equal(dissents.length, 2);
+  assert.ok(dissents.every((line) => line.startsWith(new URL(liar.url).origin)));
+});
+
+test('of two nodes that disagree neither is believed', async () => {
+  await using liar = await startTracingNode(omitCalls);
+  const { report, differences, dissents } = await verify({ rpc: [liar.url, chain.url] });
+  assert.deepEqual([report.outcome, differences, report.undecided.unconfirmed], ['not_compared', [], 2]);
+  assert.match(dissents[0] ?? '', /the nodes disagree: block/);
+});
+
+test('where too few nodes answer, the blocks count as unconfirmed', async () => {
+  const { report, differences } = await verify({ rpc: [chain.url, 'http://127.0.0.1:1'] });
+  assert.deepEqual([report.outcome, differences, report.undecided.unconfirmed], ['not_compared', [], last]);
+});
+
+/** The command as a process, on the database that the service uses meanwhile. */
+const runChainbell = (...words: string[]) =>
+  chainbell(
+    place.dataDir,
+    {
+      ...{ CHAINBELL_CHAIN_ID: String(CHAIN_ID), CHAINBELL_CHAIN_RPC: chain.url },
+      ...{ CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET },
+    },
+    ...words,
+  );
+
+test('repair as a process beside the service: a plan that changes nothing, then that plan, then nothing to do', async () => {
+  await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
+  await change(sql`update notification set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`);
+  await change(sql`
+    update notification set amount = 17, state = 'processed', processed_at = now()
+    where tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
+  const range = ['repair', '--from', '1', '--to', String(last)];
+  const { differences } = await verify();
+  assert.equal(differences.length, 3);
+
+  const planned = await runChainbell(...range, '--dry-run');
+  assert.equal(planned.code, 1, planned.err);
+  assert.match(
+    planned.out,
+    /^reschedule \(notification \d+\): block \d+: delivery: .* it is cancelled, but its record/m,
+  );
+  assert.match(planned.out, /^create and deliver: block \d+: missing: internal 1 of /m);
+  assert.match(
+    planned.out,
+    /^cannot repair \(notification \d+\): block \d+: changed: .* amount 17 is stored/m,
+  );
+  assert.match(
+    planned.err,
+    /2 repairs planned, 0 done, 1 differences cannot be repaired\nnothing was changed; /,
+  );
+  assert.deepEqual((await verify()).differences.map(outline), differences.map(outline));
+
+  const applied = await runChainbell(...range, '--apply');
+  assert.deepEqual([applied.code, applied.out], [1, planned.out], applied.err);
+  assert.match(applied.err, /2 repairs planned, 2 done, 1 differences cannot be repaired\n$/);
+
+  const again = await runChainbell(...range, '--apply', '--json');
+  const lines = again.out
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  assert.deepEqual([again.code, lines.length], [1, 2]);
+  const { message, id, ...fields } = lines[0];
+  assert.match(message, /amount 17 is stored, 1 is on the chain/);
+  assert.equal(typeof id, 'number');
+  assert.deepEqual(fields, {
+    ...{ repair: 'cannot repair', difference: 'changed', block: split.block },
+    watched_addresses_id: records.receiver,
+  });
+  const { verify: _, ...counts } = lines[1].summary;
+  assert.deepEqual(counts, { planned: 0, repaired: 0, cannot_repair: 1, skipped: 0 });
+
+  await change(
+    sql`update notification set amount = 1 where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
+  );
+  const healed = await runChainbell(...range, '--apply');
+  assert.deepEqual([healed.code, healed.out], [0, ''], healed.err);
+});
+
 test('as a process: 0 and a summary when equal, 1 and a line for each difference when not', async () => {
-  const run = (...words: string[]) =>
-    chainbell(
-      place.dataDir,
-      {
-        ...{ CHAINBELL_CHAIN_ID: String(CHAIN_ID), CHAINBELL_CHAIN_RPC: chain.url },
-        ...{ CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET },
-      },
-      'verify',
-      ...words,
-    );
+  const run = (...words: string[]) => runChainbell('verify', ...words);
   const equal = await run('--json');
   assert.equal(equal.code, 0, equal.err);
   const { outcome, from, to, blocks, notifications, differences, not_comparable } = JSON.parse(
