@@ -6,6 +6,7 @@ import path from 'node:path';
 import packageJson from '../package.json' with { type: 'json' };
 import { type ChainNodes, httpUrls } from './chain/nodes.ts';
 import { openChain } from './chain-access.ts';
+import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault } from './core/fault.ts';
@@ -18,6 +19,7 @@ import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/ve
 import { findChain, requireChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
 import { migrationState } from './store/migrate.ts';
+import { valuedPairs } from './valued-pairs.ts';
 
 export type VerificationOptions = Pick<
   VerifyOptions,
@@ -94,7 +96,8 @@ async function openVerification(
   const { notificationsMs, swapsMs } = config.retention;
   const { retryMinutes } = config.webhooks;
   return {
-    ...{ database, nodes, witnesses, clock, isProofOn, notificationsMs, swapsMs, pairs: config.pairs },
+    ...{ database, nodes, witnesses, clock, isProofOn, notificationsMs, swapsMs, pairs: valuedPairs(config) },
+    rules: rulesOf(config),
     confirmations: config.chain.confirmations,
     retryDelayMs: (failureCount) => retryDelayMinutes(failureCount, retryMinutes) * MINUTE_MS,
   };

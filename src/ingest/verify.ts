@@ -3,47 +3,30 @@
  * Nothing is written, and a follower may run meanwhile.
  */
 import type { ChainNodes } from '../chain/nodes.ts';
-import { type BlockHeader, sidesOf } from '../core/block.ts';
+import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import type { Pair } from '../core/pair.ts';
 import { findChain, findTip } from '../store/blocks.ts';
-import {
-  listFirstInTurn,
-  listLanesById,
-  listNotificationsOf,
-  listStoredBlocks,
-  listWatchesById,
-  listWatchesOf,
-  readSnapshot,
-  type StoredBlock,
-  type StoredNotification,
-  type StoredWatch,
-} from '../store/comparison.ts';
-import type { Database, Db } from '../store/db.ts';
-import { listPairCoverage } from '../store/pairs.ts';
-import { listSwapsOf } from '../store/swaps.ts';
+import { listStoredBlocks, readSnapshot } from '../store/comparison.ts';
+import type { Database } from '../store/db.ts';
 import { readTime } from '../store/time.ts';
+import { createActivityReader } from './activities.ts';
 import {
-  compareBlock,
-  compareNotifications,
   type Difference,
   differenceOf,
-  dueOf,
-  eventsOf,
   nothingUndecided,
-  placesOf,
   type UndecidedReason,
   type Verdict,
 } from './compare.ts';
-import type { DeliverySide } from './compare-delivery.ts';
-import { compareSwaps } from './compare-swaps.ts';
+import { type Astray, type CompareOptions, compareBatch, judgeAstray } from './compare-batch.ts';
+import { compareSums } from './compare-sums.ts';
 import { createPairReader } from './pair-events.ts';
-import { createReadAhead, extractNothing, type ReadBlock } from './read-ahead.ts';
+import { WHOLE_MS } from './pair-retention.ts';
+import { createReadAhead, type ReadBlock } from './read-ahead.ts';
 import { type Agreed, agreeOn, type Opinion, quorumOf } from './second-opinion.ts';
 
-export type VerifyOptions = {
+export type VerifyOptions = CompareOptions & {
   database: Database;
   nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader' | 'ask'>;
   /** Each configured node by itself, where there are several. */
@@ -52,12 +35,6 @@ export type VerifyOptions = {
   /** Undefined: the first and the newest stored block. */
   from: number | undefined;
   to: number | undefined;
-  isProofOn: boolean;
-  /** Of the service: when a notification may be sent first, and when again after failure number n (the first is 1). */
-  confirmations: number;
-  retryDelayMs(failureCount: number): number;
-  /** Whose swaps are compared too. */
-  pairs: readonly Pick<Pair, 'id' | 'address'>[];
   /** How long notifications are kept once they are done, and swaps. */
   notificationsMs: number;
   swapsMs: number;
@@ -79,14 +56,19 @@ export type VerifyReport = {
   blocks: number;
   notifications: number;
   swaps: number;
+  /** Equal awards of points. */
+  awards: number;
   differences: number;
   /** How often a node was alone with what it said. */
   dissents: number;
   undecided: Record<UndecidedReason, number>;
+  /** Stored figures that cannot be derived again, and why. */
+  notCompared: NotCompared[];
 };
 
-/** Records and notifications of one comparison: where there are more, blocks are compared one by one, then not at all. */
-const ROWS_MAX = 100_000;
+/** `count` is how many were met, where they were counted. */
+export type NotCompared = { figure: string; count?: number; reason: string };
+
 /** Waits before a block is asked for again that no node gave. */
 const RETRY_MS = [1_000, 2_000, 4_000];
 /** By then a follower has seen a new fork and undone the old one: it asks every 2 s at least. */
@@ -115,22 +97,41 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const now = (await readTime(database)).getTime();
   const keptSince = new Date(now - options.notificationsMs);
   const swapsKeptSince = new Date(now - options.swapsMs);
-  const extract = { ...extractNothing, pairEvents: createPairReader(options.pairs) };
+  const extract = {
+    pairEvents: createPairReader(options.pairs),
+    activities: createActivityReader(options.rules),
+  };
   const readAhead = createReadAhead({ nodes, clock, extract });
-  const context = { ...options, keptSince, swapsKeptSince };
+  const context = { ...options, keptSince, swapsKeptSince, statesKeptSince: new Date(now - WHOLE_MS) };
+  /** What was met that is not compared. */
+  const skipped = { accrued: 0, unknownRule: 0 };
+  /** The times of the blocks that were read. */
+  const times: Date[] = [];
   /** Of a long gap only the first block is waited for. */
   let isWorthWaiting = true;
 
   for (let next = range.from; next <= range.to; ) {
     const read = await readNext(next);
     if ((await compare(read)) === 'reorganised') return { ...report, outcome: 'reorganised' };
+    noteTimes(read);
     next += Math.max(1, read.length);
     const total = range.to - range.from + 1;
     options.onProgress({ done: next - range.from, total, differences: report.differences });
   }
+  const [first, last] = times;
+  if (first !== undefined && last !== undefined)
+    for (const difference of await compareSums(database, { ...context, block: range.to, first, last }))
+      count(difference);
+  report.notCompared = listNotCompared(options, skipped);
   if (report.differences > 0) return { ...report, outcome: 'different' };
   const isCompared = report.blocks > 0 && report.undecided.unconfirmed === 0;
   return { ...report, outcome: isCompared ? 'equal' : 'not_compared' };
+
+  /** Keeps the first and the last time. */
+  function noteTimes(read: readonly ReadBlock[]): void {
+    const [first, last] = [read[0]?.header.minedAt, read.at(-1)?.header.minedAt];
+    if (first !== undefined && last !== undefined) times.splice(0, 2, times[0] ?? first, last);
+  }
 
   /** The blocks from this one on that can be had; none when this one cannot, which is told. */
   async function readNext(from: number): Promise<ReadBlock[]> {
@@ -175,6 +176,9 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
       return 'reorganised';
     report.blocks += blocks;
     report.swaps += swaps;
+    report.awards += compared.awards;
+    skipped.accrued += compared.accrued;
+    skipped.unknownRule += compared.unknownRule;
     const all = [...astray.map(judgeAstray), ...verdicts];
     for (const verdict of all) if (typeof verdict === 'string') count(verdict);
     const differences = all.filter((verdict) => typeof verdict !== 'string');
@@ -296,97 +300,33 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   }
 }
 
-/** A block that is not stored as it is on the chain. */
-type Astray = { header: BlockHeader; storedHash: Hash | undefined };
-
-type Compared = { blocks: number; swaps: number; astray: Astray[]; verdicts: Verdict[] };
-
-type CompareOptions = Pick<VerifyOptions, 'isProofOn' | 'confirmations' | 'retryDelayMs' | 'pairs'> & {
-  keptSince: Date;
-  swapsKeptSince: Date;
-};
-
-/** Blocks that follow one another against one moment of the database. */
-async function compareBatch(
-  snapshot: Db,
-  read: readonly ReadBlock[],
-  { keptSince, swapsKeptSince, ...options }: CompareOptions,
-): Promise<Compared | 'too many'> {
-  const { isProofOn, pairs } = options;
-  const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
-  const stored = await listStoredBlocks(snapshot, span);
-  const blocks = new Map<number, { read: ReadBlock; stored: StoredBlock }>();
-  const astray: Astray[] = [];
-  for (const one of read) {
-    const { header } = one;
-    const found = stored.get(header.number);
-    if (found?.hash === header.hash) blocks.set(header.number, { read: one, stored: found });
-    else astray.push({ header, storedHash: found?.hash });
-  }
-  const events = eventsOf([...blocks.values()]);
-  const addresses = new Set([...events.values()].flatMap(({ transfer }) => sidesOf(transfer)));
-  const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
-  const due = dueOf(events, watching, ROWS_MAX);
-  if (watching.length === ROWS_MAX || due.length > ROWS_MAX) return 'too many';
-  const notifications = await listNotificationsOf(snapshot, span, placesOf(due), ROWS_MAX);
-  if (notifications.length === ROWS_MAX) return 'too many';
-  const storedSwaps = pairs.length === 0 ? [] : await listSwapsOf(snapshot, span, ROWS_MAX);
-  if (storedSwaps.length === ROWS_MAX) return 'too many';
-  const swaps = compareSwaps({
-    blocks: Array.from(blocks.values(), (one) => one.read),
-    stored: storedSwaps,
-    coverage: await listPairCoverage(
-      snapshot,
-      pairs.map(({ id }) => id),
-    ),
-    keptSince: swapsKeptSince,
-  });
-  const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
-  const watches = await listWatchesById(snapshot, [...owners.values()]);
-  const verdicts = [
-    ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
-    ...compareNotifications({
-      ...{ blocks, events, due, notifications, keptSince },
-      watches: new Map(watches.map((watch) => [watch.id, watch])),
-      delivery: await readDelivery(snapshot, { notifications, watches }, options),
-    }),
-    ...swaps.differences,
-    ...Array.from({ length: swaps.pruned }, (): Verdict => 'pruned'),
+function listNotCompared(
+  { pairs, rules }: Pick<CompareOptions, 'pairs' | 'rules'>,
+  { accrued, unknownRule }: { accrued: number; unknownRule: number },
+): NotCompared[] {
+  const listed: (NotCompared & { isMet: boolean })[] = [
+    {
+      ...{ figure: 'LP supplies', isMet: pairs.length > 0 },
+      reason: 'they were read from contracts at blocks whose state nodes do not keep',
+    },
+    {
+      ...{ figure: 'accepted prices', isMet: pairs.length > 0 },
+      reason: 'sources do not say again what they said',
+    },
+    {
+      ...{ figure: 'awards for balances over days', count: accrued, isMet: rules.accruals.size > 0 },
+      reason: 'they depend on every movement since the first followed block',
+    },
+    {
+      ...{ figure: 'referral links', isMet: rules.referral !== undefined },
+      reason: 'which link of a user counts depends on blocks outside the range',
+    },
+    {
+      ...{ figure: 'awards of other rules', count: unknownRule, isMet: unknownRule > 0 },
+      reason: 'the configuration does not have that version of the rule',
+    },
   ];
-  return { blocks: blocks.size, swaps: swaps.equal, astray, verdicts };
-}
-
-/** What decides whether these notifications are on their way. */
-async function readDelivery(
-  snapshot: Db,
-  {
-    notifications,
-    watches,
-  }: { notifications: readonly StoredNotification[]; watches: readonly StoredWatch[] },
-  { confirmations, retryDelayMs }: Pick<CompareOptions, 'confirmations' | 'retryDelayMs'>,
-): Promise<DeliverySide> {
-  const now = await readTime(snapshot);
-  const pending = notifications.filter(({ state }) => state === 'held' || state === 'waiting');
-  const laneIds = new Set(pending.map(({ laneId }) => laneId));
-  const pendingTurns = new Set(
-    pending.flatMap(({ turn, watchedAddressId }) => (turn === undefined ? [] : [watchedAddressId])),
-  );
-  const ordered = watches.flatMap(({ shardId, id }) =>
-    pendingTurns.has(id) ? [{ shardId, watchedAddressId: id }] : [],
-  );
-  const lanes = await listLanesById(snapshot, [...laneIds], now);
-  return {
-    ...{ now, confirmations, retryDelayMs },
-    tipNumber: (await findTip(snapshot))?.number ?? 0,
-    lanes: new Map(lanes.map((lane) => [lane.id, lane])),
-    firstInTurn: await listFirstInTurn(snapshot, ordered),
-  };
-}
-
-function judgeAstray({ header: { number, hash }, storedHash }: Astray): Difference {
-  return storedHash === undefined
-    ? differenceOf('not_stored', number, `not stored; on the chain it is ${hash}`)
-    : differenceOf('hash', number, `stored as ${storedHash}, on the chain it is ${hash}`);
+  return listed.flatMap(({ isMet, ...one }) => (isMet ? [one] : []));
 }
 
 function emptyReport(): VerifyReport {
@@ -394,8 +334,10 @@ function emptyReport(): VerifyReport {
     blocks: 0,
     notifications: 0,
     swaps: 0,
+    awards: 0,
     differences: 0,
     dissents: 0,
+    notCompared: [],
     undecided: { ...nothingUndecided },
   };
   return { outcome: 'equal', range: undefined, ...counts };

@@ -247,7 +247,7 @@ const newsOf = sql`n.shard_id, n.lane_id, n.state, case when n.turn is not null 
  * transaction that is mined again meets its old row: a withdrawn one is revived, one that was told to be gone is told
  * once more, any other stays as it is.
  */
-async function insertNotifications(
+export async function insertNotifications(
   tx: Db,
   {
     blocks,
@@ -313,36 +313,6 @@ const REVIVE = sql`
       release_number = excluded.release_number, turn = excluded.turn, revision = n.revision + n.revision % 2,
       retry_count = 0, next_retry_at = null, next_attempt_at = excluded.next_attempt_at, processed_at = null
     where n.state = 'withdrawn' or n.revision % 2 = 1`;
-
-/**
- * Makes the notification of one transfer of a stored block for one record, as its commit would have; returns how many were
- * made: 0 when it is there already. The caller holds the blocks.
- */
-export async function createMissing(
-  tx: Db,
-  {
-    watchedAddressId: recordId,
-    transfer,
-    block,
-    ...moment
-  }: Pick<BlockCommit, 'releasedNumber' | 'now'> & {
-    watchedAddressId: string;
-    transfer: Transfer;
-    block: BlockId;
-    /** Of the service. */
-    confirmations: number;
-  },
-): Promise<number> {
-  const blocks = [{ header: block, transfers: [transfer] }];
-  const news = await insertNotifications(tx, { blocks, recordId, ...moment });
-  await wakeLanes(tx, [...new Set(news.map(({ laneId }) => laneId))], moment.now);
-  await giveTurns(
-    tx,
-    news.flatMap(({ ordered }) => ordered ?? []),
-    moment.now,
-  );
-  return news.reduce((sum, { count }) => sum + count, 0);
-}
 
 /** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
 async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolean> {

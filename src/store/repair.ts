@@ -4,7 +4,7 @@
 import type { BlockId, Transfer } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
-import { createMissing, findTip, holdBlocks } from './blocks.ts';
+import { findTip, holdBlocks, insertNotifications } from './blocks.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { takeBack } from './removals.ts';
@@ -97,7 +97,7 @@ type Moment = { confirmations: number; releasedNumber: number; now: Date };
 async function apply(tx: Db, repair: Repair, moment: Moment): Promise<boolean> {
   switch (repair.action) {
     case 'create':
-      return (await createMissing(tx, { ...repair, ...moment })) > 0;
+      return create(tx, repair, moment);
     case 'update':
       return repair.isRescheduled ? reschedule(tx, repair, moment) : correctBlock(tx, repair);
     case 'withdraw':
@@ -109,6 +109,20 @@ async function apply(tx: Db, repair: Repair, moment: Moment): Promise<boolean> {
     case 'recompute_month':
       return recomputeMonth(tx, repair);
   }
+}
+
+/** As the commit of the block would have; false when it is there already. */
+async function create(
+  tx: Db,
+  { watchedAddressId: recordId, transfer, block }: Extract<Repair, { action: 'create' }>,
+  moment: Moment,
+): Promise<boolean> {
+  const blocks = [{ header: block, transfers: [transfer] }];
+  const made = await insertNotifications(tx, { blocks, recordId, ...moment });
+  await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
+  const ordered = made.flatMap((one) => one.ordered ?? []);
+  await giveTurns(tx, ordered, moment.now);
+  return made.length > 0;
 }
 
 const isAsCompared = ({ shardId, id, version }: Row) =>

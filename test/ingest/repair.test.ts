@@ -24,6 +24,7 @@ import {
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
+const noRules = { listeners: [], accruals: new Map(), referral: undefined };
 const BLOCKS = 5;
 /** Behind the making of the records by more than anybody doubts their order. */
 const stored = later(60_000);
@@ -73,7 +74,7 @@ onEachDatabase(({ database }) => {
   const options = (confirmations = 0): Omit<VerifyOptions, 'onDifference'> => ({
     ...{ database: database(), nodes, witnesses: [], clock: createTestClock(), isProofOn: true, pairs: [] },
     ...{ from: undefined, to: undefined, notificationsMs: Date.now(), swapsMs: Date.now(), confirmations },
-    ...{ retryDelayMs: () => 60_000, onDissent: () => {}, onProgress: () => {} },
+    ...{ retryDelayMs: () => 60_000, onDissent: () => {}, onProgress: () => {}, rules: noRules },
   });
   const signal = new AbortController().signal;
   const plan = (confirmations = 0): Promise<RepairPlan> => planRepairs(options(confirmations), signal);

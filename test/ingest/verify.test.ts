@@ -18,6 +18,7 @@ import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { pair as swapped, swapTransaction } from '../kit/pair-story.ts';
 
+const noRules = { listeners: [], accruals: new Map(), referral: undefined };
 const BLOCKS = 12;
 const FINAL = 4;
 /** Before a block is asked for again that no node gave, and before what does not fit is looked at again. */
@@ -88,6 +89,7 @@ onEachDatabase(({ database }) => {
     const options = {
       ...{ database: database(), nodes: nodesOf(chain), clock, isProofOn: true, pairs: [] },
       ...{ confirmations: 0, retryDelayMs: () => 60_000, witnesses: [], onDissent: () => {} },
+      rules: noRules,
       ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
       onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
       ...more,

@@ -207,7 +207,15 @@ for (const kind of databaseKinds) {
           onProgress: () => {},
         });
         const { number } = await chain.head();
-        const counts = { blocks: number + 1, notifications, swaps: 0, differences: 0, dissents: 0 };
+        const counts = {
+          blocks: number + 1,
+          notifications,
+          swaps: 0,
+          awards: 0,
+          differences: 0,
+          dissents: 0,
+          notCompared: [],
+        };
         assert.deepEqual(report, { outcome: 'equal', range: { from: 0, to: number }, ...counts });
         assert.deepEqual(undecided, { ...nothingUndecided, dead_fork });
       }

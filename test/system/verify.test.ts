@@ -717,7 +717,7 @@ function reportOf({
       range: { from: 1, to: last },
       blocks: last,
       notifications: NOTIFICATIONS,
-      swaps: 0,
+      ...{ swaps: 0, awards: 0, notCompared: [] },
       differences: 0,
       dissents: 0,
     },
