@@ -1,5 +1,5 @@
 /**
- * `chainbell verify`: derives stored blocks again from the chain and says what differs.
+ * `chainbell verify`: re-derives stored blocks from the chain and reports differences.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';
@@ -21,7 +21,7 @@ export function addVerifyCommand(program: Command): void {
   program
     .command('verify')
     .description(
-      'derive stored blocks again from the chain and say what differs; exit code 1 when anything does, 69 when nothing could be compared',
+      're-derive stored blocks from the chain and report differences; exit code 1 if there are any, 69 if nothing could be compared',
     )
     .option('--from <number>', 'first block (default: the first stored one)', parseNumber)
     .option('--to <number>', 'last block (default: the newest stored one)', parseNumber)
@@ -58,7 +58,8 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   }
   if (json) process.stdout.write(`${JSON.stringify({ summary: reportJson(report) })}\n`);
   process.stderr.write(describe(report));
-  if (report.outcome === 'different') process.stderr.write('what to do: docs/operations.md, Verifying\n');
+  if (report.outcome === 'different')
+    process.stderr.write('what to do: docs/operations.md, When something differs\n');
   if (report.outcome === 'different') process.exitCode = 1;
   if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
   if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
@@ -111,34 +112,40 @@ export function createProgressLines(
 }
 
 /** The report as it is printed. */
-export function reportJson({ range, undecided, ...counts }: VerifyReport) {
+export function reportJson({ range, undecided, notCompared, ...counts }: VerifyReport) {
   const { from = null, to = null } = range ?? {};
-  return { from, to, ...counts, not_comparable: undecided };
+  return { from, to, ...counts, not_comparable: undecided, not_compared: notCompared };
 }
 
 /** The report in words. */
-export function describe({
-  outcome,
-  range,
-  blocks,
-  notifications,
-  swaps,
-  differences,
-  undecided,
-}: VerifyReport): string {
+export function describe(report: VerifyReport): string {
+  const { outcome, range, blocks, differences, dissents, undecided, notCompared } = report;
   if (range === undefined) return 'no block is stored: there is nothing to compare\n';
   const { from, to } = range;
-  const facts = `${notifications} notifications${swaps > 0 ? ` and ${swaps} swaps` : ''}`;
   const lines = [
     ...Object.entries(undecided).flatMap(([reason, count]) =>
       count > 0 ? [`not comparable, ${reason.replaceAll('_', ' ')}: ${count}`] : [],
     ),
+    ...notCompared.map(
+      ({ figure, count, reason }) =>
+        `not compared, ${figure}${count === undefined ? '' : ` (${count})`}: ${reason}`,
+    ),
     ...(differences > DIFFERENCES_SHOWN_MAX ? [`shown: the first ${DIFFERENCES_SHOWN_MAX}`] : []),
+    ...(dissents > 0 ? [`nodes stood alone ${dissents} times: compare them`] : []),
     outcome === 'reorganised'
-      ? 'a fork changed these blocks meanwhile: try again'
-      : `${outcome.replaceAll('_', ' ')}: blocks ${from} to ${to}, ${blocks} compared, ${facts} equal, ${differences} differences`,
+      ? 'a reorg changed these blocks meanwhile: try again'
+      : `${outcome.replaceAll('_', ' ')}: blocks ${from} to ${to}, ${blocks} compared, ${factsOf(report)} equal, ${differences} differences`,
   ];
   return lines.map((line) => `${line}\n`).join('');
+}
+
+function factsOf({ notifications, swaps, awards }: VerifyReport): string {
+  const facts = [
+    `${notifications} notifications`,
+    ...(swaps > 0 ? [`${swaps} swaps`] : []),
+    ...(awards > 0 ? [`${awards} awards`] : []),
+  ];
+  return facts.join(' and ');
 }
 
 /** The number of a block, as an option. */

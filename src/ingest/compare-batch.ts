@@ -143,6 +143,14 @@ async function compareMarket(
   return { swaps: swaps.equal.length - wrong, verdicts };
 }
 
+/** Whose feeds value the swaps of these pairs. */
+export function assetsOf(pairs: readonly ValuedPair[]): string[] {
+  const values = pairs.flatMap(({ value0, value1 }) => [value0, value1]);
+  return [
+    ...new Set(values.flatMap((value) => (value !== undefined && 'asset' in value ? [value.asset] : []))),
+  ];
+}
+
 async function judgeValues(
   snapshot: Db,
   swaps: readonly StoredSwap[],
@@ -151,11 +159,7 @@ async function judgeValues(
   const ids = new Set(swaps.flatMap(({ priceId }) => priceId ?? []));
   const prices = new Map((await listPricesById(snapshot, [...ids])).map((price) => [price.id, price]));
   const byId = new Map(pairs.map((pair) => [pair.id, pair]));
-  const assets = new Set(
-    pairs.flatMap(({ value0, value1 }) =>
-      [value0, value1].flatMap((value) => (value !== undefined && 'asset' in value ? [value.asset] : [])),
-    ),
-  );
+  const assets = assetsOf(pairs);
   /** Swaps of one block have one time. */
   const inForce = new Map<string, Price | undefined>();
   const verdicts: Verdict[] = [];

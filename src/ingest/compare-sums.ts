@@ -1,11 +1,16 @@
 /**
- * Sums that are kept beside swaps and awards, against those: the times of the range are compared, in small statements.
+ * What follows from other stored facts, against those: sums of swaps and of awards, and prices of observations. The time of
+ * the range is compared, in small statements.
  */
+import { decimalText } from '../core/decimal.ts';
 import type { ValuedPair } from '../core/pair.ts';
 import type { Db } from '../store/db.ts';
+import { listObservedPrices, type ObservedPrice } from '../store/price-rounds.ts';
+import { findPrice } from '../store/prices.ts';
 import type { Repair } from '../store/repair.ts';
 import { listWrongDays, listWrongMonths, listWrongVolumes } from '../store/sums.ts';
 import type { Difference } from './compare.ts';
+import { medianOf } from './price-decision.ts';
 
 export type SumSide = {
   pairs: readonly Pick<ValuedPair, 'id'>[];
@@ -72,6 +77,42 @@ async function comparePoints(db: Db, { block, first, last }: SumSide): Promise<D
     }
   }
   return differences;
+}
+
+/** Observations of a round are stored with it; of a page of these one statement takes milliseconds. */
+const PRICES_PAGE = 1_000;
+
+/**
+ * Accepted prices of the time that are not the median of the observations used for them, and how many have none: those that
+ * were deleted for their age, or given otherwise.
+ */
+export async function comparePrices(
+  db: Db,
+  { assets, block, first, last }: { assets: readonly string[] } & Pick<SumSide, 'block' | 'first' | 'last'>,
+): Promise<{ differences: Difference[]; unobserved: number }> {
+  const differences: Difference[] = [];
+  let unobserved = 0;
+  // The price that is in force at the first block came before it.
+  const before = await Promise.all(assets.map((asset) => findPrice(db, asset, first)));
+  const fromMs = Math.min(first.getTime(), ...before.flatMap((price) => price?.observedAt.getTime() ?? []));
+  let after: ObservedPrice | undefined;
+  for (;;) {
+    const page = { assets, from: new Date(fromMs), to: last, after, limit: PRICES_PAGE };
+    const prices = await listObservedPrices(db, page);
+    for (const { id, asset, price, used } of prices) {
+      if (used.length === 0) {
+        unobserved += 1;
+        continue;
+      }
+      const own = medianOf(used.map((one) => ({ price: one })));
+      if (own.eq(price)) continue;
+      const subject = `price ${id} of ${asset}`;
+      const message = `changed: ${subject}: ${decimalText(price)} is stored, its observations give ${decimalText(own)}`;
+      differences.push({ what: 'changed', block, message, subject });
+    }
+    after = prices.at(-1);
+    if (prices.length < PRICES_PAGE) return { differences, unobserved };
+  }
 }
 
 const floorTo = (time: Date, stepMs: number) => Math.floor(time.getTime() / stepMs) * stepMs;

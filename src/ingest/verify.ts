@@ -19,8 +19,8 @@ import {
   type UndecidedReason,
   type Verdict,
 } from './compare.ts';
-import { type Astray, type CompareOptions, compareBatch, judgeAstray } from './compare-batch.ts';
-import { compareSums } from './compare-sums.ts';
+import { type Astray, assetsOf, type CompareOptions, compareBatch, judgeAstray } from './compare-batch.ts';
+import { comparePrices, compareSums } from './compare-sums.ts';
 import { createPairReader } from './pair-events.ts';
 import { WHOLE_MS } from './pair-retention.ts';
 import { createReadAhead, type ReadBlock } from './read-ahead.ts';
@@ -104,7 +104,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const readAhead = createReadAhead({ nodes, clock, extract });
   const context = { ...options, keptSince, swapsKeptSince, statesKeptSince: new Date(now - WHOLE_MS) };
   /** What was met that is not compared. */
-  const skipped = { accrued: 0, unknownRule: 0 };
+  const skipped = { accrued: 0, unknownRule: 0, unobserved: 0 };
   /** The times of the blocks that were read. */
   const times: Date[] = [];
   /** Of a long gap only the first block is waited for. */
@@ -119,9 +119,13 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     options.onProgress({ done: next - range.from, total, differences: report.differences });
   }
   const [first, last] = times;
-  if (first !== undefined && last !== undefined)
-    for (const difference of await compareSums(database, { ...context, block: range.to, first, last }))
+  if (first !== undefined && last !== undefined) {
+    const side = { ...context, block: range.to, first, last };
+    const prices = await comparePrices(database, { ...side, assets: assetsOf(options.pairs) });
+    for (const difference of [...prices.differences, ...(await compareSums(database, side))])
       count(difference);
+    skipped.unobserved = prices.unobserved;
+  }
   report.notCompared = listNotCompared(options, skipped);
   if (report.differences > 0) return { ...report, outcome: 'different' };
   const isCompared = report.blocks > 0 && report.undecided.unconfirmed === 0;
@@ -302,7 +306,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
 
 function listNotCompared(
   { pairs, rules }: Pick<CompareOptions, 'pairs' | 'rules'>,
-  { accrued, unknownRule }: { accrued: number; unknownRule: number },
+  { accrued, unknownRule, unobserved }: { accrued: number; unknownRule: number; unobserved: number },
 ): NotCompared[] {
   const listed: (NotCompared & { isMet: boolean })[] = [
     {
@@ -310,8 +314,8 @@ function listNotCompared(
       reason: 'they were read from contracts at blocks whose state nodes do not keep',
     },
     {
-      ...{ figure: 'accepted prices', isMet: pairs.length > 0 },
-      reason: 'sources do not say again what they said',
+      ...{ figure: 'prices without observations', count: unobserved, isMet: unobserved > 0 },
+      reason: 'they are older than retention.observations, or no feed gave them',
     },
     {
       ...{ figure: 'awards for balances over days', count: accrued, isMet: rules.accruals.size > 0 },

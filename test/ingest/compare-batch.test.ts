@@ -6,10 +6,11 @@ import { beforeEach, test } from 'node:test';
 import { decimal } from '../../src/core/decimal.ts';
 import type { PairEvents, ValuedPair } from '../../src/core/pair.ts';
 import { type CompareOptions, compareBatch, type KeptSince } from '../../src/ingest/compare-batch.ts';
-import { compareSums } from '../../src/ingest/compare-sums.ts';
+import { comparePrices, compareSums } from '../../src/ingest/compare-sums.ts';
 import { createMarketLedger } from '../../src/ingest/market.ts';
 import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
 import { commitBlocks } from '../../src/store/blocks.ts';
+import { insertRound, type SourceReport } from '../../src/store/price-rounds.ts';
 import { insertPrice } from '../../src/store/prices.ts';
 import { applyRepairs } from '../../src/store/repair.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
@@ -219,5 +220,31 @@ onEachDatabase(({ database }) => {
     const side = { pairs: [fed, fixed], block: BLOCKS, first: later(0), last: later(4_000) };
     assert.equal((await compareSums(database(), { ...side, swapsKeptSince: later(0) })).length, 2);
     assert.deepEqual(await compareSums(database(), { ...side, swapsKeptSince: later(1) }), []);
+  });
+
+  test('a price is the median of the observations used for it; without any it is only counted', async () => {
+    const observed = (usd: string): SourceReport => ({
+      ...{ source: `s${usd}`, price: decimal(usd), conf: undefined, observedAt: later(2_500) },
+      ...{ verdict: 'used', message: undefined },
+    });
+    const round = {
+      asset: 'ETH',
+      at: later(2_500),
+      reports: [observed('10'), observed('20')],
+      price: decimal('15'),
+    };
+    await insertRound(database(), round, undefined);
+    const compare = () =>
+      comparePrices(database(), {
+        ...{ assets: ['ETH'], block: BLOCKS, first: headerOf(1).minedAt, last: headerOf(BLOCKS).minedAt },
+      });
+    // Those of 0 and 2 s were given without observations; the first of them is in force at the first block.
+    assert.deepEqual(await compare(), { differences: [], unobserved: 2 });
+    await change(sql`update price set price = 16 where id = 3`);
+    const { differences } = await compare();
+    assert.deepEqual(
+      differences.map(({ what, message }) => [what, message]),
+      [['changed', 'changed: price 3 of ETH: 16 is stored, its observations give 15']],
+    );
   });
 });

@@ -4,18 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { encodeCall } from '../../devnet/contracts.ts';
-import type { ConfigOverrides } from '../../src/config/load.ts';
-import { type Clock, systemClock } from '../../src/core/clock.ts';
-import { type Address, type Hash, toBytes } from '../../src/core/hex.ts';
+import { type Hash, toBytes } from '../../src/core/hex.ts';
 import { type Difference, nothingUndecided } from '../../src/ingest/compare.ts';
-import type { VerifyOptions, VerifyReport } from '../../src/ingest/verify.ts';
-import type { Sql } from '../../src/store/sql.ts';
-import { sql } from '../../src/store/sql.ts';
-import { runVerification } from '../../src/verification.ts';
-import { chainbell } from '../cli/chainbell.ts';
-import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import type { VerifyReport } from '../../src/ingest/verify.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
+import type { Chain } from '../kit/anvil.ts';
 import {
   chainMethods,
   type NodeBlock,
@@ -23,79 +16,35 @@ import {
   startScriptedNode,
   traceMethod,
 } from '../kit/scripted-node.ts';
+import { CHAIN_ID, freshAddress, type TestService } from '../kit/service.ts';
 import {
-  CHAIN_ID,
-  createWatcher,
-  freshAddress,
-  SECRET,
-  startTestService,
-  type TestService,
-  testConfig,
-} from '../kit/service.ts';
+  blockAt,
+  NOTIFICATIONS,
+  nodeBlockAt,
+  nodeBlocks,
+  openVerifiedChain,
+  type Run,
+  runOn,
+  type VerifiedChain,
+  verifyChain,
+} from '../kit/verified-chain.ts';
 
-const parts = new AsyncDisposableStack();
 let chain: Chain;
-let place: TestDatabase;
 let service: TestService;
-/** Watches the receiver for coin and tokens, and the payer for tokens only. */
-let records: { receiver: string; payer: string };
-let receiver: Address;
-let payer: Address;
-/** The block and transaction of a plain payment to the receiver, and of a split one with two internal transfers to him. */
-let payment: { block: number; hash: Hash };
-let split: { block: number; hash: Hash };
+let records: VerifiedChain['records'];
+let payment: VerifiedChain['payment'];
+let split: VerifiedChain['split'];
 let last: number;
-
-/** Coin by a payment, 2 + 1 wei by the split; 5 units of a token from the payer, whose minting counts too. */
-const NOTIFICATIONS = 1 + 2 + 1 + 2;
-
+let story: VerifiedChain;
 before(async () => {
-  chain = parts.use(await startChain());
-  place = parts.use(await createTestDatabase('postgres'));
-  service = parts.use(
-    await startTestService({
-      database: place,
-      rpc: [chain.url],
-      roles: ['follower', 'api'],
-      chain: { startBlock: 1 },
-    }),
-  );
-  payer = chain.accounts[0];
-  receiver = freshAddress();
-  const watcher = await createWatcher(service, 'acme');
-  const webhookUrl = 'https://one.example/hook';
-  records = {
-    receiver: (await watcher.watch({ address: receiver, webhookUrl })).id,
-    payer: (await watcher.watch({ address: payer, webhookUrl, watchCoin: false })).id,
-  };
-  const paid = await chain.transferNative({ from: payer, to: receiver, valueWei: 7n });
-  payment = { block: paid.blockNumber, hash: paid.hash };
-  const splitter = await chain.deploy('Splitter');
-  const input = encodeCall({ contract: 'Splitter', method: 'split', values: [[receiver, receiver]] });
-  const parted = await chain.execute({ from: payer, to: splitter, valueWei: 3n, input });
-  split = { block: parted.blockNumber, hash: parted.hash };
-  const token = await chain.deploy('DemoToken', 'Verify', 'VER', 18);
-  await chain.mintToken(token, { to: payer, amount: 5n });
-  await chain.transferToken(token, { from: payer, to: receiver, amount: 5n });
-  last = (await chain.head()).number;
-  await service.inSync(chain);
-  // Long enough before the blocks that nobody doubts their order.
-  await change(
-    sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
-  );
-  for (const table of tables) await service.database.script(`create table kept_${table} as table ${table}`);
+  story = await openVerifiedChain();
+  ({ chain, service, records, payment, split, last } = story);
 });
-beforeEach(async () => {
-  for (const table of tables) {
-    await service.database.script(
-      `delete from ${table}; insert into ${table} overriding system value select * from kept_${table}`,
-    );
-  }
-});
-after(() => parts.disposeAsync());
+beforeEach(() => story.restore());
+after(() => story[Symbol.asyncDispose]());
 
-const tables = ['block', 'watched_address', 'notification', 'chain', 'lane'];
 const change = (statement: Sql) => service.database.query(statement);
+const verify = (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options);
 const hour = sql`interval '1 hour'`;
 
 test('what was followed is equal to the chain: blocks, proof and every notification', async () => {
@@ -190,7 +139,7 @@ test('a stored block of another hash, another parent or no proof is told, and on
 });
 
 test('what changes while it is compared is a fork on its way, and no difference', async () => {
-  const { hash } = await blockAt(payment.block);
+  const { hash } = await blockAt(chain, payment.block);
   await change(
     sql`update block set hash = ${toBytes(`0x${'5'.repeat(64)}`)} where number = ${payment.block}`,
   );
@@ -203,8 +152,8 @@ test('what changes while it is compared is a fork on its way, and no difference'
 });
 
 test('a block that its node changes its mind about is a fork on its way, and no difference', async () => {
-  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
-  const stored = blocks[last] ?? (await nodeBlockAt(last));
+  const blocks = await nodeBlocks(story);
+  const stored = blocks[last] ?? (await nodeBlockAt(chain, last));
   const hash = `0x${'5'.repeat(64)}`;
   blocks[last] = {
     ...{ block: { ...stored.block, hash }, traces: [] },
@@ -220,7 +169,7 @@ test('a block that its node changes its mind about is a fork on its way, and no 
 });
 
 test('nodes that go away meanwhile end it: what they had not given yet is not told as not served', async () => {
-  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  const blocks = await nodeBlocks(story);
   blocks.splice(payment.block, 1);
   await using node = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   const settings = { verify: 'off', internalTransfers: 'off' } as const;
@@ -369,57 +318,6 @@ test('a transaction that was mined again with another amount, and not told, is a
   assert.match(differences[0]?.message ?? '', /amount 6 is stored, 7 is on the chain$/);
 });
 
-for (const [fate, fields, message] of [
-  ['cancelled beside its record', sql`state = 'cancelled'`, /it is cancelled, but its record exists/],
-  ['that waits until the year 9999', sql`next_attempt_at = '9999-12-31'`, /it is scheduled for 9999-12-31T/],
-  ['that waits for ever', sql`next_attempt_at = 'infinity'`, /it is scheduled for 9999-12-31T/],
-  [
-    'that is scheduled a day late',
-    sql`retry_count = 1, next_attempt_at = now() + interval '1 day'`,
-    /after 1 failures it is due within 1 minutes/,
-  ],
-  [
-    'that is held for ever',
-    sql`state = 'held', release_number = 1000000000000`,
-    /it is held until block 10{12},/,
-  ],
-  [
-    'that is held although it was released',
-    sql`state = 'held', release_number = 1`,
-    /which has its confirmations/,
-  ],
-  ['that is held without a reason', sql`state = 'held'`, /it is held without a reason/],
-  ['that is held for its turn, which it has', sql`state = 'held', turn = 1`, /held for strict order, but/],
-  ['in a queue that does not exist', sql`lane_id = 4242`, /its delivery queue 4242 does not exist/],
-  ['whose removal is announced', sql`revision = 1`, /its removal is announced/],
-  [
-    'with the block after its own',
-    sql`block_number = block_number + 1`,
-    /block \d+ is stored, \d+ is on the chain/,
-  ],
-] as const) {
-  test(`a notification ${fate} is found`, async () => {
-    await change(sql`update notification set ${fields} where tx_hash = ${toBytes(payment.hash)}`);
-    const { differences } = await verify();
-    const what = fate === 'with the block after its own' ? 'changed' : 'delivery';
-    assert.deepEqual(
-      differences.map((one) => [one.what, one.block]),
-      [[what, payment.block]],
-    );
-    assert.match(differences[0]?.message ?? '', message);
-  });
-}
-
-test('a queue that is never due is found by each notification that waits in it', async () => {
-  await change(sql`update lane set next_due = null`);
-  const { differences } = await verify();
-  assert.deepEqual(
-    differences.map(({ what }) => what),
-    Array(NOTIFICATIONS).fill('delivery'),
-  );
-  assert.match(differences[0]?.message ?? '', /is never due, and no worker has leased it/);
-});
-
 test('without traces internal transfers are not compared, without proof its flag is not', async () => {
   const { report, differences } = await verify({ settings: { internalTransfers: 'off', verify: 'off' } });
   assert.deepEqual(differences, []);
@@ -483,7 +381,7 @@ test('a block with more records than are compared at once is counted, and the ot
 });
 
 test('a block that no node proves is told, one that no node has is not compared, and the others are', async () => {
-  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  const blocks = await nodeBlocks(story);
   const told = (number: number) => blocks[number]?.receipts[0] ?? {};
   // A receipt without its logs breaks its root.
   told(last).logs = [];
@@ -502,131 +400,8 @@ test('a block that no node proves is told, one that no node has is not compared,
   assert.deepEqual([report.blocks, report.undecided.not_served], [last - 2, 1]);
 });
 
-/** A node with the whole chain, whose traces are what `lie` makes of them. */
-async function startTracingNode(lie: (blocks: NodeBlock[]) => void = () => {}) {
-  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
-  lie(blocks);
-  return startScriptedNode({
-    ...chainMethods(CHAIN_ID, blocks),
-    debug_traceBlockByHash: traceMethod(blocks),
-  });
-}
-
-/** The split payment has no internal transfers. No hash covers that. */
-function omitCalls(blocks: NodeBlock[]): void {
-  const own = blocks[split.block];
-  assert.ok(own !== undefined);
-  const [trace] = own.traces as { result: { calls?: unknown } }[];
-  assert.ok(trace?.result.calls !== undefined);
-  delete trace.result.calls;
-}
-
-test('one node that lies is no difference where two others have what is stored, and it is named', async () => {
-  await using liar = await startTracingNode(omitCalls);
-  await using honest = await startTracingNode();
-  const { report, differences, dissents } = await verify({ rpc: [liar.url, honest.url, chain.url] });
-  assert.deepEqual(differences, []);
-  assert.equal(report.outcome, 'equal');
-  assert.deepEqual(
-    dissents.map((line) => line.split(': ').slice(0, 2)),
-    Array(2).fill([new URL(liar.url).origin, 'only this node says so']),
-  );
-});
-
-test('what two of three nodes have counts, although the first one has what is stored', async () => {
-  await using liar = await startTracingNode(omitCalls);
-  await using honest = await startTracingNode();
-  await change(
-    sql`delete from notification where kind = 'internal' and tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
-  );
-  const { differences, dissents } = await verify({ rpc: [honest.url, liar.url, chain.url] });
-  assert.deepEqual(
-    differences.map(({ what, block }) => [what, block]),
-    [['missing', split.block]],
-  );
-  assert.equal(dissents.length, 2);
-  assert.ok(dissents.every((line) => line.startsWith(new URL(liar.url).origin)));
-});
-
-test('of two nodes that disagree neither is believed', async () => {
-  await using liar = await startTracingNode(omitCalls);
-  const { report, differences, dissents } = await verify({ rpc: [liar.url, chain.url] });
-  assert.deepEqual([report.outcome, differences, report.undecided.unconfirmed], ['not_compared', [], 2]);
-  assert.match(dissents[0] ?? '', /the nodes disagree: block/);
-});
-
-test('where too few nodes answer, the blocks count as unconfirmed', async () => {
-  const { report, differences } = await verify({ rpc: [chain.url, 'http://127.0.0.1:1'] });
-  assert.deepEqual([report.outcome, differences, report.undecided.unconfirmed], ['not_compared', [], last]);
-});
-
-/** The command as a process, on the database that the service uses meanwhile. */
-const runChainbell = (...words: string[]) =>
-  chainbell(
-    place.dataDir,
-    {
-      ...{ CHAINBELL_CHAIN_ID: String(CHAIN_ID), CHAINBELL_CHAIN_RPC: chain.url },
-      ...{ CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET },
-    },
-    ...words,
-  );
-
-test('repair as a process beside the service: a plan that changes nothing, then that plan, then nothing to do', async () => {
-  await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
-  await change(sql`update notification set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`);
-  await change(sql`
-    update notification set amount = 17, state = 'processed', processed_at = now()
-    where tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
-  const range = ['repair', '--from', '1', '--to', String(last)];
-  const { differences } = await verify();
-  assert.equal(differences.length, 3);
-
-  const planned = await runChainbell(...range, '--dry-run');
-  assert.equal(planned.code, 1, planned.err);
-  assert.match(
-    planned.out,
-    /^reschedule \(notification \d+\): block \d+: delivery: .* it is cancelled, but its record/m,
-  );
-  assert.match(planned.out, /^create and deliver: block \d+: missing: internal 1 of /m);
-  assert.match(
-    planned.out,
-    /^cannot repair \(notification \d+\): block \d+: changed: .* amount 17 is stored/m,
-  );
-  assert.match(
-    planned.err,
-    /2 repairs planned, 0 done, 1 differences cannot be repaired\nnothing was changed; /,
-  );
-  assert.deepEqual((await verify()).differences.map(outline), differences.map(outline));
-
-  const applied = await runChainbell(...range, '--apply');
-  assert.deepEqual([applied.code, applied.out], [1, planned.out], applied.err);
-  assert.match(applied.err, /2 repairs planned, 2 done, 1 differences cannot be repaired\n$/);
-
-  const again = await runChainbell(...range, '--apply', '--json');
-  const lines = again.out
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
-  assert.deepEqual([again.code, lines.length], [1, 2]);
-  const { message, id, ...fields } = lines[0];
-  assert.match(message, /amount 17 is stored, 1 is on the chain/);
-  assert.equal(typeof id, 'number');
-  assert.deepEqual(fields, {
-    ...{ repair: 'cannot repair', difference: 'changed', block: split.block },
-    watched_addresses_id: records.receiver,
-  });
-  const { verify: _, ...counts } = lines[1].summary;
-  assert.deepEqual(counts, { planned: 0, repaired: 0, cannot_repair: 1, skipped: 0 });
-
-  await change(
-    sql`update notification set amount = 1 where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
-  );
-  const healed = await runChainbell(...range, '--apply');
-  assert.deepEqual([healed.code, healed.out], [0, ''], healed.err);
-});
-
 test('as a process: 0 and a summary when equal, 1 and a line for each difference when not', async () => {
-  const run = (...words: string[]) => runChainbell('verify', ...words);
+  const run = (...words: string[]) => runOn(story, 'verify', ...words);
   const equal = await run('--json');
   assert.equal(equal.code, 0, equal.err);
   const { outcome, from, to, blocks, notifications, differences, not_comparable } = JSON.parse(
@@ -650,7 +425,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   );
   assert.match(
     shown.err,
-    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\nwhat to do: docs\/operations.md, Verifying\n$/,
+    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\nwhat to do: docs\/operations.md, When something differs\n$/,
   );
   const nothing = await run('--from', String(last + 5));
   assert.deepEqual([nothing.code, nothing.out], [69, '']);
@@ -675,33 +450,6 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.equal(JSON.parse(lines.at(-1) ?? '').summary.differences, 1_001);
 });
 
-type Progress = Parameters<VerifyOptions['onProgress']>[0];
-type Run = { report: VerifyReport; differences: Difference[]; dissents: string[]; progress: Progress[] };
-
-/** Verifies the range with a clock that does not wait. */
-async function verify(
-  options: {
-    from?: number;
-    to?: number;
-    rpc?: string | string[];
-    settings?: ConfigOverrides['chain'];
-    onWait?: () => Promise<void>;
-  } = {},
-): Promise<Run> {
-  const { from, to, rpc = chain.url, settings = {}, onWait = async () => {} } = options;
-  const differences: Difference[] = [];
-  const dissents: string[] = [];
-  const progress: Progress[] = [];
-  const clock: Clock = { ...systemClock(), wait: onWait };
-  const report = await runVerification(testConfig({ database: place, rpc: [rpc].flat(), chain: settings }), {
-    ...{ from, to, clock, signal: new AbortController().signal },
-    onDifference: (difference) => differences.push(difference),
-    onDissent: (dissent) => dissents.push(`${dissent.node}: ${dissent.message}`),
-    onProgress: (one) => progress.push(one),
-  });
-  return { report, differences, dissents, progress };
-}
-
 const outline = ({ what, block, notification }: Difference) => [what, block, notification];
 
 /** A report of all blocks and notifications as equal, but for `parts`. */
@@ -724,22 +472,4 @@ function reportOf({
     ...rest,
     undecided: { ...nothingUndecided, ...undecided },
   };
-}
-
-const quantity = (number: number) => `0x${number.toString(16)}`;
-
-async function blockAt(number: number): Promise<NodeBlock['block'] & { hash: Hash }> {
-  return (await chain.rpc('eth_getBlockByNumber', [quantity(number), true])) as NodeBlock['block'] & {
-    hash: Hash;
-  };
-}
-
-async function nodeBlockAt(number: number): Promise<NodeBlock> {
-  const receipts = await chain.rpc('eth_getBlockReceipts', [quantity(number)]);
-  // Nobody traces the genesis block.
-  const traces =
-    number === 0
-      ? []
-      : await chain.rpc('debug_traceBlockByNumber', [quantity(number), { tracer: 'callTracer' }]);
-  return { block: await blockAt(number), receipts: receipts as NodeBlock['receipts'], traces };
 }
