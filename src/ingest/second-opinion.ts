@@ -38,7 +38,12 @@ export function agreeOn(opinions: readonly Opinion[]): Agreed {
     const dissent = (node: string, what: string) =>
       agreed.dissents.push({ node, block, message: `${what}: ${message}` });
     if (confirming.length >= quorum) {
-      agreed.differences.push(difference);
+      agreed.differences.push(
+        chooseAgreed(
+          confirming.flatMap(({ found }) => found.get(key) ?? []),
+          quorum,
+        ),
+      );
       for (const { node } of denying) dissent(node, 'this node alone denies it');
     } else if (denying.length >= quorum) {
       for (const { node } of confirming) dissent(node, 'only this node says so');
@@ -48,6 +53,17 @@ export function agreeOn(opinions: readonly Opinion[]): Agreed {
     }
   }
   return agreed;
+}
+
+/** The one on whose details a quorum agrees. Without such details the difference stands, but is not repaired by any. */
+function chooseAgreed(confirmed: readonly Difference[], quorum: number): Difference {
+  const same = [...Map.groupBy(confirmed, ({ message }) => message).values()];
+  const [agreed] = same.find((group) => group.length >= quorum) ?? [];
+  if (agreed !== undefined) return agreed;
+  const [first] = confirmed;
+  if (first === undefined) throw new Error('a confirmed difference was confirmed by nobody');
+  const { repairs: _, ...rest } = first;
+  return rest;
 }
 
 /** The same difference, whatever a node says is right instead. */

@@ -186,7 +186,9 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     const all = [...astray.map(judgeAstray), ...verdicts];
     for (const verdict of all) if (typeof verdict === 'string') count(verdict);
     const differences = all.filter((verdict) => typeof verdict !== 'string');
-    for (const difference of await confirm(read, differences)) {
+    const confirmed = await confirm(read, differences);
+    if (confirmed === 'reorganised') return confirmed;
+    for (const difference of confirmed) {
       const known = await relocate(difference);
       if (known !== undefined) count(known);
     }
@@ -197,12 +199,13 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   async function confirm(
     read: readonly ReadBlock[],
     differences: readonly Difference[],
-  ): Promise<readonly Difference[]> {
+  ): Promise<readonly Difference[] | 'reorganised'> {
     const { witnesses } = options;
     const last = read.at(-1)?.header;
     if (witnesses.length < 2 || last === undefined) return differences;
-    const isDisputed = differences.length > 0 || !(await isAnchored(last));
-    if (!isDisputed) return [];
+    const anchor = await lookAtAnchor(last);
+    if (anchor === 'reorganised') return anchor;
+    if (differences.length === 0 && anchor === 'anchored') return [];
     const opinions: Opinion[] = [];
     for (const { name, nodes: own } of witnesses)
       opinions.push({ node: name, differences: await findDifferences(own, read) });
@@ -211,6 +214,18 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     report.dissents += agreed.dissents.length;
     for (const dissent of agreed.dissents) options.onDissent(dissent);
     return agreed.differences;
+  }
+
+  /** Near the head nodes differ for a moment, and the follower may be about to handle a reorg: then it looks twice. */
+  async function lookAtAnchor(last: BlockHeader): Promise<'anchored' | 'disputed' | 'reorganised'> {
+    if (await isAnchored(last)) return 'anchored';
+    if (last.number <= finalizedNumber) return 'disputed';
+    const span = { from: last.number, to: last.number };
+    const before = (await listStoredBlocks(database, span)).get(last.number)?.hash;
+    await clock.wait(SETTLE_MS, signal);
+    const after = (await listStoredBlocks(database, span)).get(last.number)?.hash;
+    if (before !== after) return 'reorganised';
+    return (await isAnchored(last)) ? 'anchored' : 'disputed';
   }
 
   /** Whether a quorum has this block: all below it follows from its parent hashes. */
