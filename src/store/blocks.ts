@@ -7,6 +7,7 @@ import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
+import { moveReincluded, type Placed } from './reincluded.ts';
 import { takeBack } from './removals.ts';
 import { sql } from './sql.ts';
 import { giveTurns, type OrderedRecord } from './turns.ts';
@@ -266,7 +267,9 @@ export async function insertNotifications(
   const matches = await findMatches(tx, onceEach(blocks));
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
-  const onConflict = (await isAnyMetBefore(tx, matches)) ? REVIVE : sql``;
+  const isAnyMet = await isAnyMetBefore(tx, matches);
+  if (isAnyMet) await moveReincluded(tx, matches);
+  const onConflict = isAnyMet ? REVIVE : sql``;
   const rows = await tx.query<NewsRow>(sql`
     with made as (
       insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
@@ -324,8 +327,6 @@ async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolea
   return met.length > 0;
 }
 
-/** A transfer and the number of its block. */
-type Placed = { transfer: Transfer; block: number };
 /** The side of it that somebody watches. */
 type Match = Placed & { side: 'sender' | 'receiver' };
 

@@ -73,6 +73,25 @@ onEachDatabase(({ database }) => {
     );
   });
 
+  test('a transfer that is mined again with the same content names the block that it is in now, and no other does', async () => {
+    await watchAddress(database());
+    const [same, other] = [transferOf(), transferOf()];
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [same, other]);
+    await database().query(sql`update notification set state = 'processed'`);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now: noon });
+    await mine(database(), headerOf(2, 1, 1), []);
+    await mine(database(), headerOf(3, 1, 1), [same, { ...other, amount: 9n }]);
+    const rows = await listNotifications(database());
+    assert.deepEqual(
+      rows.map(({ state, amount, block_number }) => [state, Number(amount), block_number]),
+      [
+        ['processed', 1, 3],
+        ['processed', 1, 2],
+      ],
+    );
+  });
+
   test('without the setting a dead block changes nothing for what was tried', async () => {
     await begin([transferOf()], {});
     await attempt(1, true);
