@@ -6,6 +6,7 @@ import type { Database } from '../../src/store/db.ts';
 import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
 import { defaultSettings, replaceSettings } from '../../src/store/settings.ts';
+import { sql } from '../../src/store/sql.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
 import { attemptDue, readDue } from '../kit/attempts.ts';
 import {
