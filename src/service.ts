@@ -5,9 +5,10 @@ import { readFile } from 'node:fs/promises';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
+import { CLOCK_MS, openCommonClock } from './common-clock.ts';
 import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
-import { type Clock, systemClock } from './core/clock.ts';
+import { type Clock, steadyFrom, systemClock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
 import { createLog, type Log } from './core/log.ts';
 import { createWake, runLoop, type Step } from './core/loop.ts';
@@ -41,7 +42,7 @@ import { migrate } from './store/migrate.ts';
 import { requirePairs } from './store/pairs.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
-import { readTime } from './store/time.ts';
+import { createWriteHealth } from './store/write-health.ts';
 import { openSupply } from './supply.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
@@ -83,9 +84,6 @@ const LOOP_RETRY_MS_MAX = 15_000;
 const PRUNE_MS = 60_000;
 /** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
 const PAIRS_MS = 1_000;
-/** How often this machine's clock is compared with the database's, and from when on a difference is a jump. */
-const CLOCK_MS = 1_000;
-const CLOCK_JUMP_MS_MIN = 500;
 /** Advisory lock space of elections; the keys of the follower and of who asks for prices in it. */
 const ELECTION_LOCK_SPACE = 0x6362_0004;
 const FOLLOWER_ELECTION = 1;
@@ -112,17 +110,17 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const stored = await retryAtStart(() => openStore(config, log), { ...patience, what: 'database' });
   const { database, keyRing } = stored;
   parts.defer(() => database.close());
-  let { offsetMs } = stored;
-  const clock = options.clock ?? systemClock(() => offsetMs);
-  // Leases and due times are instants that several machines compare: one whose clock is set anew must not differ.
-  const keepTime: Step = async () => {
-    const measured = await measureOffset(database);
-    const jumpedMs = offsetMs - measured.offsetMs;
-    if (Math.abs(jumpedMs) <= Math.max(measured.errorMs, CLOCK_JUMP_MS_MIN)) return 'idle';
-    log.warn({ jumpedMs }, 'clock.jumped');
-    offsetMs = measured.offsetMs;
-    return 'idle';
-  };
+  // Leases and due times are instants that several machines compare, so all go by the database's clock.
+  const common = options.clock === undefined ? stored.common : undefined;
+  const clock = options.clock ?? stored.common.clock;
+  // Differences of times that no other process sees.
+  const steadyClock = steadyFrom(clock);
+  /** A clock that is a year ahead by mistake must not delete everything. */
+  const unlessStepped =
+    (step: Step): Step =>
+    async (abort) =>
+      common === undefined || common.mayPrune() ? step(abort) : 'idle';
+  const writes = createWriteHealth(database, clock);
   const metrics = createMetrics(packageJson.version);
   const closing = new AbortController();
   const { signal } = closing;
@@ -150,7 +148,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
   parts.defer(() => sessions.close());
   const deliveryOptions: DeliveryOptions = {
-    database,
+    database: writes.watch('delivery'),
     clock,
     log,
     metrics,
@@ -165,7 +163,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const headWake = createWake(clock);
   const access = openChain(config, stored.chain, {
     urls: nodeUrls(config, active),
-    clock,
+    clock: steadyClock,
     log,
     metrics,
     onHead: () => headWake.ring(),
@@ -177,8 +175,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
   let leads = false;
+  const followed = writes.watch('follower');
   const follower = createFollower({
-    database,
+    database: followed,
     nodes,
     clock,
     log,
@@ -189,7 +188,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
     finalityDepth: config.chain.finalityDepth,
     ledgers: [createMarketLedger(pairs, clock), createPointsLedger({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
-    backfill: createBackfill({ clock, log, display: options.display ?? logDisplay(clock, log) }),
+    backfill: createBackfill({
+      clock: steadyClock,
+      log,
+      display: options.display ?? logDisplay(steadyClock, log),
+    }),
     checks: verifier,
     async isLeader() {
       leads = await (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
@@ -197,7 +200,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     },
   });
   const prices = openPriceLoops(config, {
-    ...{ database, nodes, clock, log, metrics },
+    ...{ database: writes.watch('prices'), nodes, clock, log, metrics },
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
   });
   parts.defer(prices.close);
@@ -207,6 +210,8 @@ export async function startService(config: Config, options: ServiceOptions = {})
     database,
     nodes: active.has('follower') ? nodes : undefined,
     proof: active.has('follower') ? verifier : undefined,
+    writes,
+    recentStep: () => common?.recentStep(),
     clock,
     metrics,
   });
@@ -216,11 +221,13 @@ export async function startService(config: Config, options: ServiceOptions = {})
     await deliverer.stop();
     await Promise.all(loops);
   });
-  if (database.kind === 'postgres') run('clock', keepTime, { idleMs: () => CLOCK_MS });
+  if (common !== undefined) run('clock', common.step, { idleMs: () => CLOCK_MS });
   if (active.has('delivery')) {
     run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake });
     run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
-    run('retention', createPruner({ database, clock, ...config.retention }), { idleMs: () => PRUNE_MS });
+    run('retention', unlessStepped(createPruner({ database, clock, ...config.retention })), {
+      idleMs: () => PRUNE_MS,
+    });
   }
   if (active.has('prices')) for (const { name, step, idleMs } of prices.loops) run(name, step, { idleMs });
 
@@ -238,14 +245,14 @@ export async function startService(config: Config, options: ServiceOptions = {})
       (step: Step): Step =>
       async (abort) =>
         leads ? step(abort) : 'idle';
-    const market = { database, nodes, clock, log, pairs };
+    const market = { database: followed, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
       run('pair backfill', led(createPairBackfill(market)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
     }
     // Facts of pairs that are configured no more grow old too.
-    run('pair retention', led(createPairPruner({ database, clock, ...config.retention })), {
+    run('pair retention', led(unlessStepped(createPairPruner({ database, clock, ...config.retention }))), {
       idleMs: () => PRUNE_MS,
     });
     run('follower', status.watch(follower.step), {
@@ -279,6 +286,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const { confirmations } = config.chain;
     const api = createApi({
       ...deliveryOptions,
+      database: writes.watch('api'),
       webhookPolicy: policy,
       confirmations,
       pairs,
@@ -303,10 +311,10 @@ async function openStore(config: Config, log: Log) {
     const applied = await migrate(database);
     if (applied.length > 0) log.info({ applied }, 'database.migrated');
     await requirePairs(database, config.pairs);
-    const { offsetMs } = await measureOffset(database);
+    const { retryMinutes } = config.webhooks;
     return {
       database,
-      offsetMs,
+      common: await openCommonClock({ database, log, retryMinutes }),
       keyRing: await openKeyRing(config, database),
       chain: await findChain(database),
     };
@@ -323,7 +331,7 @@ async function retryAtStart<T>(
 ): Promise<T> {
   // The machine's clock: the database's is not known yet.
   const clock = systemClock();
-  const giveUpAt = clock.now().getTime() + startMsMax;
+  const giveUpAt = clock.steadyMs() + startMsMax;
   let retryMs = START_RETRY_MS_MIN;
   for (;;) {
     signal.throwIfAborted();
@@ -332,7 +340,7 @@ async function retryAtStart<T>(
     } catch (error) {
       const isWorthRetrying =
         error instanceof Fault && (error.code === 'unavailable' || error.code === 'inconsistent');
-      const leftMs = giveUpAt - clock.now().getTime();
+      const leftMs = giveUpAt - clock.steadyMs();
       if (!isWorthRetrying || leftMs <= 0) throw error;
       log.warn(
         { waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) },
@@ -342,16 +350,6 @@ async function retryAtStart<T>(
       retryMs = Math.min(retryMs * 2, START_RETRY_MS_MAX);
     }
   }
-}
-
-/** The database's clock minus this machine's, and how wrong that may be: all processes of one database share one time. */
-async function measureOffset(database: Database): Promise<{ offsetMs: number; errorMs: number }> {
-  if (database.kind === 'embedded') return { offsetMs: 0, errorMs: 0 };
-  const machine = systemClock();
-  const before = machine.now().getTime();
-  const there = (await readTime(database)).getTime();
-  const after = machine.now().getTime();
-  return { offsetMs: Math.round(there - (before + after) / 2), errorMs: Math.abs(after - before) / 2 };
 }
 
 async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {

@@ -6,6 +6,7 @@ import type { SocketStatus } from './chain/heads.ts';
 import type { NodeStatus } from './chain/node.ts';
 import type { ChainNodes } from './chain/nodes.ts';
 import type { Verifier } from './chain/verifier.ts';
+import type { CommonClock } from './common-clock.ts';
 import type { Config } from './config/schema.ts';
 import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
@@ -17,6 +18,7 @@ import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
 import { queueStatistics } from './store/outbox.ts';
 import { readTime } from './store/time.ts';
+import type { WriteHealth } from './store/write-health.ts';
 
 export type StatusOptions = {
   version: string;
@@ -26,6 +28,8 @@ export type StatusOptions = {
   nodes: ChainNodes | undefined;
   /** Undefined there too. */
   proof: Pick<Verifier, 'status'> | undefined;
+  writes: Pick<WriteHealth, 'failures'>;
+  recentStep: CommonClock['recentStep'];
   clock: Clock;
   metrics: Metrics;
 };
@@ -66,6 +70,14 @@ export function createStatus(options: StatusOptions): Status {
     };
   }
 
+  async function checkWrites(): Promise<Check> {
+    const failures = await options.writes.failures();
+    const message = failures.map(({ part, since, message: why }) => {
+      return `${part} has stored nothing since ${since.toISOString()}: ${why}`;
+    });
+    return failures.length === 0 ? { ok: true, message: 'ok' } : { ok: false, message: message.join(' ') };
+  }
+
   async function checkCursor(): Promise<Check> {
     const tip = await findTipTimes(database).catch(() => undefined);
     return tip === undefined
@@ -92,16 +104,18 @@ export function createStatus(options: StatusOptions): Status {
       const checks: Record<string, Check> = { database: await checkDatabase() };
       if (nodes !== undefined) checks.nodes = checkNodes(nodes);
       if (checks.database?.ok === true) checks.blocks = await checkCursor();
+      checks.writes = await checkWrites();
       return checks;
     },
     async status() {
       const now = clock.now();
-      const [tip, chain, queue, prices, pairs] = await Promise.all([
+      const [tip, chain, queue, prices, pairs, writeFailures] = await Promise.all([
         findTipTimes(database),
         findChain(database),
         queueStatistics(database, now),
         describePrices(config, database, now),
         describePairs(config, database, now),
+        options.writes.failures(),
       ]);
       const served = nodes?.headNumber();
       const head = served === undefined ? undefined : Math.max(served, tip?.number ?? 0);
@@ -111,7 +125,9 @@ export function createStatus(options: StatusOptions): Status {
         time: now.toISOString(),
         state:
           followerFault === undefined
-            ? 'ok'
+            ? writeFailures.length === 0
+              ? 'ok'
+              : 'degraded'
             : followerFault.fault.code === 'inconsistent'
               ? 'holding'
               : 'degraded',
@@ -136,6 +152,10 @@ export function createStatus(options: StatusOptions): Status {
           followerFault === undefined
             ? null
             : { message: messageOf(followerFault.fault), since: followerFault.since.toISOString() },
+        write_failures: writeFailures.map(({ part, message, since }) => {
+          return { part, message, since: since.toISOString() };
+        }),
+        clock_step: describeStep(options.recentStep()),
         queue: {
           held: queue.held,
           waiting: queue.waiting,
@@ -165,6 +185,12 @@ export function createStatus(options: StatusOptions): Status {
       await refreshPairMetrics(config, { database, metrics }, now);
     },
   };
+}
+
+function describeStep(step: ReturnType<CommonClock['recentStep']>) {
+  if (step === undefined) return null;
+  const { ms, at, pruneFrom } = step;
+  return { seconds: ms / 1000, at: at.toISOString(), pruning_resumes_at: pruneFrom.toISOString() };
 }
 
 function describeProof(proof: StatusOptions['proof']) {

@@ -87,7 +87,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
       await clock.wait(POLL_MS, signal);
       last = await ownHorizon();
     }
-    let spokeMs = clock.now().getTime();
+    let spokeMs = clock.steadyMs();
     let checkedMs = spokeMs;
     yield `retry: ${RECONNECT_MS}\n\n`;
     while (last !== undefined && !signal.aborted) {
@@ -98,7 +98,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
           : await listAttemptsBetween(database, watcherId, { after: last, upTo, limit: PAGE_ATTEMPTS });
       const isFull = page.length === PAGE_ATTEMPTS;
       last = isFull ? page.at(-1)?.id : upTo;
-      const nowMs = clock.now().getTime();
+      const nowMs = clock.steadyMs();
       if (page.length > 0 || nowMs - spokeMs >= HEARTBEAT_MS) {
         spokeMs = nowMs;
         yield page.length > 0 ? page.map(toEvent).join('') : ': heartbeat\n\n';

@@ -11,7 +11,7 @@ import { createLru } from './lru.ts';
 /** How long answers of a route are kept, and for how long after that the old one is given while a new one is made. */
 export type Lifetime = { cacheSeconds: number; staleSeconds: number };
 
-/** What is kept for a key: an answer, or that there is none. */
+/** What is kept for a key: an answer, or that there is none. Times are those of `Clock.steadyMs`. */
 export type Kept = {
   outcome: { answer: KeptAnswer } | { notFound: string };
   /** Since when it has been so. */
@@ -74,15 +74,15 @@ export function createCache(
     make: () => Promise<PublicAnswer>,
   ): Promise<Kept> {
     // What it says is as old as the moment at which it was begun.
-    const madeMs = clock.now().getTime();
+    const [madeMs, madeAtMs] = [clock.steadyMs(), clock.now().getTime()];
     try {
       const made = await make();
-      const asOfMs = Math.min(madeMs, made.asOf?.getTime() ?? madeMs);
+      const asOfMs = madeMs - Math.max(0, madeAtMs - (made.asOf?.getTime() ?? madeAtMs));
       const keepSeconds = Math.min(cacheSeconds, made.keepSecondsMax ?? cacheSeconds);
       const answer = await keepAnswer(made);
       const freshUntilMs = madeMs + keepSeconds * 1000;
       const staleUntilMs = freshUntilMs + staleSeconds * 1000;
-      const times = { asOfMs, keepSeconds, freshUntilMs, staleUntilMs, nextTryMs: 0 };
+      const times = { asOfMs, keepSeconds, freshUntilMs, staleUntilMs, nextTryMs: madeMs };
       const kept: Kept = { outcome: { answer }, ...times };
       misses.delete(key);
       answers.set(key, kept, answer.identity.bytes);
@@ -97,7 +97,7 @@ export function createCache(
         keepSeconds,
         freshUntilMs: untilMs,
         staleUntilMs: untilMs,
-        nextTryMs: 0,
+        nextTryMs: madeMs,
       };
       answers.delete(key);
       misses.set(key, kept, 0);
@@ -108,7 +108,7 @@ export function createCache(
   /** Makes a new one for later requests; the old one stays for its time when that fails. */
   function refresh(key: string, kept: Kept, lifetime: Lifetime, make: () => Promise<PublicAnswer>): void {
     makeOnce(key, lifetime, make).catch((error: unknown) => {
-      kept.nextTryMs = clock.now().getTime() + RETRY_MS;
+      kept.nextTryMs = clock.steadyMs() + RETRY_MS;
       log.warn({ answer: key, error: messageOf(error) }, 'cache.refresh_failed');
     });
   }
@@ -116,7 +116,7 @@ export function createCache(
   return {
     find(key, lifetime, make) {
       const kept = answers.get(key) ?? misses.get(key);
-      const nowMs = clock.now().getTime();
+      const nowMs = clock.steadyMs();
       if (kept !== undefined && nowMs < kept.staleUntilMs) {
         if (nowMs < kept.freshUntilMs) return { kept, from: 'hit', ageSeconds: ageOf(kept, nowMs) };
         if (nowMs >= kept.nextTryMs) refresh(key, kept, lifetime, make);
@@ -125,7 +125,7 @@ export function createCache(
       return makeOnce(key, lifetime, make).then((made) => ({
         kept: made,
         from: 'miss',
-        ageSeconds: ageOf(made, clock.now().getTime()),
+        ageSeconds: ageOf(made, clock.steadyMs()),
       }));
     },
     grow(key, kept, bytes) {
@@ -137,5 +137,4 @@ export function createCache(
   };
 }
 
-/** The clock may have been set back meanwhile. */
-const ageOf = ({ asOfMs }: Kept, nowMs: number): number => Math.max(0, Math.floor((nowMs - asOfMs) / 1000));
+const ageOf = ({ asOfMs }: Kept, nowMs: number): number => Math.floor((nowMs - asOfMs) / 1000);

@@ -43,6 +43,7 @@ const Redelivered = Type.Object({ redelivered: Type.Integer(), cursor: textOrNul
 const attempt = {
   id: 9_001,
   notification_id: 81_234,
+  revision: 0,
   started_at: '2026-01-31T12:00:01.000Z',
   duration_ms: 38,
   outcome: 'success',
@@ -60,6 +61,10 @@ const notification = {
   asset: 'ETH',
   block_number: 19_000_000,
   state: 'processed',
+  revision: 0,
+  orphaned: false,
+  replaces: null,
+  replaced_by: null,
   retry_count: 0,
   redelivery_count: 0,
   next_retry_at: null,

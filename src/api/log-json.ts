@@ -5,11 +5,15 @@ import { type Static, type TSchema, Type } from 'typebox';
 import type { Attempt } from '../store/attempts.ts';
 import type { LoggedNotification } from '../store/log.ts';
 
+const integerOrNull = (description: string) => Type.Union([Type.Integer(), Type.Null()], { description });
 export const textOrNull = Type.Union([Type.String(), Type.Null()]);
 export const AttemptJson = Type.Object(
   {
     id: Type.Integer(),
     notification_id: Type.Integer(),
+    revision: Type.Integer({
+      description: 'Of the message that was sent: even for the transfer, odd for its removal notice.',
+    }),
     started_at: Type.String(),
     duration_ms: Type.Integer(),
     outcome: Type.String(),
@@ -30,6 +34,12 @@ export const NotificationJson = Type.Object(
     asset: Type.String(),
     block_number: Type.Integer(),
     state: Type.String(),
+    revision: Type.Integer({ description: 'Even: the transfer. Odd: its removal notice.' }),
+    orphaned: Type.Boolean({ description: 'Whether a reorg took the transfer off the canonical chain.' }),
+    replaces: integerOrNull(
+      'The notification that this one stands in for: a reorg changed the outcome of the transaction.',
+    ),
+    replaced_by: integerOrNull('The notification that stands in for this one.'),
     retry_count: Type.Integer(),
     redelivery_count: Type.Integer(),
     next_retry_at: textOrNull,
@@ -48,6 +58,7 @@ export function attemptJson(attempt: Attempt): Static<typeof AttemptJson> {
   return {
     id: attempt.id,
     notification_id: attempt.notificationId,
+    revision: attempt.revision,
     started_at: attempt.startedAt.toISOString(),
     duration_ms: attempt.durationMs,
     outcome: attempt.outcome,
@@ -71,6 +82,10 @@ export function notificationJson(
     asset: notification.token ?? nativeSymbol,
     block_number: notification.blockNumber,
     state: notification.state,
+    revision: notification.revision,
+    orphaned: notification.isOrphaned,
+    replaces: notification.replaces ?? null,
+    replaced_by: notification.replacedBy ?? null,
     retry_count: notification.retryCount,
     redelivery_count: notification.redeliveryCount,
     next_retry_at: notification.nextRetryAt?.toISOString() ?? null,

@@ -88,6 +88,24 @@ export const StatusBody = Type.Object(
     lag_blocks: orNull(Type.Integer()),
     lag_seconds: Type.Number(),
     problem: orNull(Type.Object({ message: Type.String(), since: Time })),
+    write_failures: Type.Array(
+      Type.Object({
+        part: Type.String({ description: 'follower, delivery, prices or api.' }),
+        message: Type.String(),
+        since: Time,
+      }),
+      { description: "Parts of this process whose last write failed; /readyz isn't ready meanwhile." },
+    ),
+    clock_step: orNull(
+      Type.Object(
+        {
+          seconds: Type.Number({ description: 'Below 0 when the clock was set back.' }),
+          at: Time,
+          pruning_resumes_at: Time,
+        },
+        { description: 'The last step of the shared clock; null a day later.' },
+      ),
+    ),
     queue: Type.Object({
       held: Type.Integer(),
       waiting: Type.Integer(),
@@ -134,7 +152,7 @@ export const STATUS_EXAMPLE: StatusBody = {
     ...{ head: 24_000_000, finalized: 23_999_920 },
   },
   cursor: { number: 24_000_000, mined_at: AT, stored_at: AT },
-  ...{ lag_blocks: 0, lag_seconds: 0, problem: null },
+  ...{ lag_blocks: 0, lag_seconds: 0, problem: null, write_failures: [], clock_step: null },
   queue: { held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
   prices: [
     {

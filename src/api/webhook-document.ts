@@ -23,7 +23,9 @@ const example = {
 /** In the order in which they are sent. */
 const Notification = Type.Object(
   {
-    id: Type.Integer({ description: 'The same over all attempts: to tell a repeated webhook by.' }),
+    id: Type.Integer({
+      description: 'The same over all attempts, and never another content: deduplicate by it.',
+    }),
     watched_addresses_id: Type.String({ format: 'uuid' }),
     watcher_id: Type.Integer(),
     hash: Type.String({ pattern: '^0x[0-9a-f]{64}$', description: 'Of the transaction.' }),
@@ -48,14 +50,33 @@ const Notification = Type.Object(
 
 const headers: [name: string, isRequired: boolean, description: string][] = [
   ['authorization', false, "`Bearer <API_KEY>`, the watcher's own, where one is stored (spec 4.6)."],
-  ['webhook-id', true, 'Names the message (Standard Webhooks 1.0): the same over all attempts.'],
+  [
+    'webhook-id',
+    true,
+    'Names the message (Standard Webhooks 1.0), the same over all attempts: `<id>` for the transfer, `<id>-<revision>` after a reorg. Signed, so decide by it: apply only a higher revision; an odd one means that the transfer is gone.',
+  ],
   ['webhook-timestamp', true, 'Of the attempt, in seconds since 1970.'],
   [
     'webhook-signature',
     true,
     'Separated by spaces, for each signing secret in force: `v1,` HMAC-SHA256 and `v1a,` ed25519, each over `id.timestamp.body`.',
   ],
-  ['chainbell-removed', false, '`true` when the transfer is no part of the chain any more, where asked for.'],
+  [
+    'chainbell-revision',
+    true,
+    '`0` for the transfer, odd for its removal notice, `2` when it is canonical again.',
+  ],
+  [
+    'chainbell-block',
+    false,
+    'Number and hash of the block that holds the transfer, separated by a space; on a removal notice the orphaned block.',
+  ],
+  [
+    'chainbell-replaces',
+    false,
+    'The `id` of the notification that this one stands in for, when a reorg changed the outcome of its transaction. Information only.',
+  ],
+  ['chainbell-removed', false, '`true` on a removal notice, which only records with `removed` are sent.'],
   ['webhook-test', false, '`true` on a test webhook, whose body is made up.'],
 ];
 

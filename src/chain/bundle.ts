@@ -13,7 +13,7 @@ import {
   parseReceipt,
 } from './parse.ts';
 import { checkBlock, type RawBlock } from './proof.ts';
-import { isRecord, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
+import { isRecord, lacksMethod, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { parseCallTracer, parseTraceBlock, type TransactionTrace } from './traces.ts';
 import type { Verify } from './verifier.ts';
 
@@ -121,23 +121,54 @@ function readReceipts(rpc: Rpc, answer: RpcAnswer | undefined): unknown[] {
   return list(json, 'receipts');
 }
 
-/** Asks one by one for receipts that the node left out: some nodes list fewer than there are transactions. */
+/**
+ * Fetches the receipts that the node's list leaves out one by one: Cronos nodes list fewer than there are transactions.
+ * An empty or repeated entry counts as left out. @throws Fault that names the transaction whose receipt is missing.
+ */
 async function fillReceipts(
   rpc: Rpc,
   block: ChainBlock,
-  given: unknown[],
+  given: readonly unknown[],
   plan: FetchPlan,
   signal: AbortSignal,
 ): Promise<unknown[]> {
-  if (given.length >= block.transactions.length) return given;
-  const known = new Set(given.map((receipt) => parseReceipt(receipt).transactionHash));
-  const missing = block.transactions.filter((transaction) => !known.has(transaction.hash));
-  const method = 'eth_getTransactionReceipt';
-  const calls = missing.map((transaction) => ({ method, params: [transaction.hash] }));
-  const results = (await askAll(rpc, calls, plan.batch, signal)).map((answer) =>
-    resultOf(rpc, method, answer),
+  const known = new Map<Hash, unknown>(
+    given
+      .filter((receipt) => receipt !== null)
+      .map((receipt) => [parseReceipt(receipt).transactionHash, receipt]),
   );
-  return [...given, ...results.filter((result) => result !== null)];
+  const missing = block.transactions.filter(({ hash }) => !known.has(hash));
+  const calls = missing.map(({ hash }) => ({ method: SINGLE_RECEIPT, params: [hash] }));
+  for (const [index, answer] of (await askAll(rpc, calls, plan.batch, signal)).entries()) {
+    const hash = missing[index]?.hash;
+    if (hash !== undefined) known.set(hash, readSingleReceipt(rpc, { block, hash }, answer));
+  }
+  return [...known.values()];
+}
+
+const SINGLE_RECEIPT = 'eth_getTransactionReceipt';
+
+function readSingleReceipt(
+  rpc: Rpc,
+  { block, hash }: { block: ChainBlock; hash: Hash },
+  answer: RpcAnswer,
+): unknown {
+  if (answer.ok && answer.result !== null) {
+    if (parseReceipt(answer.result).transactionHash === hash) return answer.result;
+    throw new Fault(
+      'inconsistent',
+      `${rpc.name} ${SINGLE_RECEIPT} of ${hash} gave the receipt of another transaction`,
+    );
+  }
+  const why = answer.ok
+    ? `${SINGLE_RECEIPT} returned null`
+    : `${SINGLE_RECEIPT}: ${answer.message} (${answer.code})`;
+  const { number, hash: blockHash } = block.header;
+  // A node that cannot answer at all will not; any other error may pass.
+  throw new Fault(
+    answer.ok || lacksMethod(answer) ? 'inconsistent' : 'unavailable',
+    `${rpc.name} has no receipt of transaction ${hash} in block ${number} (${blockHash}): ${why}. The block is held until a node has the receipt; add another node to chain.rpc if this one does not recover`,
+  );
 }
 
 async function readTraces(

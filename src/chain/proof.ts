@@ -39,10 +39,11 @@ export function checkBlock(
     throw new Fault('inconsistent', `${name} has a transaction twice`);
   }
   if (receipts.length !== transactions.length) {
-    throw new Fault(
-      'inconsistent',
-      `${name} has ${transactions.length} transactions and ${receipts.length} receipts`,
-    );
+    const counts = `${name} has ${transactions.length} transactions and ${receipts.length} receipts`;
+    const own = new Set(transactions.map(({ hash }) => hash));
+    const foreign = receipts.find(({ transactionHash }) => !own.has(transactionHash));
+    const which = foreign === undefined ? '' : `; transaction ${foreign.transactionHash} is not in the block`;
+    throw new Fault('inconsistent', `${counts}${which}`);
   }
   const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
   return transactions.map((transaction) => {

@@ -1,27 +1,59 @@
 /**
- * Time, as a dependency: production passes `systemClock`, tests pass a clock that they move.
+ * Time, as a dependency: production passes a clock that follows the database's (`common-clock.ts`), tests pass one that
+ * they move.
  */
+import { uptime } from 'node:os';
+
 export type Clock = {
-  /** The present, UTC. */
+  /** The present, UTC. It steps when the common clock is set; use `steadyMs` for durations. */
   now(): Date;
+  /** Milliseconds on a clock that only goes forward at the speed of time. Its zero means nothing. */
+  steadyMs(): number;
+  /** The steps of the common clock that `now` contains, added up; store/clock-steps.ts says what for. */
+  stepsMs(): number;
   /** Resolves after `ms`, or at once when the signal aborts; never rejects. */
   wait(ms: number, signal: AbortSignal): Promise<void>;
 };
 
-/** The machine's clock, shifted by what `offsetMs` is at the time (the database's clock minus this machine's). */
-export function systemClock(offsetMs: () => number = () => 0): Clock {
+/** The machine's clock, for what runs without a service. */
+export function systemClock(): Clock {
   return {
-    now: () => new Date(Date.now() + offsetMs()),
-    // Not by node:timers/promises: there each wait that ends early costs an error with its stack.
-    wait: (ms, signal) =>
-      new Promise((resolve) => {
-        const end = () => {
-          clearTimeout(timer);
-          signal.removeEventListener('abort', end);
-          resolve();
-        };
-        const timer = setTimeout(end, signal.aborted ? 0 : ms);
-        signal.addEventListener('abort', end);
-      }),
+    now: () => new Date(Date.now()),
+    steadyMs: machineSteadyMs,
+    stepsMs: () => 0,
+    wait: waitMs,
   };
+}
+
+/** The same clock, except that `now` does not step any more: for durations of one process. */
+export function steadyFrom(clock: Clock): Clock {
+  const startMs = clock.now().getTime() - clock.steadyMs();
+  return { ...clock, now: () => new Date(startMs + clock.steadyMs()) };
+}
+
+/** Not by node:timers/promises: there each wait that ends early costs an error with its stack. */
+export function waitMs(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', end);
+      resolve();
+    };
+    const timer = setTimeout(end, signal.aborted ? 0 : ms);
+    signal.addEventListener('abort', end);
+  });
+}
+
+/** The uptime is read in steps of 10 ms, so only a larger difference is a sleep. */
+const SLEEP_MS_MIN = 1_000;
+/** How much further the uptime is than performance.now(), which stops while the machine sleeps. */
+const aheadMs = () => uptime() * 1_000 - performance.now();
+const aheadAtStartMs = aheadMs();
+let sleptMs = 0;
+
+/** Since the process began, the machine's sleep included. */
+export function machineSteadyMs(): number {
+  const ms = aheadMs() - aheadAtStartMs;
+  if (ms - sleptMs > SLEEP_MS_MIN) sleptMs = ms;
+  return performance.now() + sleptMs;
 }

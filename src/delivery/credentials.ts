@@ -13,7 +13,8 @@ import type { Send, SendResult } from './send.ts';
 const CREDENTIALS_MS_MAX = 4_000;
 
 export type Credentials = {
-  readAt: Date;
+  /** On the clock that never steps. */
+  readMs: number;
   /** Undefined when the watcher has no valid key. */
   apiKey: string | undefined;
   /** Newest first. */
@@ -22,16 +23,16 @@ export type Credentials = {
 
 /** The watcher's credentials as they are now; not to be kept for longer than rotations and revocations may wait. */
 export async function readCredentials(
-  store: SecretStore,
+  { clock, ...store }: SecretStore & { clock: Clock },
   watcherId: number,
-  now: Date,
 ): Promise<Credentials> {
+  const [now, readMs] = [clock.now(), clock.steadyMs()];
   const [key, secrets] = await Promise.all([
     findDeliveryKey(store.database, watcherId, now),
     listSigningSecrets(store, watcherId, now),
   ]);
   return {
-    readAt: now,
+    readMs,
     apiKey: key && decryptKey(key, { keyId: key.id, watcherId }, store.keyRing),
     signingKeys: secrets.map(({ keys }) => keys),
   };
@@ -52,9 +53,9 @@ export function sendWith(
 ): Promise<SendResult> {
   let current = credentials;
   return send(render(current), signal, {
-    isFresh: () => clock.now().getTime() - current.readAt.getTime() <= CREDENTIALS_MS_MAX,
+    isFresh: () => clock.steadyMs() - current.readMs <= CREDENTIALS_MS_MAX,
     async renew() {
-      current = await readCredentials(store, watcherId, clock.now());
+      current = await readCredentials({ ...store, clock }, watcherId);
       return render(current);
     },
   });

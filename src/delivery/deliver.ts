@@ -12,6 +12,7 @@ import {
   freeDeadLanes,
   type Lane,
   leaseLanes,
+  REORG_PREFIX,
   renewLeases,
   WORKER_LOCK_SPACE,
 } from '../store/lanes.ts';
@@ -45,7 +46,7 @@ export type Deliverer = {
 
 export const HEARTBEAT_MS = 500;
 /** Longer than any attempt, so that a working lane is never taken from a living worker. */
-const LEASE_MS = 30_000;
+export const LEASE_MS = 30_000;
 const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
 /** How often leases are renewed: three chances before the end. */
@@ -70,7 +71,7 @@ const STOP_MS_MAX = 2_000;
 
 export function createDeliverer(options: DelivererOptions): Deliverer {
   const { database, clock, log, metrics, lanesMax = LANES_MAX } = options;
-  const lanes = new Map<number, { run: LaneRun; startedAt: number }>();
+  const lanes = new Map<number, { run: LaneRun; startedMs: number }>();
   const stopping = new AbortController();
   const killed = new AbortController();
   const settler = createSettler({ database, clock, log, signal: killed.signal });
@@ -79,8 +80,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   // Whoever watches `failed` sees it; without a watcher it must not be an unhandled rejection.
   bug.promise.catch(() => {});
   let worker: { session: Session; number: number } | undefined;
-  let renewedAt = 0;
-  let takesNoneUntil = 0;
+  let renewedMs = Number.NEGATIVE_INFINITY;
+  let takesNoneUntil = Number.NEGATIVE_INFINITY;
   const slots = createSlots(SLOT_LIMITS);
   const learned = new Map<number, number>();
 
@@ -106,46 +107,47 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function step(): Promise<'worked' | 'idle'> {
     if (stopping.signal.aborted) return 'idle';
     const owner = await workerNumber();
-    const now = clock.now();
-    if (now.getTime() < takesNoneUntil) return 'idle';
+    const [now, stepsMs] = [clock.now(), clock.stepsMs()];
+    if (clock.steadyMs() < takesNoneUntil) return 'idle';
     const limit = Math.min(LANES_PER_STEP_MAX, lanesMax - lanes.size);
     if (limit <= 0) {
       await makeRoom(now);
       return 'idle';
     }
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
-    const leased = await leaseLanes(database, { owner, now, leaseUntil, limit });
-    for (const lane of leased) begin(lane, now);
+    const leased = await leaseLanes(database, { owner, now, stepsMs, leaseUntil, limit });
+    for (const lane of leased) begin(lane);
     return leased.length === limit ? 'worked' : 'idle';
   }
 
   /** The longest at work give way to those that wait; they come back after them. */
   async function makeRoom(now: Date): Promise<void> {
     const nextDue = await findNextDue(database);
-    if (nextDue !== undefined && nextDue <= now) giveWay(LANES_PER_STEP_MAX, now);
+    if (nextDue !== undefined && nextDue <= now) giveWay(LANES_PER_STEP_MAX);
   }
 
   /** Lanes with much to do would stay for hours with the worker that came first: others that live get their share. */
-  async function shareOut(owner: number, now: Date): Promise<void> {
+  async function shareOut(owner: number): Promise<void> {
     if (lanes.size < 2) return;
     const { workers, lanes: atWork, own } = await countWorkers(database, owner);
     if (workers < 2) return;
     const excess = own - Math.ceil(atWork / workers);
-    if (excess > 0 && giveWay(excess, now) > 0) takesNoneUntil = now.getTime() + SHARE_MS;
+    if (excess > 0 && giveWay(excess) > 0) takesNoneUntil = clock.steadyMs() + SHARE_MS;
   }
 
   /** Tells the longest at work, if they have had their turn; how many did not know. */
-  function giveWay(limit: number, now: Date): number {
+  function giveWay(limit: number): number {
+    const nowMs = clock.steadyMs();
     // A Map lists in the order of insertion: the oldest first.
-    const hadTheirTurn = [...lanes.values()].filter(({ startedAt }) => now.getTime() - startedAt >= TURN_MS);
+    const hadTheirTurn = [...lanes.values()].filter(({ startedMs }) => nowMs - startedMs >= TURN_MS);
     return hadTheirTurn.slice(0, limit).filter(({ run }) => run.giveWay()).length;
   }
 
-  function begin(lane: Lane, now: Date): void {
+  function begin(lane: Lane): void {
     const { id } = lane;
     const signals = { stopping: stopping.signal, killed: killed.signal };
     const run = runLane(lane, { ...options, settler, slots, concurrency: learned.get(id), ...signals });
-    const entry = { run, startedAt: now.getTime() };
+    const entry = { run, startedMs: clock.steadyMs() };
     lanes.set(id, entry);
     metrics.webhookLanes.set(lanes.size);
     run.done.catch(bug.reject).finally(() => {
@@ -170,13 +172,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (await freeDeadLanes(database)) wake.ring();
     const now = clock.now();
     if (worker === undefined) return 'idle';
-    await shareOut(worker.number, now);
-    if (now.getTime() - renewedAt < RENEW_MS) return 'idle';
+    await shareOut(worker.number);
+    if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
     const laneIds = [...lanes.keys()];
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
     const kept = await renewLeases(database, { owner: worker.number, laneIds, leaseUntil });
     for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.run.lose();
-    renewedAt = now.getTime();
+    renewedMs = clock.steadyMs();
     return 'idle';
   }
 
@@ -187,15 +189,20 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     failed: bug.promise,
     async idleMs() {
       if (lanes.size >= lanesMax) return POLL_MS_MAX;
-      const pauseMs = takesNoneUntil - clock.now().getTime();
+      const pauseMs = takesNoneUntil - clock.steadyMs();
       if (pauseMs > 0) return pauseMs;
       const nextDue = await findNextDue(database);
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);
     },
     ring(payload) {
-      for (const id of payload === '*' ? lanes.keys() : payload.split(',').map(Number))
-        lanes.get(id)?.run.ring();
+      const isReorg = payload.startsWith(REORG_PREFIX);
+      const ids = isReorg ? payload.slice(REORG_PREFIX.length) : payload;
+      for (const id of ids === '*' ? lanes.keys() : ids.split(',').map(Number)) {
+        const run = lanes.get(id)?.run;
+        if (isReorg) run?.forget();
+        run?.ring();
+      }
       wake.ring();
     },
     async stop() {

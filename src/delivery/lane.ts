@@ -45,6 +45,8 @@ export type LaneRun = {
   readonly lane: Lane;
   /** There may be something new in this lane. */
   ring(): void;
+  /** Rows that were read before are out of date: a reorg changed some of them. */
+  forget(): void;
   /** The lease is gone: start nothing more. */
   lose(): void;
   /** Others wait: start nothing more, and give the lane back. False when it is ending already. */
@@ -73,7 +75,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let concurrency = options.concurrency ?? CONCURRENCY_START;
   let firsts: Due[] = [];
   let retries: Due[] = [];
-  let readAt = Number.NEGATIVE_INFINITY;
+  let readMs = Number.NEGATIVE_INFINITY;
+  /** Counts reorgs: what was asked for before one is not used after it. */
+  let generation = 0;
+  /** Attempts that were broken off undecided: their request may have arrived. */
+  const undecided = new Set<number>();
   let mayHaveMore = { firsts: true, retries: true };
   let end: 'lost' | 'gives way' | undefined;
   let wakeUp = () => {};
@@ -98,27 +104,33 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   /** Refills the rows read ahead when those of a kind are used up, or all are old, and there may be more. */
   async function readAhead(): Promise<void> {
-    const now = clock.now();
-    const isOld = now.getTime() - readAt > READ_AHEAD_MS_MAX;
+    const [now, nowMs, stepsMs] = [clock.now(), clock.steadyMs(), clock.stepsMs()];
+    const isOld = nowMs - readMs > READ_AHEAD_MS_MAX;
     const isWanted =
       (firsts.length === 0 && mayHaveMore.firsts) || (retries.length === 0 && mayHaveMore.retries);
     if (!isOld && !isWanted) return;
     try {
       mayHaveMore = { firsts: false, retries: false };
       const exclude = [...underWay.keys()];
-      const rows = await listDue(database, lane, { now, exclude, limit: READ_MAX });
+      const readGeneration = generation;
+      const rows = await listDue(database, lane, { now, stepsMs, exclude, limit: READ_MAX });
       if (rows === 'lost') {
         end = 'lost';
         return;
       }
       const [first] = rows;
-      const credentials = first && (await readCredentials(options, first.watcherId, now));
-      const due = credentials === undefined ? [] : rows.map((row) => ({ notification: row, credentials }));
+      const credentials = first && (await readCredentials(options, first.watcherId));
+      const isOutOfDate = generation !== readGeneration;
+      if (isOutOfDate) mayHaveMore = { firsts: true, retries: true };
+      const due =
+        credentials === undefined || isOutOfDate
+          ? []
+          : rows.map((row) => ({ notification: row, credentials }));
       firsts = due.filter(({ notification }) => notification.retryCount === 0);
       retries = due.filter(({ notification }) => notification.retryCount > 0);
       mayHaveMore.firsts ||= firsts.length === READ_MAX;
       mayHaveMore.retries ||= retries.length === READ_MAX;
-      readAt = now.getTime();
+      readMs = nowMs;
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
@@ -176,10 +188,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       if (options.killed.aborted) return;
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
+      undecided.add(notification.id);
       mayHaveMore = { firsts: true, retries: true };
       return;
     }
-    const settledAt = clock.now();
+    const [settledAt, stepsMs] = [clock.now(), clock.stepsMs()];
     const failureCount = notification.retryCount + 1;
     const retryAt =
       result.outcome === 'success' ? undefined : nextRetryAt(settledAt, failureCount, options.retryMinutes);
@@ -189,6 +202,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         lane,
         notificationId: notification.id,
         revision: notification.revision,
+        mayHaveArrived: result.mayHaveArrived || undecided.delete(notification.id),
         retryCount: notification.retryCount,
         redeliveryCount: notification.redeliveryCount,
         startedAt,
@@ -198,6 +212,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         response: result.responseText,
         nextRetryAt: retryAt,
         settledAt,
+        stepsMs,
       })
       .catch((error: unknown) => {
         if (options.killed.aborted) return 'lost' as const;
@@ -266,6 +281,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     ring() {
       mayHaveMore = { firsts: true, retries: true };
       wakeUp();
+    },
+    forget() {
+      generation += 1;
+      firsts = [];
+      retries = [];
     },
     lose() {
       end = 'lost';

@@ -16,16 +16,15 @@ const USER_AGENT = `chainbell/${packageJson.version}`;
 /**
  * The POST that tells a receiver of a notification: exactly the 13 fields of spec 2.7 in their order, the amount as
  * an exact JSON integer. The headers `webhook-…` are those of Standard Webhooks: the id stays the same over all
- * attempts, the timestamp is the attempt's, the signatures are over both and the body. That a transfer is gone is told by
- * a header alone, and is a message of its own, as is that it was mined again: `webhook-id` tells them apart, the body's
- * id does not.
+ * attempts, the timestamp is the attempt's, the signatures are over both and the body. A removal notice has the body of
+ * its transfer and another `webhook-id`, `<id>-<revision>`, which is signed; the headers `chainbell-…` are not.
  */
 export function renderMessage(
   notification: DueNotification,
-  sending: Omit<Credentials, 'readAt'> & { nativeSymbol: string; now: Date },
+  sending: Omit<Credentials, 'readMs'> & { nativeSymbol: string; now: Date },
 ): Message {
   const { apiKey, signingKeys, nativeSymbol, now } = sending;
-  const { revision } = notification;
+  const { revision, blockNumber, blockHash, replaces } = notification;
   const id = revision === 0 ? String(notification.id) : `${notification.id}-${revision}`;
   const timestamp = String(Math.floor(now.getTime() / 1000));
   const body = JSON.stringify({
@@ -52,6 +51,9 @@ export function renderMessage(
       'webhook-id': id,
       'webhook-timestamp': timestamp,
       'webhook-signature': signMessage({ id, timestamp, body }, signingKeys),
+      'chainbell-revision': String(revision),
+      ...(blockHash !== undefined && { 'chainbell-block': `${blockNumber} ${blockHash}` }),
+      ...(replaces !== undefined && { 'chainbell-replaces': String(replaces) }),
       ...(revision % 2 === 1 && { 'chainbell-removed': 'true' }),
     },
     body,

@@ -31,6 +31,8 @@ export type SendResult = {
   /** The HTTP status, when a status line came. */
   status: number | undefined;
   durationMs: number;
+  /** False when the request was never written to a connection, so that the receiver can't have seen it. */
+  mayHaveArrived: boolean;
   /** The first KiB of the answer, keys and signing secrets in it replaced by [redacted]. */
   responseText: string | undefined;
 };
@@ -77,6 +79,14 @@ const URLS_MAX = 1_000;
  * expected. With what URL and JSON encoders make of base64.
  */
 const SECRET_FORM = /\b(cb_live|whsec|whsk)_[\w+/=%\\-]+/g;
+/** The policy doesn't allow the URL: there was no connection. */
+const REFUSED: SendResult = {
+  outcome: 'refused',
+  status: undefined,
+  durationMs: 0,
+  mayHaveArrived: false,
+  responseText: undefined,
+};
 /** Why a message was not written to the connection that it waited for. */
 const TOO_OLD = new Error('the message is too old');
 /** Interim responses (1xx) say nothing; a few are ordinary (103 Early Hints), a stream of them is an attack. */
@@ -103,17 +113,21 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     signal.throwIfAborted();
     const url = parse(message.url);
     // The policy may have been tightened since the URL was registered.
-    if (url === undefined)
-      return { outcome: 'refused', status: undefined, durationMs: 0, responseText: undefined };
+    if (url === undefined) return REFUSED;
 
     const connection = await connections.acquire(url.origin, signal);
     const startedAt = performance.now();
     const limit = startAbort(signal, timeoutMs);
     let exchange: Exchange = { end: 'broken', error: undefined, isStale: false };
     let current = message;
+    let mayHaveArrived = false;
+    const isFresh = () => {
+      const isSent = renewal.isFresh();
+      mayHaveArrived ||= isSent;
+      return isSent;
+    };
     const postFresh = async (): Promise<Exchange> => {
       for (;;) {
-        const { isFresh } = renewal;
         const posted = await post(connection, url, { message: current, isFresh }, limit.signal);
         if (posted.end !== 'broken' || posted.error !== TOO_OLD) return posted;
         current = await renewal.renew();
@@ -134,13 +148,14 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     const durationMs = Math.round(performance.now() - startedAt);
     if (exchange.end === 'broken') {
       const outcome = limit.signal.aborted ? 'timeout' : outcomeOfError(exchange.error);
-      return { outcome, status: undefined, durationMs, responseText: undefined };
+      return { outcome, status: undefined, durationMs, mayHaveArrived, responseText: undefined };
     }
     const { status } = exchange;
     return {
       outcome: outcomeOfStatus(status),
       status,
       durationMs,
+      mayHaveArrived,
       responseText: shownText(exchange, current),
     };
   };

@@ -22,7 +22,7 @@ export function createTestSender(
   return async (record, signal) => {
     const { watcherId } = record;
     const now = clock.now();
-    const credentials = await readCredentials({ database, keyRing }, watcherId, now);
+    const credentials = await readCredentials({ database, keyRing, clock }, watcherId);
     const made = {
       id: 0,
       shardId: watcherId,
@@ -41,6 +41,9 @@ export function createTestSender(
       retryCount: 0,
       redeliveryCount: 0,
       revision: 0,
+      blockNumber: 0,
+      blockHash: undefined,
+      replaces: undefined,
       nextRetryAt: undefined,
     } as const;
     const render = (current: Credentials) => {

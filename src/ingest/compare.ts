@@ -67,7 +67,12 @@ type Event = { transfer: Transfer; stored: StoredBlock };
 export type Events = ReadonlyMap<string, Event>;
 
 /** A notification that a record as it is now would get. */
-export type Due = { watch: StoredWatch; event: Event };
+export type Due = {
+  watch: StoredWatch;
+  event: Event;
+  /** Which of several equal transfers of its transaction it is. */
+  occurrence: number;
+};
 
 /**
  * Times are the database's, but taken before the commit and before the insert of a record: nearer than this it is not
@@ -118,11 +123,16 @@ export function eventsOf(blocks: readonly { read: ReadBlock; stored: StoredBlock
 export function dueOf(events: Events, watches: readonly StoredWatch[], limit: number): Due[] {
   const byAddress = Map.groupBy(watches, ({ address }) => address);
   const due: Due[] = [];
+  const counts = new Map<string, number>();
   for (const event of events.values()) {
     const { transfer } = event;
     for (const watch of sidesOf(transfer).flatMap((side) => byAddress.get(side) ?? [])) {
       if (due.length > limit) return due;
-      if (isWanted(watch, transfer)) due.push({ watch, event });
+      if (!isWanted(watch, transfer)) continue;
+      const content = `${watch.id} ${contentOf(transfer)}`;
+      const occurrence = counts.get(content) ?? 0;
+      counts.set(content, occurrence + 1);
+      due.push({ watch, event, occurrence });
     }
   }
   return due;
@@ -206,7 +216,7 @@ export function* compareNotifications(side: StoredSide): Generator<Verdict> {
     const stray = strays.get(place);
     strays.delete(place);
     const verdict =
-      stray === undefined ? judgeMissing(due, side.keptSince) : judgeReplaced(stray, due.event, due.watch);
+      stray === undefined ? judgeMissing(due, side.keptSince) : judgeReplaced(stray, due.event, due);
     if (verdict !== undefined) yield verdict;
   }
   for (const stray of strays.values()) {
@@ -281,26 +291,23 @@ function eventOf(events: Events, one: StoredNotification): Event {
  * One in whose place the chain has other content that is not stored: it was changed, or its transaction was mined again
  * with another outcome and the receiver was not told.
  */
-function judgeReplaced(one: StoredNotification, event: Event, watch: StoredWatch | undefined): Difference {
-  const { transfer, stored } = event;
+function judgeReplaced(one: StoredNotification, event: Event, due: Due | undefined): Difference {
+  const { stored } = event;
   const block = { number: stored.number, hash: stored.hash };
   const repairs: Repair[] = [];
   if (isToBeDelivered(one)) repairs.push({ action: 'withdraw', ...rowOf(one), block });
-  if (watch !== undefined && !isPlaceTaken(one))
-    repairs.push({ action: 'create', watchedAddressId: watch.id, shardId: watch.shardId, transfer, block });
+  if (due !== undefined) repairs.push(creationOf(due));
   return {
     ...difference('changed', one, stored.number, changesOf(one, event).join(', ')),
     ...(repairs.length > 0 && { repairs }),
   };
 }
 
-/**
- * Whether a stored notification with other content keeps the right one from being stored: today a transaction, kind and
- * ordinal have one row for each record, which changes its content only as long as no receiver can have seen it.
- */
-function isPlaceTaken({ state, retryCount, revision, redeliveryCount }: StoredNotification): boolean {
-  const isNeverSent = retryCount === 0 && revision === 0 && redeliveryCount === 0;
-  return !((state === 'held' || state === 'waiting') && isNeverSent);
+function creationOf({ watch, event: { transfer, stored }, occurrence }: Due): Repair {
+  return {
+    ...{ action: 'create', watchedAddressId: watch.id, shardId: watch.shardId, transfer, occurrence },
+    block: { number: stored.number, hash: stored.hash },
+  };
 }
 
 /** Sent again on request, it is delivered whatever became of its block. */
@@ -335,7 +342,8 @@ function withdrawalOf(one: StoredNotification, { number, hash }: StoredBlock): P
 }
 
 /** A notification that is not stored; undefined when the record was made after the block. */
-function judgeMissing({ watch, event }: Due, keptSince: Date): Verdict | undefined {
+function judgeMissing(due: Due, keptSince: Date): Verdict | undefined {
+  const { watch, event } = due;
   const { transfer, stored } = event;
   if (isAfter(watch.createdAt, stored)) return undefined;
   if (!isBefore(watch.createdAt, stored)) return 'record_new';
@@ -344,13 +352,9 @@ function judgeMissing({ watch, event }: Due, keptSince: Date): Verdict | undefin
   const { sender, receiver, amount, token } = transfer;
   const what = `${amount} from ${sender} to ${receiver ?? 'a new contract'}`;
   const place = { ...transfer, watchedAddressId: watch.id };
-  const repair: Repair = {
-    ...{ action: 'create', watchedAddressId: watch.id, shardId: watch.shardId, transfer },
-    block: { number: stored.number, hash: stored.hash },
-  };
   return {
     ...difference('missing', place, stored.number, token === undefined ? what : `${what} of token ${token}`),
-    repairs: [repair],
+    repairs: [creationOf(due)],
   };
 }
 

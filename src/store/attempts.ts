@@ -8,6 +8,8 @@ import { shardOf } from './watched.ts';
 export type Attempt = {
   id: number;
   notificationId: number;
+  /** The revision that was sent. */
+  revision: number;
   startedAt: Date;
   durationMs: number;
   outcome: string;
@@ -98,6 +100,7 @@ async function listWriters(db: Db): Promise<string[]> {
 type AttemptRow = {
   id: number;
   notification_id: number;
+  revision: number;
   started_at: Date;
   duration_ms: number;
   outcome: string;
@@ -105,12 +108,13 @@ type AttemptRow = {
   response: string | null;
 };
 
-const columns = sql`id, notification_id, started_at, duration_ms, outcome, status, response`;
+const columns = sql`id, notification_id, revision, started_at, duration_ms, outcome, status, response`;
 
 function toAttempt(row: AttemptRow): Attempt {
   return {
     id: row.id,
     notificationId: row.notification_id,
+    revision: row.revision,
     startedAt: row.started_at,
     durationMs: row.duration_ms,
     outcome: row.outcome,

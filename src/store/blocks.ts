@@ -7,9 +7,8 @@ import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
-import { moveReincluded, type Placed } from './reincluded.ts';
-import { takeBack } from './removals.ts';
-import { sql } from './sql.ts';
+import { beginReorg, endReorg } from './reorgs.ts';
+import { type Sql, sql } from './sql.ts';
 import { giveTurns, type OrderedRecord } from './turns.ts';
 
 /** Advisory lock that makes commits of several followers take turns; the compare-and-set decides. */
@@ -136,43 +135,27 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
-    const orphanedCount = await undoReorg(tx, commit);
+    const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
-    const made = await insertNotifications(tx, commit);
+    const made = await insertNotifications(tx, commit, orphaned?.reorgId);
+    const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
     const news = [...made, ...(await releaseHeld(tx, commit))];
     await updateChain(tx, commit);
-    const ordered = news.flatMap((one) => one.ordered ?? []);
+    const ordered = [...left, ...news.flatMap((one) => one.ordered ?? [])];
     // Whoever gives turns has the lanes first, as a worker that settles: the other way round they would stop each other.
     const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
     await wakeLanes(tx, [...new Set(woken.map(({ laneId }) => laneId))], commit.now);
     await giveTurns(tx, ordered, commit.now);
     await commit.also?.(tx);
     const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
-    return { outcome: 'committed', notificationCount, orphanedCount };
+    return { outcome: 'committed', notificationCount, orphanedCount: orphaned?.orphanedCount ?? 0 };
   });
 }
 
-/**
- * Undoes the blocks above the ancestor: their headers go, and their notifications that were never attempted are
- * withdrawn. Attempted ones keep their row; where the record wants `removed`, it tells that from now on.
- * Returns how many blocks went.
- */
-async function undoReorg(tx: Db, { reorg, expectedTip, now }: BlockCommit): Promise<number> {
-  if (reorg === undefined || expectedTip === undefined) return 0;
-  const { ancestorNumber } = reorg;
+async function orphanBlocks(tx: Db, { reorg, expectedTip, now }: BlockCommit) {
+  if (reorg === undefined || expectedTip === undefined) return undefined;
   await reorg.undo?.(tx);
-  // What lies above the tip died in an earlier fork: it was told then, or its record did not want that.
-  const told = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${expectedTip.number}
-    and n.revision % 2 = 0 and (n.state = 'processed'
-    or n.state in ('held', 'waiting') and (n.retry_count > 0 or n.revision > 0))`;
-  const ordered = await takeBack(tx, told, now);
-  await tx.query(sql`
-    update notification set state = 'withdrawn'
-    where block_number > ${ancestorNumber} and state in ('held', 'waiting') and retry_count = 0 and revision % 2 = 0
-      and redelivery_count = 0`);
-  await giveTurns(tx, ordered, now);
-  const gone = await tx.query(sql`delete from block where number > ${ancestorNumber} returning number`);
-  return gone.length;
+  return beginReorg(tx, { ancestorNumber: reorg.ancestorNumber, tip: expectedTip, now });
 }
 
 /** Undoes every block above the ancestor; returns how many went, 'lost' as in commitBlocks. */
@@ -229,7 +212,10 @@ async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void
     ) as t (number, hash, parent_hash, mined_at, proved)`);
 }
 
-/** Notifications that were made, revived or released, of one lane and state, and of one record where that has turns. */
+/**
+ * Notifications that were made, met again or released, of one lane and state, and of one record where that has turns;
+ * `count` of those that were made.
+ */
 type News = { laneId: number; state: string; count: number; ordered: OrderedRecord | undefined };
 
 type NewsRow = { shard_id: number; lane_id: number; state: string; ordered_id: string | null; count: number };
@@ -240,13 +226,14 @@ function toNews({ shard_id, lane_id, state, ordered_id, count }: NewsRow): News 
 }
 
 /** Of rows `n`, grouped. */
-const newsColumns = sql`shard_id, lane_id, state, ordered_id, count(*) as count`;
-const newsOf = sql`n.shard_id, n.lane_id, n.state, case when n.turn is not null then n.watched_address_id end as ordered_id`;
+const newsColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
+// A row that `on conflict` updated carries the number of this transaction as its last one.
+const newsOf = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
+  case when n.turn is not null then n.watched_address_id end as ordered_id`;
 
 /**
  * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flags and settings fit. A
- * transaction that is mined again meets its old row: a withdrawn one is revived, one that was told to be gone is told
- * once more, any other stays as it is.
+ * transfer that was orphaned meets its old row, which is on the canonical chain again.
  */
 export async function insertNotifications(
   tx: Db,
@@ -263,24 +250,17 @@ export async function insertNotifications(
     /** The only record whose notifications are made. */
     recordId?: string;
   },
+  reorgId: number | undefined,
 ): Promise<News[]> {
   const matches = await findMatches(tx, onceEach(blocks));
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
-  const isAnyMet = await isAnyMetBefore(tx, matches);
-  if (isAnyMet) await moveReincluded(tx, matches);
-  const onConflict = isAnyMet ? REVIVE : sql``;
+  const isMet = await isAnyMetBefore(tx, matches);
+  if (isMet) await lockLanesOf(tx, matches);
+  const occurrences = countOccurrences(matches);
   const rows = await tx.query<NewsRow>(sql`
-    with made as (
-      insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
-        receiver, amount, token, block_number, state, release_number, turn, next_attempt_at, created_at)
-      select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
-        t.token, t.block,
-        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end,
-        case when release.number > ${releasedNumber} then release.number end,
-        case when w.strict_order then t.block * ${BLOCK_TURNS}::bigint + t.position end,
-        ${now}::timestamptz, ${now}::timestamptz
-      from unnest(
+    with t as (
+      select * from unnest(
         ${listOf(matches.map(({ side }) => side))}::text[],
         ${listOf(matches.map(({ transfer }) => transfer.kind))}::text[],
         ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::bytea[],
@@ -289,13 +269,28 @@ export async function insertNotifications(
         ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::bytea[],
         ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
         ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
+        ${listOf(occurrences)}::integer[],
         ${listOf(matches.map(({ block }) => block))}::bigint[]
-      ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, block, position)
+      ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)
+    ), made as (
+      insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+        receiver, amount, token, occurrence, block_number, state, release_number, turn, next_attempt_at, created_at,
+        unsent_epoch, replaces)
+      select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
+        t.token, t.occurrence, t.block,
+        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end,
+        case when release.number > ${releasedNumber} then release.number end,
+        case when w.strict_order then t.block * ${BLOCK_TURNS}::bigint + t.position end,
+        ${now}::timestamptz, ${now}::timestamptz,
+        case when l.owner is null then l.epoch else l.epoch - 1 end,
+        ${isMet ? REPLACED : sql`null::bigint`}
+      from t
       join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
+      join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
       where ${isWanted}${recordId === undefined ? sql`` : sql` and w.id = ${recordId}`}
       order by t.position, w.created_at, w.id
-      ${onConflict}
+      ${isMet ? meetAgain(reorgId) : sql``}
       returning ${newsOf}
     )
     select ${newsColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
@@ -309,13 +304,43 @@ const isWanted = sql`
     else w.watch_coin and t.amount >= coalesce(w.min_amount, 0) end
   and case w.direction when 'in' then w.address = t.receiver when 'out' then w.address = t.sender else true end`;
 
-const REVIVE = sql`
-  on conflict (tx_hash, kind, ordinal, watched_address_id, shard_id) do update
-    set state = excluded.state, lane_id = excluded.lane_id, block_number = excluded.block_number,
-      sender = excluded.sender, receiver = excluded.receiver, amount = excluded.amount, token = excluded.token,
-      release_number = excluded.release_number, turn = excluded.turn, revision = n.revision + n.revision % 2,
-      retry_count = 0, next_retry_at = null, next_attempt_at = excluded.next_attempt_at, processed_at = null
-    where n.state = 'withdrawn' or n.revision % 2 = 1`;
+/**
+ * The notification of the same record and transaction that this one stands in for: one that a receiver may have seen, whose
+ * content the transaction no longer has; the nearest, where there are several.
+ */
+const REPLACED = sql`(
+  select o.id from notification o
+  where o.tx_hash = t.tx_hash and o.shard_id = w.shard_id and o.watched_address_id = w.id and o.kind = t.kind
+    and o.reorg_id is not null and o.may_be_seen
+    and not exists (
+      select from t same where same.tx_hash = o.tx_hash and same.kind = o.kind and same.sender = o.sender
+        and same.receiver is not distinct from o.receiver and same.token is not distinct from o.token
+        and same.amount = o.amount and same.occurrence = o.occurrence)
+  order by abs(o.ordinal - t.ordinal), o.id desc limit 1)`;
+
+/**
+ * A row whose transfer is canonical again. Acknowledged, it stays so. Orphaned in this very commit, it only moves to its
+ * new block, and waits for its confirmations again unless a receiver may have seen it. After a removal notice it gets the
+ * next even revision; withdrawn, its delivery begins again.
+ */
+function meetAgain(reorgId: number | undefined): Sql {
+  const isToldAnew = sql`(n.revision % 2 = 1 or n.state = 'withdrawn')`;
+  const stays = sql`(n.revision % 2 = 0 and (n.state = 'processed'
+    or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint))`;
+  return sql`
+  on conflict (tx_hash, content, watched_address_id, shard_id) do update
+    set reorg_id = null, block_number = excluded.block_number, ordinal = excluded.ordinal, turn = excluded.turn,
+      revision = n.revision + n.revision % 2,
+      state = case when ${stays} then n.state else excluded.state end,
+      release_number = case when ${stays} then null else excluded.release_number end,
+      lane_id = case when ${isToldAnew} then excluded.lane_id else n.lane_id end,
+      unsent_epoch = case when ${isToldAnew} then excluded.unsent_epoch else n.unsent_epoch end,
+      retry_count = case when ${isToldAnew} then 0 else n.retry_count end,
+      next_retry_at = case when not ${isToldAnew} then n.next_retry_at end,
+      next_attempt_at = case when ${isToldAnew} then excluded.next_attempt_at else n.next_attempt_at end,
+      processed_at = case when not ${isToldAnew} then n.processed_at end
+    where n.reorg_id is not null or n.state = 'withdrawn'`;
+}
 
 /** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
 async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolean> {
@@ -327,6 +352,30 @@ async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolea
   return met.length > 0;
 }
 
+/** Lanes before rows: a worker that settles one of these has its lane. */
+async function lockLanesOf(tx: Db, matches: readonly Match[]): Promise<void> {
+  const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
+  await tx.query(sql`
+    select from lane where id in (
+      select n.lane_id from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
+      join notification n on n.tx_hash = t.tx_hash)
+    order by id for update`);
+}
+
+/** Of each match, which of several equal transfers of its transaction it is. */
+function countOccurrences(matches: readonly Match[]): number[] {
+  const counts = new Map<string, number>();
+  return matches.map(({ side, transfer }) => {
+    const { txHash, kind, sender, receiver, token, amount } = transfer;
+    const content = [side, txHash, kind, sender, receiver, token, amount].join();
+    const occurrence = counts.get(content) ?? 0;
+    counts.set(content, occurrence + 1);
+    return occurrence;
+  });
+}
+
+/** A transfer and the number of its block. */
+type Placed = { transfer: Transfer; block: number };
 /** The side of it that somebody watches. */
 type Match = Placed & { side: 'sender' | 'receiver' };
 

@@ -146,7 +146,7 @@ function toWatch(row: WatchRow): StoredWatch {
 
 /**
  * Up to `limit` notifications of a range of blocks, and those at the given places that name a block outside it.
- * Withdrawn ones do not count: their block died.
+ * Those that a reorg orphaned do not count.
  */
 export async function listNotificationsOf(
   db: Db,
@@ -161,7 +161,7 @@ export async function listNotificationsOf(
     n.xmin::text as version`;
   const rows = await db.query<NotificationRow>(sql`
     select ${columns} from notification n
-    where n.block_number between ${from} and ${to} and n.state <> 'withdrawn'
+    where n.block_number between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
     union all
     select ${columns}
     from unnest(
@@ -170,7 +170,7 @@ export async function listNotificationsOf(
       ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
     join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
-    where n.block_number not between ${from} and ${to} and n.state <> 'withdrawn'
+    where n.block_number not between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
     order by shard_id, watched_address_id, tx_hash, kind, ordinal, id
     limit ${limit}`);
   return rows.map((row) => ({

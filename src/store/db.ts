@@ -52,10 +52,11 @@ export async function openDatabase(options: DatabaseOptions): Promise<Database> 
 
 /**
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
- * operator intervention, serialization, deadlock, lock and query timeouts.
+ * operator intervention, serialization, deadlock, lock and query timeouts, failing disks, and a server that is
+ * read-only after a failover.
  */
 const RETRYABLE =
-  /^(08|53|57|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
+  /^(08|53|57|58|25006|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 

@@ -4,8 +4,12 @@
 import type { Database, Db } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
-/** NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". */
+/**
+ * NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". With REORG_PREFIX
+ * before it, rows of those lanes that were read before are out of date.
+ */
 export const LANE_CHANNEL = 'chainbell_lane';
+export const REORG_PREFIX = 'reorg ';
 /** NOTIFY payloads end at 8,000 bytes. */
 const PAYLOAD_LANES_MAX = 500;
 /** Advisory lock space of delivery workers: the key is the worker's number. Its end means the worker's end. */
@@ -47,25 +51,43 @@ export async function ensureLanes(
  * Marks lanes as having something due now and tells the workers, when the transaction commits. Their rows are locked in
  * the order of their ids, so that transactions that wake the same lanes take turns.
  */
-export async function wakeLanes(tx: Db, laneIds: readonly number[], now: Date): Promise<void> {
+export async function wakeLanes(
+  tx: Db,
+  laneIds: readonly number[],
+  now: Date,
+  reason: 'due' | 'reorg' = 'due',
+): Promise<void> {
   if (laneIds.length === 0) return;
   await tx.query(sql`
     update lane set next_due = least(next_due, ${now})
     where id in (select id from lane where id = any(${laneIds}::bigint[]) order by id for update)`);
-  const payload = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
+  const lanes = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
+  const payload = reason === 'reorg' ? `${REORG_PREFIX}${lanes}` : lanes;
   await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
 }
 
-/** Leases up to `limit` lanes that have something due and no living owner; their epochs go up by one. */
+/** Whether `stepsMs` are all steps of the clock: else `now` is of before a step, and may be far from the schedule. */
+export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
+
+/**
+ * Leases up to `limit` lanes that have something due and no living owner; their epochs go up by one. None while the
+ * process has not followed all `stepsMs` of the clock.
+ */
 export async function leaseLanes(
   db: Db,
-  { owner, now, leaseUntil, limit }: { owner: number; now: Date; leaseUntil: Date; limit: number },
+  {
+    owner,
+    now,
+    stepsMs = 0,
+    leaseUntil,
+    limit,
+  }: { owner: number; now: Date; stepsMs?: number; leaseUntil: Date; limit: number },
 ): Promise<Lane[]> {
   const rows = await db.query<{ id: number; shard_id: number; origin: string; epoch: number }>(sql`
     update lane set owner = ${owner}, epoch = epoch + 1, lease_until = ${leaseUntil}
     where id in (
       select id from lane
-      where next_due <= ${now} and (owner is null or lease_until <= ${now})
+      where next_due <= ${now} and (owner is null or lease_until <= ${now}) and ${isOfThisTime(stepsMs)}
       order by next_due
       limit ${limit}
       for update skip locked

@@ -19,6 +19,13 @@ export type LoggedNotification = Movement & {
   type: NotificationType;
   blockNumber: number;
   state: NotificationState;
+  /** Even: the transfer. Odd: its removal notice. */
+  revision: number;
+  /** Whether a reorg took the transfer off the canonical chain. */
+  isOrphaned: boolean;
+  /** The notification that this one stands in for, and the one that stands in for it. */
+  replaces: number | undefined;
+  replacedBy: number | undefined;
   retryCount: number;
   redeliveryCount: number;
   nextRetryAt: Date | undefined;
@@ -59,7 +66,7 @@ export async function listLog(
 ): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
   const { ids, next } = await findMatches(db, watcherId, filter, place);
   const rows = await db.query<LogRow>(sql`
-    select ${columns} from notification
+    select ${columns} from notification n
     where shard_id = ${shardOf(watcherId)} and id = any(${listOf(ids)}::bigint[])
     order by id ${place.order === 'newest first' ? sql`desc` : sql`asc`}
     limit ${ids.length}`);
@@ -72,7 +79,7 @@ export async function findLogged(
   id: number,
 ): Promise<LoggedNotification | undefined> {
   const [row] = await db.query<LogRow>(sql`
-    select ${columns} from notification where shard_id = ${shardOf(watcherId)} and id = ${id}`);
+    select ${columns} from notification n where shard_id = ${shardOf(watcherId)} and id = ${id}`);
   return row && toLogged(row);
 }
 
@@ -144,6 +151,10 @@ type LogRow = MovementRow & {
   kind: string;
   block_number: number;
   state: NotificationState;
+  revision: number;
+  is_orphaned: boolean;
+  replaces: number | null;
+  replaced_by: number | null;
   retry_count: number;
   redelivery_count: number;
   next_retry_at: Date | null;
@@ -151,8 +162,14 @@ type LogRow = MovementRow & {
   processed_at: Date | null;
 };
 
-const columns = sql`id, watched_address_id, tx_hash, kind, sender, receiver, amount, token, block_number, state, retry_count,
-      redelivery_count, next_retry_at, created_at, processed_at`;
+/** Of a notification `n`. Only an orphaned one can have been replaced: the others cost no look-up. */
+const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
+      n.state, n.revision, n.reorg_id is not null as is_orphaned, n.replaces,
+      case when n.reorg_id is not null then (
+        select max(r.id) from notification r
+        where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
+      ) end as replaced_by,
+      n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at`;
 
 function toLogged(row: LogRow): LoggedNotification {
   return {
@@ -163,6 +180,10 @@ function toLogged(row: LogRow): LoggedNotification {
     ...toMovement(row),
     blockNumber: row.block_number,
     state: row.state,
+    revision: row.revision,
+    isOrphaned: row.is_orphaned,
+    replaces: row.replaces ?? undefined,
+    replacedBy: row.replaced_by ?? undefined,
     retryCount: row.retry_count,
     redeliveryCount: row.redelivery_count,
     nextRetryAt: row.next_retry_at ?? undefined,

@@ -4,7 +4,7 @@
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
-import { type Lane, wakeLanes } from './lanes.ts';
+import { isOfThisTime, type Lane, wakeLanes } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { takeBack } from './removals.ts';
 import { type Sql, sql } from './sql.ts';
@@ -25,8 +25,14 @@ export type DueNotification = Movement & {
   createdAt: string;
   createdTime: Date;
   webhookUrl: string;
-  /** 0 as first told; odd: to be told as gone, because its block died; even: mined again after that. */
+  /** Even: the transfer. Odd: its removal notice, after a reorg orphaned it. 2: canonical again after that. */
   revision: number;
+  /** The block that holds the transfer, or of a removal notice held it. */
+  blockNumber: number;
+  /** Undefined where that block is not stored any more. */
+  blockHash: Hash | undefined;
+  /** The notification that this one stands in for, since their transaction was mined again with another outcome. */
+  replaces: number | undefined;
   /** Failed attempts so far, of this revision and delivery. */
   retryCount: number;
   /** How often its watcher has asked for it again. */
@@ -47,61 +53,84 @@ type DueRow = MovementRow & {
   retry_count: number;
   redelivery_count: number;
   next_retry_text: string | null;
+  block_number: number;
+  block_hash: Uint8Array | null;
+  replaces: number | null;
   webhook_url: string | null;
   record_lane_id: number | null;
+  wants_removed: boolean | null;
 };
 
 /**
  * Up to `limit` due first attempts of the lane in their order, then as many retries, without those in `exclude` (in
- * flight); 'lost' when the lane is leased to another worker by now. Rows whose record was deleted or moved to another
- * webhook origin while they were being made are cancelled or moved here.
+ * flight); 'lost' when the lane is leased to another worker by now. None while the process has not followed all
+ * `stepsMs` of the clock. Rows whose record was deleted or moved to another webhook origin while they were being made are
+ * cancelled or moved here, and removal notices that the record no longer wants are withdrawn.
  */
 export async function listDue(
-  db: Db,
+  database: Database,
   lane: Lane,
-  { now, exclude, limit }: { now: Date; exclude: readonly number[]; limit: number },
+  {
+    now,
+    stepsMs = 0,
+    exclude,
+    limit,
+  }: { now: Date; stepsMs?: number; exclude: readonly number[]; limit: number },
 ): Promise<DueNotification[] | 'lost'> {
   const due = (attempts: Sql) => sql`(
     select * from notification
     where shard_id = ${lane.shardId} and lane_id = ${lane.id} and state = 'waiting' and ${attempts}
-      and next_attempt_at <= ${now} and id <> all(${exclude}::bigint[])
+      and next_attempt_at <= ${now} and id <> all(${exclude}::bigint[]) and ${isOfThisTime(stepsMs)}
     order by next_attempt_at, id
     limit ${limit})`;
   // One row without a notification tells a lane with nothing due from one that is lost.
-  const rows = await db.query<DueRow | { id: null }>(sql`
+  const rows = await database.query<DueRow | { id: null }>(sql`
     select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
       to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.revision,
       n.retry_count, n.redelivery_count,
       to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
-      w.webhook_url, w.lane_id as record_lane_id
+      n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
+      w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
     from lane l
     left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as n on true
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+    left join block b on n.reorg_id is null and b.number = n.block_number
+    left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
     where l.id = ${lane.id} and l.epoch = ${lane.epoch}
     order by n.retry_count > 0, n.next_attempt_at, n.id`);
   if (rows.length === 0) return 'lost';
   const found: DueNotification[] = [];
   for (const row of rows) {
     if (row.id === null) continue;
-    if (row.webhook_url === null || row.record_lane_id !== lane.id) await correct(db, lane, row, now);
+    const isUnwanted = row.revision % 2 === 1 && row.wants_removed !== true;
+    if (row.webhook_url === null || row.record_lane_id !== lane.id || isUnwanted)
+      await database.transaction((tx) => correct(tx, lane, row, now));
     else found.push(toDue(row, row.webhook_url, lane));
   }
   return found;
 }
 
 /** The record changed between the commit of the block and now: it decides. */
-async function correct(db: Db, lane: Lane, row: DueRow, now: Date): Promise<void> {
+async function correct(tx: Db, lane: Lane, row: DueRow, now: Date): Promise<void> {
   if (row.record_lane_id === null) {
     // All of them: what is held for its turn would never get one.
-    await db.query(sql`
+    await tx.query(sql`
       update notification set state = 'cancelled'
       where shard_id = ${lane.shardId} and watched_address_id = ${row.watched_address_id} and state in ('held', 'waiting')`);
     return;
   }
-  await db.query(sql`
-    update notification set lane_id = ${row.record_lane_id}
+  if (row.record_lane_id === lane.id) {
+    // Its record gave up removal notices: to its receiver one would look like a transfer.
+    await tx.query(sql`
+      update notification set state = 'withdrawn'
+      where shard_id = ${lane.shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision}`);
+    await giveTurns(tx, [{ shardId: lane.shardId, id: row.watched_address_id }], now);
+    return;
+  }
+  await tx.query(sql`
+    update notification set lane_id = ${row.record_lane_id}, may_be_seen = true
     where shard_id = ${lane.shardId} and id = ${row.id} and state = 'waiting'`);
-  await wakeLanes(db, [row.record_lane_id], now);
+  await wakeLanes(tx, [row.record_lane_id], now);
 }
 
 function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
@@ -118,6 +147,9 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
     createdTime: row.created_at,
     webhookUrl,
     revision: row.revision,
+    blockNumber: row.block_number,
+    blockHash: row.block_hash === null ? undefined : fromBytes(row.block_hash),
+    replaces: row.replaces ?? undefined,
     retryCount: row.retry_count,
     redeliveryCount: row.redelivery_count,
     nextRetryAt: row.next_retry_text ?? undefined,
@@ -128,8 +160,10 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
 export type Settlement = {
   lane: Lane;
   notificationId: number;
-  /** What was told: of another revision it settles nothing. */
+  /** The revision that was sent: the outcome settles no other. */
   revision: number;
+  /** Whether the request may have reached the receiver. */
+  mayHaveArrived: boolean;
   /** The failures before this attempt: another attempt's failure is not counted over it. */
   retryCount: number;
   /** The delivery that it belongs to: a row that was asked for again meanwhile is not touched. */
@@ -143,6 +177,8 @@ export type Settlement = {
   /** When to try again; undefined after a 2xx. */
   nextRetryAt: Date | undefined;
   settledAt: Date;
+  /** The steps of the clock that these times contain; a later step moves `nextRetryAt` with the schedule. */
+  stepsMs?: number;
 };
 
 /**
@@ -152,8 +188,8 @@ export type Settlement = {
  * The lanes are locked in shared mode, so that a takeover waits for these results and never sends what is being settled.
  * One group may hold outcomes of a lane's former lease beside those of the present one. A row that was withdrawn or
  * cancelled while its attempt was in flight, or is held since its transaction was mined again: a 2xx makes it processed;
- * after a failure a withdrawn one goes on (it was attempted; where its record wants `removed`, it is taken back), a
- * cancelled or held one stays so.
+ * a failure leaves its state. Where the record wants `removed`, an attempt that may have arrived turns a withdrawn row
+ * into a removal notice.
  */
 export async function settle(
   database: Database,
@@ -220,7 +256,7 @@ async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recor
   });
 }
 
-const attemptColumns = sql`shard_id, notification_id, started_at, duration_ms, outcome, status, response`;
+const attemptColumns = sql`shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response`;
 
 /** `valid`: the outcomes of lanes that are held, which stay so to the end of the transaction. */
 function validOf(settlements: readonly Settlement[]): Sql {
@@ -231,11 +267,13 @@ function validOf(settlements: readonly Settlement[]): Sql {
   const laneIds = [...new Set(settlements.map(({ lane }) => lane.id))];
   return sql`
     held as materialized (
-      select id, epoch from lane where id = any(${listOf(laneIds)}::bigint[])
+      select id, epoch, c.steps_ms from lane, clock_state c where id = any(${listOf(laneIds)}::bigint[])
       order by id
       for share
     ), valid as materialized (
-      select s.*
+      select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
+        s.duration_ms, s.outcome, s.status, s.response, s.settled_at, s.position,
+        s.next_retry_at + (held.steps_ms - s.steps_ms) * interval '1 ms' as next_retry_at
       from unnest(
         ${numbers(({ lane }) => lane.id)}::bigint[],
         ${numbers(({ lane }) => lane.epoch)}::bigint[],
@@ -250,9 +288,11 @@ function validOf(settlements: readonly Settlement[]): Sql {
         ${numbers(({ status }) => status)}::integer[],
         ${settlements.map(({ response }) => response ?? null)}::text[],
         ${times(({ nextRetryAt }) => nextRetryAt)}::timestamptz[],
-        ${times(({ settledAt }) => settledAt)}::timestamptz[]
+        ${times(({ settledAt }) => settledAt)}::timestamptz[],
+        ${settlements.map(({ mayHaveArrived }) => mayHaveArrived)}::boolean[],
+        ${numbers(({ stepsMs }) => stepsMs ?? 0)}::bigint[]
       ) with ordinality as s (lane_id, epoch, shard_id, notification_id, revision, retry_count, redelivery_count,
-        started_at, duration_ms, outcome, status, response, next_retry_at, settled_at, position)
+        started_at, duration_ms, outcome, status, response, next_retry_at, settled_at, may_have_arrived, steps_ms, position)
       join held on held.id = s.lane_id and held.epoch = s.epoch
     )`;
 }
@@ -261,7 +301,10 @@ function validOf(settlements: readonly Settlement[]): Sql {
 function updateFrom(fits: Sql): Sql {
   return sql`
       update notification n set
-        state = case when s.next_retry_at is null then 'processed' when n.state in ('cancelled', 'held') then n.state else 'waiting' end,
+        state = case when s.next_retry_at is null then 'processed' else n.state end,
+        -- Leases between the first one that could send it and this one may have sent it without a trace.
+        may_be_seen = n.may_be_seen or s.may_have_arrived or s.epoch > n.unsent_epoch + 1,
+        unsent_epoch = s.epoch - 1,
         processed_at = case when s.next_retry_at is null then s.settled_at end,
         retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
         next_retry_at = s.next_retry_at,
@@ -274,15 +317,16 @@ function updateFrom(fits: Sql): Sql {
       where n.shard_id = s.shard_id and n.id = s.notification_id and ${fits}
         and n.state in ('waiting', 'held', 'withdrawn', 'cancelled') and n.revision = s.revision
         and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)
-        and not (n.state = 'withdrawn' and coalesce((
+        and not (n.state = 'withdrawn' and n.revision % 2 = 0 and s.may_have_arrived and coalesce((
           select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))`;
 }
 
-/** What was told, or may have been, while its block died: its record wants to hear that it is gone. */
-async function takeBackTold(tx: Db, settlements: readonly Settlement[], now: Date): Promise<void> {
+/** Reports what arrived, or may have arrived, after it was withdrawn. */
+async function takeBackTold(tx: Db, untouched: readonly Settlement[], now: Date): Promise<void> {
+  const settlements = untouched.filter(({ mayHaveArrived }) => mayHaveArrived);
   const ids = listOf(settlements.map(({ notificationId }) => notificationId));
   const shards = listOf(settlements.map(({ lane }) => lane.shardId));
-  const told = sql`n.state = 'withdrawn' and (n.shard_id, n.id) in (
+  const told = sql`n.state = 'withdrawn' and n.revision % 2 = 0 and (n.shard_id, n.id) in (
     select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
   await giveTurns(tx, await takeBack(tx, told, now), now);
 }

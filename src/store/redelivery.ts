@@ -82,8 +82,13 @@ async function redeliver(tx: Db, wanted: Wanted): Promise<number> {
   return changed.length;
 }
 
-/** An attempt under way finds its waiting row due already: it is not among these, and not made twice. */
+/**
+ * An attempt under way finds its waiting row due already: it is not among these, and not made twice. A transfer that a
+ * reorg has orphaned is not sent again, only its removal notice.
+ */
 function isWanted({ startedAt, now }: Wanted): Sql {
-  return sql`(n.state = 'processed' and n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+  // What was processed in the future was so before the clock was set back; a minute is more than clocks differ by.
+  return sql`(n.reorg_id is null or n.revision % 2 = 1) and (n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+      or n.processed_at > ${now}::timestamptz + interval '1 minute')
     or n.state = 'waiting' and n.next_attempt_at > ${now})`;
 }

@@ -1,6 +1,6 @@
 /**
- * `removed`: what a receiver may have heard of a block that died is told again, as gone. The notification's own row says what
- * is to be told now (its revision), so that there is one truth for each transfer, tried until it was heard.
+ * Removal notices, for records that want `removed`. The notification's own row holds its current revision, so that there
+ * is one truth for each transfer, attempted until a 2xx.
  */
 import type { Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
@@ -8,9 +8,9 @@ import { type Sql, sql } from './sql.ts';
 import type { OrderedRecord } from './turns.ts';
 
 /**
- * Of the notifications `n` that the condition names, those whose records want it are told to be gone, from now on; where
- * they have turns, the newest first, and before all that the new chain brings. Returns the records whose turns are to be
- * given, once nothing is under way any more that dies as well.
+ * Turns the notifications `n` that the condition names into removal notices where their records want them. In strict order
+ * the newest goes first, and all of them before the new branch. Returns the records in strict order whose next
+ * notification may go, once everything that is orphaned with it has been handled.
  */
 export async function takeBack(tx: Db, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const wanted = sql`watched_address w
@@ -28,9 +28,10 @@ export async function takeBack(tx: Db, condition: Sql, now: Date): Promise<Order
       retry_count = 0,
       next_retry_at = null,
       next_attempt_at = ${now},
-      processed_at = null
+      processed_at = null,
+      may_be_seen = true
     from ${wanted}
     returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
-  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now);
+  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   return rows.flatMap(({ shard_id: shardId, ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
 }

@@ -17,7 +17,15 @@ type Row = { shardId: number; id: number; version: string };
 
 export type Repair =
   /** A notification that is not stored. */
-  | { action: 'create'; shardId: number; watchedAddressId: string; transfer: Transfer; block: BlockId }
+  | {
+      action: 'create';
+      shardId: number;
+      watchedAddressId: string;
+      transfer: Transfer;
+      /** Which of several equal transfers of its transaction it is. */
+      occurrence: number;
+      block: BlockId;
+    }
   /** `block` is the one that it is in; `isRescheduled`: it goes to its record's queue; `isLate`: and is due now. */
   | ({ action: 'update'; block: BlockId; isRescheduled: boolean; isLate: boolean } & Row)
   /** A notification of a transfer that is not on the chain is not sent any more. */
@@ -114,11 +122,12 @@ async function apply(tx: Db, repair: Repair, moment: Moment): Promise<boolean> {
 /** As the commit of the block would have; false when it is there already. */
 async function create(
   tx: Db,
-  { watchedAddressId: recordId, transfer, block }: Extract<Repair, { action: 'create' }>,
+  { watchedAddressId: recordId, transfer, occurrence, block }: Extract<Repair, { action: 'create' }>,
   moment: Moment,
 ): Promise<boolean> {
-  const blocks = [{ header: block, transfers: [transfer] }];
-  const made = await insertNotifications(tx, { blocks, recordId, ...moment });
+  // Equal transfers before it are there, and stay as they are.
+  const blocks = [{ header: block, transfers: Array<Transfer>(occurrence + 1).fill(transfer) }];
+  const made = await insertNotifications(tx, { blocks, recordId, ...moment }, undefined);
   await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
   const ordered = made.flatMap((one) => one.ordered ?? []);
   await giveTurns(tx, ordered, moment.now);

@@ -65,6 +65,17 @@ create table chain (
   constraint chain_only_row_check CHECK (only_row)
 );
 
+create table clock_state (
+  only_row boolean not null default true,
+  steps_ms bigint not null default 0,
+  last_step_ms bigint,
+  last_step_at timestamp with time zone,
+  prune_from timestamp with time zone,
+  probed_at timestamp with time zone,
+  constraint clock_state_pkey PRIMARY KEY (only_row),
+  constraint clock_state_only_row_check CHECK (only_row)
+);
+
 create table delivery_attempt (
   shard_id bigint not null,
   id bigint not null generated always as identity,
@@ -74,6 +85,7 @@ create table delivery_attempt (
   outcome text not null,
   status integer,
   response text,
+  revision integer not null default 0,
   constraint delivery_attempt_pkey PRIMARY KEY (shard_id, id)
 );
 CREATE INDEX delivery_attempt_notification ON public.delivery_attempt USING btree (shard_id, notification_id, id);
@@ -135,10 +147,21 @@ create table notification (
   release_number bigint,
   turn bigint,
   revision integer not null default 0,
+  occurrence integer not null default 0,
+  reorg_id bigint,
+  replaces bigint,
+  may_be_seen boolean not null default false,
+  unsent_epoch bigint not null default 0,
+  content bytea not null generated always as (substr(sha256((((((
+CASE kind
+    WHEN 'transaction'::text THEN '\x00'::bytea
+    WHEN 'internal'::text THEN '\x01'::bytea
+    ELSE '\x02'::bytea
+END || sender) || COALESCE(receiver, '\x'::bytea)) || COALESCE(token, '\x'::bytea)) || numeric_send(amount)) || int4send(occurrence))), 1, 16)) stored,
   constraint notification_pkey PRIMARY KEY (shard_id, id),
+  constraint notification_content UNIQUE (tx_hash, content, watched_address_id, shard_id),
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
   constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
-  constraint notification_transaction UNIQUE (tx_hash, kind, ordinal, watched_address_id, shard_id),
   constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
 );
 CREATE INDEX notification_block ON public.notification USING brin (block_number) WITH (autosummarize='on');
@@ -148,8 +171,18 @@ CREATE INDEX notification_first ON public.notification USING btree (shard_id, la
 CREATE INDEX notification_held ON public.notification USING btree (release_number) WHERE (state = 'held'::text);
 CREATE INDEX notification_processed ON public.notification USING btree (processed_at) WHERE (state = 'processed'::text);
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
+CREATE INDEX notification_reorg ON public.notification USING btree (reorg_id) WHERE (reorg_id IS NOT NULL);
 CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
+
+create table orphaned_block (
+  reorg_id bigint not null,
+  number bigint not null,
+  hash bytea not null,
+  constraint orphaned_block_pkey PRIMARY KEY (reorg_id, number),
+  constraint orphaned_block_hash_check CHECK ((octet_length(hash) = 32)),
+  constraint orphaned_block_reorg_id_fkey FOREIGN KEY (reorg_id) REFERENCES reorg(id)
+);
 
 create table pair (
   id integer not null,
@@ -287,6 +320,13 @@ create table referral (
   constraint referral_user_address_check CHECK ((octet_length(user_address) = 20))
 );
 CREATE INDEX referral_block ON public.referral USING btree (block_number);
+
+create table reorg (
+  id bigint not null generated always as identity,
+  happened_at timestamp with time zone not null,
+  ancestor_number bigint not null,
+  constraint reorg_pkey PRIMARY KEY (id)
+);
 
 create table signing_secret (
   watcher_id bigint not null,

@@ -143,7 +143,7 @@ export async function cancelNotifications(tx: Db, shardId: number, ids: readonly
     where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting')`);
 }
 
-/** What still waits for records with a new URL goes to the lanes of those. */
+/** What still waits for records with a new URL goes to the lanes of those; the former queue may have sent it. */
 export async function moveNotifications(
   tx: Db,
   shardId: number,
@@ -151,7 +151,7 @@ export async function moveNotifications(
   now: Date,
 ): Promise<void> {
   const rows = await tx.query<{ lane_id: number }>(sql`
-    update notification n set lane_id = t.lane_id
+    update notification n set lane_id = t.lane_id, may_be_seen = n.may_be_seen or n.state = 'waiting'
     from unnest(
       ${listOf(moved.map(({ id }) => id))}::uuid[],
       ${listOf(moved.map(({ laneId }) => laneId))}::bigint[]

@@ -20,6 +20,8 @@ import type { Abuse } from './abuse.ts';
 const RETRY_MINUTES = [1, 3, 10, 15, 60];
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
+/** A second, so that a test can wait for some of them. */
+const SECOND_MINUTES = 1 / 60;
 const FAILURES = 200;
 /** What an answer takes, on the clock that is moved. */
 const ANSWER_MS = 1_234;
@@ -227,7 +229,53 @@ const machine: Abuse = {
   },
 };
 
+/** Moves what the process takes for the machine's clock. */
+function setMachineClock(parts: AsyncDisposableStack): (ms: number) => void {
+  const { now } = Date;
+  parts.defer(() => {
+    Date.now = now;
+  });
+  return (ms) => {
+    Date.now = () => now() + ms;
+  };
+}
+
+const dayAndBack = (kind: DatabaseKind): Abuse => ({
+  name: `a machine that is set a day forward and back, at once or in between, delays no retry (${kind})`,
+  async commit() {
+    await using parts = new AsyncDisposableStack();
+    const setClock = setMachineClock(parts);
+    let isWell = false;
+    const receiver = parts.use(await startReceiver({ answer: () => ({ status: isWell ? 204 : 503 }) }));
+    const service = parts.use(
+      await startTestService({
+        database: parts.use(await createTestDatabase(kind)),
+        ...{ rpc: ['http://127.0.0.1:1'], roles: ['api', 'delivery'], receivers: [receiver] },
+        retryMinutes: [SECOND_MINUTES],
+      }),
+    );
+    const watcher = await createWatcher(service, 'acme');
+    const address = freshAddress();
+    await watcher.watch({ address, webhookUrl: receiver.url });
+    await mine(service.database, headerOf(1), [transferOf({ receiver: address })], { now: new Date() });
+    for (const ms of [24 * HOUR_MS, 0, -24 * HOUR_MS, 0]) {
+      const heard = receiver.requests.length;
+      setClock(ms);
+      // A row that is scheduled a day late, or by a lane that is, is not attempted three times more.
+      await waitUntil(() => receiver.requests.length >= heard + 3, {
+        describe: `three retries with the clock at ${ms / HOUR_MS} hours`,
+      });
+    }
+    isWell = true;
+    await service.drained();
+    const times = await service.database.query<{ ms: number }>(sql`
+      select (extract(epoch from started_at) * 1000)::bigint as ms from delivery_attempt order by id limit 1000`);
+    return `${times.length} attempts`;
+  },
+});
+
 export const clockAbuses: readonly Abuse[] = [
   ...databaseKinds.flatMap((kind) => [schedule(kind), ...jumps(kind)]),
+  ...databaseKinds.map(dayAndBack),
   machine,
 ];

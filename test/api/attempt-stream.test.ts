@@ -65,6 +65,7 @@ onEachDatabase(({ database }) => {
     const data = {
       id,
       notification_id: 7,
+      revision: 0,
       started_at: noon.toISOString(),
       duration_ms: 12,
       outcome: 'success',

@@ -53,6 +53,10 @@ onEachDatabase(({ database }) => {
       asset: 'BELL',
       block_number: 7,
       state: 'waiting',
+      revision: 0,
+      orphaned: false,
+      replaces: null,
+      replaced_by: null,
       retry_count: 0,
       redelivery_count: 0,
       next_retry_at: null,
@@ -66,6 +70,7 @@ onEachDatabase(({ database }) => {
     const attempt = {
       id: 1,
       notification_id: 1,
+      revision: 0,
       started_at: '2025-11-20T12:00:00.005Z',
       duration_ms: 9,
       outcome: 'timeout',

@@ -6,12 +6,15 @@ import { createMetricsServer } from '../../src/api/ops.ts';
 import type { NodeStatus } from '../../src/chain/node.ts';
 import type { ChainNodes } from '../../src/chain/nodes.ts';
 import type { Verifier } from '../../src/chain/verifier.ts';
+import type { CommonClock } from '../../src/common-clock.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createStatus } from '../../src/status.ts';
 import { insertChain } from '../../src/store/blocks.ts';
 import { type Database, openDatabase } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { createWriteHealth } from '../../src/store/write-health.ts';
 import { hashOf, headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
@@ -57,6 +60,12 @@ const config = loadConfig({
   env: { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' },
 });
 
+/** In PostgreSQL any SQLSTATE can be raised by a function. */
+async function createRaise(database: Database): Promise<void> {
+  await database.script(`
+    create or replace function raise_error(code text) returns text language plpgsql as
+    $$ begin raise exception 'nothing can be stored' using errcode = code; end $$`);
+}
 const noon = new Date('2025-11-20T12:00:00.000Z');
 
 /** Nodes of which only the status is asked. */
@@ -128,11 +137,17 @@ const proof: Pick<Verifier, 'status'> = {
   }),
 };
 
-function createStory(database: Database, nodes: ChainNodes | undefined = nodesWith([healthy])) {
+function createStory(
+  database: Database,
+  nodes: ChainNodes | undefined = nodesWith([healthy]),
+  recentStep: CommonClock['recentStep'] = () => undefined,
+) {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
-  const status = createStatus({ version: '1.2.3', config, database, nodes, proof, clock, metrics });
-  return { clock, metrics, status, ask: createApiStory(database, status).ask };
+  const writes = createWriteHealth(database, clock);
+  const options = { version: '1.2.3', config, database, nodes, proof, writes, clock, metrics };
+  const status = createStatus({ ...options, recentStep });
+  return { clock, metrics, status, writes, ask: createApiStory(database, status).ask };
 }
 
 onEachDatabase(({ kind, database }) => {
@@ -151,6 +166,7 @@ onEachDatabase(({ kind, database }) => {
         database: { ok: true, message: kind },
         nodes: { ok: true, message: '1 of 2 work: refused' },
         blocks: { ok: false, message: 'no block stored yet' },
+        writes: { ok: true, message: 'ok' },
       },
     });
     await mine(database(), headerOf(7), []);
@@ -162,6 +178,7 @@ onEachDatabase(({ kind, database }) => {
         database: { ok: true, message: kind },
         nodes: { ok: true, message: '1 of 2 work: refused' },
         blocks: { ok: true, message: 'block 7' },
+        writes: { ok: true, message: 'ok' },
       },
     });
   });
@@ -199,6 +216,8 @@ onEachDatabase(({ kind, database }) => {
       lag_blocks: 1,
       lag_seconds: 12,
       problem: null,
+      write_failures: [],
+      clock_step: null,
       queue: { held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20 },
       prices: [],
       pairs: [],
@@ -254,6 +273,40 @@ onEachDatabase(({ kind, database }) => {
       },
       pushed_heads: true,
       database: kind,
+    });
+  });
+
+  test('/readyz is 503 and /status degraded from a write that failed to the next one that succeeds', async () => {
+    await mine(database(), headerOf(7), []);
+    const { ask, writes, clock } = createStory(database());
+    const full = writes.watch('follower');
+    const raise = (code: string) =>
+      sql`update clock_state set probed_at = null where raise_error(${code}) is null`;
+    await createRaise(database());
+    await assert.rejects(full.query(raise('53100')));
+    const since = clock.now().toISOString();
+    const { status, json } = await ask('GET', '/readyz');
+    assert.equal(status, 503);
+    const message =
+      'database: nothing can be stored. The disk is full. Free space on the volume of the database.';
+    assert.deepEqual((json as { checks: { writes: unknown } }).checks.writes, {
+      ok: false,
+      message: `follower has stored nothing since ${since}: ${message}`,
+    });
+    const shown = (await ask('GET', '/status')).json as { state: string; write_failures: unknown };
+    assert.equal(shown.state, 'degraded');
+    assert.deepEqual(shown.write_failures, [{ part: 'follower', message, since }]);
+    await full.query(sql`update clock_state set probed_at = null`);
+    assert.equal((await ask('GET', '/readyz')).status, 200);
+  });
+
+  test('/status shows a step of the clock while pruning waits for it', async () => {
+    const pruneFrom = later(86_400_000);
+    const { ask } = createStory(database(), undefined, () => ({ ms: -3_600_500, at: noon, pruneFrom }));
+    assert.deepEqual(((await ask('GET', '/status')).json as { clock_step: unknown }).clock_step, {
+      seconds: -3600.5,
+      at: noon.toISOString(),
+      pruning_resumes_at: pruneFrom.toISOString(),
     });
   });
 

@@ -9,6 +9,7 @@ import { createMetrics } from '../../src/core/metrics.ts';
 import { createStatus } from '../../src/status.ts';
 import { insertPairStates } from '../../src/store/market.ts';
 import { insertPrice } from '../../src/store/prices.ts';
+import { createWriteHealth } from '../../src/store/write-health.ts';
 import { addressOf, later } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
@@ -35,7 +36,8 @@ onEachDatabase(({ database }) => {
   test('a pool that is pushed away from the feeds alarms, until a price is too old to tell', async () => {
     const [clock, metrics] = [createTestClock(later(0)), createMetrics('test')];
     const options = { version: 'test', config, database: database(), nodes: undefined, proof: undefined };
-    const status = createStatus({ ...options, clock, metrics });
+    const writes = createWriteHealth(database(), clock);
+    const status = createStatus({ ...options, writes, recentStep: () => undefined, clock, metrics });
     const { ask } = createApiStory(database(), status);
     const see = async () => {
       const { pairs } = (await ask('GET', '/status')).json as { pairs: Record<string, unknown>[] };

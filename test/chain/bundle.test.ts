@@ -13,6 +13,7 @@ import {
   makeHash,
   makeNodeBlock,
   type NodeBlock,
+  RpcError,
   type ScriptedNode,
   startScriptedNode,
   traceMethod,
@@ -127,6 +128,66 @@ test('a receipt that the list leaves out is asked for by itself', async () => {
     node.calls.filter(({ method }) => method === 'eth_getTransactionReceipt').map(({ params }) => params[0]),
     [makeHash(0, 7, 1), makeHash(0, 7, 3)],
   );
+});
+
+for (const [name, list] of [
+  ['repeats one in place of another', ([first]: Json[]) => [first, first, first]],
+  ['has null in place of two', ([first]: Json[]) => [null, first, null]],
+  ['repeats one beside all others', (all: Json[]) => [...all, ...all]],
+  ['is empty', () => []],
+] as const) {
+  test(`a list of receipts that ${name} is completed, in the order of the transactions`, async () => {
+    const block = makeNodeBlock(7, { transactions: 3 });
+    for (const [index, receipt] of block.receipts.entries()) receipt.status = index === 1 ? '0x0' : '0x1';
+    const methods = chainMethods(1, [block]);
+    await using node = await startScriptedNode({
+      ...methods,
+      eth_getBlockReceipts: () => list(block.receipts),
+    });
+    const [bundle] = await fetchFrom(node, [7], plain);
+    assert.deepEqual(
+      bundle?.transactions.map(({ hash, succeeded }) => [hash, succeeded]),
+      [1, 2, 3].map((position) => [makeHash(0, 7, position), position !== 2]),
+    );
+  });
+}
+
+test('a block whose receipt no node method has is refused by the name of its transaction', async () => {
+  for (const [single, why] of [
+    [() => null, /eth_getTransactionReceipt returned null/],
+    [undefined, /does not exist \(-32601\)/],
+  ] as const) {
+    const { code, message } = await refusalOf((_, methods) => {
+      const receipts = methods.eth_getBlockReceipts?.([makeHash(0, 7, 0)]) as Json[];
+      methods.eth_getBlockReceipts = () => receipts.slice(0, 1);
+      if (single === undefined) delete methods.eth_getTransactionReceipt;
+      else methods.eth_getTransactionReceipt = single;
+    });
+    assert.equal(code, 'inconsistent');
+    assert.match(message, new RegExp(`no receipt of transaction ${makeHash(0, 7, 2)} in block 7`));
+    assert.match(message, why);
+    assert.match(message, /add another node to chain\.rpc/);
+  }
+});
+
+test('a receipt that cannot be had at the moment is asked for again: no reason to hold', async () => {
+  const { code, message } = await refusalOf((_, methods) => {
+    methods.eth_getBlockReceipts = () => [];
+    methods.eth_getTransactionReceipt = () => {
+      throw new RpcError(-32_000, 'busy');
+    };
+  });
+  assert.equal(code, 'unavailable');
+  assert.match(message, new RegExp(`${makeHash(0, 7, 1)}.*busy`));
+});
+
+test('a receipt by itself that is of another transaction is refused', async () => {
+  const { code, message } = await refusalOf((draft, methods) => {
+    methods.eth_getBlockReceipts = () => [draft.receipts[0]];
+    methods.eth_getTransactionReceipt = () => draft.receipts[0];
+  });
+  assert.equal(code, 'inconsistent');
+  assert.match(message, /gave the receipt of another transaction/);
 });
 
 const refusals: [name: string, code: FaultCode, spoil: (draft: Draft, methods: Methods) => void][] = [

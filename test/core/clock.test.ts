@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
 import { test } from 'node:test';
-import { systemClock } from '../../src/core/clock.ts';
+import { machineSteadyMs, steadyFrom, systemClock } from '../../src/core/clock.ts';
+import { createTestClock } from '../kit/clock.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -22,10 +23,18 @@ test('a wait ends when the signal aborts, and at once when it has', async () => 
   await systemClock().wait(HOUR_MS, abort.signal);
 });
 
-test('a shifted clock is ahead by its offset', () => {
-  const ahead =
-    systemClock(() => HOUR_MS)
-      .now()
-      .getTime() - systemClock().now().getTime();
-  assert.ok(Math.abs(ahead - HOUR_MS) < 60_000);
+test('setting the clock changes the present and no duration', () => {
+  const clock = createTestClock();
+  const steady = steadyFrom(clock);
+  const before = { present: steady.now().getTime(), steadyMs: clock.steadyMs() };
+  clock.step(-24 * HOUR_MS);
+  clock.advance(1_000);
+  assert.equal(steady.now().getTime() - before.present, 1_000);
+  assert.equal(clock.steadyMs() - before.steadyMs, 1_000);
+});
+
+test("setting this machine's clock leaves the steady clock alone", (t) => {
+  const before = machineSteadyMs();
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() + HOUR_MS });
+  assert.ok(machineSteadyMs() - before < 60_000);
 });

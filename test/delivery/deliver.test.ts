@@ -53,7 +53,13 @@ function startWorker(
     send({ url }) {
       const { promise, resolve } = Promise.withResolvers<SendOutcome>();
       underWay.push({ url, end: resolve });
-      return promise.then((outcome) => ({ outcome, status: 200, durationMs: 1, responseText: undefined }));
+      return promise.then((outcome) => ({
+        outcome,
+        status: 200,
+        durationMs: 1,
+        mayHaveArrived: true,
+        responseText: undefined,
+      }));
     },
   });
   const never = new AbortController().signal;

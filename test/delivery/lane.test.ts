@@ -46,7 +46,13 @@ async function countSent(
     async send() {
       sent += 1;
       stopping.abort();
-      return { outcome: 'success', status: 200, durationMs: 1, responseText: undefined };
+      return {
+        outcome: 'success',
+        status: 200,
+        durationMs: 1,
+        mayHaveArrived: true,
+        responseText: undefined,
+      };
     },
   });
   await run.done;

@@ -21,6 +21,9 @@ const notification: DueNotification = {
   createdTime: new Date('2026-01-02T03:04:05.678Z'),
   webhookUrl: 'https://hooks.example.com/a?b="c"',
   revision: 0,
+  blockNumber: 120,
+  blockHash: `0x${'b1'.repeat(32)}`,
+  replaces: undefined,
   retryCount: 2,
   redeliveryCount: 0,
   nextRetryAt: '2026-01-02 03:14:05.678901',
@@ -87,7 +90,7 @@ test('every attempt is signed anew over exactly its id, its time and its body', 
   assert.throws(() => webhook.verify(second.body, first.headers));
 });
 
-test('that a transfer is gone, and that it is back, are messages of their own about the same id', () => {
+test('a removal notice, and the transfer canonical again, are messages of their own about the same id', () => {
   const of = (revision: number) => renderMessage({ ...notification, revision }, sending);
   assert.deepEqual(
     [0, 1, 2].map((revision) => [
@@ -101,4 +104,23 @@ test('that a transfer is gone, and that it is back, are messages of their own ab
     ],
   );
   assert.deepEqual([of(1).body, of(2).body], [of(0).body, of(0).body]);
+});
+
+test('headers name the revision, the block, and the notification that this one stands in for', () => {
+  const headersOf = (parts: Partial<DueNotification>) =>
+    renderMessage({ ...notification, ...parts }, sending).headers;
+  const own = (headers: Record<string, string>) =>
+    Object.entries(headers).filter(([name]) => name.startsWith('chainbell-'));
+  const block = `120 0x${'b1'.repeat(32)}`;
+  assert.deepEqual(own(headersOf({})), [
+    ['chainbell-revision', '0'],
+    ['chainbell-block', block],
+  ]);
+  assert.deepEqual(own(headersOf({ revision: 1, replaces: 17 })), [
+    ['chainbell-revision', '1'],
+    ['chainbell-block', block],
+    ['chainbell-replaces', '17'],
+    ['chainbell-removed', 'true'],
+  ]);
+  assert.deepEqual(own(headersOf({ blockHash: undefined })), [['chainbell-revision', '0']]);
 });

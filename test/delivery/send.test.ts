@@ -41,7 +41,7 @@ test('the message arrives as it was rendered, as one POST', async (context) => {
   const result = await send(messageTo(`${receiver.url}?tenant=1`), never);
   assert.deepEqual(
     { ...result, durationMs: 0 },
-    { outcome: 'success', status: 202, durationMs: 0, responseText: 'thanks' },
+    { outcome: 'success', status: 202, durationMs: 0, mayHaveArrived: true, responseText: 'thanks' },
   );
 
   const [request] = receiver.requests;

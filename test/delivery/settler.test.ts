@@ -18,7 +18,7 @@ onEachDatabase(({ database }) => {
     const outcomes = (await readDue(database(), lane, noon)).map(
       ({ id, revision, retryCount, redeliveryCount }) => ({
         ...{ lane, notificationId: id, revision, retryCount, redeliveryCount },
-        ...{ startedAt: noon, durationMs: 1, settledAt: noon },
+        ...{ startedAt: noon, mayHaveArrived: true, durationMs: 1, settledAt: noon },
         ...{ outcome: 'success', status: 200, response: undefined, nextRetryAt: undefined },
       }),
     );

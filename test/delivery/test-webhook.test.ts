@@ -18,7 +18,13 @@ onEachDatabase(({ database }) => {
     const { key, watcherId } = await issueKey({ database: database(), keyRing }, 'acme', noon);
     const record = await watchAddress(database(), { watcherId });
     const sent: Message[] = [];
-    const result = { outcome: 'http_5xx', status: 503, durationMs: 12, responseText: 'down' } as const;
+    const result = {
+      outcome: 'http_5xx',
+      status: 503,
+      durationMs: 12,
+      mayHaveArrived: true,
+      responseText: 'down',
+    } as const;
     const sendTest = createTestSender({
       database: database(),
       clock: createTestClock(noon),

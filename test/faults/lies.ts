@@ -55,6 +55,24 @@ const lies: readonly Lie[] = [
   },
   { name: 'an empty list of receipts', fault: receipts(() => []), seen: undefined },
   {
+    name: 'receipts repeated and empty in place of others',
+    fault: receipts(([first, , ...others]) => [first, first, ...others.map(() => null)]),
+    seen: undefined,
+  },
+  {
+    name: 'a receipt that is in no answer at all',
+    fault: both(
+      receipts((all) => all.slice(0, -1)),
+      {
+        answer: async ({ method }) => (method === 'eth_getTransactionReceipt' ? { result: null } : undefined),
+      },
+    ),
+    seen: [
+      'holding',
+      /has no receipt of transaction 0x[0-9a-f]{64} in block \d+ .* add another node to chain\.rpc/,
+    ],
+  },
+  {
     name: 'null receipts',
     fault: receipts(() => null),
     seen: ['degraded', /does not have the receipts yet/],

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { findBlock, quantity } from '../../devnet/wallet.ts';
 import { list, record } from '../../src/chain/parse.ts';
-import type { Hash } from '../../src/core/hex.ts';
+import type { Hash, Hex } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
@@ -157,10 +157,80 @@ const belowFinality: Story = {
   },
 };
 
+/**
+ * Emits Transfer(caller, the address in the input, number of the block): mined again in another block the same transaction
+ * moves another amount.
+ */
+const TRANSFER_TOPIC = 'ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
+const NUMBER_TOKEN: Hex = `0x602c8060095f395ff3435f525f35337f${TRANSFER_TOPIC}60205fa300`;
+
+const otherOutcome = (confirmations: number): Story => ({
+  name: `a transaction mined again with another amount, under ${confirmations} confirmations`,
+  ...(confirmations > 0 && { chain: { confirmations } }),
+  async tell({ chain, receiver, watched, payBlock, settled, oracle, happened }) {
+    const [from] = chain.accounts;
+    const deployed = await chain.send({ from, input: NUMBER_TOKEN });
+    await chain.mine();
+    const to = (await chain.receiptOf(deployed)).contractAddress;
+    assert.ok(to !== undefined);
+    const hash = await chain.send({ from, to, input: `0x${watched[0].slice(2).padStart(64, '0')}` });
+    await chain.mine();
+    const { blockNumber } = await chain.receiptOf(hash);
+    await payBlock();
+    await settled();
+    if (confirmations === 0) await oracle.look();
+    const raw = await chain.rpc('eth_getRawTransactionByHash', [hash]);
+    await chain.alone(() => chain.rpc('anvil_reorg', [2, [[raw, 1]]]));
+    assert.equal((await chain.receiptOf(hash)).blockNumber, blockNumber + 1);
+    happened.injected += 1;
+    await payBlock();
+    await chain.mine(confirmations + 1);
+    await settled();
+    const heard = receiver.requests.map(({ json }) => record(json, 'webhook'));
+    const told = heard.filter((one) => one.hash === hash);
+    const amounts = new Map(told.map(({ id, amount }) => [id, Number(amount)]));
+    const canonical = [blockNumber + 1];
+    assert.deepEqual([...amounts.values()], confirmations === 0 ? [blockNumber, ...canonical] : canonical);
+  },
+});
+
+const orphanedRetries: Story = {
+  name: 'failed webhooks whose transfers a reorg orphans',
+  mayRepeat: true,
+  async tell({ chain, receiver, service, payBlock, settled, oracle, happened }) {
+    receiver.setAnswer({ status: 503 });
+    const hashes = new Set<unknown>(await payBlock());
+    const countFailed = async () =>
+      (
+        await service.database.query(
+          sql`select from notification where retry_count > 0 and state = 'waiting' limit 10`,
+        )
+      ).length;
+    await waitUntil(async () => (await countFailed()) >= 4, { describe: 'the webhooks to fail' });
+    await oracle.look();
+    await chain.reorg(1);
+    happened.injected += 1;
+    await settled();
+    const before = receiver.requests.length;
+    receiver.setAnswer({});
+    await payBlock();
+    await settled();
+    const after = receiver.requests.slice(before).map(({ json }) => record(json, 'webhook'));
+    assert.ok(after.length > 0);
+    assert.deepEqual(
+      after.filter(({ hash }) => hashes.has(hash)),
+      [],
+    );
+  },
+};
+
 export const reorgStories: readonly Story[] = [
   ...[1, 3, 30].map((depth) => deep(depth, 0)),
   deep(3, 5),
   grown,
+  otherOutcome(0),
+  otherOutcome(3),
+  orphanedRetries,
   torn('hash'),
   torn('number'),
   belowFinality,

@@ -50,6 +50,8 @@ export type Stage = {
   /** After the service was stopped: another one on the same database, or on what stands before it. */
   restart(databaseUrl?: string): Promise<void>;
   oracle: Oracle;
+  /** The addresses that somebody watches. */
+  watched: readonly [Address, Address];
   /** Noted by the stories: faults that did not strike in a node's proxy. */
   happened: { injected: number };
   /** Mines one block with a payment of each kind to watched addresses, among others. */
@@ -120,7 +122,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
     return amount;
   };
   const stage: Stage = {
-    ...{ chain, database, receiver, nodes, service, startBlock, happened: { injected: 0 } },
+    ...{ chain, database, receiver, nodes, service, startBlock, watched, happened: { injected: 0 } },
     parts,
     oracle: createOracle(() => stage.chain.url, records, startBlock),
     async restart(databaseUrl) {

@@ -18,16 +18,26 @@ export async function readDue(
   return due;
 }
 
-/** Leases every lane, tries everything that is due there, gives the lanes back. A failure is due again 60 s later. */
+/**
+ * Leases every lane, tries everything that is due there, gives the lanes back. A failure is due again 60 s later; one
+ * that does not arrive never reached the receiver.
+ */
 export async function attemptDue(
   database: Database,
-  { now, succeeds }: { now: Date; succeeds: boolean },
+  { now, succeeds, arrives = true }: { now: Date; succeeds: boolean; arrives?: boolean },
 ): Promise<DueNotification[]> {
   const attempted: DueNotification[] = [];
   const leaseUntil = new Date(now.getTime() + 30_000);
   for (const lane of await leaseLanes(database, { owner: 1, now, leaseUntil, limit: 100 })) {
     const due = await readDue(database, lane, now);
-    const common = { lane, startedAt: now, durationMs: 5, response: undefined, settledAt: now };
+    const common = {
+      lane,
+      startedAt: now,
+      mayHaveArrived: arrives,
+      durationMs: 5,
+      response: undefined,
+      settledAt: now,
+    };
     const outcome = succeeds
       ? { outcome: 'success', status: 200, nextRetryAt: undefined }
       : { outcome: 'http_5xx', status: 500, nextRetryAt: new Date(now.getTime() + 60_000) };

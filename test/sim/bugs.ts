@@ -26,9 +26,12 @@ export const bugs = {
       },
       rewrite(statement) {
         const count = statement.values.length;
-        const believed = `select id, epoch from unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
+        const believed = `select id, epoch, 0::bigint as steps_ms from unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
           where $1::text is not null`;
-        const text = statement.text.replace(/select id, epoch from lane[\s\S]*?for share/, believed);
+        const text = statement.text.replace(
+          /select id, epoch, c\.steps_ms from lane[\s\S]*?for share/,
+          believed,
+        );
         if (text === statement.text) return statement;
         return { text, values: [...statement.values, [...epochs.keys()], [...epochs.values()]] };
       },
@@ -51,6 +54,28 @@ export const bugs = {
       },
     };
   },
+
+  /** `settle` takes the outcome of an earlier delivery for the one that its watcher has asked for since. */
+  'no redelivery fence': () => rewriting('and n.redelivery_count = s.redelivery_count', ''),
+
+  /** A reorg believes that nothing was sent but what was settled. */
+  'forgotten attempts': () =>
+    rewriting("or n.state = 'waiting' and n.next_attempt_at", 'or false and n.next_attempt_at'),
+
+  /** A reorg withdraws only what was never attempted: the retries of orphaned transfers go on. */
+  'retries of orphans': () =>
+    rewriting(
+      "2 = 0 and n.state in ('held', 'waiting')\n",
+      "2 = 0 and n.state in ('held', 'waiting') and n.retry_count = 0\n",
+    ),
 } satisfies Record<string, () => Bug>;
+
+/** Replaces a part of every statement that has it. */
+function rewriting(part: string, replacement: string): Bug {
+  return {
+    note() {},
+    rewrite: ({ text, values }) => ({ text: text.replaceAll(part, replacement), values }),
+  };
+}
 
 export type BugName = keyof typeof bugs;

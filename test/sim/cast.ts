@@ -3,11 +3,14 @@
  * dies is followed by a new process on the same seat.
  */
 
+import { type CommonClock, openCommonClock } from '../../src/common-clock.ts';
+import type { Clock } from '../../src/core/clock.ts';
 import { Fault, messageOf } from '../../src/core/fault.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import type { Step } from '../../src/core/loop.ts';
 import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import { createDeliverer, type Deliverer } from '../../src/delivery/deliver.ts';
+import type { Message } from '../../src/delivery/payload.ts';
 import type { Send, SendOutcome } from '../../src/delivery/send.ts';
 import { createFollower } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-ahead.ts';
@@ -28,16 +31,20 @@ export type Cast = {
   stop(actor: Actor): void;
   /** What NOTIFY does: a hint, which may be missed. */
   ring(): void;
+  /** Whether all go by the common time: one that does not may write a first attempt into the future. */
+  isInTime(): boolean;
   /** How often each mishap befell each point, as `settle, crash after`. */
   readonly mishaps: Map<string, number>;
 };
 
+/** How often what was under way at a step is looked for. */
+const REPAIR_MS = 10_000;
 const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
 /** Seldom at a read: there are many, and little comes of it. More often at what is rare itself. */
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   read: 0.02,
   listDue: 0.02,
-  rollbackTo: 0.4,
+  reorg: 0.4,
   releaseLane: 0.2,
   renewLeases: 0.2,
 };
@@ -49,6 +56,9 @@ export function createCast(world: World, bugName: BugName): Cast {
   const { log, metrics, database } = stage;
   const actors = new Map<string, Actor>();
   const deliverers = new Map<Actor, Deliverer>();
+  /** Whose clock is open, and which version of the common time it has followed. */
+  const opened = new Set<Actor>();
+  const seen = new Map<Actor, number>();
   const mishaps = new Map<string, number>();
   let births = 0;
 
@@ -61,11 +71,45 @@ export function createCast(world: World, bugName: BugName): Cast {
       onRead: (rows) => witness.read(actor, rows),
       onDone: (done) => onDone(actor, done),
     });
-    if (seatName.startsWith('follower')) startFollower(actor, seat);
-    else startWorker(actor, seat);
+    begin(actor, seat).catch((error: unknown) => die(actor, error));
   }
 
-  function startFollower(actor: Actor, seat: Database): void {
+  /** As a service does: the clock first, then what goes by it. */
+  async function begin(actor: Actor, seat: Database): Promise<void> {
+    seen.set(actor, world.commonTime.version());
+    const common = await openClock(actor, seat);
+    opened.add(actor);
+    if (actor.name.startsWith('follower')) startFollower(actor, seat, common.clock);
+    else startWorker(actor, seat, common.clock);
+    // Not every second, which would be most turns of a story, but whenever there is something to see.
+    for (;;) {
+      const pause = new AbortController();
+      if (seen.get(actor) === world.commonTime.version())
+        await Promise.race([world.commonTime.changed(), clock.wait(REPAIR_MS, pause.signal)]);
+      pause.abort();
+      const version = world.commonTime.version();
+      if (await takeStep(actor, common.step)) seen.set(actor, version);
+    }
+  }
+
+  async function openClock(actor: Actor, seat: Database): Promise<CommonClock> {
+    const { commonTime } = world;
+    for (;;) {
+      await scheduler.turn(actor, 'step', async () => {
+        // A process that starts before any other has seen the step cannot know of it: docs/operations.md says so.
+        if (!commonTime.isFollowed() && opened.size === 0) commonTime.setRight();
+      });
+      if (!commonTime.isFollowed()) continue;
+      try {
+        const { source } = commonTime;
+        return await openCommonClock({ database: seat, log, retryMinutes: RETRY_MINUTES, source });
+      } catch (error) {
+        if (!(error instanceof Fault)) throw error;
+      }
+    }
+  }
+
+  function startFollower(actor: Actor, seat: Database, own: Clock): void {
     const { confirmations, startBlock, hasFinalTag } = settings;
     const nodes = createSimNodes({
       ...{ actor, scheduler, hasFinalTag, chain: world.chain },
@@ -76,7 +120,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       },
     });
     const follower = createFollower({
-      ...{ database: seat, nodes, clock, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
+      ...{ database: seat, nodes, clock: own, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
       finalityDepth: FINALITY_BLOCKS,
       backfill: { advance: () => false },
       ledgers: [],
@@ -87,12 +131,12 @@ export function createCast(world: World, bugName: BugName): Cast {
     loop(actor, follower.step);
   }
 
-  function startWorker(actor: Actor, seat: Database): void {
+  function startWorker(actor: Actor, seat: Database, own: Clock): void {
     const deliverer = createDeliverer({
-      ...{ database: seat, clock, log, metrics, nativeSymbol: 'ETH', retryMinutes: RETRY_MINUTES },
+      ...{ database: seat, clock: own, log, metrics, nativeSymbol: 'ETH', retryMinutes: RETRY_MINUTES },
       keyRing: deriveKeyRing(Buffer.alloc(32)),
       session: seat.session,
-      send: sendAs(actor),
+      send: sendAs(actor, own),
     });
     deliverers.set(actor, deliverer);
     deliverer.failed.catch((error: unknown) => die(actor, error));
@@ -102,18 +146,22 @@ export function createCast(world: World, bugName: BugName): Cast {
 
   /** As runLoop, but for the waits: the scheduler says when the next step begins. */
   function loop(actor: Actor, step: Step): void {
-    const { signal } = new AbortController();
     const run = async (): Promise<void> => {
-      for (;;) {
-        await scheduler.turn(actor, 'step', async () => {});
-        try {
-          await step(signal);
-        } catch (error) {
-          if (!(error instanceof Fault)) throw error;
-        }
-      }
+      for (;;) await takeStep(actor, step);
     };
     run().catch((error: unknown) => die(actor, error));
+  }
+
+  /** Whether it came through. */
+  async function takeStep(actor: Actor, step: Step): Promise<boolean> {
+    await scheduler.turn(actor, 'step', async () => {});
+    try {
+      await step(new AbortController().signal);
+      return true;
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      return false;
+    }
   }
 
   function die(actor: Actor, error: unknown): void {
@@ -121,30 +169,39 @@ export function createCast(world: World, bugName: BugName): Cast {
   }
 
   /** Webhooks are on their way until the scheduler has their receiver answer. */
-  function sendAs(actor: Actor): Send {
+  function sendAs(actor: Actor, own: Clock): Send {
     return (message, killed) => {
       const { promise, resolve, reject } = Promise.withResolvers<Awaited<ReturnType<Send>>>();
       const startedMs = clock.now().getTime();
       const name = `webhook ${message.headers['webhook-id']}`;
       tell(actor.name, `sends ${name} to ${message.url}`);
-      const sending = witness.send(actor, message);
+      const sending = witness.send(actor, message, own.now().getTime());
       if (!deliverers.has(actor)) world.fail(`${actor.name} sends ${name} although it was told to stop`);
       killed.addEventListener('abort', () => reject(killed.reason), { once: true });
+      // The receiver may have stored it before anybody hears of that, and may crash or hang afterwards.
+      const isTaken = random.chance(0.5);
+      if (isTaken) takeIntoLedgers(message);
       const turn = scheduler.turn(actor, 'webhook', async () => {
-        const outcome = outcomeAt(webhookOrigin(message.url));
+        const outcome = outcomeAt(webhookOrigin(message.url), isTaken);
+        if (outcome === 'success') takeIntoLedgers(message);
         tell(actor.name, `hears of ${name}: ${killed.aborted ? 'too late' : outcome}`);
         if (sending !== undefined && !killed.aborted) witness.answer(sending, outcome);
         const durationMs = clock.now().getTime() - startedMs;
-        return { outcome, status: undefined, durationMs, responseText: undefined };
+        const mayHaveArrived = outcome !== 'connect';
+        return { outcome, status: undefined, durationMs, mayHaveArrived, responseText: undefined };
       });
       turn.then(resolve, reject);
       return promise;
     };
   }
 
-  function outcomeAt(origin: string): SendOutcome {
+  function takeIntoLedgers(message: Message): void {
+    for (const ledger of [world.ledgers.headers, world.ledgers.plain]) ledger.take(message);
+  }
+
+  function outcomeAt(origin: string, hasArrived: boolean): SendOutcome {
     if (world.isCalm || (!world.stopped.has(origin) && random.chance(0.7))) return 'success';
-    return random.pick(['http_5xx', 'timeout', 'connect']);
+    return random.pick(hasArrived ? ['http_5xx', 'timeout'] : ['http_5xx', 'timeout', 'connect']);
   }
 
   function mishapAt(point: Point): Mishap {
@@ -157,13 +214,17 @@ export function createCast(world: World, bugName: BugName): Cast {
     if (name !== 'read') tell(actor.name, name);
     if (mishap !== 'none') mishaps.set(name, (mishaps.get(name) ?? 0) + 1);
     if (hasWritten) await world.observe(actor);
-    if (hasWritten && point === 'commitBlocks') ring();
+    if (hasWritten && point === 'followStep') world.commonTime.follow();
+    if (hasWritten && (point === 'commitBlocks' || point === 'reorg')) ring();
+    if (hasWritten && point === 'settle' && mishap === 'fault after')
+      for (const one of witness.lastProcessed()) world.unheard.add(one);
     if (mishap.startsWith('crash')) await crash(actor);
   }
 
   async function crash(actor: Actor): Promise<void> {
     scheduler.bury(actor);
     deliverers.delete(actor);
+    opened.delete(actor);
     await sessions.end(actor);
     for (const [seatName, one] of actors) if (one === actor) start(seatName);
   }
@@ -185,6 +246,10 @@ export function createCast(world: World, bugName: BugName): Cast {
       ended.catch((error: unknown) => die(actor, error));
     },
     ring,
+    isInTime: () =>
+      Array.from(actors.values()).every(
+        (actor) => opened.has(actor) && seen.get(actor) === world.commonTime.version(),
+      ),
     mishaps,
   };
 }

@@ -78,9 +78,24 @@ export function createChain(random: Random): SimChain {
     return { hash, isFailed, transfers: [...own, ...calls, ...logs] };
   }
 
+  /** On another branch a transaction may do something else: other amounts, other parties, more or fewer logs. */
+  function changeOutcome({ hash, isFailed, transfers }: SimTransaction): SimTransaction {
+    const logs = transfers.filter(({ kind }) => kind === 'token');
+    const others = transfers.filter(({ kind }) => kind !== 'token');
+    const changed = logs
+      .filter(() => random.chance(0.8))
+      .map((log) => (random.chance(0.5) ? { ...log, amount: BigInt(random.between(1, 3)) } : log))
+      .map((log) => (random.chance(0.2) ? { ...log, receiver: random.pick(people) } : log));
+    const [first] = changed;
+    const repeated = first !== undefined && random.chance(0.3) ? [first] : [];
+    const ordered = [...changed, ...repeated].map((log, ordinal) => ({ ...log, ordinal }));
+    return { hash, isFailed, transfers: [...others, ...ordered] };
+  }
+
   function mine(): void {
-    const again = pool.filter(() => random.chance(0.7));
-    pool = pool.filter((transaction) => !again.includes(transaction));
+    const taken = pool.filter(() => random.chance(0.7));
+    pool = pool.filter((transaction) => !taken.includes(transaction));
+    const again = taken.map((transaction) => (random.chance(0.3) ? changeOutcome(transaction) : transaction));
     const news = Array.from({ length: random.between(0, 2) }, makeTransaction);
     const transactions = random.chance(0.5) ? [...news, ...again] : [...again, ...news];
     head = append({ number: head.header.number + 1, parentHash: head.header.hash }, transactions);

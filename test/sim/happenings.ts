@@ -9,8 +9,12 @@ import type { Oracle } from './oracle.ts';
 import { ORIGINS, type World } from './world.ts';
 
 const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const DAY_MS = 24 * 60 * MINUTE_MS;
 /** A lease lasts 30 s. */
 const LEASE_LEAP_MS = 31_000;
+/** High, because the worker settles again after a quarter of a second. */
+const UNHEARD_CHANCE = 0.7;
 
 export type Happenings = {
   /** A client watches another address. */
@@ -36,6 +40,15 @@ export function createHappenings(world: World, cast: Cast): Happenings {
   function leap(ms: number): void {
     clock.advance(ms);
     tell('clock', `leaps ${ms} ms`);
+  }
+
+  /** The next one only when all have seen the last one: two steps at a time are in test/system/clock-steps.test.ts. */
+  function setClock(): void {
+    const { commonTime } = world;
+    if (!commonTime.isFollowed() || !cast.isInTime()) return;
+    const ms = random.pick([-1, 1]) * random.pick([MINUTE_MS, 60 * MINUTE_MS, DAY_MS]);
+    commonTime.step(ms);
+    tell('clock', `is set by ${ms} ms`);
   }
 
   function leapToRetry(): void {
@@ -84,6 +97,7 @@ export function createHappenings(world: World, cast: Cast): Happenings {
     [6, () => leap(random.between(SECOND_MS, 12 * SECOND_MS))],
     [5, () => leap(LEASE_LEAP_MS)],
     [8, leapToRetry],
+    [4, setClock],
     [4, turnReceiver],
     [6, loseSession],
     [10, stall],
@@ -92,7 +106,13 @@ export function createHappenings(world: World, cast: Cast): Happenings {
   ];
   const tickets = table.flatMap(([weight, happen]) => Array.from({ length: weight }, () => happen));
 
-  return { watch: clients.watch, next: async () => random.pick(tickets)() };
+  return {
+    watch: clients.watch,
+    async next() {
+      const mayAskAgain = world.unheard.size > 0 && random.chance(UNHEARD_CHANCE);
+      await (mayAskAgain ? clients.redeliverUnheard() : random.pick(tickets)());
+    },
+  };
 }
 
 /** When the next retry is due. */

@@ -2,9 +2,19 @@
  * What must be: from the blocks that are stored and the records that watch it recomputes what the database should hold, and
  * compares. What an event makes of one notification is in rules.ts.
  */
+import type { Transfer } from '../../src/core/block.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import type { SimChain } from './chain.ts';
-import { isOpen, type Notification, type SimRecord, storedRow, undo, wantedRow, watches } from './rules.ts';
+import {
+  isOpen,
+  meetAgain,
+  type Notification,
+  type SimRecord,
+  storedRow,
+  undo,
+  wantedRow,
+  watches,
+} from './rules.ts';
 import type { StoredNotification, StoredState } from './state.ts';
 
 export type Oracle = ReturnType<typeof createOracle>;
@@ -17,19 +27,23 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   const blocks = new Map<number, Hash>();
 
   /** Blocks went, others came, and some have confirmations now. */
-  function followBlocks(stored: StoredState['blocks']): void {
+  function followBlocks({ blocks: stored, notifications: rows }: StoredState): void {
     const hashes = new Map(stored.map(({ number, hash }) => [number, hash]));
+    const orphaned = new Set<Notification>();
     for (const [number, hash] of blocks) {
       if (hashes.get(number) === hash) continue;
       blocks.delete(number);
-      for (const one of notifications.values()) if (one.block === number) undo(one);
+      for (const one of notifications.values())
+        if (one.block === number && !one.isOrphaned) orphaned.add(Object.assign(one, { isOrphaned: true }));
     }
+    if (orphaned.size > 0) noteSeen(orphaned, rows);
     for (const { number, hash, parent } of stored) {
       if (blocks.has(number)) continue;
       if (blocks.size > 0 && blocks.get(number - 1) !== parent)
         fail(`block ${number} is stored on another than its parent`);
-      add(number, hash);
+      add(number, hash, orphaned);
     }
+    for (const one of orphaned) if (one.isOrphaned) undo(one);
     const tip = Math.max(...blocks.keys());
     for (const one of notifications.values()) {
       if (one.state !== 'held' || one.releaseHeight > tip) continue;
@@ -38,25 +52,41 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
+  /** What may have been seen is for the program to know: never less than what was. */
+  function noteSeen(orphaned: ReadonlySet<Notification>, rows: readonly StoredNotification[]): void {
+    for (const { id, seen } of rows) {
+      const one = byId.get(id);
+      if (one === undefined || !orphaned.has(one)) continue;
+      if (one.requests > 0 && !seen && !one.record.isGone)
+        fail(`notification ${id} was sent, and does not count as seen`);
+      one.mayBeSeen = seen;
+    }
+  }
+
   /** One for each transfer and each record that watches it; what was there stays, what was gone is there again. */
-  function add(number: number, hash: Hash): void {
+  function add(number: number, hash: Hash, orphaned: ReadonlySet<Notification>): void {
     blocks.set(number, hash);
     const transfers = chain.find(hash)?.transactions.flatMap((transaction) => transaction.transfers) ?? [];
+    const counts = new Map<string, number>();
     for (const [position, transfer] of transfers.entries()) {
+      const occurrence = counts.get(contentOf(transfer)) ?? 0;
+      counts.set(contentOf(transfer), occurrence + 1);
       for (const record of records.values()) {
         if (!watches(record, transfer)) continue;
-        const key = keyOf(record.id, transfer.txHash, transfer.kind, transfer.ordinal);
+        const key = keyOf(record.id, contentOf(transfer), occurrence);
         const { settings } = record;
         const fresh = {
-          ...{ record, transfer, block: number, state: 'held' as const, retries: 0, retryMs: undefined },
+          ...{ transfer, block: number, state: 'held' as const },
           releaseHeight: number + Math.max(confirmations, settings.confirmations),
           turn: settings.strictOrder ? number * TURNS_PER_BLOCK + position : undefined,
         };
         const known = notifications.get(key);
-        if (known === undefined)
-          notifications.set(key, { ...fresh, revision: 0, redelivery: 0, heard: new Set() });
-        else if (known.state === 'withdrawn' || known.revision % 2 === 1)
-          Object.assign(known, fresh, { revision: known.revision + (known.revision % 2) });
+        if (known !== undefined) meetAgain(known, fresh, { isSwitch: orphaned.has(known) });
+        else {
+          const untold = { isOrphaned: false, mayBeSeen: false, requests: 0, heard: new Set<number>() };
+          const version = { revision: 0, redelivery: 0, retries: 0, retryMs: undefined };
+          notifications.set(key, { record, ...fresh, ...untold, ...version });
+        }
       }
     }
   }
@@ -79,11 +109,21 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       if (one.record === record && isOpen(one)) one.state = 'cancelled';
   }
 
+  /** Whoever reads a removal notice that its record gave up withdraws it. */
+  function noteGivenUp(stored: readonly StoredNotification[]): void {
+    for (const { id, state } of stored) {
+      const one = byId.get(id);
+      const isUnwanted = one !== undefined && one.revision % 2 === 1 && !one.record.settings.removed;
+      if (isUnwanted && isOpen(one) && state === 'withdrawn') one.state = 'withdrawn';
+    }
+  }
+
   function compare(stored: readonly StoredNotification[]): void {
+    noteGivenUp(stored);
     giveTurns();
     const missing = new Set(notifications.keys());
     for (const row of stored) {
-      const key = keyOf(row.record, row.hash, row.kind, row.ordinal);
+      const key = keyOf(row.record, contentOf(transferOf(row)), row.occurrence);
       const wanted = notifications.get(key);
       if (wanted === undefined) {
         fail(`notification ${row.id} should not be`);
@@ -109,15 +149,18 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
 
   /** When nothing is open any more: what the chain says must have been heard, and nothing else. */
   function judge(): void {
-    const canonical = new Set<Hash>();
+    const canonical = new Set<string>();
     for (const [number, hash] of blocks) {
       const block = chain.at(chain.head(), number);
       if (block?.header.hash !== hash) fail(`block ${number} is not of the chain`);
-      for (const transaction of block?.transactions ?? []) canonical.add(transaction.hash);
+      for (const { transfers } of block?.transactions ?? [])
+        for (const transfer of transfers) canonical.add(contentOf(transfer));
     }
-    for (const [key, { state, revision, heard, transfer, record }] of notifications) {
+    for (const [key, one] of notifications) {
+      const { state, revision, heard, transfer, record } = one;
       if (state === 'processed' && !heard.has(revision)) fail(`nobody heard of ${key}`);
-      const isWatched = !record.isGone && !record.hasChanged && canonical.has(transfer.txHash);
+      if (!one.isOrphaned && !canonical.has(contentOf(transfer))) fail(`${key} is on no block`);
+      const isWatched = !record.isGone && !record.hasChanged && !one.isOrphaned;
       if (isWatched && (state === 'withdrawn' || revision % 2 === 1)) fail(`${key} is gone for ever`);
     }
   }
@@ -126,4 +169,10 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
 }
 
 const TURNS_PER_BLOCK = 1_000;
-const keyOf = (...parts: [record: string, hash: Hash, kind: string, ordinal: number]) => parts.join(' ');
+const keyOf = (...parts: [record: string, content: string, occurrence: number]) => parts.join(' ');
+const contentOf = ({ txHash, kind, sender, receiver, token, amount }: Omit<Transfer, 'ordinal'>) =>
+  [txHash, kind, sender, receiver, token, amount].join();
+const transferOf = ({ hash, kind, sender, receiver, token, amount }: StoredNotification) => ({
+  ...{ txHash: hash, kind: kind as Transfer['kind'], sender },
+  ...{ receiver: receiver ?? undefined, token: token ?? undefined, amount: BigInt(amount) },
+});

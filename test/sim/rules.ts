@@ -12,6 +12,8 @@ export type SimRecord = NewWatchedAddress & {
   readonly name: string;
   readonly watcherId: number;
   settings: WatchSettings;
+  /** Whether it has asked for removal notices, all its life. */
+  removed: 'always' | 'never' | 'changed';
   isGone: boolean;
   /** Its URL or address was another one at some time. */
   hasMoved: boolean;
@@ -24,8 +26,14 @@ export type Version = { revision: number; redelivery: number; retries: number };
 
 export type Notification = Version & {
   readonly record: SimRecord;
-  readonly transfer: Transfer;
+  transfer: Transfer;
   block: number;
+  /** A reorg took it off the chain. */
+  isOrphaned: boolean;
+  /** The program counts it as seen. */
+  mayBeSeen: boolean;
+  /** Requests that have reached its receiver, or may still do so. */
+  requests: number;
   state: 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
   retryMs: number | undefined;
   /** The tip with which it has its confirmations; 0 from then on. */
@@ -52,12 +60,30 @@ export function watches(
   return watchToken && least !== undefined && amount >= least;
 }
 
-/** Its block died: what was told is told to be gone where the record wants it; what was never attempted is withdrawn. */
+/**
+ * It is on no block any more: where the record wants it, a receiver that may have seen it hears that it is gone; otherwise
+ * its attempts end.
+ */
 export function undo(one: Notification): void {
   if (one.revision % 2 === 1) return;
-  const isTold = one.state === 'processed' || (isOpen(one) && one.retries + one.revision > 0);
-  if (isTold && hearsOfRemovals(one)) takeBack(one);
-  else if (isOpen(one) && one.retries + one.redelivery === 0) one.state = 'withdrawn';
+  if ((one.state === 'processed' || isOpen(one)) && one.mayBeSeen && hearsOfRemovals(one)) takeBack(one);
+  else if (isOpen(one)) one.state = 'withdrawn';
+}
+
+/** Its transfer is on the chain again, or still: `fresh` is what a new one would be. `isSwitch`: it was never off it. */
+export function meetAgain(
+  one: Notification,
+  fresh: Pick<Notification, 'transfer' | 'block' | 'state' | 'releaseHeight' | 'turn'>,
+  { isSwitch }: { isSwitch: boolean },
+): void {
+  const isToldAnew = one.revision % 2 === 1 || one.state === 'withdrawn';
+  const stays =
+    one.revision % 2 === 0 &&
+    (one.state === 'processed' || (one.state === 'waiting' && one.mayBeSeen && isSwitch));
+  const before = { state: one.state, releaseHeight: 0 };
+  Object.assign(one, fresh, { isOrphaned: false, revision: one.revision + (one.revision % 2) });
+  if (stays) Object.assign(one, before);
+  if (isToldAnew) Object.assign(one, { retries: 0, retryMs: undefined });
 }
 
 /** The newest is told to be gone first, before all that comes. */
@@ -68,20 +94,22 @@ function takeBack(one: Notification): void {
 }
 
 /** The outcome of an attempt, which counts for what it was an attempt of; `retryMs` after a failure. */
-export function settle(one: Notification, of: Version, retryMs: number | undefined): void {
+export function settle(
+  one: Notification,
+  of: Version,
+  { retryMs, hasArrived }: { retryMs: number | undefined; hasArrived: boolean },
+): void {
   const isOfThis = one.revision === of.revision && one.redelivery === of.redelivery;
-  if (one.state === 'withdrawn' && hearsOfRemovals(one)) takeBack(one);
+  const isTold = one.revision % 2 === 0 && hasArrived && hearsOfRemovals(one);
+  if (one.state === 'withdrawn' && isTold) takeBack(one);
   else if (one.state === 'processed' || !isOfThis) return;
   else if (retryMs === undefined) Object.assign(one, { state: 'processed', retryMs });
-  else if (one.retries === of.retries) {
-    Object.assign(one, { retries: one.retries + 1, retryMs });
-    if (one.state === 'withdrawn') one.state = 'waiting';
-  }
+  else if (one.retries === of.retries) Object.assign(one, { retries: one.retries + 1, retryMs });
 }
 
 /** Whoever has heard hears it again, whoever waits for a retry does not wait; whether it is so. */
 export function redeliver(one: Notification, nowMs: number): boolean {
-  if (one.record.isGone) return false;
+  if (one.record.isGone || (one.isOrphaned && one.revision % 2 === 0)) return false;
   if (one.state === 'processed')
     Object.assign(one, { state: 'waiting', retries: 0, redelivery: one.redelivery + 1 });
   else if (one.state === 'waiting' && (one.retryMs ?? 0) > nowMs) one.retryMs = nowMs;
@@ -89,20 +117,25 @@ export function redeliver(one: Notification, nowMs: number): boolean {
   return true;
 }
 
+/** What is cancelled or withdrawn is due no more: its schedule says nothing. */
+const isEnded = (state: string) => state === 'cancelled' || state === 'withdrawn';
+
 export const wantedRow = ({
   state,
   block,
+  isOrphaned,
   revision,
   redelivery,
   retries,
   retryMs,
   transfer,
 }: Notification) => [
-  ...[state, block, revision, redelivery, retries, retryMs ?? null],
+  ...[state, block, isOrphaned, revision, redelivery, retries, isEnded(state) ? null : (retryMs ?? null)],
   ...[transfer.sender, transfer.receiver ?? null, String(transfer.amount), transfer.token ?? null],
 ];
 
 export const storedRow = (row: StoredNotification) => [
-  ...[row.state, row.block, row.revision, row.redelivery, row.retries, row.retry_ms],
+  ...[row.state, row.block, row.orphaned, row.revision, row.redelivery, row.retries],
+  isEnded(row.state) ? null : row.retry_ms,
   ...[row.sender, row.receiver, row.amount, row.token],
 ];

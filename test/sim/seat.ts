@@ -11,8 +11,11 @@ import type { Actor, Scheduler } from './scheduler.ts';
 
 /** The named points: what a turn does, by a statement that only this does. Whatever writes nothing is a read. */
 const POINTS = {
+  followStep: /update clock_state\b/,
+  repairSchedule: /next_due = least\(next_due, case/,
+  // Undone blocks and those that replace them are one transaction.
+  reorg: /delete from block\b/,
   commitBlocks: /insert into block\b/,
-  rollbackTo: /delete from block\b/,
   leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
   settle: /insert into delivery_attempt\b/,
   releaseLane: /set owner = null, lease_until = null, next_due/,

@@ -30,6 +30,27 @@ test('a follower that commits upon another tip than the one there is is found', 
   );
 });
 
+test('an outcome that is settled for a later delivery than its own is found', async () => {
+  assert.match(
+    (await findBroken('no redelivery fence'))?.problem ?? '',
+    /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
+  );
+});
+
+test('a reorg that forgets attempts without an outcome is found', async () => {
+  assert.match(
+    (await findBroken('forgotten attempts'))?.problem ?? '',
+    /was sent, and does not count as seen/,
+  );
+});
+
+test('retries that go on for transfers that a reorg orphaned are found', async () => {
+  assert.match(
+    (await findBroken('retries of orphans'))?.problem ?? '',
+    /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
+  );
+});
+
 test('a seed tells the same story again, whatever was told before it', async () => {
   for (const seed of [3, 4]) {
     const { lines } = await simulate(stage, { seed });

@@ -7,6 +7,7 @@ import type { BugName } from './bugs.ts';
 import { createCast } from './cast.ts';
 import { FINALITY_BLOCKS } from './chain.ts';
 import { createHappenings, nextRetryMs } from './happenings.ts';
+import { judgeLedgers } from './ledger.ts';
 import type { Turn } from './scheduler.ts';
 import { createWorld, type Stage, type World } from './world.ts';
 
@@ -52,7 +53,7 @@ export async function simulate(
     for (const watch of Array.from({ length: FIRST_RECORDS }, () => happenings.watch)) await watch();
     for (; taken < steps && world.problem() === undefined; taken += 1) {
       clock.advance(1);
-      const turn = random.chance(0.2) ? undefined : chooseTurn(world);
+      const turn = random.chance(world.unheard.size > 0 ? 0.7 : 0.2) ? undefined : chooseTurn(world);
       if (turn === undefined) await happenings.next();
       else await scheduler.take(turn);
     }
@@ -97,6 +98,7 @@ async function calm(world: World): Promise<void> {
     const unfinished = oracle.findUnfinished();
     if (unfinished === undefined) {
       oracle.judge();
+      judgeLedgers(oracle, world.ledgers, fail);
       return witness.judge();
     }
     if (rounds > CALM_ROUNDS_MAX) return fail(`after ${CALM_ROUNDS_MAX} calm rounds ${unfinished}`);

@@ -26,6 +26,10 @@ export type StoredNotification = {
   token: Address | null;
   block: number;
   state: string;
+  occurrence: number;
+  /** What a reorg must know of it. */
+  seen: boolean;
+  orphaned: boolean;
   revision: number;
   redelivery: number;
   retries: number;
@@ -48,13 +52,14 @@ export async function readState(database: Database, afterAttempt: number): Promi
         select number, '0x' || encode(hash, 'hex') as hash, '0x' || encode(parent_hash, 'hex') as parent from block
       ) as b) as blocks,
       (select coalesce(json_agg(l order by l.id), '[]') from (
-        select id, shard_id as shard, origin, owner, epoch, ${millisecondsOf(sql`lease_until`)} as lease_ms from lane
+        select id, shard_id as shard, origin, owner, epoch, ${trueMsOf(sql`lease_until`)} as lease_ms from lane
       ) as l) as lanes,
       (select coalesce(json_agg(n order by n.id), '[]') from (
         select id, watched_address_id as record, kind, '0x' || encode(tx_hash, 'hex') as hash, ordinal,
           '0x' || encode(sender, 'hex') as sender, '0x' || encode(receiver, 'hex') as receiver, amount::text as amount,
           '0x' || encode(token, 'hex') as token, block_number as block, state, revision,
-          redelivery_count as redelivery, retry_count as retries, ${millisecondsOf(sql`next_retry_at`)} as retry_ms
+          occurrence, may_be_seen as seen, reorg_id is not null as orphaned,
+          redelivery_count as redelivery, retry_count as retries, ${trueMsOf(sql`next_retry_at`)} as retry_ms
         from notification
       ) as n) as notifications,
       (select coalesce(json_agg(a order by a.id), '[]') from (
@@ -67,3 +72,7 @@ export async function readState(database: Database, afterAttempt: number): Promi
 
 const millisecondsOf = (column: ReturnType<typeof sql>) =>
   sql`(extract(epoch from ${column}) * 1000)::bigint`;
+
+/** Without the steps that the schedule has followed. */
+const trueMsOf = (column: ReturnType<typeof sql>) =>
+  sql`${millisecondsOf(column)} - (select steps_ms from clock_state)`;

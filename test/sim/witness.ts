@@ -43,6 +43,7 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
   /** Who had which lane, in their order. */
   const leases: { lane: number; actor: Actor | undefined }[] = [];
   let lanes = new Map<number, StoredLane>();
+  let lastProcessed: Notification[] = [];
   const nowMs = () => clock.now().getTime();
 
   function followLanes(stored: readonly StoredLane[], actor: Actor | undefined): void {
@@ -85,8 +86,8 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
     }
   }
 
-  /** A worker sends a webhook. */
-  function send(actor: Actor, { headers, url, body }: Message): Sending | undefined {
+  /** A worker sends a webhook; `startedMs` by its own clock. */
+  function send(actor: Actor, { headers, url, body }: Message, startedMs: number): Sending | undefined {
     const [id = 0, revision = 0] = (headers['webhook-id'] ?? '').split('-').map(Number);
     const notification = oracle.byId.get(id);
     const json = parseExact(body);
@@ -119,17 +120,20 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
         if (isUnderWay) fail(`webhook ${id} is sent twice at a time`);
       }
     }
-    sendings.set(`${id} ${nowMs()}`, sending);
+    notification.requests += 1;
+    sendings.set(`${id} ${startedMs}`, sending);
     return sending;
   }
 
   function answer(sending: Sending, outcome: SendResult['outcome']): void {
     sending.answer = { atMs: nowMs(), outcome };
+    if (outcome === 'connect') sending.notification.requests -= 1;
     if (outcome === 'success') sending.notification.heard.add(sending.revision);
   }
 
   /** Outcomes are in the log: each counts, unless another attempt of the same number was first. */
   function settle(attempts: StoredState['attempts']): void {
+    if (attempts.length > 0) lastProcessed = [];
     // Of two outcomes of one notification that are settled together the 2xx counts.
     const isFailure = ({ outcome }: (typeof attempts)[number]) => Number(outcome !== 'success');
     for (const { notification: id, started_ms, outcome } of attempts.sort(
@@ -147,13 +151,16 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
       sending.isSettled = true;
       const minutes = retryMinutes[retries] ?? retryMinutes.at(-1) ?? 0;
       const retryMs = outcome === 'success' ? undefined : sending.answer.atMs + minutes * 60_000;
-      settleOne(notification, sending, retryMs);
+      settleOne(notification, sending, { retryMs, hasArrived: outcome !== 'connect' });
+      if (notification.state === 'processed') lastProcessed.push(notification);
     }
   }
 
   return {
     ...{ followLanes, read, send, answer, settle },
     attemptCount: () => sendings.size,
+    /** Notifications that the last settlement processed. */
+    lastProcessed: () => lastProcessed,
     /** When nothing is open any more. */
     judge(): void {
       for (const [name, sending] of sendings) {

@@ -6,10 +6,13 @@ import { createMetrics, type Metrics } from '../../src/core/metrics.ts';
 import type { Database } from '../../src/store/db.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
-import { createChain } from './chain.ts';
+import { createChain, FINALITY_BLOCKS } from './chain.ts';
+import { createCommonTime } from './common-time.ts';
+import { createHeaderLedger, createPlainLedger } from './ledger.ts';
 import { openMemoryDatabase } from './memory.ts';
 import { createOracle } from './oracle.ts';
 import { createRandom } from './random.ts';
+import type { Notification } from './rules.ts';
 import { type Actor, createScheduler } from './scheduler.ts';
 import { createSessions } from './seat.ts';
 import { readState } from './state.ts';
@@ -46,7 +49,7 @@ export async function createWorld(stage: Stage, seed: number) {
   const sessions = createSessions(stage.database);
   const lines: string[] = [];
   const settings = {
-    confirmations: random.pick([0, 0, 1, 2]),
+    confirmations: random.pick([0, 0, 0, 1, 1, 2, 2, FINALITY_BLOCKS]),
     hasFinalTag: random.chance(0.5),
     startBlock: random.pick(['latest', 1] as const),
   };
@@ -63,16 +66,25 @@ export async function createWorld(stage: Stage, seed: number) {
     tell('oracle', what);
   }
 
+  const commonTime = createCommonTime(clock);
   const { confirmations } = settings;
   const oracle = createOracle({ chain, confirmations, fail });
   const witness = createWitness({ oracle, clock, sessions, retryMinutes: RETRY_MINUTES, fail });
   return {
     ...{ stage, random, clock, chain, sessions, settings, oracle, witness, lines, tell, fail },
     scheduler: createScheduler(),
+    ledgers: {
+      headers: createHeaderLedger(),
+      plain: createPlainLedger(),
+      isConfirmed: confirmations >= FINALITY_BLOCKS,
+    },
+    commonTime,
     /** Origins that do not answer as they should. */
     stopped: new Set<string>(),
     /** Processes that get no turns for a while. */
     stalled: new Set<Actor>(),
+    /** Notifications that were processed by a settlement whose answer was lost: its worker will settle them again. */
+    unheard: new Set<Notification>(),
     /** The faults have stopped. */
     isCalm: false,
     /** The first promise that was broken. */
@@ -81,7 +93,7 @@ export async function createWorld(stage: Stage, seed: number) {
     async observe(actor?: Actor): Promise<void> {
       const state = await readState(stage.database, lastAttempt);
       lastAttempt = state.attempts.at(-1)?.id ?? lastAttempt;
-      oracle.followBlocks(state.blocks);
+      oracle.followBlocks(state);
       witness.followLanes(state.lanes, actor);
       witness.settle(state.attempts);
       oracle.compare(state.notifications);

@@ -33,6 +33,7 @@ onEachDatabase(({ database }) => {
       {
         id: a,
         notificationId: 1,
+        revision: 0,
         startedAt: noon,
         durationMs: 7,
         outcome: 'http_5xx',

@@ -207,13 +207,15 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
   });
 
-  test('undoing a block keeps what was attempted or delivered', async () => {
+  test('undoing a block ends the retries of what was attempted, and keeps what was delivered', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [transferOf()]);
+    await attemptDue(database(), succeeds);
+    await mine(database(), headerOf(3), [transferOf()]);
     await attemptDue(database(), fails);
-    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
-    assert.deepEqual(await listStates(database()), ['waiting']);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(3)), now: noon });
+    assert.deepEqual(await listStates(database()), ['processed', 'withdrawn']);
   });
 
   test('a withdrawn notification is revived under its id when its transaction is mined again', async () => {
@@ -225,7 +227,7 @@ onEachDatabase(({ database }) => {
     await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     await mine(database(), headerOf(2, 1, 1), []);
     const again = await mine(database(), headerOf(3, 1, 1), [payment], { now: later(9) });
-    assert.deepEqual(again, { outcome: 'committed', notificationCount: 1, orphanedCount: 0 });
+    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0, orphanedCount: 0 });
     const [after, ...more] = await listNotifications(database());
     assert.deepEqual(more, []);
     assert.deepEqual(
@@ -251,9 +253,8 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(2), [payment]);
     await attemptDue(database(), fails);
     const [before] = await listNotifications(database());
-    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
-    const again = await mine(database(), headerOf(2, 1, 1), [payment]);
-    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0, orphanedCount: 0 });
+    const again = await mine(database(), headerOf(2, 1, 1), [payment], { reorg: { ancestorNumber: 1 } });
+    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0, orphanedCount: 1 });
     assert.deepEqual(await listNotifications(database()), [before]);
   });
 

@@ -128,21 +128,26 @@ onEachDatabase(({ database }) => {
     assert.equal((await listNotificationsOf(database(), span, [], 1)).length, 1);
   });
 
-  test('a notification counts whatever became of it, also told anew; only a withdrawn one is not there', async () => {
+  test('a notification counts whatever became of it, also told anew; only one that a reorg orphaned is not there', async () => {
     const { id } = await watchAddress(database());
     const payments = await mineFive();
     const places = payments.map(({ txHash }) => ({ shardId: 1, watchedAddressId: id, txHash }));
     const fates = [
-      ...(['held', 'waiting', 'processed', 'cancelled'] as const).map((state) => ({ state, revision: 0 })),
-      { state: 'processed', revision: 1 },
-      { state: 'withdrawn', revision: 0 },
+      ...(['held', 'waiting', 'processed', 'cancelled'] as const).map((state) => ({
+        ...{ state, revision: 0, reorgId: null },
+      })),
+      { state: 'processed', revision: 2, reorgId: null },
+      { state: 'withdrawn', revision: 0, reorgId: 1 },
+      { state: 'processed', revision: 1, reorgId: 1 },
     ];
-    for (const { state, revision } of fates) {
-      await database().query(sql`update notification set state = ${state}, revision = ${revision}`);
+    for (const { state, revision, reorgId } of fates) {
+      await database().query(
+        sql`update notification set state = ${state}, revision = ${revision}, reorg_id = ${reorgId}::bigint`,
+      );
       const rows = await listNotificationsOf(database(), span, places, ROWS_MAX);
       assert.deepEqual(
         new Set(rows.map(({ blockNumber }) => blockNumber)),
-        new Set(state === 'withdrawn' ? [] : [1, 2, 3, 4, 5]),
+        new Set(reorgId !== null ? [] : [1, 2, 3, 4, 5]),
         `${state} ${revision}`,
       );
     }

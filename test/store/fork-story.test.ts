@@ -67,7 +67,14 @@ onEachDatabase(({ database }) => {
             ? { outcome: 'success', status: 200, nextRetryAt: undefined }
             : { outcome: 'timeout', status: undefined, nextRetryAt: later(ms + 60_000) };
         end = async () => {
-          const common = { lane, ...outcome, startedAt: now, durationMs: 1, response: undefined };
+          const common = {
+            lane,
+            ...outcome,
+            startedAt: now,
+            mayHaveArrived: true,
+            durationMs: 1,
+            response: undefined,
+          };
           await settle(
             database(),
             due.map(({ id, revision, retryCount, redeliveryCount }) => ({

@@ -52,6 +52,7 @@ const settleAt = (database: Database, lane: Lane, due: DueNotification, ms: numb
       redeliveryCount: due.redeliveryCount,
       revision: due.revision,
       startedAt: later(ms - 1),
+      mayHaveArrived: true,
       durationMs: 1,
       outcome: nextRetryAt === undefined ? 'success' : 'timeout',
       status: undefined,
@@ -158,12 +159,22 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(lanes.find(({ id }) => id === row.lane_id)?.next_due, later(10));
   });
 
-  test('one that is delivered again keeps its row when its block dies', async () => {
+  test('one that a reorg orphans is not delivered again, and not sent by what was asked for before', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     await redeliverOne(database(), WATCHER, due.id, later(10));
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(20) });
-    assert.deepEqual(await listStates(database()), ['waiting']);
+    assert.deepEqual(await listStates(database()), ['withdrawn']);
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(30)), false);
+    assert.deepEqual(await listStates(database()), ['withdrawn']);
+  });
+
+  test('a delivered one that a reorg orphaned is not delivered again', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5);
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(20) });
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(30)), false);
+    assert.deepEqual(await listStates(database()), ['processed']);
   });
 
   test('another watcher’s notification is not touched', async () => {

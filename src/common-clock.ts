@@ -1,0 +1,152 @@
+/**
+ * The time of this process: the database's clock, which all processes share, carried on by a clock that never steps.
+ * Setting this machine's clock changes nothing. When the database's clock is set, the schedule follows (store/clock-steps.ts).
+ */
+import { type Clock, machineSteadyMs, systemClock, waitMs } from './core/clock.ts';
+import type { Log } from './core/log.ts';
+import type { Step } from './core/loop.ts';
+import { LEASE_MS } from './delivery/deliver.ts';
+import { type ClockState, followStep, readClockState, repairSchedule } from './store/clock-steps.ts';
+import type { Database, Db } from './store/db.ts';
+import { readTime } from './store/time.ts';
+
+export type TimeSource = {
+  /** The shared clock, which anybody may set. */
+  readWall(db: Db): Promise<Date>;
+  steadyMs(): number;
+};
+
+export type CommonClock = {
+  clock: Clock;
+  /** Compares the clocks; to be run every CLOCK_MS. */
+  step: Step;
+  /** Whether what is old may be deleted: not for a day after a step, in case that it was a mistake. */
+  mayPrune(): boolean;
+  /** The last step while pruning waits; undefined without one. */
+  recentStep(): { ms: number; at: Date; pruneFrom: Date } | undefined;
+};
+
+/** How often the clocks are compared. */
+export const CLOCK_MS = 1_000;
+/** From when on a difference is a step. A retry may be a second early, so this and the drift of an hour must be less. */
+const STEP_MS_MIN = 500;
+/** How far a smaller difference is followed each time: 100 millionths, which is what quartz clocks differ by. */
+const DRIFT_MS_MAX = 0.1;
+/** How long a process that sees other steps than the others waits for them: several comparisons. */
+const DIFFERS_MS_MAX = 3_000;
+/** What was under way at a step may write by the old time: for as long as a statement may take, and some. */
+const LATE_WRITES_MS = 130_000;
+const REPAIR_MS = 10_000;
+/** Long enough for somebody to see the step and correct it. */
+const PRUNE_PAUSE_MS = 24 * 60 * 60_000;
+
+/** The database's clock; with the embedded database this machine's. */
+export function timeSourceOf(database: Database): TimeSource {
+  return {
+    readWall: database.kind === 'embedded' ? async () => systemClock().now() : readTime,
+    steadyMs: machineSteadyMs,
+  };
+}
+
+/** Measures the offset and brings back what an unseen step has left too far ahead. */
+export async function openCommonClock({
+  database,
+  log,
+  retryMinutes,
+  source = timeSourceOf(database),
+}: {
+  database: Database;
+  log: Log;
+  retryMinutes: readonly number[];
+  source?: TimeSource;
+}): Promise<CommonClock> {
+  // The sum before the measurement: a step in between is then one that the process has still to follow.
+  let state: ClockState = await readClockState(database);
+  let { offsetMs } = await measure(source, database);
+  let mustRepair = true;
+  let repairedMs = source.steadyMs();
+  let repairsUntilMs = source.steadyMs();
+  let differsSinceMs: number | undefined;
+  const clock: Clock = {
+    now: () => new Date(source.steadyMs() + offsetMs),
+    steadyMs: source.steadyMs,
+    stepsMs: () => state.stepsMs,
+    wait: waitMs,
+  };
+  await repair();
+
+  async function repair(): Promise<void> {
+    const isAgain = repairedMs < repairsUntilMs && source.steadyMs() - repairedMs >= REPAIR_MS;
+    if (!mustRepair && !isAgain) return;
+    repairedMs = source.steadyMs();
+    mustRepair = !(await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS }));
+  }
+
+  function adopt(newState: ClockState, newOffsetMs: number): void {
+    if (newState.stepsMs !== state.stepsMs) {
+      mustRepair = true;
+      repairsUntilMs = source.steadyMs() + LATE_WRITES_MS;
+    }
+    state = newState;
+    offsetMs = newOffsetMs;
+    differsSinceMs = undefined;
+  }
+
+  /** This process is the first to see a step. Measures once more under the lock. */
+  async function follow(): Promise<void> {
+    let newMs = offsetMs;
+    const followed = await followStep(database, {
+      ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, prunePauseMs: PRUNE_PAUSE_MS },
+      async measure(tx) {
+        newMs = (await measure(source, tx)).offsetMs;
+        return { movedMs: newMs - offsetMs, now: new Date(source.steadyMs() + newMs) };
+      },
+    });
+    if (followed === undefined) return;
+    const meaning = 'the common clock was set; retries keep their intervals, and nothing is pruned for a day';
+    log.warn({ jumpedMs: Math.round(newMs - offsetMs), meaning }, 'clock.jumped');
+    adopt(followed, newMs);
+  }
+
+  const step: Step = async () => {
+    const stored = await readClockState(database);
+    const { offsetMs: newMs, errorMs } = await measure(source, database);
+    const followedMs = stored.stepsMs - state.stepsMs;
+    const leftMs = newMs - offsetMs - followedMs;
+    const isLeft = Math.abs(leftMs) > Math.max(errorMs, STEP_MS_MIN);
+    if (!isLeft) {
+      const driftMs = Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
+      adopt(stored, offsetMs + followedMs + driftMs);
+    } else if (followedMs === 0) {
+      await follow();
+    } else {
+      // Another process has followed something else: it will follow the rest, unless this one is wrong.
+      differsSinceMs ??= source.steadyMs();
+      if (source.steadyMs() - differsSinceMs >= DIFFERS_MS_MAX) adopt(stored, newMs);
+    }
+    await repair();
+    return 'idle';
+  };
+
+  return {
+    clock,
+    step,
+    mayPrune: () => state.pruneFrom === undefined || state.pruneFrom <= clock.now(),
+    recentStep() {
+      const { last, pruneFrom } = state;
+      if (last === undefined || pruneFrom === undefined || pruneFrom <= clock.now()) return undefined;
+      return { ...last, pruneFrom };
+    },
+  };
+}
+
+/** The shared clock minus the steady one, and how wrong that may be. */
+async function measure(
+  { readWall, steadyMs }: TimeSource,
+  db: Db,
+): Promise<{ offsetMs: number; errorMs: number }> {
+  const beforeMs = steadyMs();
+  const wallMs = (await readWall(db)).getTime();
+  const afterMs = steadyMs();
+  return { offsetMs: wallMs - (beforeMs + afterMs) / 2, errorMs: (afterMs - beforeMs) / 2 };
+}

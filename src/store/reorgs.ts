@@ -1,0 +1,68 @@
+/**
+ * A reorg in the database: the notifications of orphaned blocks are marked before the new branch is stored. What the new
+ * branch holds too loses the mark again (blocks.ts); what is still marked then is withdrawn, or reported as removed.
+ */
+import type { BlockId } from '../core/block.ts';
+import type { Db } from './db.ts';
+import { wakeLanes } from './lanes.ts';
+import { takeBack } from './removals.ts';
+import { sql } from './sql.ts';
+import type { OrderedRecord } from './turns.ts';
+
+/** Clocks of workers and followers differ by less: a retry that is due this soon may be on its way. */
+const CLOCK_DIFFERENCE = sql`interval '1 second'`;
+
+/**
+ * Removes the blocks above the ancestor and marks their notifications. Notes which of them a receiver may have seen: a
+ * queue that was leased while a row was due may have sent it, because no row is written before an attempt.
+ */
+export async function beginReorg(
+  tx: Db,
+  { ancestorNumber, tip, now }: { ancestorNumber: number; tip: BlockId; now: Date },
+): Promise<{ reorgId: number; orphanedCount: number }> {
+  const [reorg] = await tx.query<{ id: number }>(sql`
+    insert into reorg (happened_at, ancestor_number) values (${now}, ${ancestorNumber}) returning id`);
+  if (reorg === undefined) throw new Error('the statement returned no row');
+  const orphaned = await tx.query(sql`
+    with gone as (delete from block where number > ${ancestorNumber} returning number, hash)
+    insert into orphaned_block (reorg_id, number, hash) select ${reorg.id}, number, hash from gone returning number`);
+  const isOrphaned = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${tip.number} and n.reorg_id is null`;
+  // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
+  await tx.query(sql`
+    select from lane where id in (
+      select n.lane_id from notification n where ${isOrphaned}
+      union
+      select w.lane_id from notification n
+      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned})
+    order by id for update`);
+  await tx.query(sql`
+    update notification n set reorg_id = ${reorg.id},
+      may_be_seen = n.may_be_seen or n.state = 'waiting' and n.next_attempt_at <= ${now}::timestamptz + ${CLOCK_DIFFERENCE}
+        and (l.owner is not null or l.epoch > n.unsent_epoch)
+    from lane l
+    where l.id = n.lane_id and ${isOrphaned}`);
+  return { reorgId: reorg.id, orphanedCount: orphaned.length };
+}
+
+/**
+ * Ends the notifications that the new branch doesn't hold. Where the record wants `removed` and the receiver may have
+ * seen it, a removal notice goes out; otherwise attempts stop, because to a receiver that reads only the body a notice
+ * would look like a credit. Returns the records in strict order whose next notification may go.
+ */
+export async function endReorg(tx: Db, reorgId: number, now: Date): Promise<OrderedRecord[]> {
+  const isGone = sql`n.reorg_id = ${reorgId} and n.revision % 2 = 0`;
+  const reported = await takeBack(
+    tx,
+    sql`${isGone} and n.may_be_seen and n.state in ('held', 'waiting', 'processed')`,
+    now,
+  );
+  const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
+    update notification n set state = 'withdrawn', release_number = null
+    where ${isGone} and n.state in ('held', 'waiting')
+    returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
+  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
+  const withdrawn = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
+    id === null ? [] : [{ shardId, id }],
+  );
+  return [...reported, ...withdrawn];
+}

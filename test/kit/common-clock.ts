@@ -1,0 +1,93 @@
+/**
+ * Processes with one database whose clock a test sets, and true time, which only the test knows.
+ */
+import { type CommonClock, openCommonClock, type TimeSource } from '../../src/common-clock.ts';
+import type { Clock } from '../../src/core/clock.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createDeliverer } from '../../src/delivery/deliver.ts';
+import type { SendOutcome } from '../../src/delivery/send.ts';
+import type { Database, Session } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { noon } from './chain-story.ts';
+import { waitUntil } from './wait.ts';
+
+const never = new AbortController().signal;
+
+export type Attempt = { trueMs: number; told: unknown };
+
+export function createTimeStory(database: Database, retryMinutes: readonly number[]) {
+  let trueMs = 0;
+  let setMs = 0;
+  const attempts: Attempt[] = [];
+  const wall = () => new Date(noon.getTime() + trueMs + setMs);
+  let answer = async (): Promise<SendOutcome> => 'http_5xx';
+
+  return {
+    attempts,
+    trueMs: () => trueMs,
+    /** The common clock, as it is set. */
+    wall,
+    /** True time goes by. */
+    advance(ms: number): void {
+      trueMs += ms;
+    },
+    /** Somebody sets the database's clock. */
+    step(ms: number): void {
+      setMs += ms;
+    },
+    /** What receivers answer, and what happens while they do. */
+    onAttempt(next: () => Promise<SendOutcome>): void {
+      answer = next;
+    },
+    /** A process, whose machine may be paused. */
+    async start() {
+      let pausedMs = 0;
+      const source: TimeSource = { readWall: async () => wall(), steadyMs: () => trueMs - pausedMs };
+      const log = silentLog();
+      const common: CommonClock = await openCommonClock({ database, log, retryMinutes, source });
+      const clock: Clock = common.clock;
+      const session: Session = {
+        tryLock: async () => true,
+        listen: async () => {},
+        lost: never,
+        close: async () => {},
+      };
+      const deliverer = createDeliverer({
+        ...{ database, clock, log, metrics: createMetrics('test'), retryMinutes },
+        keyRing: deriveKeyRing(Buffer.alloc(32)),
+        nativeSymbol: 'ETH',
+        session: async () => session,
+        async send({ body }) {
+          attempts.push({ trueMs, told: (JSON.parse(body) as { next_retry_at: unknown }).next_retry_at });
+          return {
+            outcome: await answer(),
+            status: 500,
+            durationMs: 1,
+            mayHaveArrived: true,
+            responseText: undefined,
+          };
+        },
+      });
+      return {
+        ...common,
+        follow: () => common.step(never),
+        /** Its machine, but not the others, stands still for a while. */
+        pause(ms: number): void {
+          trueMs += ms;
+          pausedMs += ms;
+        },
+        async work(): Promise<void> {
+          await deliverer.step(never);
+          await waitUntil(
+            async () => (await database.query(sql`select from lane where owner is not null`)).length === 0,
+            { describe: 'the lanes to be given back' },
+          );
+        },
+      };
+    },
+  };
+}
+
+export type TimeStory = ReturnType<typeof createTimeStory>;

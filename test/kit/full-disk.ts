@@ -1,0 +1,41 @@
+/**
+ * A file system of its own that a test fills.
+ */
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+
+const MIB = 1024 * 1024;
+/** What a database that is just made takes, and some room. */
+const DISK_MIB = 128;
+/** Less than a table grows by at once. */
+const FREE_BYTES = 192 * 1024;
+
+/** Undefined where this user may not mount: everywhere but as root on Linux. */
+export function mountDisk() {
+  const folder = mkdtempSync(path.join(tmpdir(), 'chainbell-disk-'));
+  try {
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m`, 'tmpfs', folder], { stdio: 'ignore' });
+  } catch {
+    rmSync(folder, { recursive: true, force: true });
+    return undefined;
+  }
+  const filler = path.join(folder, 'filler');
+  return {
+    folder,
+    fill() {
+      const { bavail, bsize } = statfsSync(folder);
+      const bytes = bavail * bsize - FREE_BYTES;
+      if (bytes > DISK_MIB * MIB || bytes < 0) throw new Error(`the disk has ${bytes} bytes to fill`);
+      writeFileSync(filler, Buffer.alloc(bytes));
+    },
+    free() {
+      rmSync(filler, { force: true });
+    },
+    [Symbol.dispose]() {
+      execFileSync('umount', ['--lazy', folder]);
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}

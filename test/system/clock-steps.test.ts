@@ -1,0 +1,246 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { sql } from '../../src/store/sql.ts';
+import { headerOf, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTimeStory, type TimeStory } from '../kit/common-clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const SECOND_MS = 1_000;
+const MINUTE_MS = 60 * SECOND_MS;
+const DAY_MS = 24 * 60 * MINUTE_MS;
+const YEAR_MS = 365 * DAY_MS;
+const RETRY_MINUTES = [1, 2];
+/** How often a process of these stories works at least. */
+const TICK_MS = 20 * SECOND_MS;
+const DAY_STEPS = [[DAY_MS], [-DAY_MS], [DAY_MS, -DAY_MS], [-DAY_MS, DAY_MS], [YEAR_MS], [-YEAR_MS]] as const;
+
+onEachDatabase(({ kind, database }) => {
+  async function startStory() {
+    const story = createTimeStory(database(), RETRY_MINUTES);
+    const first = await story.start();
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()], { now: first.clock.now() });
+    return { story, first };
+  }
+
+  for (const steps of DAY_STEPS) {
+    const names = steps.map((ms) => `${ms / DAY_MS} days`).join(', then by ');
+    test(`a clock that is set by ${names} moves no retry by a second`, async () => {
+      const { story, first } = await startStory();
+      await first.work();
+      for (const step of steps) {
+        story.advance(TICK_MS);
+        story.step(step);
+        await first.follow();
+        await first.work();
+        assert.equal(story.attempts.length, 1, 'not before its time');
+      }
+      story.advance(MINUTE_MS - story.trueMs() - 2);
+      await first.work();
+      assert.equal(story.attempts.length, 1, 'not before its time');
+      story.advance(3);
+      await first.work();
+      assert.equal(story.attempts.length, 2, 'at its time');
+    });
+  }
+
+  test('an attempt tells the schedule of the clock as it is set now', async () => {
+    const { story, first } = await startStory();
+    await first.work();
+    story.step(DAY_MS);
+    await first.follow();
+    story.advance(MINUTE_MS);
+    const [row] = await listNotifications(database());
+    assert.equal(row?.next_retry_at?.getTime(), story.wall().getTime());
+    await first.work();
+    const told = story.attempts[1]?.told;
+    assert.equal(told, `${story.wall().toISOString().slice(0, -1).replace('T', ' ')}000`);
+  });
+
+  for (const step of [DAY_MS, -DAY_MS]) {
+    test(`the clock is set by ${step / DAY_MS} days during an attempt, which another process sees first`, async () => {
+      const { story, first } = await startStory();
+      const second = await story.start();
+      let isFirst = true;
+      story.onAttempt(async () => {
+        if (isFirst) {
+          story.step(step);
+          await second.follow();
+        }
+        isFirst = false;
+        return 'http_5xx';
+      });
+      // It settles by its old time a schedule that has moved already.
+      await first.work();
+      const [row] = await listNotifications(database());
+      assert.equal(row?.next_attempt_at.getTime(), story.wall().getTime() + MINUTE_MS);
+      // Nor does it take anything else by its old time.
+      story.advance(TICK_MS);
+      await first.work();
+      await second.work();
+      assert.equal(story.attempts.length, 1);
+      await first.follow();
+      story.advance(MINUTE_MS - TICK_MS - 2);
+      await first.work();
+      await second.work();
+      assert.equal(story.attempts.length, 1, 'not before its time');
+      story.advance(4);
+      await second.work();
+      await first.work();
+      assert.equal(story.attempts.length, 2, 'at its time');
+    });
+  }
+
+  test('a first attempt that a process writes by the old time, a day ahead, is made once it has followed', async () => {
+    const { story, first } = await startStory();
+    const second = await story.start();
+    await first.work();
+    story.step(-DAY_MS);
+    await second.follow();
+    await mine(database(), headerOf(2), [transferOf()], { now: first.clock.now() });
+    await first.follow();
+    await second.work();
+    assert.equal(story.attempts.length, 2);
+  });
+
+  test('the clock was set back while no process ran: a retry waits for one interval at most', async () => {
+    const { story, first } = await startStory();
+    await first.work();
+    story.step(-DAY_MS);
+    const restarted = await story.start();
+    story.advance(MINUTE_MS + 1);
+    await restarted.work();
+    assert.equal(story.attempts.length, 2);
+  });
+
+  test('a lane whose worker was killed before the clock was set back moves on after a lease', async () => {
+    const { story, first } = await startStory();
+    await first.work();
+    const leaseUntil = new Date(first.clock.now().getTime() + 30 * SECOND_MS);
+    await database().query(sql`update lane set owner = 4711, lease_until = ${leaseUntil}`);
+    story.step(-DAY_MS);
+    await first.follow();
+    const [lane] = await database().query<{ lease_until: Date }>(sql`select lease_until from lane`);
+    assert.equal(lane?.lease_until.getTime(), story.wall().getTime() + 30 * SECOND_MS);
+  });
+
+  test('a machine that was paused for a day delays the retries of others by one interval at most', async () => {
+    const { story, first } = await startStory();
+    const second = await story.start();
+    await first.work();
+    first.pause(DAY_MS);
+    await second.work();
+    assert.equal(story.attempts.length, 2);
+    await first.follow();
+    // It sees that the other one is wrong, gives it some seconds to see it too, and takes over what is stored.
+    for (const _ of [1, 2, 3, 4, 5]) {
+      await second.follow();
+      story.advance(SECOND_MS);
+    }
+    story.advance(2 * MINUTE_MS);
+    await second.work();
+    assert.equal(story.attempts.length, 3);
+  });
+
+  test('nothing is pruned for a day after a step, also by a process that starts then', async () => {
+    const { story, first } = await startStory();
+    assert.equal(first.mayPrune(), true);
+    assert.equal(first.recentStep(), undefined);
+    story.step(YEAR_MS);
+    await first.follow();
+    assert.equal(first.mayPrune(), false);
+    assert.equal(first.recentStep()?.ms, YEAR_MS);
+    assert.equal((await story.start()).mayPrune(), false);
+    story.advance(DAY_MS - 1);
+    assert.equal(first.mayPrune(), false);
+    story.advance(1);
+    assert.equal(first.mayPrune(), true);
+  });
+
+  test('a clock that is slightly faster is followed without a step', async () => {
+    const { story, first } = await startStory();
+    for (let second = 0; second < 3_000; second += 1) {
+      story.advance(SECOND_MS);
+      story.step(0.05);
+      await first.follow();
+    }
+    assert.equal(first.recentStep(), undefined);
+    assert.ok(Math.abs(first.clock.now().getTime() - story.wall().getTime()) <= 2);
+  });
+
+  /** What two processes do, and what is done to their clock, in any order. */
+  const event = fc.oneof(
+    { weight: 6, arbitrary: fc.record({ tick: fc.integer({ min: 1, max: TICK_MS }), mask: fc.nat(15) }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({ follow: fc.nat(1), second: fc.integer({ min: -DAY_MS, max: DAY_MS }) }),
+    },
+    {
+      weight: 3,
+      arbitrary: fc.record({
+        step: fc.oneof(
+          fc.constantFrom(
+            DAY_MS,
+            -DAY_MS,
+            YEAR_MS,
+            -YEAR_MS,
+            3_600_000,
+            -3_600_000,
+            61_000,
+            -61_000,
+            499,
+            -499,
+          ),
+          fc.integer({ min: -3 * DAY_MS, max: 3 * DAY_MS }),
+        ),
+      }),
+    },
+  );
+
+  test('whatever the clock is set to, a retry is a second early or an interval late at most', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(event, { minLength: 30, maxLength: 60 }), async (events) => {
+        const { story, first } = await startStory();
+        const processes = [first, await story.start()];
+        for (const one of events) {
+          if ('follow' in one) {
+            // Two steps within a second, the first of which only one process has seen; all compare every second.
+            await processes[one.follow]?.follow();
+            story.step(one.second);
+            for (const index of [1 - one.follow, one.follow, 1 - one.follow])
+              await processes[index]?.follow();
+            continue;
+          }
+          if ('step' in one) {
+            story.step(one.step);
+            continue;
+          }
+          story.advance(one.tick);
+          // Some work before they compare clocks, some after; each has compared them when the tick is over.
+          for (const [index, process] of processes.entries())
+            if ((one.mask >> index) % 2 === 1) await process.work();
+          for (const process of (one.mask & 4) === 0 ? processes : processes.toReversed())
+            await process.follow();
+          for (const process of processes) await process.work();
+        }
+        assertPunctual(story);
+        await database().script(
+          'truncate block, lane, watched_address, notification, delivery_attempt restart identity; update clock_state set steps_ms = 0',
+        );
+      }),
+      { numRuns: kind === 'embedded' ? 12 : 25, endOnFailure: true },
+    );
+  });
+});
+
+function assertPunctual({ attempts, trueMs }: TimeStory): void {
+  for (const [index, { trueMs: atMs }] of attempts.entries()) {
+    const intervalMs = (RETRY_MINUTES[index] ?? RETRY_MINUTES.at(-1) ?? 0) * MINUTE_MS;
+    const next = attempts[index + 1];
+    const passedMs = (next?.trueMs ?? trueMs()) - atMs;
+    if (next !== undefined)
+      assert.ok(passedMs >= intervalMs - SECOND_MS, `${intervalMs - passedMs} ms early`);
+    assert.ok(passedMs <= 2 * intervalMs + TICK_MS, `${passedMs - intervalMs} ms late`);
+  }
+}
