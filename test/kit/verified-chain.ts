@@ -80,13 +80,21 @@ export async function openVerifiedChain(): Promise<VerifiedChain> {
   await change(
     sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
   );
-  for (const table of tables) await service.database.script(`create table kept_${table} as table ${table}`);
+  const columns = new Map<string, string>();
+  for (const table of tables) {
+    const rows = await service.database.query<{ name: string }>(sql`
+      select column_name as name from information_schema.columns
+      where table_name = ${table} and is_generated = 'NEVER' order by ordinal_position`);
+    columns.set(table, rows.map(({ name }) => name).join());
+    await service.database.script(`create table kept_${table} as select ${columns.get(table)} from ${table}`);
+  }
   return {
     ...{ chain, place, service, records, receiver, payer, payment, split, last },
     async restore() {
       for (const table of tables) {
         await service.database.script(
-          `delete from ${table}; insert into ${table} overriding system value select * from kept_${table}`,
+          `delete from ${table};
+           insert into ${table} (${columns.get(table)}) overriding system value select * from kept_${table}`,
         );
       }
     },
