@@ -197,10 +197,10 @@ test('repair as a process beside the service: a plan that changes nothing, then 
   assert.deepEqual([again.code, lines.length], [1, 2]);
   const { message, id, ...fields } = lines[0];
   // The right one was sent under another id; what was told cannot be called back.
-  assert.match(message, /there is no such transfer on the chain/);
+  assert.match(message, /amount 17 is stored, 1 is on the chain/);
   assert.equal(typeof id, 'number');
   assert.deepEqual(fields, {
-    ...{ repair: 'cannot repair', difference: 'unexpected', block: split.block },
+    ...{ repair: 'cannot repair', difference: 'changed', block: split.block },
     watched_addresses_id: records.receiver,
   });
   const { verify: _, ...counts } = lines[1].summary;
