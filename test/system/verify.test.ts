@@ -312,8 +312,8 @@ test('a transaction that was mined again with another amount, and not told, is a
     where tx_hash = ${toBytes(payment.hash)}`);
   const { differences } = await verify();
   assert.deepEqual(
-    differences.map(({ what, block, repairs }) => [what, block, repairs]),
-    [['changed', payment.block, undefined]],
+    differences.map(({ what, block, repairs }) => [what, block, repairs?.map(({ action }) => action)]),
+    [['changed', payment.block, ['create']]],
   );
   assert.match(differences[0]?.message ?? '', /amount 6 is stored, 7 is on the chain$/);
 });
@@ -442,7 +442,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   await change(sql`
     insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
       block_number, state, next_attempt_at, created_at)
-    select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, i, sender, amount, block_number, state, now(), now()
+    select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, i, sender, amount + i, block_number, state, now(), now()
     from notification, generate_series(1, 1000) as i where tx_hash = ${toBytes(payment.hash)}`);
   const many = await run('--json', ...words);
   const lines = many.out.trimEnd().split('\n');
