@@ -14,6 +14,7 @@ const adders = {
   secrets: async () => (await import('./cli/secrets.ts')).addSecretsCommands,
   points: async () => (await import('./cli/points.ts')).addPointsCommands,
   verify: async () => (await import('./cli/verify.ts')).addVerifyCommand,
+  repair: async () => (await import('./cli/repair.ts')).addRepairCommand,
   status: async () => (await import('./cli/status.ts')).addStatusCommand,
   config: async () => (await import('./cli/config.ts')).addConfigCommands,
   openapi: async () => (await import('./cli/openapi.ts')).addOpenApiCommand,
@@ -28,7 +29,7 @@ const program = new Command('chainbell')
   .exitOverride()
   .addHelpText(
     'after',
-    '\nExit codes: 0 done, 1 verify found differences, 64 wrong usage, 69 database, node or service unavailable, 75 try again, 78 configuration.',
+    '\nExit codes: 0 done, 1 verify or repair found differences, 64 wrong usage, 69 database, node or service unavailable, 75 try again, 78 configuration.',
   );
 
 const named = Object.entries(adders).filter(([name]) => name === process.argv[2]);

@@ -1,24 +1,32 @@
 /**
- * What `chainbell verify` needs of the program, built from a Config: a database that is only read, the nodes, the proof.
+ * What `chainbell verify` and `chainbell repair` need of the program, built from a Config: the database, the nodes, the proof.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
 import packageJson from '../package.json' with { type: 'json' };
-import { httpUrls } from './chain/nodes.ts';
+import { type ChainNodes, httpUrls } from './chain/nodes.ts';
 import { openChain } from './chain-access.ts';
+import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault } from './core/fault.ts';
 import { createLog } from './core/log.ts';
 import { createMetrics } from './core/metrics.ts';
+import { retryDelayMinutes } from './delivery/schedule.ts';
+import type { Difference } from './ingest/compare.ts';
+import { applyPlan, planRepairs, type RepairPlan } from './ingest/repair.ts';
 import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/verify.ts';
 import { findChain, requireChain } from './store/blocks.ts';
 import { type Database, openDatabase } from './store/db.ts';
 import { migrationState } from './store/migrate.ts';
+import { valuedPairs } from './valued-pairs.ts';
 
-export type VerificationOptions = Pick<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onProgress'> & {
+export type VerificationOptions = Pick<
+  VerifyOptions,
+  'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'
+> & {
   signal: AbortSignal;
-  clock?: Clock;
+  clock?: Clock | undefined;
 };
 
 /**
@@ -26,36 +34,76 @@ export type VerificationOptions = Pick<VerifyOptions, 'from' | 'to' | 'onDiffere
  * @throws Fault `unavailable` when database or nodes do not answer; `conflict` for another chain, another schema, or an
  * embedded database in use by the service; `not_found` when there is no embedded database.
  */
-export async function runVerification(config: Config, options: VerificationOptions): Promise<VerifyReport> {
-  const { signal, clock = systemClock(), ...request } = options;
+export async function runVerification(
+  config: Config,
+  { signal, clock, onDifference, ...request }: VerificationOptions,
+): Promise<VerifyReport> {
+  await using parts = new AsyncDisposableStack();
+  const options = await openVerification(config, { signal, clock, parts });
+  return await verifyStored({ ...options, ...request, onDifference }, signal);
+}
+
+export type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
+  /** Called with the plan before anything is written. Whether it is applied. */
+  onPlan(plan: RepairPlan): boolean;
+};
+
+/** Plans repairs of the range, and applies them if asked to; returns what it has repaired. @throws as runVerification. */
+export async function runRepair(
+  config: Config,
+  { signal, clock, onPlan, ...request }: RepairOptions,
+): Promise<Set<Difference>> {
+  await using parts = new AsyncDisposableStack();
+  const options = await openVerification(config, { signal, clock, parts });
+  const plan = await planRepairs({ ...options, ...request }, signal);
+  return onPlan(plan) ? await applyPlan(options.database, plan, options, signal) : new Set();
+}
+
+type Opened = Omit<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'>;
+
+/** All that a comparison needs; `parts` closes it. */
+async function openVerification(
+  config: Config,
+  {
+    signal,
+    clock = systemClock(),
+    parts,
+  }: { signal: AbortSignal; clock: Clock | undefined; parts: AsyncDisposableStack },
+): Promise<Opened> {
   // What happens along the way is no news here; what is wrong is.
   const log = createLog({ ...config.log, level: 'warn' });
-  await using parts = new AsyncDisposableStack();
   const database = await openStored(config);
   parts.defer(() => database.close());
   const chain = await findChain(database);
-  const { nodes, close } = openChain(config, chain, {
-    // New heads are no news either.
-    urls: httpUrls(config.chain.rpc),
-    clock,
-    log,
-    metrics: createMetrics(packageJson.version),
-    onHead: () => {},
-  });
-  parts.defer(close);
-  if (chain !== undefined) {
-    const { chainId, genesisHash } = chain;
-    requireChain(chain, config.chain.id);
-    nodes.pin({ chainId, genesisHash });
-    await nodes.identify(signal);
-  }
+  const open = (urls: readonly string[]): ChainNodes => {
+    const { nodes, close } = openChain(config, chain, {
+      ...{ urls, clock, log },
+      metrics: createMetrics(packageJson.version),
+      onHead: () => {},
+    });
+    parts.defer(close);
+    if (chain !== undefined) nodes.pin({ chainId: chain.chainId, genesisHash: chain.genesisHash });
+    return nodes;
+  };
+  if (chain !== undefined) requireChain(chain, config.chain.id);
+  // New heads are no news either.
+  const urls = httpUrls(config.chain.rpc);
+  const nodes = open(urls);
+  if (chain !== undefined) await nodes.identify(signal);
+  const witnesses =
+    urls.length < 2 ? [] : urls.map((url) => ({ name: new URL(url).origin, nodes: open([url]) }));
   const isProofOn = config.chain.verify !== 'off';
   const { notificationsMs, swapsMs } = config.retention;
-  return await verifyStored(
-    { ...request, database, nodes, clock, isProofOn, notificationsMs, swapsMs, pairs: config.pairs },
-    signal,
-  );
+  const { retryMinutes } = config.webhooks;
+  return {
+    ...{ database, nodes, witnesses, clock, isProofOn, notificationsMs, swapsMs, pairs: valuedPairs(config) },
+    rules: rulesOf(config),
+    confirmations: config.chain.confirmations,
+    retryDelayMs: (failureCount) => retryDelayMinutes(failureCount, retryMinutes) * MINUTE_MS,
+  };
 }
+
+const MINUTE_MS = 60_000;
 
 /** The database as it is: nothing is made and nothing is migrated. */
 async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {

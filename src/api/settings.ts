@@ -4,14 +4,18 @@
 import { type Static, Type } from 'typebox';
 import type { Problem } from '../core/fault.ts';
 import { parseAddress } from '../core/hex.ts';
-import { defaultSettings, findSettings, replaceSettings, type WatchSettings } from '../store/settings.ts';
+import {
+  CONFIRMATIONS_MAX,
+  defaultSettings,
+  findSettings,
+  replaceSettings,
+  type WatchSettings,
+} from '../store/settings.ts';
 import { createWatcherGate } from './auth.ts';
 import { invalidRequest } from './errors.ts';
 import type { Api, ApiOptions } from './server.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
 
-/** As in the configuration. */
-const CONFIRMATIONS_MAX = 100_000;
 /** They are read with every token transfer of the address. */
 const TOKENS_MAX = 100;
 const AMOUNT_MAX = 2n ** 256n - 1n;

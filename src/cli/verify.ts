@@ -1,5 +1,5 @@
 /**
- * `chainbell verify`: derives stored blocks again from the chain and says what differs.
+ * `chainbell verify`: re-derives stored blocks from the chain and reports differences.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';
@@ -21,7 +21,7 @@ export function addVerifyCommand(program: Command): void {
   program
     .command('verify')
     .description(
-      'derive stored blocks again from the chain and say what differs; exit code 1 when anything does, 69 when nothing could be compared',
+      're-derive stored blocks from the chain and report differences; exit code 1 if there are any, 69 if nothing could be compared',
     )
     .option('--from <number>', 'first block (default: the first stored one)', parseNumber)
     .option('--to <number>', 'last block (default: the newest stored one)', parseNumber)
@@ -44,6 +44,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   const report = await runVerification(config, {
     ...{ from, to, signal, clock },
     onDifference: createDifferenceLines(json),
+    onDissent: createDissentLines(json),
     onProgress: createProgressLines(clock, process.stderr),
   }).catch((error: unknown) => {
     // What was broken off has Faults of all kinds.
@@ -55,8 +56,10 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
     process.exitCode = exitCodes.tryAgain;
     return;
   }
-  if (json) process.stdout.write(`${JSON.stringify({ summary: toJson(report) })}\n`);
+  if (json) process.stdout.write(`${JSON.stringify({ summary: reportJson(report) })}\n`);
   process.stderr.write(describe(report));
+  if (report.outcome === 'different')
+    process.stderr.write('what to do: docs/operations.md, When something differs\n');
   if (report.outcome === 'different') process.exitCode = 1;
   if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
   if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
@@ -76,8 +79,21 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
       hash: notification.txHash,
       kind: notification.kind,
       ordinal: notification.ordinal,
+      id: notification.id,
     };
     process.stdout.write(`${JSON.stringify({ difference: what, block, ...fields, message })}\n`);
+  };
+}
+
+/** A line for each thing that a node is alone with. */
+export function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] {
+  let shown = 0;
+  return ({ node, block, message }) => {
+    shown += 1;
+    if (shown > DIFFERENCES_SHOWN_MAX) return;
+    process.stdout.write(
+      isJson ? `${JSON.stringify({ node, block, message })}\n` : `node ${node}: ${message}\n`,
+    );
   };
 }
 
@@ -95,37 +111,45 @@ export function createProgressLines(
   };
 }
 
-function toJson({ outcome, range, blocks, notifications, swaps, differences, undecided }: VerifyReport) {
+/** The report as it is printed. */
+export function reportJson({ range, undecided, notCompared, ...counts }: VerifyReport) {
   const { from = null, to = null } = range ?? {};
-  return { outcome, from, to, blocks, notifications, swaps, differences, not_comparable: undecided };
+  return { from, to, ...counts, not_comparable: undecided, not_compared: notCompared };
 }
 
-function describe({
-  outcome,
-  range,
-  blocks,
-  notifications,
-  swaps,
-  differences,
-  undecided,
-}: VerifyReport): string {
+/** The report in words. */
+export function describe(report: VerifyReport): string {
+  const { outcome, range, blocks, differences, dissents, undecided, notCompared } = report;
   if (range === undefined) return 'no block is stored: there is nothing to compare\n';
   const { from, to } = range;
-  const facts = `${notifications} notifications${swaps > 0 ? ` and ${swaps} swaps` : ''}`;
   const lines = [
     ...Object.entries(undecided).flatMap(([reason, count]) =>
       count > 0 ? [`not comparable, ${reason.replaceAll('_', ' ')}: ${count}`] : [],
     ),
+    ...notCompared.map(
+      ({ figure, count, reason }) =>
+        `not compared, ${figure}${count === undefined ? '' : ` (${count})`}: ${reason}`,
+    ),
     ...(differences > DIFFERENCES_SHOWN_MAX ? [`shown: the first ${DIFFERENCES_SHOWN_MAX}`] : []),
+    ...(dissents > 0 ? [`nodes stood alone ${dissents} times: compare them`] : []),
     outcome === 'reorganised'
-      ? 'a fork changed these blocks meanwhile: try again'
-      : `${outcome.replaceAll('_', ' ')}: blocks ${from} to ${to}, ${blocks} compared, ${facts} equal, ${differences} differences`,
-    ...(outcome === 'different' ? ['what to do: docs/operations.md, Verifying'] : []),
+      ? 'a reorg changed these blocks meanwhile: try again'
+      : `${outcome.replaceAll('_', ' ')}: blocks ${from} to ${to}, ${blocks} compared, ${factsOf(report)} equal, ${differences} differences`,
   ];
   return lines.map((line) => `${line}\n`).join('');
 }
 
-function parseNumber(text: string): number {
+function factsOf({ notifications, swaps, awards }: VerifyReport): string {
+  const facts = [
+    `${notifications} notifications`,
+    ...(swaps > 0 ? [`${swaps} swaps`] : []),
+    ...(awards > 0 ? [`${awards} awards`] : []),
+  ];
+  return facts.join(' and ');
+}
+
+/** The number of a block, as an option. */
+export function parseNumber(text: string): number {
   const number = Number(text);
   if (!/^\d+$/.test(text) || !Number.isSafeInteger(number)) throw new InvalidArgumentError('a block number');
   return number;

@@ -7,32 +7,42 @@ import type { BlockSwap } from '../store/swaps.ts';
 import { type Difference, differenceOf } from './compare.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
-export type SwapSide = {
+export type SwapSide<Stored extends BlockSwap> = {
   /** Blocks that are stored as they are on the chain. */
   blocks: readonly ReadBlock[];
-  stored: readonly BlockSwap[];
+  stored: readonly Stored[];
   /** Of the pairs that are followed. */
   coverage: readonly PairCoverage[];
   /** Swaps of before this may have been deleted. */
   keptSince: Date;
 };
 
-/**
- * How many swaps are equal, how many may have been deleted for their age, and what differs; swaps of blocks that nobody has
- * read for their pair do not count.
- */
-export function compareSwaps({ blocks, stored, coverage, keptSince }: SwapSide): {
-  equal: number;
-  pruned: number;
-  differences: Difference[];
-} {
+/** Tells whether a pair was read in one of these blocks. */
+export function coverageOf(
+  blocks: readonly ReadBlock[],
+  coverage: readonly PairCoverage[],
+): (pairId: number, blockNumber: number) => boolean {
   const byPair = new Map(coverage.map((one) => [one.pairId, one]));
   const headers = new Map(blocks.map(({ header }) => [header.number, header]));
-  const isCovered = (pairId: number, blockNumber: number): boolean => {
+  return (pairId, blockNumber) => {
     const [pair, header] = [byPair.get(pairId), headers.get(blockNumber)];
     if (pair === undefined || header === undefined || blockNumber < pair.readFrom) return false;
     return blockNumber >= pair.followedFrom || header.minedAt > pair.readAfter;
   };
+}
+
+/**
+ * The swaps that are equal, how many may have been deleted for their age, and what differs; swaps of blocks that were not
+ * read for their pair do not count.
+ */
+export function compareSwaps<Stored extends BlockSwap>({
+  blocks,
+  stored,
+  coverage,
+  keptSince,
+}: SwapSide<Stored>): { equal: Stored[]; pruned: number; differences: Difference[] } {
+  const headers = new Map(blocks.map(({ header }) => [header.number, header]));
+  const isCovered = coverageOf(blocks, coverage);
   const onChain = new Map<string, Placed>();
   for (const { header, pairEvents } of blocks) {
     for (const { pairId, swaps } of pairEvents) {
@@ -44,7 +54,7 @@ export function compareSwaps({ blocks, stored, coverage, keptSince }: SwapSide):
     }
   }
   const differences: Difference[] = [];
-  let equal = 0;
+  const equal: Stored[] = [];
   let pruned = 0;
   for (const swap of stored) {
     if (!isCovered(swap.pairId, swap.blockNumber)) continue;
@@ -54,7 +64,7 @@ export function compareSwaps({ blocks, stored, coverage, keptSince }: SwapSide):
     if (own === undefined)
       differences.push(difference('unexpected', swap, 'there is no such swap on the chain'));
     else if (changes.length > 0) differences.push(difference('changed', swap, changes.join(', ')));
-    else equal += 1;
+    else equal.push(swap);
   }
   for (const swap of onChain.values()) {
     const minedAt = headers.get(swap.blockNumber)?.minedAt;
@@ -80,5 +90,6 @@ function changesOf(stored: Placed, own: Placed): string[] {
 
 function difference(what: Difference['what'], swap: Placed, why: string): Difference {
   const { pairId, txHash, ordinal, blockNumber } = swap;
-  return differenceOf(what, blockNumber, `${what}: swap ${ordinal} of ${txHash} in pair ${pairId}: ${why}`);
+  const subject = `swap ${ordinal} of ${txHash} in pair ${pairId}`;
+  return differenceOf(what, blockNumber, `${what}: ${subject}: ${why}`, subject);
 }

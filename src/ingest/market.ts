@@ -59,9 +59,10 @@ export async function writePairEvents(
 }
 
 /** One pair in one block. */
-type Placed = { header: BlockHeader; pair: ValuedPair; events: PairEvents };
+export type Placed = { header: BlockHeader; pair: ValuedPair; events: PairEvents };
 
-function toState({ header, pair, events }: Placed): PairStateChange[] {
+/** What the block left of the pair; empty where its reserves did not change. */
+export function toState({ header, pair, events }: Placed): PairStateChange[] {
   const { reserves, supplyChange, liquidityK } = events;
   if (reserves === undefined) return [];
   const price = pairPrice(pair, reserves);

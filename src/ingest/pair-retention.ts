@@ -16,8 +16,8 @@ import {
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
 const HOUR_MS = 60 * 60 * 1000;
-/** Longer than any time-weighted price looks back. */
-const WHOLE_MS = 24 * HOUR_MS;
+/** Every state is kept for this long: longer than any time-weighted price looks back. */
+export const WHOLE_MS = 24 * HOUR_MS;
 
 export type PairRetention = {
   /** How long swaps are kept themselves: more than the day that volumes are about. */

@@ -32,7 +32,7 @@ export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): 
       ...(await closeDays(tx, accrualIds, blocks)),
     ];
     const claims = [
-      ...(await claimEvents(tx, ofKind(placed, 'event'))),
+      ...(await claimEvents(tx, ofKind(placed, 'event'), log)),
       ...(await claimDays(tx, rules, closed)),
     ];
     if (claims.length === 0) return;
@@ -44,32 +44,7 @@ export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): 
 
   async function writeMovements(tx: Db, movements: readonly Placed<Movement>[]): Promise<Closed[]> {
     const needs = movements.flatMap((placed) => needsOf(placed, ({ when, change }) => [when, change]));
-    return moveBalances(tx, movements, await loadPrices(tx, needs));
-  }
-
-  async function claimEvents(tx: Db, events: readonly Placed<EventListener>[]): Promise<Claim[]> {
-    const needs = events.flatMap((placed) => needsOf(placed, ({ rule }) => [rule.when, rule.points]));
-    const priceAt = await loadPrices(tx, needs);
-    return events.flatMap(({ activity, block }) => claimEvent(activity, { block, priceAt }) ?? []);
-  }
-
-  /** Prices in force; what has none is told, because it is worth nothing then. */
-  async function loadPrices(tx: Db, needs: readonly Need[]): Promise<PriceAt> {
-    const byAsset = new Map<string, Map<number, Price>>();
-    for (const asset of new Set(needs.map((need) => need.asset))) {
-      const ats = needs.flatMap((need) => (need.asset === asset ? [need.at.getTime()] : []));
-      const times = [...new Set(ats)].map((ms) => new Date(ms));
-      const prices = await listPrices(tx, asset, times);
-      const missing = times.find((_, index) => prices[index] === undefined);
-      if (missing !== undefined) log.warn({ asset, at: missing.toISOString() }, 'points.no_price');
-      byAsset.set(
-        asset,
-        new Map(
-          times.flatMap((at, index) => (prices[index] ? [[at.getTime(), prices[index]] as const] : [])),
-        ),
-      );
-    }
-    return (asset, at) => byAsset.get(asset)?.get(at.getTime());
+    return moveBalances(tx, movements, await loadPrices(tx, needs, log));
   }
 
   async function claimDays(tx: Db, { accruals }: Rules, closed: readonly Closed[]): Promise<Claim[]> {
@@ -79,7 +54,7 @@ export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): 
     const needs = due.flatMap(({ rule, day }): Need[] =>
       assetsOf([rule.when, rule.points], rule.tokens).map((asset) => ({ asset, at: lastMomentOf(day.day) })),
     );
-    const priceAt = await loadPrices(tx, needs);
+    const priceAt = await loadPrices(tx, needs, log);
     return due.flatMap(({ rule, day, block }) => claimDay(rule, day, { block, priceAt }) ?? []);
   }
 
@@ -91,6 +66,34 @@ export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): 
       await undoReferrals(tx, ancestorNumber);
     },
   };
+}
+
+/** What the events have earned, before caps. Prices in force that are not there are logged. */
+export async function claimEvents(
+  tx: Db,
+  events: readonly Placed<EventListener>[],
+  log: Log,
+): Promise<Claim[]> {
+  const needs = events.flatMap((placed) => needsOf(placed, ({ rule }) => [rule.when, rule.points]));
+  const priceAt = await loadPrices(tx, needs, log);
+  return events.flatMap(({ activity, block }) => claimEvent(activity, { block, priceAt }) ?? []);
+}
+
+/** Prices in force; what has none is told, because it is worth nothing then. */
+async function loadPrices(tx: Db, needs: readonly Need[], log: Log): Promise<PriceAt> {
+  const byAsset = new Map<string, Map<number, Price>>();
+  for (const asset of new Set(needs.map((need) => need.asset))) {
+    const ats = needs.flatMap((need) => (need.asset === asset ? [need.at.getTime()] : []));
+    const times = [...new Set(ats)].map((ms) => new Date(ms));
+    const prices = await listPrices(tx, asset, times);
+    const missing = times.find((_, index) => prices[index] === undefined);
+    if (missing !== undefined) log.warn({ asset, at: missing.toISOString() }, 'points.no_price');
+    byAsset.set(
+      asset,
+      new Map(times.flatMap((at, index) => (prices[index] ? [[at.getTime(), prices[index]] as const] : []))),
+    );
+  }
+  return (asset, at) => byAsset.get(asset)?.get(at.getTime());
 }
 
 type Need = { asset: string; at: Date };
@@ -136,7 +139,12 @@ async function loadEarned(tx: Db, claims: readonly Claim[]) {
   );
 }
 
-async function loadReferrers(tx: Db, rules: Rules, claims: readonly Claim[]): Promise<Map<Claim, Address>> {
+/** Who referred the users of claims of which a referrer gets a share, at the time of each. */
+export async function loadReferrers(
+  tx: Db,
+  rules: Rules,
+  claims: readonly Claim[],
+): Promise<Map<Claim, Address>> {
   const sharing = claims.filter(({ rule }) => rule.referralShare.numerator > 0n);
   const questions = sharing.map(({ user, referredBefore }) => ({ user, before: referredBefore }));
   const referrers = await findReferrers(tx, questions, orderOf(rules));

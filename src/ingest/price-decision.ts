@@ -82,7 +82,7 @@ function nearestTo<T extends Observation>(believed: readonly T[], last: Decimal)
 }
 
 /** The middle one, of an even number the mean of the two in the middle; exact. */
-function medianOf(observations: readonly Observation[]): Decimal {
+export function medianOf(observations: readonly Pick<Observation, 'price'>[]): Decimal {
   const prices = observations.map(({ price }) => price).sort((one, other) => one.cmp(other));
   const upper = prices[Math.floor(prices.length / 2)];
   const lower = prices[Math.ceil(prices.length / 2) - 1];

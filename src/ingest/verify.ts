@@ -3,60 +3,52 @@
  * Nothing is written, and a follower may run meanwhile.
  */
 import type { ChainNodes } from '../chain/nodes.ts';
-import { type BlockHeader, sidesOf } from '../core/block.ts';
+import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import type { Pair } from '../core/pair.ts';
 import { findChain, findTip } from '../store/blocks.ts';
-import {
-  listNotificationsOf,
-  listStoredBlocks,
-  listWatchesById,
-  listWatchesOf,
-  readSnapshot,
-  type StoredBlock,
-} from '../store/comparison.ts';
-import type { Database, Db } from '../store/db.ts';
-import { listPairCoverage } from '../store/pairs.ts';
-import { listSwapsOf } from '../store/swaps.ts';
+import { listStoredBlocks, readSnapshot } from '../store/comparison.ts';
+import type { Database } from '../store/db.ts';
 import { readTime } from '../store/time.ts';
+import { createActivityReader } from './activities.ts';
 import {
-  compareBlock,
-  compareNotifications,
   type Difference,
   differenceOf,
-  dueOf,
-  eventsOf,
   nothingUndecided,
-  placesOf,
   type UndecidedReason,
   type Verdict,
 } from './compare.ts';
-import { compareSwaps } from './compare-swaps.ts';
+import { type Astray, assetsOf, type CompareOptions, compareBatch, judgeAstray } from './compare-batch.ts';
+import { comparePrices, compareSums } from './compare-sums.ts';
 import { createPairReader } from './pair-events.ts';
-import { createReadAhead, extractNothing, type ReadBlock } from './read-ahead.ts';
+import { WHOLE_MS } from './pair-retention.ts';
+import { createReadAhead, type ReadBlock } from './read-ahead.ts';
+import { type Agreed, agreeOn, type Opinion, quorumOf } from './second-opinion.ts';
 
-export type VerifyOptions = {
+export type VerifyOptions = CompareOptions & {
   database: Database;
-  nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader'>;
+  nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader' | 'ask'>;
+  /** Each configured node by itself, where there are several. */
+  witnesses: readonly Witness[];
   clock: Clock;
   /** Undefined: the first and the newest stored block. */
   from: number | undefined;
   to: number | undefined;
-  isProofOn: boolean;
-  /** Whose swaps are compared too. */
-  pairs: readonly Pick<Pair, 'id' | 'address'>[];
   /** How long notifications are kept once they are done, and swaps. */
   notificationsMs: number;
   swapsMs: number;
   onDifference(difference: Difference): void;
+  /** A node that is alone with what it says. */
+  onDissent(dissent: Agreed['dissents'][number]): void;
   /** After each batch. */
   onProgress(progress: { done: number; total: number; differences: number }): void;
 };
 
+export type Witness = { name: string; nodes: Pick<ChainNodes, 'bundles' | 'findHeader'> };
+
 export type VerifyReport = {
-  /** `not_compared`: of the whole range no block is stored and served. */
+  /** `not_compared`: of the whole range no block is stored and served, or too few nodes confirm what they say. */
   outcome: 'equal' | 'different' | 'not_compared' | 'reorganised';
   /** Undefined when nothing is stored. */
   range: { from: number; to: number } | undefined;
@@ -64,12 +56,19 @@ export type VerifyReport = {
   blocks: number;
   notifications: number;
   swaps: number;
+  /** Equal awards of points. */
+  awards: number;
   differences: number;
+  /** How often a node was alone with what it said. */
+  dissents: number;
   undecided: Record<UndecidedReason, number>;
+  /** Stored figures that cannot be derived again, and why. */
+  notCompared: NotCompared[];
 };
 
-/** Records and notifications of one comparison: where there are more, blocks are compared one by one, then not at all. */
-const ROWS_MAX = 100_000;
+/** `count` is how many were met, where they were counted. */
+export type NotCompared = { figure: string; count?: number; reason: string };
+
 /** Waits before a block is asked for again that no node gave. */
 const RETRY_MS = [1_000, 2_000, 4_000];
 /** By then a follower has seen a new fork and undone the old one: it asks every 2 s at least. */
@@ -98,23 +97,45 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const now = (await readTime(database)).getTime();
   const keptSince = new Date(now - options.notificationsMs);
   const swapsKeptSince = new Date(now - options.swapsMs);
-  const readAhead = createReadAhead({
-    nodes,
-    clock,
-    extract: { ...extractNothing, pairEvents: createPairReader(options.pairs) },
-  });
+  const extract = {
+    pairEvents: createPairReader(options.pairs),
+    activities: createActivityReader(options.rules),
+  };
+  const readAhead = createReadAhead({ nodes, clock, extract });
+  const context = { ...options, keptSince, swapsKeptSince, statesKeptSince: new Date(now - WHOLE_MS) };
+  /** What was met that is not compared. */
+  const skipped = { accrued: 0, unknownRule: 0, unobserved: 0 };
+  /** The times of the blocks that were read. */
+  const times: Date[] = [];
   /** Of a long gap only the first block is waited for. */
   let isWorthWaiting = true;
 
   for (let next = range.from; next <= range.to; ) {
     const read = await readNext(next);
     if ((await compare(read)) === 'reorganised') return { ...report, outcome: 'reorganised' };
+    noteTimes(read);
     next += Math.max(1, read.length);
     const total = range.to - range.from + 1;
     options.onProgress({ done: next - range.from, total, differences: report.differences });
   }
+  const [first, last] = times;
+  if (first !== undefined && last !== undefined) {
+    const side = { ...context, block: range.to, first, last };
+    const prices = await comparePrices(database, { ...side, assets: assetsOf(options.pairs) });
+    for (const difference of [...prices.differences, ...(await compareSums(database, side))])
+      count(difference);
+    skipped.unobserved = prices.unobserved;
+  }
+  report.notCompared = listNotCompared(options, skipped);
   if (report.differences > 0) return { ...report, outcome: 'different' };
-  return { ...report, outcome: report.blocks > 0 ? 'equal' : 'not_compared' };
+  const isCompared = report.blocks > 0 && report.undecided.unconfirmed === 0;
+  return { ...report, outcome: isCompared ? 'equal' : 'not_compared' };
+
+  /** Keeps the first and the last time. */
+  function noteTimes(read: readonly ReadBlock[]): void {
+    const [first, last] = [read[0]?.header.minedAt, read.at(-1)?.header.minedAt];
+    if (first !== undefined && last !== undefined) times.splice(0, 2, times[0] ?? first, last);
+  }
 
   /** The blocks from this one on that can be had; none when this one cannot, which is told. */
   async function readNext(from: number): Promise<ReadBlock[]> {
@@ -148,11 +169,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
 
   async function compare(read: readonly ReadBlock[]): Promise<'compared' | 'reorganised'> {
     if (read.length === 0) return 'compared';
-    const compared = await readSnapshot(database, (snapshot) =>
-      compareBatch(snapshot, read, {
-        ...{ isProofOn: options.isProofOn, keptSince, swapsKeptSince, pairs: options.pairs },
-      }),
-    );
+    const compared = await readSnapshot(database, (snapshot) => compareBatch(snapshot, read, context));
     if (compared === 'too many') {
       if (read.length === 1) count('too_many');
       else for (const one of read) if ((await compare([one])) === 'reorganised') return 'reorganised';
@@ -163,8 +180,119 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
       return 'reorganised';
     report.blocks += blocks;
     report.swaps += swaps;
-    for (const verdict of [...astray.map(judgeAstray), ...verdicts]) count(verdict);
+    report.awards += compared.awards;
+    skipped.accrued += compared.accrued;
+    skipped.unknownRule += compared.unknownRule;
+    const all = [...astray.map(judgeAstray), ...verdicts];
+    for (const verdict of all) if (typeof verdict === 'string') count(verdict);
+    const differences = all.filter((verdict) => typeof verdict !== 'string');
+    const confirmed = await confirm(read, differences);
+    if (confirmed === 'reorganised') return confirmed;
+    for (const difference of confirmed) {
+      const known = await relocate(difference);
+      if (known !== undefined) count(known);
+    }
     return 'compared';
+  }
+
+  /** Those of the differences that as many nodes confirm as must; where there is one node, all. */
+  async function confirm(
+    read: readonly ReadBlock[],
+    differences: readonly Difference[],
+  ): Promise<readonly Difference[] | 'reorganised'> {
+    const { witnesses } = options;
+    const last = read.at(-1)?.header;
+    if (witnesses.length < 2 || last === undefined) return differences;
+    const anchor = await lookAtAnchor(last);
+    if (anchor === 'reorganised') return anchor;
+    if (differences.length === 0 && anchor === 'anchored') return [];
+    const opinions: Opinion[] = [];
+    for (const { name, nodes: own } of witnesses)
+      opinions.push({ node: name, differences: await findDifferences(own, read) });
+    const agreed = agreeOn(opinions);
+    report.undecided.unconfirmed += agreed.isQuorate ? agreed.unconfirmed.length : read.length;
+    report.dissents += agreed.dissents.length;
+    for (const dissent of agreed.dissents) options.onDissent(dissent);
+    return agreed.differences;
+  }
+
+  /** Near the head nodes differ for a moment, and the follower may be about to handle a reorg: then it looks twice. */
+  async function lookAtAnchor(last: BlockHeader): Promise<'anchored' | 'disputed' | 'reorganised'> {
+    if (await isAnchored(last)) return 'anchored';
+    if (last.number <= finalizedNumber) return 'disputed';
+    const span = { from: last.number, to: last.number };
+    const before = (await listStoredBlocks(database, span)).get(last.number)?.hash;
+    await clock.wait(SETTLE_MS, signal);
+    const after = (await listStoredBlocks(database, span)).get(last.number)?.hash;
+    if (before !== after) return 'reorganised';
+    return (await isAnchored(last)) ? 'anchored' : 'disputed';
+  }
+
+  /** Whether a quorum has this block: all below it follows from its parent hashes. */
+  async function isAnchored({ number, hash }: BlockHeader): Promise<boolean> {
+    const headers = await Promise.all(
+      options.witnesses.map(({ nodes: own }) => own.findHeader(number, signal).catch(ignoreFault)),
+    );
+    const votes = headers.filter((header) => header?.hash === hash).length;
+    return votes >= quorumOf(options.witnesses.length);
+  }
+
+  /** What differs where this node alone is believed; undefined when it does not give the blocks. */
+  async function findDifferences(
+    own: Witness['nodes'],
+    read: readonly ReadBlock[],
+  ): Promise<Difference[] | undefined> {
+    const [first, last] = [read[0]?.header.number, read.at(-1)?.header.number];
+    if (first === undefined || last === undefined) return [];
+    const blocks: ReadBlock[] = [];
+    const alone = createReadAhead({ nodes: own, clock, extract });
+    try {
+      for (let next = first; next <= last; next = first + blocks.length)
+        blocks.push(...(await alone.next(next, { number: last, hash: undefined }, signal)));
+    } catch (error) {
+      ignoreFault(error);
+      return undefined;
+    }
+    const compared = await readSnapshot(database, (snapshot) => compareBatch(snapshot, blocks, context));
+    if (compared === 'too many') return undefined;
+    const verdicts = [...compared.astray.map(judgeAstray), ...compared.verdicts];
+    return verdicts.filter((verdict) => typeof verdict !== 'string');
+  }
+
+  function ignoreFault(error: unknown): undefined {
+    if (!(error instanceof Fault) || signal.aborted) throw error;
+  }
+
+  /** A notification with a wrong block number differs where its transaction is, and only there. */
+  async function relocate(difference: Difference): Promise<Difference | undefined> {
+    const { what, notification } = difference;
+    if (what !== 'unexpected' || notification === undefined) return difference;
+    const number = await findBlockNumber(notification.txHash);
+    if (number === undefined || number === difference.block) return difference;
+    if (number >= range.from && number <= range.to) return undefined;
+    const { repairs: _, ...rest } = difference;
+    return {
+      ...rest,
+      message: `${rest.message}; its transaction is in block ${number}: compare that one too`,
+    };
+  }
+
+  /** Where the nodes have a transaction; undefined when they have none. */
+  async function findBlockNumber(txHash: Hash): Promise<number | undefined> {
+    const calls = [{ method: 'eth_getTransactionReceipt', params: [txHash] }];
+    return nodes
+      .ask(
+        calls,
+        ([answer]) => {
+          const { blockNumber } = Object(answer?.ok === true ? answer.result : undefined) as Record<
+            string,
+            unknown
+          >;
+          return typeof blockNumber === 'string' ? Number(blockNumber) : undefined;
+        },
+        signal,
+      )
+      .catch(ignoreFault);
   }
 
   /** Whether what does not fit is on its way: the follower undoes a fork, or the nodes change their mind. */
@@ -191,73 +319,33 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   }
 }
 
-/** A block that is not stored as it is on the chain. */
-type Astray = { header: BlockHeader; storedHash: Hash | undefined };
-
-type Compared = { blocks: number; swaps: number; astray: Astray[]; verdicts: Verdict[] };
-
-/** Blocks that follow one another against one moment of the database. */
-async function compareBatch(
-  snapshot: Db,
-  read: readonly ReadBlock[],
-  {
-    isProofOn,
-    keptSince,
-    swapsKeptSince,
-    pairs,
-  }: {
-    isProofOn: boolean;
-    keptSince: Date;
-    swapsKeptSince: Date;
-    pairs: readonly Pick<Pair, 'id' | 'address'>[];
-  },
-): Promise<Compared | 'too many'> {
-  const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
-  const stored = await listStoredBlocks(snapshot, span);
-  const blocks = new Map<number, { read: ReadBlock; stored: StoredBlock }>();
-  const astray: Astray[] = [];
-  for (const one of read) {
-    const { header } = one;
-    const found = stored.get(header.number);
-    if (found?.hash === header.hash) blocks.set(header.number, { read: one, stored: found });
-    else astray.push({ header, storedHash: found?.hash });
-  }
-  const events = eventsOf([...blocks.values()]);
-  const addresses = new Set([...events.values()].flatMap(({ transfer }) => sidesOf(transfer)));
-  const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
-  const due = dueOf(events, watching, ROWS_MAX);
-  if (watching.length === ROWS_MAX || due.size > ROWS_MAX) return 'too many';
-  const notifications = await listNotificationsOf(snapshot, span, placesOf(due), ROWS_MAX);
-  if (notifications.length === ROWS_MAX) return 'too many';
-  const storedSwaps = pairs.length === 0 ? [] : await listSwapsOf(snapshot, span, ROWS_MAX);
-  if (storedSwaps.length === ROWS_MAX) return 'too many';
-  const swaps = compareSwaps({
-    blocks: Array.from(blocks.values(), (one) => one.read),
-    stored: storedSwaps,
-    coverage: await listPairCoverage(
-      snapshot,
-      pairs.map(({ id }) => id),
-    ),
-    keptSince: swapsKeptSince,
-  });
-  const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
-  const watches = await listWatchesById(snapshot, [...owners.values()]);
-  const verdicts = [
-    ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
-    ...compareNotifications({
-      ...{ blocks, events, due, notifications, keptSince },
-      watches: new Map(watches.map((watch) => [watch.id, watch])),
-    }),
-    ...swaps.differences,
-    ...Array.from({ length: swaps.pruned }, (): Verdict => 'pruned'),
+function listNotCompared(
+  { pairs, rules }: Pick<CompareOptions, 'pairs' | 'rules'>,
+  { accrued, unknownRule, unobserved }: { accrued: number; unknownRule: number; unobserved: number },
+): NotCompared[] {
+  const listed: (NotCompared & { isMet: boolean })[] = [
+    {
+      ...{ figure: 'LP supplies', isMet: pairs.length > 0 },
+      reason: 'they were read from contracts at blocks whose state nodes do not keep',
+    },
+    {
+      ...{ figure: 'prices without observations', count: unobserved, isMet: unobserved > 0 },
+      reason: 'they are older than retention.observations, or no feed gave them',
+    },
+    {
+      ...{ figure: 'awards for balances over days', count: accrued, isMet: rules.accruals.size > 0 },
+      reason: 'they depend on every movement since the first followed block',
+    },
+    {
+      ...{ figure: 'referral links', isMet: rules.referral !== undefined },
+      reason: 'which link of a user counts depends on blocks outside the range',
+    },
+    {
+      ...{ figure: 'awards of other rules', count: unknownRule, isMet: unknownRule > 0 },
+      reason: 'the configuration does not have that version of the rule',
+    },
   ];
-  return { blocks: blocks.size, swaps: swaps.equal, astray, verdicts };
-}
-
-function judgeAstray({ header: { number, hash }, storedHash }: Astray): Difference {
-  return storedHash === undefined
-    ? differenceOf('not_stored', number, `not stored; on the chain it is ${hash}`)
-    : differenceOf('hash', number, `stored as ${storedHash}, on the chain it is ${hash}`);
+  return listed.flatMap(({ isMet, ...one }) => (isMet ? [one] : []));
 }
 
 function emptyReport(): VerifyReport {
@@ -265,7 +353,10 @@ function emptyReport(): VerifyReport {
     blocks: 0,
     notifications: 0,
     swaps: 0,
+    awards: 0,
     differences: 0,
+    dissents: 0,
+    notCompared: [],
     undecided: { ...nothingUndecided },
   };
   return { outcome: 'equal', range: undefined, ...counts };

@@ -244,9 +244,21 @@ const newsOf = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
  * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flags and settings fit. A
  * transfer that was orphaned meets its old row, which is on the canonical chain again.
  */
-async function insertNotifications(
+export async function insertNotifications(
   tx: Db,
-  { blocks, releasedNumber, now }: BlockCommit,
+  {
+    blocks,
+    releasedNumber,
+    now,
+    confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
+    recordId,
+  }: Pick<BlockCommit, 'releasedNumber' | 'now'> & {
+    blocks: readonly { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] }[];
+    /** Of the service; by default those of a commit at the tip. */
+    confirmations?: number;
+    /** The only record whose notifications are made. */
+    recordId?: string;
+  },
   reorgId: number | undefined,
 ): Promise<News[]> {
   const matches = await findMatches(tx, onceEach(blocks));
@@ -255,7 +267,6 @@ async function insertNotifications(
   const isMet = await isAnyMetBefore(tx, matches);
   if (isMet) await lockLanesOf(tx, matches);
   const occurrences = countOccurrences(matches);
-  const confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber;
   const rows = await tx.query<NewsRow>(sql`
     with t as (
       select * from unnest(
@@ -286,7 +297,7 @@ async function insertNotifications(
       join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
-      where ${isWanted}
+      where ${isWanted}${recordId === undefined ? sql`` : sql` and w.id = ${recordId}`}
       order by t.position, w.created_at, w.id
       ${isMet ? meetAgain(reorgId) : sql``}
       returning ${newsOf}
@@ -337,7 +348,7 @@ function meetAgain(reorgId: number | undefined): Sql {
       next_retry_at = case when not ${isToldAnew} then n.next_retry_at end,
       next_attempt_at = case when ${isToldAnew} then excluded.next_attempt_at else n.next_attempt_at end,
       processed_at = case when not ${isToldAnew} then n.processed_at end
-    where n.reorg_id is not null`;
+    where n.reorg_id is not null or n.state = 'withdrawn'`;
 }
 
 /** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
@@ -378,7 +389,9 @@ type Placed = { transfer: Transfer; block: number };
 type Match = Placed & { side: 'sender' | 'receiver' };
 
 /** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
-function onceEach(blocks: BlockCommit['blocks']): Placed[] {
+function onceEach(
+  blocks: readonly { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] }[],
+): Placed[] {
   const blockOf = new Map<Hash, number>();
   const placed: Placed[] = [];
   for (const { header, transfers } of blocks) {

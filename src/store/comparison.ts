@@ -5,6 +5,7 @@ import type { Transfer, TransferKind } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
+import { livingWorkers } from './lanes.ts';
 import { type MovementRow, toMovement } from './movement.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from './settings.ts';
 import { sql } from './sql.ts';
@@ -13,16 +14,40 @@ import type { WatchedAddress } from './watched.ts';
 export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
 
 /** A record as it is now: what it was before its last change is not known. */
-export type StoredWatch = { shardId: number } & Pick<
+export type StoredWatch = { shardId: number; laneId: number } & Pick<
   WatchedAddress,
-  'id' | 'address' | 'watchCoin' | 'watchToken' | 'createdAt' | 'updatedAt'
+  'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl' | 'createdAt' | 'updatedAt'
 > & { settings: WatchSettings };
 
 export type StoredNotification = Transfer & {
   shardId: number;
+  id: number;
   watchedAddressId: string;
   blockNumber: number;
   createdAt: Date;
+  /** `held`, `waiting`, `processed` or `cancelled`. */
+  state: string;
+  revision: number;
+  retryCount: number;
+  redeliveryCount: number;
+  nextAttemptAt: Date;
+  laneId: number;
+  /** Set while the block lacks confirmations. */
+  releaseNumber: number | undefined;
+  /** The position that strict ordering preserves. */
+  turn: number | undefined;
+  /** Changes whenever the row does (`xmin`), so that a repair never overwrites what happened after it was planned. */
+  version: string;
+};
+
+/** A delivery queue as far as it decides whether its notifications are sent. */
+export type StoredLane = {
+  id: number;
+  shardId: number;
+  origin: string;
+  nextDue: Date | undefined;
+  /** A worker that lives has it, or its lease has not ended. */
+  isLeased: boolean;
 };
 
 /** Which notifications belong to a transaction and a record, if there are any. */
@@ -89,15 +114,17 @@ export async function listWatchesById(
   return rows.map(toWatch);
 }
 
-const watchColumns = sql`w.shard_id, w.id, w.address, w.watch_coin, w.watch_token, w.created_at, w.updated_at,
-  ${settingsColumns}`;
+const watchColumns = sql`w.shard_id, w.id, w.lane_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at,
+  w.updated_at, ${settingsColumns}`;
 
 type WatchRow = SettingsRow & {
   shard_id: number;
   id: string;
+  lane_id: number;
   address: Uint8Array;
   watch_coin: boolean;
   watch_token: boolean;
+  webhook_url: string;
   created_at: Date;
   updated_at: Date;
 };
@@ -106,9 +133,11 @@ function toWatch(row: WatchRow): StoredWatch {
   return {
     shardId: row.shard_id,
     id: row.id,
+    laneId: row.lane_id,
     address: fromBytes(row.address),
     watchCoin: row.watch_coin,
     watchToken: row.watch_token,
+    webhookUrl: row.webhook_url,
     createdAt: row.created_at,
     updatedAt: row.updated_at,
     settings: toSettings(row),
@@ -125,11 +154,14 @@ export async function listNotificationsOf(
   places: readonly NotificationPlace[],
   limit: number,
 ): Promise<StoredNotification[]> {
-  const columns = sql`n.shard_id, n.watched_address_id, n.kind, n.tx_hash, n.ordinal, n.sender, n.receiver, n.amount,
-    n.token, n.block_number, n.created_at`;
+  // A time beyond the range of a Date ('infinity') is read as the year 9999.
+  const columns = sql`n.shard_id, n.id, n.watched_address_id, n.kind, n.tx_hash, n.ordinal, n.sender, n.receiver, n.amount,
+    n.token, n.block_number, n.created_at, n.state, n.revision, n.retry_count, n.redelivery_count,
+    least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.turn,
+    n.xmin::text as version`;
   const rows = await db.query<NotificationRow>(sql`
     select ${columns} from notification n
-    where n.block_number between ${from} and ${to} and n.reorg_id is null
+    where n.block_number between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
     union all
     select ${columns}
     from unnest(
@@ -138,11 +170,12 @@ export async function listNotificationsOf(
       ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
     join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
-    where n.block_number not between ${from} and ${to} and n.reorg_id is null
-    order by shard_id, watched_address_id, tx_hash, kind, ordinal
+    where n.block_number not between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
+    order by shard_id, watched_address_id, tx_hash, kind, ordinal, id
     limit ${limit}`);
   return rows.map((row) => ({
     shardId: row.shard_id,
+    id: row.id,
     watchedAddressId: row.watched_address_id,
     kind: row.kind,
     txHash: fromBytes(row.tx_hash),
@@ -150,15 +183,76 @@ export async function listNotificationsOf(
     ...toMovement(row),
     blockNumber: row.block_number,
     createdAt: row.created_at,
+    state: row.state,
+    revision: row.revision,
+    retryCount: row.retry_count,
+    redeliveryCount: row.redelivery_count,
+    nextAttemptAt: row.next_attempt_at,
+    laneId: row.lane_id,
+    releaseNumber: row.release_number ?? undefined,
+    turn: row.turn ?? undefined,
+    version: row.version,
   }));
+}
+
+/** The delivery queues of these ids that exist. */
+export async function listLanesById(db: Db, ids: readonly number[], now: Date): Promise<StoredLane[]> {
+  const rows = await db.query<{
+    id: number;
+    shard_id: number;
+    origin: string;
+    next_due: Date | null;
+    is_leased: boolean;
+  }>(sql`
+    select id, shard_id, origin, next_due,
+      owner is not null and (lease_until > ${now} or owner in (${livingWorkers})) as is_leased
+    from lane where id = any(${listOf(ids)}::bigint[])
+    order by id limit ${ids.length}`);
+  return rows.map((row) => ({
+    id: row.id,
+    shardId: row.shard_id,
+    origin: row.origin,
+    nextDue: row.next_due ?? undefined,
+    isLeased: row.is_leased,
+  }));
+}
+
+/** Of each of these records the notification whose turn it is: one that waits, else the first that is held. */
+export async function listFirstInTurn(
+  db: Db,
+  records: readonly Pick<NotificationPlace, 'shardId' | 'watchedAddressId'>[],
+): Promise<Map<string, number>> {
+  const rows = await db.query<{ record_id: string; id: number }>(sql`
+    select r.id as record_id, first.id
+    from unnest(
+      ${listOf(records.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
+    ) as r (shard_id, id)
+    cross join lateral (
+      select o.id from notification o
+      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.turn is not null and o.state in ('held', 'waiting')
+      order by o.state desc, o.turn limit 1
+    ) as first
+    order by r.id limit ${records.length}`);
+  return new Map(rows.map(({ record_id, id }) => [record_id, id]));
 }
 
 type NotificationRow = MovementRow & {
   shard_id: number;
+  id: number;
   watched_address_id: string;
   kind: TransferKind;
   tx_hash: Uint8Array;
   ordinal: number;
   block_number: number;
   created_at: Date;
+  state: string;
+  revision: number;
+  retry_count: number;
+  redelivery_count: number;
+  next_attempt_at: Date;
+  lane_id: number;
+  release_number: number | null;
+  turn: number | null;
+  version: string;
 };

@@ -136,7 +136,7 @@ export async function releaseLane(
 }
 
 /** The numbers of the living workers. */
-const livingWorkers = sql`
+export const livingWorkers = sql`
   select objid::bigint from pg_locks
   where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
     and database = (select oid from pg_database where datname = current_database())`;

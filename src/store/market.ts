@@ -143,6 +143,24 @@ export async function insertPairStates(tx: Db, states: readonly PairStateChange[
     on conflict do nothing`);
 }
 
+/** Up to `limit` states of these pairs in a range of blocks. */
+export async function listPairStatesOf(
+  db: Db,
+  pairIds: readonly number[],
+  { from, to }: { from: number; to: number },
+  limit: number,
+): Promise<PairStateChange[]> {
+  const rows = await db.query<Row & { supply_change: string; liquidity_k: string | null }>(sql`
+    select ${columns}, supply_change, liquidity_k from pair_state
+    where pair_id = any(${listOf(pairIds)}::integer[]) and block_number between ${from} and ${to}
+    order by block_number, pair_id limit ${limit}`);
+  return rows.map((row) => ({
+    ...toState(row),
+    supplyChange: BigInt(row.supply_change),
+    liquidityK: row.liquidity_k === null ? undefined : BigInt(row.liquidity_k),
+  }));
+}
+
 /** Removes what is known of all blocks above this one. */
 export async function deletePairStatesAbove(tx: Db, blockNumber: number): Promise<void> {
   await tx.query(sql`delete from pair_state where block_number > ${blockNumber}`);

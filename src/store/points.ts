@@ -124,6 +124,29 @@ export async function sumUserDays(
   return rows.map(({ points }) => decimal(points));
 }
 
+/** The same of awards of blocks before this one, and of imports. */
+export async function sumUserDaysBefore(
+  db: Db,
+  questions: readonly { rule: string; version: number; user: Address; day: Date }[],
+  blockNumber: number,
+): Promise<Decimal[]> {
+  if (questions.length === 0) return [];
+  const rows = await db.query<{ points: string }>(sql`
+    select coalesce((
+      select sum(p.points) from point p
+      where p.user_address = q.user_address and p.awarded_at >= q.day and p.awarded_at < q.day + interval '1 day'
+        and p.rule = q.rule and p.version = q.version and p.role = 'user'
+        and (p.block_number is null or p.block_number < ${blockNumber})), 0)::text as points
+    from unnest(
+      ${questions.map(({ rule }) => rule)}::text[],
+      ${listOf(questions.map(({ version }) => version))}::integer[],
+      ${bytesOf(questions.map(({ user }) => user))}::bytea[],
+      ${listOf(questions.map(({ day }) => day.toISOString()))}::timestamptz[]
+    ) with ordinality as q (rule, version, user_address, day, position)
+    order by q.position limit ${questions.length}`);
+  return rows.map(({ points }) => decimal(points));
+}
+
 type AwardRow = {
   rule: string;
   version: number;
@@ -144,20 +167,49 @@ export async function listAwards(db: Db, txHash: Hash): Promise<Award[]> {
   const rows = await db.query<AwardRow>(sql`
     select * from point where tx_hash = ${toBytes(txHash)}
     order by ordinal, rule, version, role desc limit ${AWARDS_MAX}`);
-  return rows.map((row) => ({
-    rule: row.rule,
-    version: row.version,
-    category: row.category,
-    user: fromBytes(row.user_address),
-    points: decimal(row.points),
-    txHash: fromBytes(row.tx_hash),
-    ordinal: row.ordinal,
-    role: row.role,
-    block:
-      row.block_number === null || row.block_hash === null
-        ? undefined
-        : { number: row.block_number, hash: fromBytes(row.block_hash) },
-    awardedAt: row.awarded_at,
-    inputs: row.inputs,
-  }));
+  return rows.map(toAward);
 }
+
+/** Up to `limit` awards of a range of blocks. */
+export async function listAwardsOf(
+  db: Db,
+  { from, to }: { from: number; to: number },
+  limit: number,
+): Promise<Award[]> {
+  const rows = await db.query<AwardRow>(sql`
+    select * from point where block_number between ${from} and ${to}
+    order by block_number, tx_hash, ordinal, rule, version, role limit ${limit}`);
+  return rows.map(toAward);
+}
+
+/** Those of these versions of rules that gave something in a block before this one. */
+export async function listRulesBefore(
+  db: Db,
+  rules: readonly { rule: string; version: number }[],
+  blockNumber: number,
+): Promise<{ rule: string; version: number }[]> {
+  return db.query<{ rule: string; version: number }>(sql`
+    select r.rule, r.version
+    from unnest(${rules.map(({ rule }) => rule)}::text[], ${listOf(rules.map(({ version }) => version))}::integer[])
+      as r (rule, version)
+    where exists (
+      select from point p where p.rule = r.rule and p.version = r.version and p.block_number < ${blockNumber})
+    order by r.rule, r.version limit ${rules.length}`);
+}
+
+const toAward = (row: AwardRow): Award => ({
+  rule: row.rule,
+  version: row.version,
+  category: row.category,
+  user: fromBytes(row.user_address),
+  points: decimal(row.points),
+  txHash: fromBytes(row.tx_hash),
+  ordinal: row.ordinal,
+  role: row.role,
+  block:
+    row.block_number === null || row.block_hash === null
+      ? undefined
+      : { number: row.block_number, hash: fromBytes(row.block_hash) },
+  awardedAt: row.awarded_at,
+  inputs: row.inputs,
+});

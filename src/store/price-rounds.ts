@@ -68,6 +68,48 @@ export async function findLastRoundAt(db: Db, asset: string): Promise<Date | und
   return row?.round_at;
 }
 
+/** An accepted price with the observations that were used for it: none where they were deleted, or it was given otherwise. */
+export type ObservedPrice = { id: number; asset: string; price: Decimal; observedAt: Date; used: Decimal[] };
+
+/** Up to `limit` prices of the assets that were observed in this time, and after the last one of the page before. */
+export async function listObservedPrices(
+  db: Db,
+  {
+    assets,
+    from,
+    to,
+    after,
+    limit,
+  }: {
+    assets: readonly string[];
+    from: Date;
+    to: Date;
+    after: Pick<ObservedPrice, 'id' | 'observedAt'> | undefined;
+    limit: number;
+  },
+): Promise<ObservedPrice[]> {
+  const rows = await db.query<{
+    id: number;
+    asset: string;
+    price: string;
+    observed_at: Date;
+    used: string[];
+  }>(sql`
+    select p.id, p.asset, p.price, p.observed_at,
+      array(
+        select o.price::text from price_observation o
+        where o.asset = p.asset and o.round_at = p.observed_at and o.price_id = p.id and o.verdict = 'used'
+        order by o.id limit ${REPORTS_MAX}) as used
+    from price p
+    where p.asset = any(${assets}::text[]) and p.observed_at between ${from} and ${to}
+      and (p.observed_at, p.id) > (${after?.observedAt ?? new Date(0)}::timestamptz, ${after?.id ?? 0}::bigint)
+    order by p.observed_at, p.id limit ${limit}`);
+  return rows.map(({ observed_at, price, used, ...row }) => ({
+    ...{ ...row, price: decimal(price), observedAt: observed_at },
+    used: used.map((one) => decimal(one)),
+  }));
+}
+
 /** What the sources said in the newest round, in their order; undefined before the first round. */
 export async function findLastRound(
   db: Db,

@@ -3,6 +3,7 @@
  * the one that was in force then.
  */
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
+import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 
@@ -53,6 +54,14 @@ export async function listPrices(
     order by t.position limit ${times.length}`);
   const byPosition = new Map(rows.map(({ position, ...row }) => [position, toPrice(row)]));
   return times.map((_, index) => byPosition.get(index + 1));
+}
+
+/** The prices of these ids that exist. */
+export async function listPricesById(db: Db, ids: readonly number[]): Promise<Price[]> {
+  const rows = await db.query<Row>(sql`
+    select id, asset, price, observed_at, source from price where id = any(${listOf(ids)}::bigint[])
+    order by id limit ${ids.length}`);
+  return rows.map(toPrice);
 }
 
 /** The first price that the asset ever had. */

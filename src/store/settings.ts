@@ -22,6 +22,9 @@ export type WatchSettings = {
   strictOrder: boolean;
 };
 
+/** A record may ask for as many as `chain.confirmations` may be. */
+export const CONFIRMATIONS_MAX = 100_000;
+
 /** As the specification has it. */
 export const defaultSettings: WatchSettings = {
   confirmations: 0,

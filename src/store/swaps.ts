@@ -17,8 +17,12 @@ export type BlockSwap = Swap & { pairId: number; blockNumber: number; minedAt: D
 /** `price` is undefined until the valued token has any. */
 export type PricedSwap = BlockSwap & { price: SwapPrice | undefined };
 
+/** As it is stored: its value, and the price that this comes from, are undefined where there is none. */
+export type StoredSwap = BlockSwap & { usdValue: Decimal | undefined; priceId: number | undefined };
+
 /** Sums begin at the full five minutes of UTC; all queries here name them so. */
-const bucketOf = (time: Sql) => sql`date_bin('5 minutes', ${time}, '1970-01-01T00:00:00Z'::timestamptz)`;
+export const bucketOf = (time: Sql) =>
+  sql`date_bin('5 minutes', ${time}, '1970-01-01T00:00:00Z'::timestamptz)`;
 
 /** Stores swaps with their sums; what is there already stays as it is. */
 export async function insertSwaps(tx: Db, swaps: readonly PricedSwap[]): Promise<void> {
@@ -81,12 +85,17 @@ export async function listSwapsOf(
   db: Db,
   { from, to }: { from: number; to: number },
   limit: number,
-): Promise<BlockSwap[]> {
-  const rows = await db.query<SwapRow>(sql`
-    select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out, amount1_out from swap
-    where block_number between ${from} and ${to}
+): Promise<StoredSwap[]> {
+  const rows = await db.query<SwapRow & { usd_value: string | null; price_id: number | null }>(sql`
+    select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out, amount1_out, usd_value,
+      price_id
+    from swap where block_number between ${from} and ${to}
     order by block_number, tx_hash, ordinal limit ${limit}`);
-  return rows.map(toSwap);
+  return rows.map((row) => ({
+    ...toSwap(row),
+    usdValue: row.usd_value === null ? undefined : decimal(row.usd_value),
+    priceId: row.price_id ?? undefined,
+  }));
 }
 
 /** Those of these pairs that have swaps which no price was known for. */

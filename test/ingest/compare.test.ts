@@ -14,6 +14,7 @@ import {
   type StoredSide,
   type Verdict,
 } from '../../src/ingest/compare.ts';
+import type { DeliverySide } from '../../src/ingest/compare-delivery.ts';
 import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
 import type { StoredBlock, StoredNotification, StoredWatch } from '../../src/store/comparison.ts';
 import { defaultSettings } from '../../src/store/settings.ts';
@@ -46,10 +47,16 @@ function blockOf(
 function watchOf(parts: Partial<StoredWatch> = {}): StoredWatch {
   const createdAt = parts.createdAt ?? later(-3_600_000);
   const wants = { address: bob, watchCoin: true, watchToken: true, settings: defaultSettings };
-  return { ...{ shardId: SHARD, id: randomUUID(), createdAt, updatedAt: createdAt }, ...wants, ...parts };
+  const place = { laneId: 1, webhookUrl: 'https://one.example/hook' };
+  return {
+    ...{ shardId: SHARD, id: randomUUID(), createdAt, updatedAt: createdAt },
+    ...{ ...wants, ...place, ...parts },
+  };
 }
 
-/** As the commit of its block makes it. */
+let noticeCount = 0;
+
+/** As the commit of its block makes it, and acknowledged. */
 function noticeOf(
   transfer: Transfer,
   { stored }: Block,
@@ -57,8 +64,22 @@ function noticeOf(
   parts: Partial<StoredNotification> = {},
 ): StoredNotification {
   const place = { shardId: SHARD, watchedAddressId: watch.id, blockNumber: stored.number };
-  return { ...transfer, ...place, createdAt: stored.storedAt, ...parts };
+  noticeCount += 1;
+  return {
+    ...{ ...transfer, ...place, createdAt: stored.storedAt },
+    ...{ id: noticeCount, version: '1', state: 'processed', revision: 0, retryCount: 0, redeliveryCount: 0 },
+    ...{ nextAttemptAt: stored.storedAt, laneId: 1, releaseNumber: undefined, turn: undefined },
+    ...parts,
+  };
 }
+
+/** At noon with block 9 stored, after a failure it is tried again a minute later; the queue of bob's webhook is due. */
+const delivery: DeliverySide = {
+  ...{ now: noon, tipNumber: 9, confirmations: 0, retryDelayMs: () => 60_000, firstInTurn: new Map() },
+  lanes: new Map([
+    [1, { id: 1, shardId: SHARD, origin: 'https://one.example:443', nextDue: noon, isLeased: false }],
+  ]),
+};
 
 /** What becomes of these notifications; `gone` are records that are deleted. */
 function judge(
@@ -72,6 +93,7 @@ function judge(
     ...{ events, notifications, keptSince, due: dueOf(events, watches, 100) },
     blocks: new Map(blocks.map((block) => [block.stored.number, block])),
     watches: new Map(watches.map((watch) => [watch.id, watch])),
+    delivery,
   };
   return [...compareNotifications({ ...side, ...parts })];
 }
@@ -104,7 +126,7 @@ test('a transaction that two blocks have belongs to the first of them', () => {
 
 test('who is due is counted up to one more than the limit', () => {
   const watches = Array.from({ length: 5 }, () => watchOf());
-  const count = (limit: number) => dueOf(eventsOf([blockOf(1, [transferOf()])]), watches, limit).size;
+  const count = (limit: number) => dueOf(eventsOf([blockOf(1, [transferOf()])]), watches, limit).length;
   assert.deepEqual([3, 4, 5].map(count), [4, 5, 5]);
 });
 
@@ -130,7 +152,8 @@ test('each record of each side is due each transfer of a transaction, and a crea
     const [verdict, ...equal] = judge([block], watches, told.toSpliced(index, 1)).reverse();
     const { watchedAddressId, kind, ordinal } = one;
     assert.ok(typeof verdict === 'object');
-    assert.deepEqual(verdict.notification, { watchedAddressId, txHash: one.txHash, kind, ordinal });
+    const place = { watchedAddressId, txHash: one.txHash, kind, ordinal, id: undefined };
+    assert.deepEqual(verdict.notification, place);
     assert.deepEqual([verdict.what, equal], ['missing', Array(told.length - 1).fill('equal')]);
   }
 });
@@ -181,37 +204,62 @@ test('each field that is not as it is on the chain is told with both values', ()
   }
 });
 
-test('what was made before its block was stored is of a block that died; at the same moment, of this one', () => {
-  const [transfer, absent] = [transferOf(), transferOf()];
-  const block = blockOf(1, [transfer]);
-  const watch = watchOf();
-  const judgeAt = (of: Transfer, ms: number, parts: Partial<StoredNotification> = {}) =>
-    outline(judge([block], [watch], [noticeOf(of, block, watch, { createdAt: later(ms), ...parts })]))[0];
+test('a notification that is older than its block is of an orphaned one; at the same moment, of this one', () => {
+  const absent = transferOf();
+  const block = blockOf(1, [transferOf()]);
+  const watch = watchOf({ address: carol });
+  const judgeAt = (ms: number, parts: Partial<StoredNotification> = {}) =>
+    outline(judge([block], [watch], [noticeOf(absent, block, watch, { createdAt: later(ms), ...parts })]));
   assert.deepEqual(
-    [-1, 0, 1].map((ms) => judgeAt(absent, ms)),
-    ['dead_fork', 'unexpected in 1', 'unexpected in 1'],
+    [-1, 0, 1].map((ms) => judgeAt(ms)),
+    [['dead_fork'], ['unexpected in 1'], ['unexpected in 1']],
   );
-  assert.deepEqual(
-    [-1, 0, 1].map((ms) => judgeAt(transfer, ms, { amount: 9n })),
-    ['dead_fork', 'changed in 1', 'changed in 1'],
-  );
+  // What a receiver has acknowledged stays; what is still to be sent would be a false word.
+  for (const state of ['held', 'waiting']) {
+    assert.deepEqual(judgeAt(-1, { state, retryCount: 1 }), ['unexpected in 1'], state);
+    assert.deepEqual(judgeAt(-1, { state, revision: 1 }), ['dead_fork'], `${state}, announces the removal`);
+    assert.deepEqual(judgeAt(-1, { state, redeliveryCount: 1 }), ['dead_fork'], `${state}, asked for again`);
+  }
 });
 
-test('what names another block was told of a dead one, if it was made by the time its transaction was stored again', () => {
-  const transfer = transferOf();
-  const [dead, block] = [blockOf(1), blockOf(2, [transfer], { stored: { storedAt: later(5) } })];
+test('a transaction that was mined again with other content is a difference, however old its notification is', () => {
+  const transfer = transferOf({ amount: 9n });
+  const block = blockOf(1, [transfer]);
   const watch = watchOf();
-  const judgeAt = (blocks: Block[], ms: number) =>
-    outline(judge(blocks, [watch], [noticeOf(transfer, dead, watch, { createdAt: later(ms) })]));
-  assert.deepEqual(
-    [4, 5, 6].map((ms) => judgeAt([dead, block], ms)),
-    [['dead_fork'], ['dead_fork'], ['changed in 2']],
-  );
-  // It counts with the block that it names; that one's own age says nothing.
-  assert.deepEqual(
-    [4, 5, 6].map((ms) => judgeAt([block], ms)),
-    [[], [], ['changed in 2']],
-  );
+  for (const ms of [-1, 0, 1]) {
+    const old = noticeOf({ ...transfer, amount: 10n }, block, watch, { createdAt: later(ms) });
+    assert.deepEqual(outline(judge([block], [watch], [old])), ['changed in 1'], String(ms));
+  }
+  // Once the new content has its own notification, the old one is history.
+  const both = [
+    noticeOf({ ...transfer, amount: 10n }, block, watch, { createdAt: later(-1) }),
+    noticeOf(transfer, block, watch),
+  ];
+  assert.deepEqual(outline(judge([block], [watch], both)), ['equal', 'dead_fork']);
+});
+
+test('notifications are matched by their content: another ordinal is no difference, another block is', () => {
+  const first = transferOf({ kind: 'token', token: coin, ordinal: 1 });
+  const [other, block] = [blockOf(1), blockOf(2, [first], { stored: { storedAt: later(5) } })];
+  const watch = watchOf();
+  const judgeOne = (parts: Partial<StoredNotification>) =>
+    outline(judge([other, block], [watch], [noticeOf(first, block, watch, parts)]));
+  assert.deepEqual(judgeOne({ ordinal: 4 }), ['equal']);
+  for (const ms of [4, 5, 6])
+    assert.deepEqual(judgeOne({ blockNumber: 1, createdAt: later(ms) }), ['changed in 2'], String(ms));
+});
+
+test('of equal contents in one transaction each is due once, and one too many is unexpected', () => {
+  const txHash = hashOf(77);
+  const [one, two] = [0, 1].map((ordinal) => transferOf({ txHash, kind: 'internal', ordinal }));
+  assert.ok(one !== undefined && two !== undefined);
+  const block = blockOf(1, [one, two]);
+  const watch = watchOf();
+  const told = [one, two].map((transfer) => noticeOf(transfer, block, watch));
+  assert.deepEqual(outline(judge([block], [watch], told)), ['equal', 'equal']);
+  assert.deepEqual(outline(judge([block], [watch], told.slice(1))), ['equal', 'missing in 1']);
+  const thrice = [...told, noticeOf({ ...one, ordinal: 2 }, block, watch)];
+  assert.deepEqual(outline(judge([block], [watch], thrice)), ['equal', 'equal', 'unexpected in 1']);
 });
 
 test('what names a block that is not compared, and is of none of these, counts elsewhere', () => {

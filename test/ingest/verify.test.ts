@@ -18,6 +18,7 @@ import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { pair as swapped, swapTransaction } from '../kit/pair-story.ts';
 
+const noRules = { listeners: [], accruals: new Map(), referral: undefined };
 const BLOCKS = 12;
 const FINAL = 4;
 /** Before a block is asked for again that no node gave, and before what does not fit is looked at again. */
@@ -44,6 +45,7 @@ function nodesOf(chain: Chain): Nodes {
   const parts = { proved: true, traced: true };
   return {
     head: () => get(BLOCKS),
+    ask: () => Promise.reject(new Fault('unavailable', 'no node knows a transaction')),
     findHeader: find,
     bundles: (references) =>
       Promise.all(
@@ -86,6 +88,8 @@ onEachDatabase(({ database }) => {
     };
     const options = {
       ...{ database: database(), nodes: nodesOf(chain), clock, isProofOn: true, pairs: [] },
+      ...{ confirmations: 0, retryDelayMs: () => 60_000, witnesses: [], onDissent: () => {} },
+      rules: noRules,
       ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
       onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
       ...more,
@@ -196,5 +200,79 @@ onEachDatabase(({ database }) => {
       const { report, differences } = await verify(chain, { from, onWait });
       assert.deepEqual([report.outcome, differences], ['reorganised', []]);
     }
+  });
+
+  /** Each of these nodes by itself. */
+  const witnessesOf = (...chains: Chain[]) =>
+    chains.map((chain, index) => ({ name: `node ${index}`, nodes: nodesOf(chain) }));
+  /** Leaves the stored chain at this block. */
+  const leavesAt =
+    (fork: number): Chain =>
+    (number) =>
+      headerOf(number, number >= fork ? 2 : 0, fork - 1);
+
+  test('nodes that agree are asked for the last header of each batch only, and for no block', async () => {
+    const asked: BlockReference[] = [];
+    const counting = nodesOf(headerOf);
+    const witness = {
+      name: 'counted',
+      nodes: {
+        ...counting,
+        async findHeader(reference: BlockReference, signal: AbortSignal) {
+          asked.push(reference);
+          return counting.findHeader(reference, signal);
+        },
+        bundles: () => Promise.reject(new Error('no block is asked for')),
+      },
+    };
+    const { report } = await verify(headerOf, { witnesses: [witness, witness] });
+    assert.deepEqual([report.outcome, report.blocks], ['equal', BLOCKS]);
+    assert.ok(asked.length < BLOCKS && asked.at(-1) === BLOCKS, String(asked));
+  });
+
+  test('a database that followed a false chain differs, although the first node serves that chain', async () => {
+    const witnesses = witnessesOf(headerOf, leavesAt(3), leavesAt(3));
+    const dissents: string[] = [];
+    const onDissent = ({ node, block, message }: Parameters<VerifyOptions['onDissent']>[0]) =>
+      dissents.push(`${node} in ${block}, ${message.split(':')[0]}`);
+    const { report, differences } = await verify(headerOf, { witnesses, onDissent });
+    const wrong = Array.from({ length: BLOCKS - 2 }, (_, index) => index + 3);
+    assert.deepEqual(
+      differences,
+      wrong.map((number) => `hash in ${number}`),
+    );
+    assert.equal(report.outcome, 'different');
+    assert.deepEqual(
+      dissents,
+      wrong.map((number) => `node 0 in ${number}, this node alone denies it`),
+    );
+  });
+
+  test('one node on another chain is no difference, and it is named', async () => {
+    const witnesses = witnessesOf(leavesAt(3), headerOf, headerOf);
+    const nodes = new Set<string>();
+    const { report, differences } = await verify(leavesAt(3), {
+      witnesses,
+      onDissent: ({ node }) => nodes.add(node),
+    });
+    assert.deepEqual([report.outcome, differences, [...nodes]], ['equal', [], ['node 0']]);
+  });
+
+  test('nodes that differ above the final block are looked at again; a reorg that comes meanwhile is none of theirs', async () => {
+    let fork = FINAL + 1;
+    const turning: Chain = (number) => leavesAt(fork)(number);
+    const settled = await verify(headerOf, {
+      witnesses: witnessesOf(headerOf, turning),
+      onWait: () => {
+        fork = BLOCKS + 1;
+      },
+    });
+    assert.deepEqual([settled.report.outcome, settled.waitsMs], ['equal', [SETTLE_MS]]);
+    const reorganised = await verify(headerOf, {
+      witnesses: witnessesOf(headerOf, leavesAt(FINAL + 1)),
+      onWait: () =>
+        database().query(sql`update block set hash = ${toBytes(hashOf(1))} where number > ${FINAL}`),
+    });
+    assert.deepEqual([reorganised.report.outcome, reorganised.differences], ['reorganised', []]);
   });
 });

@@ -67,14 +67,15 @@ onEachDatabase(({ database }) => {
       sql`update watched_address set created_at = ${later(1)}, updated_at = ${later(2)}`,
     );
     const times = { createdAt: later(1), updatedAt: later(2) };
+    const webhookUrl = 'https://one.example/hook';
     assert.deepEqual(await listWatchesOf(database(), [alice, bob], ROWS_MAX), [
       {
         ...{ shardId: 1, id: records[0]?.id, address: bob, ...times },
-        ...{ watchCoin: false, watchToken: true, settings },
+        ...{ watchCoin: false, watchToken: true, settings, laneId: 1, webhookUrl },
       },
       {
         ...{ shardId: 2, id: records[1]?.id, address: bob, ...times },
-        ...{ watchCoin: true, watchToken: false, settings: defaultSettings },
+        ...{ watchCoin: true, watchToken: false, settings: defaultSettings, laneId: 2, webhookUrl },
       },
     ]);
     assert.equal((await listWatchesOf(database(), [bob, carol], 2)).length, 2);
@@ -116,10 +117,12 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(4), [transferOf()]);
     const rows = await listNotificationsOf(database(), span, [], ROWS_MAX);
     assert.deepEqual(
-      rows,
+      rows.map(({ id: _id, version: _version, ...row }) => row),
       transfers.map((transfer, index) => ({
         ...{ shardId: 2, watchedAddressId: id, ...transfer },
-        ...{ blockNumber: index + 2, createdAt: later(index + 2) },
+        ...{ blockNumber: index + 2, createdAt: later(index + 2), state: 'waiting' },
+        ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: later(index + 2) },
+        ...{ laneId: 1, releaseNumber: undefined, turn: undefined },
       })),
     );
     assert.equal((await listNotificationsOf(database(), span, [], 1)).length, 1);

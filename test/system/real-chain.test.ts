@@ -174,6 +174,7 @@ async function checkVerified(stage: Stage, notifications: number): Promise<void>
   const { undecided, ...report } = await runVerification(configOf(stage), {
     ...{ from: undefined, to: undefined, signal: new AbortController().signal },
     onDifference: ({ message }) => assert.fail(message),
+    onDissent: ({ message }) => assert.fail(message),
     onProgress: () => {},
   });
   const equal = {
@@ -181,8 +182,9 @@ async function checkVerified(stage: Stage, notifications: number): Promise<void>
     range: { from: FIRST, to: LAST },
     blocks: 12,
     notifications,
-    swaps: 0,
+    ...{ swaps: 0, awards: 0, notCompared: [] },
     differences: 0,
+    dissents: 0,
   };
   assert.deepEqual(report, equal);
   assert.deepEqual(new Set(Object.values(undecided)), new Set([0]));

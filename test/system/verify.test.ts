@@ -4,18 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, beforeEach, test } from 'node:test';
-import { encodeCall } from '../../devnet/contracts.ts';
-import type { ConfigOverrides } from '../../src/config/load.ts';
-import { type Clock, systemClock } from '../../src/core/clock.ts';
-import { type Address, type Hash, toBytes } from '../../src/core/hex.ts';
+import { type Hash, toBytes } from '../../src/core/hex.ts';
 import { type Difference, nothingUndecided } from '../../src/ingest/compare.ts';
-import type { VerifyOptions, VerifyReport } from '../../src/ingest/verify.ts';
-import type { Sql } from '../../src/store/sql.ts';
-import { sql } from '../../src/store/sql.ts';
-import { runVerification } from '../../src/verification.ts';
-import { chainbell } from '../cli/chainbell.ts';
-import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import type { VerifyReport } from '../../src/ingest/verify.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
+import type { Chain } from '../kit/anvil.ts';
 import {
   chainMethods,
   type NodeBlock,
@@ -23,88 +16,35 @@ import {
   startScriptedNode,
   traceMethod,
 } from '../kit/scripted-node.ts';
+import { CHAIN_ID, freshAddress, type TestService } from '../kit/service.ts';
 import {
-  CHAIN_ID,
-  createWatcher,
-  freshAddress,
-  SECRET,
-  startTestService,
-  type TestService,
-  testConfig,
-} from '../kit/service.ts';
+  blockAt,
+  NOTIFICATIONS,
+  nodeBlockAt,
+  nodeBlocks,
+  openVerifiedChain,
+  type Run,
+  runOn,
+  type VerifiedChain,
+  verifyChain,
+} from '../kit/verified-chain.ts';
 
-const parts = new AsyncDisposableStack();
 let chain: Chain;
-let place: TestDatabase;
 let service: TestService;
-/** Watches the receiver for coin and tokens, and the payer for tokens only. */
-let records: { receiver: string; payer: string };
-let receiver: Address;
-let payer: Address;
-/** The block and transaction of a plain payment to the receiver, and of a split one with two internal transfers to him. */
-let payment: { block: number; hash: Hash };
-let split: { block: number; hash: Hash };
+let records: VerifiedChain['records'];
+let payment: VerifiedChain['payment'];
+let split: VerifiedChain['split'];
 let last: number;
-
-/** Coin by a payment, 2 + 1 wei by the split; 5 units of a token from the payer, whose minting counts too. */
-const NOTIFICATIONS = 1 + 2 + 1 + 2;
-
+let story: VerifiedChain;
 before(async () => {
-  chain = parts.use(await startChain());
-  place = parts.use(await createTestDatabase('postgres'));
-  service = parts.use(
-    await startTestService({
-      database: place,
-      rpc: [chain.url],
-      roles: ['follower', 'api'],
-      chain: { startBlock: 1 },
-    }),
-  );
-  payer = chain.accounts[0];
-  receiver = freshAddress();
-  const watcher = await createWatcher(service, 'acme');
-  const webhookUrl = 'https://one.example/hook';
-  records = {
-    receiver: (await watcher.watch({ address: receiver, webhookUrl })).id,
-    payer: (await watcher.watch({ address: payer, webhookUrl, watchCoin: false })).id,
-  };
-  const paid = await chain.transferNative({ from: payer, to: receiver, valueWei: 7n });
-  payment = { block: paid.blockNumber, hash: paid.hash };
-  const splitter = await chain.deploy('Splitter');
-  const input = encodeCall({ contract: 'Splitter', method: 'split', values: [[receiver, receiver]] });
-  const parted = await chain.execute({ from: payer, to: splitter, valueWei: 3n, input });
-  split = { block: parted.blockNumber, hash: parted.hash };
-  const token = await chain.deploy('DemoToken', 'Verify', 'VER', 18);
-  await chain.mintToken(token, { to: payer, amount: 5n });
-  await chain.transferToken(token, { from: payer, to: receiver, amount: 5n });
-  last = (await chain.head()).number;
-  await service.inSync(chain);
-  // Long enough before the blocks that nobody doubts their order.
-  await change(
-    sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
-  );
-  for (const table of tables) {
-    const rows = await service.database.query<{ name: string }>(sql`
-      select column_name as name from information_schema.columns
-      where table_name = ${table} and is_generated = 'NEVER' order by ordinal_position`);
-    columns.set(table, rows.map(({ name }) => name).join(', '));
-    await service.database.script(`create table kept_${table} as select ${columns.get(table)} from ${table}`);
-  }
+  story = await openVerifiedChain();
+  ({ chain, service, records, payment, split, last } = story);
 });
-beforeEach(async () => {
-  for (const table of tables) {
-    await service.database.script(
-      `delete from ${table};
-       insert into ${table} (${columns.get(table)}) overriding system value select * from kept_${table}`,
-    );
-  }
-});
-after(() => parts.disposeAsync());
+beforeEach(() => story.restore());
+after(() => story[Symbol.asyncDispose]());
 
-const tables = ['block', 'watched_address', 'notification', 'chain'];
-/** Of each table, those that are stored and not derived. */
-const columns = new Map<string, string>();
 const change = (statement: Sql) => service.database.query(statement);
+const verify = (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options);
 const hour = sql`interval '1 hour'`;
 
 test('what was followed is equal to the chain: blocks, proof and every notification', async () => {
@@ -116,7 +56,13 @@ test('what was followed is equal to the chain: blocks, proof and every notificat
 test('a notification that is gone is missing', async () => {
   await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
   const { report, differences } = await verify();
-  const expected = { watchedAddressId: records.receiver, txHash: split.hash, kind: 'internal', ordinal: 1 };
+  const expected = {
+    watchedAddressId: records.receiver,
+    txHash: split.hash,
+    kind: 'internal',
+    ordinal: 1,
+    id: undefined,
+  };
   assert.deepEqual(differences.map(outline), [['missing', split.block, expected]]);
   assert.match(
     differences[0]?.message ?? '',
@@ -158,7 +104,13 @@ test('an invented notification is unexpected, whatever transfer it claims', asyn
   const { report, differences } = await verify();
   const own = { kind: 'transaction', ordinal: 0 };
   assert.deepEqual(
-    new Set(differences.map(outline)),
+    new Set(
+      differences.map(({ what, block, notification }) => {
+        assert.ok(notification?.id !== undefined);
+        const { id: _, ...place } = notification;
+        return [what, block, place];
+      }),
+    ),
     new Set([
       ['unexpected', payment.block, { watchedAddressId: records.receiver, txHash, ...own }],
       ['unexpected', payment.block, { watchedAddressId: records.payer, txHash: payment.hash, ...own }],
@@ -187,7 +139,7 @@ test('a stored block of another hash, another parent or no proof is told, and on
 });
 
 test('what changes while it is compared is a fork on its way, and no difference', async () => {
-  const { hash } = await blockAt(payment.block);
+  const { hash } = await blockAt(chain, payment.block);
   await change(
     sql`update block set hash = ${toBytes(`0x${'5'.repeat(64)}`)} where number = ${payment.block}`,
   );
@@ -200,8 +152,8 @@ test('what changes while it is compared is a fork on its way, and no difference'
 });
 
 test('a block that its node changes its mind about is a fork on its way, and no difference', async () => {
-  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
-  const stored = blocks[last] ?? (await nodeBlockAt(last));
+  const blocks = await nodeBlocks(story);
+  const stored = blocks[last] ?? (await nodeBlockAt(chain, last));
   const hash = `0x${'5'.repeat(64)}`;
   blocks[last] = {
     ...{ block: { ...stored.block, hash }, traces: [] },
@@ -217,7 +169,7 @@ test('a block that its node changes its mind about is a fork on its way, and no 
 });
 
 test('nodes that go away meanwhile end it: what they had not given yet is not told as not served', async () => {
-  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  const blocks = await nodeBlocks(story);
   blocks.splice(payment.block, 1);
   await using node = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   const settings = { verify: 'off', internalTransfers: 'off' } as const;
@@ -335,19 +287,16 @@ test('what may have been deleted by the retention is not missing', async () => {
   assert.deepEqual([report, differences], [reportOf({ notifications: 4, undecided: { pruned: 2 } }), []]);
 });
 
-test('what was told of a block that died stays, and is not compared; a withdrawn one is not there', async () => {
-  const earlier = sql`created_at = created_at - interval '1 minute', retry_count = 1`;
+test('what was told of an orphaned block stays, and is not compared; a withdrawn one is not there', async () => {
+  const earlier = sql`created_at = created_at - interval '1 minute'`;
   await change(
-    sql`update notification set block_number = ${split.block}, ${earlier} where tx_hash = ${toBytes(payment.hash)}`,
-  );
-  await change(
-    sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
+    sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, state = 'processed', ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
   );
   await change(
     sql`update notification set state = 'withdrawn' where tx_hash = ${toBytes(split.hash)} and ordinal = 1`,
   );
   const { report, differences } = await verify();
-  assert.equal(report.undecided.dead_fork, 2);
+  assert.equal(report.undecided.dead_fork, 1);
   assert.deepEqual(
     differences.map(outline).map(([what, block]) => [what, block]),
     [
@@ -355,6 +304,18 @@ test('what was told of a block that died stays, and is not compared; a withdrawn
       ['missing', split.block],
     ],
   );
+});
+
+test('a transaction that was mined again with another amount, and not told, is a difference', async () => {
+  await change(sql`
+    update notification set amount = 6, state = 'processed', created_at = created_at - interval '1 minute'
+    where tx_hash = ${toBytes(payment.hash)}`);
+  const { differences } = await verify();
+  assert.deepEqual(
+    differences.map(({ what, block, repairs }) => [what, block, repairs?.map(({ action }) => action)]),
+    [['changed', payment.block, ['create']]],
+  );
+  assert.match(differences[0]?.message ?? '', /amount 6 is stored, 7 is on the chain$/);
 });
 
 test('without traces internal transfers are not compared, without proof its flag is not', async () => {
@@ -420,7 +381,7 @@ test('a block with more records than are compared at once is counted, and the ot
 });
 
 test('a block that no node proves is told, one that no node has is not compared, and the others are', async () => {
-  const blocks = await Promise.all(Array.from({ length: last + 1 }, (_, number) => nodeBlockAt(number)));
+  const blocks = await nodeBlocks(story);
   const told = (number: number) => blocks[number]?.receipts[0] ?? {};
   // A receipt without its logs breaks its root.
   told(last).logs = [];
@@ -440,16 +401,7 @@ test('a block that no node proves is told, one that no node has is not compared,
 });
 
 test('as a process: 0 and a summary when equal, 1 and a line for each difference when not', async () => {
-  const run = (...words: string[]) =>
-    chainbell(
-      place.dataDir,
-      {
-        ...{ CHAINBELL_CHAIN_ID: String(CHAIN_ID), CHAINBELL_CHAIN_RPC: chain.url },
-        ...{ CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET },
-      },
-      'verify',
-      ...words,
-    );
+  const run = (...words: string[]) => runOn(story, 'verify', ...words);
   const equal = await run('--json');
   assert.equal(equal.code, 0, equal.err);
   const { outcome, from, to, blocks, notifications, differences, not_comparable } = JSON.parse(
@@ -473,7 +425,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   );
   assert.match(
     shown.err,
-    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\nwhat to do: docs\/operations.md, Verifying\n$/,
+    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\nwhat to do: docs\/operations.md, When something differs\n$/,
   );
   const nothing = await run('--from', String(last + 5));
   assert.deepEqual([nothing.code, nothing.out], [69, '']);
@@ -483,44 +435,20 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.match(message, /amount 8 is stored/);
   assert.deepEqual(fields, {
     ...{ difference: 'changed', block: payment.block, watched_addresses_id: records.receiver },
-    ...{ hash: payment.hash, kind: 'transaction', ordinal: 0 },
+    ...{ hash: payment.hash, kind: 'transaction', ordinal: 0, id: fields.id },
   });
+  assert.equal(typeof fields.id, 'number');
   assert.equal(JSON.parse(summary).summary.outcome, 'different');
   await change(sql`
     insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
       block_number, state, next_attempt_at, created_at)
-    select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, i, sender, amount, block_number, state, now(), now()
+    select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, i, sender, amount + i, block_number, state, now(), now()
     from notification, generate_series(1, 1000) as i where tx_hash = ${toBytes(payment.hash)}`);
   const many = await run('--json', ...words);
   const lines = many.out.trimEnd().split('\n');
   assert.equal(lines.length, 1_000 + 1);
   assert.equal(JSON.parse(lines.at(-1) ?? '').summary.differences, 1_001);
 });
-
-type Progress = Parameters<VerifyOptions['onProgress']>[0];
-type Run = { report: VerifyReport; differences: Difference[]; progress: Progress[] };
-
-/** Verifies the range with a clock that does not wait. */
-async function verify(
-  options: {
-    from?: number;
-    to?: number;
-    rpc?: string;
-    settings?: ConfigOverrides['chain'];
-    onWait?: () => Promise<void>;
-  } = {},
-): Promise<Run> {
-  const { from, to, rpc = chain.url, settings = {}, onWait = async () => {} } = options;
-  const differences: Difference[] = [];
-  const progress: Progress[] = [];
-  const clock: Clock = { ...systemClock(), wait: onWait };
-  const report = await runVerification(testConfig({ database: place, rpc: [rpc], chain: settings }), {
-    ...{ from, to, clock, signal: new AbortController().signal },
-    onDifference: (difference) => differences.push(difference),
-    onProgress: (one) => progress.push(one),
-  });
-  return { report, differences, progress };
-}
 
 const outline = ({ what, block, notification }: Difference) => [what, block, notification];
 
@@ -537,28 +465,11 @@ function reportOf({
       range: { from: 1, to: last },
       blocks: last,
       notifications: NOTIFICATIONS,
-      swaps: 0,
+      ...{ swaps: 0, awards: 0, notCompared: [] },
       differences: 0,
+      dissents: 0,
     },
     ...rest,
     undecided: { ...nothingUndecided, ...undecided },
   };
-}
-
-const quantity = (number: number) => `0x${number.toString(16)}`;
-
-async function blockAt(number: number): Promise<NodeBlock['block'] & { hash: Hash }> {
-  return (await chain.rpc('eth_getBlockByNumber', [quantity(number), true])) as NodeBlock['block'] & {
-    hash: Hash;
-  };
-}
-
-async function nodeBlockAt(number: number): Promise<NodeBlock> {
-  const receipts = await chain.rpc('eth_getBlockReceipts', [quantity(number)]);
-  // Nobody traces the genesis block.
-  const traces =
-    number === 0
-      ? []
-      : await chain.rpc('debug_traceBlockByNumber', [quantity(number), { tracer: 'callTracer' }]);
-  return { block: await blockAt(number), receipts: receipts as NodeBlock['receipts'], traces };
 }

@@ -1,0 +1,62 @@
+/**
+ * Repairing what `verify` found: first a plan, then exactly that plan, in small transactions beside a running service.
+ */
+import type { Database } from '../store/db.ts';
+import { applyRepairs } from '../store/repair.ts';
+import { readTime } from '../store/time.ts';
+import type { Difference } from './compare.ts';
+import { type VerifyOptions, type VerifyReport, verifyStored } from './verify.ts';
+
+export type RepairPlan = {
+  report: VerifyReport;
+  /** Differences that their `repairs` end. */
+  repairable: Difference[];
+  /** Differences that nothing can end, most of them because a receiver was told. */
+  unrepairable: Difference[];
+};
+
+/** A plan is in memory; whatever differs beyond it is for the next run. */
+export const PLAN_MAX = 10_000;
+/** Differences of one transaction, which holds up commits of blocks meanwhile: some tens of milliseconds. */
+const STEP_DIFFERENCES = 100;
+
+/** Compares the range, and plans what ends each difference. Writes nothing. */
+export async function planRepairs(
+  options: Omit<VerifyOptions, 'onDifference'>,
+  signal: AbortSignal,
+): Promise<RepairPlan> {
+  const repairable: Difference[] = [];
+  const unrepairable: Difference[] = [];
+  const report = await verifyStored(
+    {
+      ...options,
+      onDifference(difference) {
+        const list = difference.repairs === undefined ? unrepairable : repairable;
+        if (list.length < PLAN_MAX) list.push(difference);
+      },
+    },
+    signal,
+  );
+  return { report, repairable, unrepairable };
+}
+
+/**
+ * Does what the plan says. Returns the differences that are repaired; the others met a block or a notification that changed
+ * since it was compared. Ends between two transactions when it is interrupted.
+ */
+export async function applyPlan(
+  database: Database,
+  { repairable }: RepairPlan,
+  { confirmations }: Pick<VerifyOptions, 'confirmations'>,
+  signal: AbortSignal,
+): Promise<Set<Difference>> {
+  const repaired = new Set<Difference>();
+  for (let start = 0; start < repairable.length && !signal.aborted; start += STEP_DIFFERENCES) {
+    const step = repairable.slice(start, start + STEP_DIFFERENCES);
+    const repairs = step.flatMap((difference) => difference.repairs ?? []);
+    const applied = await applyRepairs(database, repairs, { confirmations, now: await readTime(database) });
+    for (const difference of step)
+      if (difference.repairs?.every((repair) => applied.has(repair)) === true) repaired.add(difference);
+  }
+  return repaired;
+}

@@ -1,0 +1,74 @@
+/**
+ * What several nodes say of one difference: it counts when as many of them confirm it as `quorumOf` asks for, so that one
+ * node that lies, or lags, can neither invent a difference nor hide one. Pure.
+ */
+import type { Difference } from './compare.ts';
+
+/** What one node's blocks differ in; undefined when it did not give them. */
+export type Opinion = { node: string; differences: readonly Difference[] | undefined };
+
+export type Agreed = {
+  /** Whether enough nodes gave the blocks. */
+  isQuorate: boolean;
+  /** Confirmed by a quorum. */
+  differences: Difference[];
+  /** Neither confirmed nor denied by a quorum. */
+  unconfirmed: Difference[];
+  /** Nodes that are alone with what they say, or do not say. */
+  dissents: { node: string; block: number; message: string }[];
+};
+
+/** Of n nodes half, and two at least: fewer than half may lie. */
+export function quorumOf(nodeCount: number): number {
+  return nodeCount < 2 ? 1 : Math.max(2, Math.ceil(nodeCount / 2));
+}
+
+export function agreeOn(opinions: readonly Opinion[]): Agreed {
+  const quorum = quorumOf(opinions.length);
+  const answered = opinions.flatMap(({ node, differences }) =>
+    differences === undefined ? [] : [{ node, found: new Map(differences.map((one) => [keyOf(one), one])) }],
+  );
+  const isQuorate = answered.length >= quorum;
+  const agreed: Agreed = { isQuorate, differences: [], unconfirmed: [], dissents: [] };
+  const all = new Map(answered.flatMap(({ found }) => [...found]));
+  for (const [key, difference] of all) {
+    const { block, message } = difference;
+    const confirming = answered.filter(({ found }) => found.has(key));
+    const denying = answered.filter(({ found }) => !found.has(key));
+    const dissent = (node: string, what: string) =>
+      agreed.dissents.push({ node, block, message: `${what}: ${message}` });
+    if (confirming.length >= quorum) {
+      agreed.differences.push(
+        chooseAgreed(
+          confirming.flatMap(({ found }) => found.get(key) ?? []),
+          quorum,
+        ),
+      );
+      for (const { node } of denying) dissent(node, 'this node alone denies it');
+    } else if (denying.length >= quorum) {
+      for (const { node } of confirming) dissent(node, 'only this node says so');
+    } else {
+      agreed.unconfirmed.push(difference);
+      for (const { node } of denying.length > 0 ? confirming : []) dissent(node, 'the nodes disagree');
+    }
+  }
+  return agreed;
+}
+
+/** The one on whose details a quorum agrees. Without such details the difference stands, but is not repaired by any. */
+function chooseAgreed(confirmed: readonly Difference[], quorum: number): Difference {
+  const same = [...Map.groupBy(confirmed, ({ message }) => message).values()];
+  const [agreed] = same.find((group) => group.length >= quorum) ?? [];
+  if (agreed !== undefined) return agreed;
+  const [first] = confirmed;
+  if (first === undefined) throw new Error('a confirmed difference was confirmed by nobody');
+  const { repairs: _, ...rest } = first;
+  return rest;
+}
+
+/** The same difference, whatever a node says is right instead. */
+function keyOf({ what, block, notification, subject = '' }: Difference): string {
+  if (notification === undefined) return `${what} ${block} ${subject}`;
+  const { watchedAddressId, txHash, kind, ordinal, id } = notification;
+  return `${what} ${block} ${watchedAddressId} ${txHash} ${kind} ${ordinal} ${id}`;
+}

@@ -1,0 +1,39 @@
+import assert from 'node:assert/strict';
+import { tmpdir } from 'node:os';
+import { test } from 'node:test';
+import { createTestDatabase } from '../kit/database.ts';
+import { chain, chainbell } from './chainbell.ts';
+
+const range = ['--from', '1', '--to', '2'];
+
+test('without a plan asked for first it ends with 64, and says to begin with --dry-run', async () => {
+  for (const words of [range, [...range, '--dry-run', '--apply']]) {
+    const { code, out, err } = await chainbell(tmpdir(), chain, 'repair', ...words);
+    assert.deepEqual([code, out], [64, ''], words.join(' '));
+    assert.match(err, /begin with --dry-run/);
+  }
+});
+
+test('without a range, or with a wrong one, it ends with 64', async () => {
+  for (const words of [
+    ['--dry-run'],
+    ['--from', '1', '--dry-run'],
+    ['--from', '9', '--to', '8', '--dry-run'],
+    ['--from', 'x', '--to', '8', '--dry-run'],
+  ]) {
+    const { code, out } = await chainbell(tmpdir(), chain, 'repair', ...words);
+    assert.deepEqual([code, out], [64, ''], words.join(' '));
+  }
+});
+
+test('an embedded database without blocks has nothing to repair; one that the service has open ends with 78', async () => {
+  await using place = await createTestDatabase('embedded');
+  const env = { ...chain, CHAINBELL_DATA_DIR: place.dataDir };
+  const empty = await chainbell(place.dataDir, env, 'repair', ...range, '--apply');
+  assert.deepEqual([empty.code, empty.out], [0, ''], empty.err);
+  assert.match(empty.err, /nothing to compare\n0 repairs planned, 0 done/);
+  await place.open();
+  const busy = await chainbell(place.dataDir, env, 'repair', ...range, '--dry-run');
+  assert.equal(busy.code, 78, busy.err);
+  assert.match(busy.err, /in use by process \d+: stop it first/);
+});
