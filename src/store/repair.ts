@@ -4,9 +4,10 @@
 import type { BlockId, Transfer } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
-import { findTip, holdBlocks, insertNotifications } from './blocks.ts';
+import { findTip, holdBlocks } from './blocks.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
+import { insertNotifications } from './matching.ts';
 import { takeBack } from './removals.ts';
 import { sql } from './sql.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';

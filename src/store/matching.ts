@@ -1,0 +1,232 @@
+/**
+ * The matching join, the heart of the product: transfers of new blocks become notifications of the records that watch them,
+ * and notifications that were held become due.
+ */
+import { type BlockHeader, sidesOf, type Transfer } from '../core/block.ts';
+import { fromBytes, type Hash } from '../core/hex.ts';
+import { bytesOf, listOf } from './arrays.ts';
+import type { Db } from './db.ts';
+import { type Sql, sql } from './sql.ts';
+import type { OrderedRecord } from './turns.ts';
+
+/** Turns of one block: more than a commit has transfers. */
+const BLOCK_TURNS = 2 ** 20;
+
+type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
+/** Notifications of blocks up to `releasedNumber` may be sent. */
+type Moment = { releasedNumber: number; now: Date };
+
+/**
+ * Notifications that were made, met again or released, of one lane and state, and of one record where that has turns;
+ * `count` of those that were made.
+ */
+export type News = { laneId: number; state: string; count: number; ordered: OrderedRecord | undefined };
+
+type NewsRow = { shard_id: number; lane_id: number; state: string; ordered_id: string | null; count: number };
+
+function toNews({ shard_id, lane_id, state, ordered_id, count }: NewsRow): News {
+  const ordered = ordered_id === null ? undefined : { shardId: shard_id, id: ordered_id };
+  return { laneId: lane_id, state, count, ordered };
+}
+
+/** Of rows `n`, grouped. */
+const newsColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
+// A row that `on conflict` updated carries the number of this transaction as its last one.
+const newsOf = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
+  case when n.turn is not null then n.watched_address_id end as ordered_id`;
+
+/**
+ * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flags and settings fit. A
+ * transfer that was orphaned meets its old row, which is on the canonical chain again.
+ */
+export async function insertNotifications(
+  tx: Db,
+  {
+    blocks,
+    releasedNumber,
+    now,
+    confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
+    recordId,
+  }: Moment & {
+    blocks: readonly MatchedBlock[];
+    /** Of the service; by default those of a commit at the tip. */
+    confirmations?: number;
+    /** The only record whose notifications are made. */
+    recordId?: string;
+  },
+  reorgId: number | undefined,
+): Promise<News[]> {
+  const matches = await findMatches(tx, onceEach(blocks));
+  if (matches.length === 0) return [];
+  // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
+  const isMet = await isAnyMetBefore(tx, matches);
+  if (isMet) await lockLanesOf(tx, matches);
+  const occurrences = countOccurrences(matches);
+  const rows = await tx.query<NewsRow>(sql`
+    with t as (
+      select * from unnest(
+        ${listOf(matches.map(({ side }) => side))}::text[],
+        ${listOf(matches.map(({ transfer }) => transfer.kind))}::text[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.txHash))}::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.ordinal))}::integer[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.sender))}::bytea[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::bytea[],
+        ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
+        ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
+        ${listOf(occurrences)}::integer[],
+        ${listOf(matches.map(({ block }) => block))}::bigint[]
+      ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)
+    ), made as (
+      insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+        receiver, amount, token, occurrence, block_number, state, release_number, turn, next_attempt_at, created_at,
+        unsent_epoch, replaces)
+      select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
+        t.token, t.occurrence, t.block,
+        case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end,
+        case when release.number > ${releasedNumber} then release.number end,
+        case when w.strict_order then t.block * ${BLOCK_TURNS}::bigint + t.position end,
+        ${now}::timestamptz, ${now}::timestamptz,
+        case when l.owner is null then l.epoch else l.epoch - 1 end,
+        ${isMet ? REPLACED : sql`null::bigint`}
+      from t
+      join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
+      join lane l on l.id = w.lane_id
+      cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
+      where ${isWanted}${recordId === undefined ? sql`` : sql` and w.id = ${recordId}`}
+      order by t.position, w.created_at, w.id
+      ${isMet ? meetAgain(reorgId) : sql``}
+      returning ${newsOf}
+    )
+    select ${newsColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
+  return rows.map(toNews);
+}
+
+/** The record's flags and settings (ingest/compare.ts says the same of a record in its own way). */
+const isWanted = sql`
+  case when t.kind = 'token'
+    then w.watch_token and (w.tokens is null or t.amount >= (w.tokens ->> encode(t.token, 'hex'))::numeric)
+    else w.watch_coin and t.amount >= coalesce(w.min_amount, 0) end
+  and case w.direction when 'in' then w.address = t.receiver when 'out' then w.address = t.sender else true end`;
+
+/**
+ * The notification of the same record and transaction that this one stands in for: one that a receiver may have seen, whose
+ * content the transaction no longer has; the nearest, where there are several.
+ */
+const REPLACED = sql`(
+  select o.id from notification o
+  where o.tx_hash = t.tx_hash and o.shard_id = w.shard_id and o.watched_address_id = w.id and o.kind = t.kind
+    and o.reorg_id is not null and o.may_be_seen
+    and not exists (
+      select from t same where same.tx_hash = o.tx_hash and same.kind = o.kind and same.sender = o.sender
+        and same.receiver is not distinct from o.receiver and same.token is not distinct from o.token
+        and same.amount = o.amount and same.occurrence = o.occurrence)
+  order by abs(o.ordinal - t.ordinal), o.id desc limit 1)`;
+
+/**
+ * A row whose transfer is canonical again. Acknowledged, it stays so. Orphaned in this very commit, it only moves to its
+ * new block, and waits for its confirmations again unless a receiver may have seen it. After a removal notice it gets the
+ * next even revision; withdrawn, its delivery begins again.
+ */
+function meetAgain(reorgId: number | undefined): Sql {
+  const isToldAnew = sql`(n.revision % 2 = 1 or n.state = 'withdrawn')`;
+  const stays = sql`(n.revision % 2 = 0 and (n.state = 'processed'
+    or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint))`;
+  return sql`
+  on conflict (tx_hash, content, watched_address_id, shard_id) do update
+    set reorg_id = null, block_number = excluded.block_number, ordinal = excluded.ordinal, turn = excluded.turn,
+      revision = n.revision + n.revision % 2,
+      state = case when ${stays} then n.state else excluded.state end,
+      release_number = case when ${stays} then null else excluded.release_number end,
+      lane_id = case when ${isToldAnew} then excluded.lane_id else n.lane_id end,
+      unsent_epoch = case when ${isToldAnew} then excluded.unsent_epoch else n.unsent_epoch end,
+      retry_count = case when ${isToldAnew} then 0 else n.retry_count end,
+      next_retry_at = case when not ${isToldAnew} then n.next_retry_at end,
+      next_attempt_at = case when ${isToldAnew} then excluded.next_attempt_at else n.next_attempt_at end,
+      processed_at = case when not ${isToldAnew} then n.processed_at end
+    where n.reorg_id is not null or n.state = 'withdrawn'`;
+}
+
+/** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
+async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolean> {
+  const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
+  const met = await tx.query(sql`
+    select from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
+    cross join lateral (select from notification n where n.tx_hash = t.tx_hash limit 1) as n
+    limit 1`);
+  return met.length > 0;
+}
+
+/** Lanes before rows: a worker that settles one of these has its lane. */
+async function lockLanesOf(tx: Db, matches: readonly Match[]): Promise<void> {
+  const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
+  await tx.query(sql`
+    select from lane where id in (
+      select n.lane_id from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
+      join notification n on n.tx_hash = t.tx_hash)
+    order by id for update`);
+}
+
+/** Of each match, which of several equal transfers of its transaction it is. */
+function countOccurrences(matches: readonly Match[]): number[] {
+  const counts = new Map<string, number>();
+  return matches.map(({ side, transfer }) => {
+    const { txHash, kind, sender, receiver, token, amount } = transfer;
+    const content = [side, txHash, kind, sender, receiver, token, amount].join();
+    const occurrence = counts.get(content) ?? 0;
+    counts.set(content, occurrence + 1);
+    return occurrence;
+  });
+}
+
+/** A transfer and the number of its block. */
+type Placed = { transfer: Transfer; block: number };
+/** The side of it that somebody watches. */
+type Match = Placed & { side: 'sender' | 'receiver' };
+
+/** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
+function onceEach(blocks: readonly MatchedBlock[]): Placed[] {
+  const blockOf = new Map<Hash, number>();
+  const placed: Placed[] = [];
+  for (const { header, transfers } of blocks) {
+    const block = header.number;
+    for (const transfer of transfers) {
+      const first = blockOf.get(transfer.txHash);
+      if (first === undefined) blockOf.set(transfer.txHash, block);
+      if (first === undefined || first === block) placed.push({ transfer, block });
+    }
+  }
+  return placed;
+}
+
+/** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
+async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<Match[]> {
+  const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
+  if (addresses.size === 0) return [];
+  const rows = await tx.query<{ address: Uint8Array }>(sql`
+    select p.address from unnest(${bytesOf([...addresses])}::bytea[]) as p (address)
+    where exists (select from watched_address w where w.address = p.address)
+    order by p.address limit ${addresses.size}`);
+  const known = new Set(rows.map(({ address }) => fromBytes(address)));
+  if (known.size === 0) return [];
+  return transfers.flatMap(({ transfer, block }) =>
+    sidesOf(transfer)
+      .filter((side) => known.has(side))
+      .map((side) => ({ transfer, block, side: side === transfer.sender ? 'sender' : 'receiver' })),
+  );
+}
+
+/** The lower bound keeps the scan off what lies dead in the index: without it 2,500 entries were read per block. */
+export async function releaseHeld(
+  tx: Db,
+  { releasedBefore = -1, releasedNumber, now }: Moment & { releasedBefore?: number | undefined },
+): Promise<News[]> {
+  const rows = await tx.query<NewsRow>(sql`
+    with released as (
+      update notification n set release_number = null, next_attempt_at = greatest(${now}, next_retry_at),
+        state = case when turn is null then 'waiting' else 'held' end
+      where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
+      returning ${newsOf}
+    )
+    select ${newsColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
+  return rows.map(toNews);
+}
