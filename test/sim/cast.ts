@@ -45,6 +45,7 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   read: 0.02,
   listDue: 0.02,
   switchBranch: 0.4,
+  followStep: 0.4,
   releaseLane: 0.2,
   renewLeases: 0.2,
 };

@@ -52,7 +52,10 @@ test('retries that go on for transfers that a reorg orphaned are found', async (
 });
 
 test('a follower that believes a single node is found', async () => {
-  assert.match((await findBroken('no quorum'))?.problem ?? '', /is stored, which only the liar has/);
+  assert.match(
+    (await findBroken('no quorum'))?.problem ?? '',
+    /is stored, which only the liar has|calm rounds block \d+ is not stored/,
+  );
 });
 
 test('a seed tells the same story again, whatever was told before it', async () => {
