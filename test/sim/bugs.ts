@@ -31,7 +31,7 @@ export const bugs = {
       },
       rewrite(statement) {
         const count = statement.values.length;
-        const believed = `select id, epoch, 0::bigint as steps_ms from unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
+        const believed = `select id, epoch, c.steps_ms from clock_state c, unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
           where $1::text is not null`;
         const text = statement.text.replace(
           /select id, epoch, c\.steps_ms from lane[\s\S]*?for share/,
