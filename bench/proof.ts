@@ -215,9 +215,9 @@ async function startThread(program: URL) {
     async ask(raw: unknown): Promise<Checks | undefined> {
       const answer = once(worker, 'message');
       id += 1;
-      worker.postMessage({ id, raw });
-      const [{ checks }] = await answer;
-      return checks;
+      worker.postMessage({ id, raw, scope: 'matched' });
+      const [{ answer: proof }] = await answer;
+      return proof;
     },
     async cpuMicroseconds() {
       const { user, system } = await worker.cpuUsage();

@@ -12,10 +12,10 @@ import {
   parseBlock,
   parseReceipt,
 } from './parse.ts';
-import { checkBlock, type RawBlock } from './proof.ts';
+import { checkBlock, type RawBlock, type SenderEvidence } from './proof.ts';
 import { isRecord, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { parseCallTracer, parseTraceBlock, type TransactionTrace } from './traces.ts';
-import type { Verify } from './verifier.ts';
+import { notVerified, type Verify } from './verifier.ts';
 
 /** By hash at the tip, where "not here yet" must be an error; by number for history. */
 export type BlockReference = Hash | number;
@@ -34,6 +34,8 @@ export type Bundle = {
   proved: boolean;
   /** Whether the node told of internal transfers, too. */
   traced: boolean;
+  /** What the senders of native transfers rest on; undefined where proof is off. */
+  senders?: SenderEvidence | undefined;
 };
 
 /** Each call of one batch costs the node work; larger batches are split. */
@@ -49,7 +51,7 @@ export async function fetchBundles(
   references: readonly BlockReference[],
   plan: FetchPlan,
   signal: AbortSignal,
-  verify: Verify = async () => false,
+  verify: Verify = async () => notVerified,
 ): Promise<Bundle[]> {
   const calls = references.map((reference) => callsFor(reference, plan));
   const answers = await askAll(rpc, calls.flat(), plan.batch, signal);
@@ -60,7 +62,7 @@ export async function fetchBundles(
     parts.push(await assemble(rpc, reference, own, plan, signal));
   }
   return Promise.all(
-    parts.map(async ({ bundle, raw }) => ({ ...bundle, proved: await verify(bundle.header, raw) })),
+    parts.map(async ({ bundle, raw }) => ({ ...bundle, ...(await verify(bundle.header, raw)) })),
   );
 }
 

@@ -1,7 +1,7 @@
 /**
  * All configured nodes as one: the corroborated head, and blocks from whichever node can give them.
  */
-import type { BlockHeader } from '../core/block.ts';
+import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
@@ -28,6 +28,7 @@ import {
 } from './node.ts';
 import { parseHeader } from './parse.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
+import type { RawBlock } from './proof.ts';
 import type { LearningRpc, OnBytes, RpcAnswer, RpcCall } from './rpc.ts';
 import type { Sampling, Verifier } from './verifier.ts';
 
@@ -44,8 +45,11 @@ export type NodesOptions = {
   onHead(): void;
 };
 
-/** Without traces where nobody needs them; `onBytes` counts the answers, of whichever node. */
-export type BundleOptions = { parts?: 'without traces'; onBytes?: OnBytes };
+/**
+ * Without traces where nobody needs them; `onBytes` counts the answers, of whichever node. With `scrutiny`, everything that
+ * no hash covers is checked now and not only where it matches: all senders, and internal transfers by other nodes.
+ */
+export type BundleOptions = { parts?: 'without traces'; scrutiny?: 'full'; onBytes?: OnBytes };
 
 export type ChainNodes = {
   /** Chain id and genesis hash by the first node that answers. @throws Fault `conflict` for a wrong chain. */
@@ -187,8 +191,10 @@ export function createNodes(options: NodesOptions): ChainNodes {
     rpc: LearningRpc,
     references: readonly BlockReference[],
     signal: AbortSignal,
-    { parts, onBytes }: BundleOptions,
+    { parts, scrutiny, onBytes }: BundleOptions,
   ): Promise<Bundle[]> {
+    const scope = scrutiny === 'full' ? 'all' : 'matched';
+    const verify = verifier && ((block: BlockId, raw: RawBlock) => verifier.verify(block, raw, scope));
     const counted = onBytes === undefined ? rpc : rpc.counted(onBytes);
     const planOf = (known: Capabilities): Capabilities =>
       parts === undefined ? known : { ...known, traces: 'none' };
@@ -197,7 +203,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
     if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
     const startedAt = nowMs();
     try {
-      const bundles = await fetchBundles(counted, references, plan, signal, verifier?.verify);
+      const bundles = await fetchBundles(counted, references, plan, signal, verify);
       if (parts === undefined && references.length <= HEDGED_BLOCKS_MAX)
         noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
       return bundles;
@@ -207,7 +213,7 @@ export function createNodes(options: NodesOptions): ChainNodes {
       node.capabilities = undefined;
       const next = planOf(await prepare(node, rpc, signal));
       if (!isAble()) throw error;
-      return fetchBundles(counted, references, next, signal, verifier?.verify);
+      return fetchBundles(counted, references, next, signal, verify);
     }
   }
 

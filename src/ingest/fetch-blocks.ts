@@ -22,7 +22,7 @@ export async function fetchBlocks(
   nodes: Pick<ChainNodes, 'bundles'>,
   references: readonly BlockReference[],
   signal: AbortSignal,
-  { isAlone = true, ...options }: Pick<BundleOptions, 'parts'> & { isAlone?: boolean } = {},
+  { isAlone = true, ...options }: Pick<BundleOptions, 'parts' | 'scrutiny'> & { isAlone?: boolean } = {},
 ): Promise<FetchedBlocks | 'too large'> {
   const work = startAbort(signal);
   let bytes = 0;

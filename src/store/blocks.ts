@@ -40,6 +40,8 @@ export type BlockCommit = {
   /** Only added to what is stored. */
   enforcedChecks?: readonly string[];
   now: Date;
+  /** Of these transfers those that must not be told yet; nothing is stored while there are any. */
+  findUnproved?(matched: readonly MatchedTransfer[]): readonly MatchedTransfer[];
   /** Written in the same transaction, last. */
   also?(tx: Db): Promise<void>;
 };
@@ -50,9 +52,13 @@ export type Reorg = {
   undo?(tx: Db): Promise<void>;
 };
 
+/** A transfer of a watched address, and the number of its block. */
+export type MatchedTransfer = { transfer: Transfer; block: number };
+
 /** `orphanedCount`: stored blocks that the reorg undid. */
 export type Committed =
   | { outcome: 'committed'; notificationCount: number; orphanedCount: number }
+  | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
   | { outcome: 'lost' };
 
 /** The newest stored block: the cursor. */
@@ -130,14 +136,18 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
 
 /**
  * Stores blocks with the notifications of their transfers in one transaction: all or nothing. 'lost' when the tip is
- * not the expected one any more, because another follower was first; nothing is stored then.
+ * not the expected one any more, because another follower was first; 'unproved' names what `findUnproved` found. Nothing is
+ * stored then.
  */
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
+    const matches = await findMatches(tx, onceEach(commit.blocks));
+    const unproved = commit.findUnproved?.(matches) ?? [];
+    if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };
     const orphanedCount = await undoReorg(tx, commit);
     await insertHeaders(tx, commit);
-    const made = await insertNotifications(tx, commit);
+    const made = await insertNotifications(tx, commit, matches);
     const news = [...made, ...(await releaseHeld(tx, commit))];
     await updateChain(tx, commit);
     const ordered = news.flatMap((one) => one.ordered ?? []);
@@ -187,7 +197,7 @@ export async function rollbackTo(
   const reorg = { ancestorNumber, ...(undo !== undefined && { undo }) };
   const nothing = { blocks: [], releasedNumber: -1, finalizedNumber: 0 };
   const committed = await commitBlocks(database, { expectedTip, reorg, ...nothing, now });
-  return committed.outcome === 'lost' ? 'lost' : committed.orphanedCount;
+  return committed.outcome === 'committed' ? committed.orphanedCount : 'lost';
 }
 
 /** Until this transaction ends nobody commits blocks and nobody undoes any. */
@@ -247,8 +257,11 @@ const newsOf = sql`n.shard_id, n.lane_id, n.state, case when n.turn is not null 
  * transaction that is mined again meets its old row: a withdrawn one is revived, one that was told to be gone is told
  * once more, any other stays as it is.
  */
-async function insertNotifications(tx: Db, { blocks, releasedNumber, now }: BlockCommit): Promise<News[]> {
-  const matches = await findMatches(tx, onceEach(blocks));
+async function insertNotifications(
+  tx: Db,
+  { blocks, releasedNumber, now }: BlockCommit,
+  matches: readonly Match[],
+): Promise<News[]> {
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
   const onConflict = (await isAnyMetBefore(tx, matches)) ? REVIVE : sql``;
@@ -310,15 +323,13 @@ async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolea
   return met.length > 0;
 }
 
-/** A transfer and the number of its block. */
-type Placed = { transfer: Transfer; block: number };
 /** The side of it that somebody watches. */
-type Match = Placed & { side: 'sender' | 'receiver' };
+type Match = MatchedTransfer & { side: 'sender' | 'receiver' };
 
 /** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
-function onceEach(blocks: BlockCommit['blocks']): Placed[] {
+function onceEach(blocks: BlockCommit['blocks']): MatchedTransfer[] {
   const blockOf = new Map<Hash, number>();
-  const placed: Placed[] = [];
+  const placed: MatchedTransfer[] = [];
   for (const { header, transfers } of blocks) {
     const block = header.number;
     for (const transfer of transfers) {
@@ -331,7 +342,7 @@ function onceEach(blocks: BlockCommit['blocks']): Placed[] {
 }
 
 /** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
-async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<Match[]> {
+async function findMatches(tx: Db, transfers: readonly MatchedTransfer[]): Promise<Match[]> {
   const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(sql`
