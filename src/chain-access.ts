@@ -1,13 +1,13 @@
 /**
  * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
  */
-import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from './chain/nodes.ts';
+import { type ChainNodes, createNodes, httpUrls, type NodesOptions, type Voters } from './chain/nodes.ts';
 import { createVerifier, type Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import { readsContracts } from './prices.ts';
 import type { ChainRow } from './store/blocks.ts';
 
-export type ChainAccess = { nodes: ChainNodes; verifier: Verifier; close(): Promise<void> };
+export type ChainAccess = { nodes: ChainNodes & Voters; verifier: Verifier; close(): Promise<void> };
 
 /** `known` is what the database says of the chain: what it was seen to honour is enforced from the start. */
 export function openChain(

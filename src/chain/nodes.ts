@@ -4,8 +4,10 @@
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { quorumOf } from './agreement.ts';
 import { askAll, type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
 import { createHeadReader } from './head.ts';
 import { openSockets, type SocketStatus } from './heads.ts';
@@ -31,11 +33,14 @@ import { type Capabilities, type ChainIdentity, probe, readIdentity } from './pr
 import type { RawBlock } from './proof.ts';
 import type { LearningRpc, OnBytes, RpcAnswer, RpcCall } from './rpc.ts';
 import type { Sampling, Verifier } from './verifier.ts';
+import { createVoting, type Voting } from './voting.ts';
 
 export type NodesOptions = {
   urls: readonly string[];
   chainId: number;
   internalTransfers: 'auto' | 'off' | 'required';
+  /** How many nodes must give equal answers where no hash decides; by default `quorumOf` their number. */
+  quorum?: number;
   clock: Clock;
   log: Log;
   metrics: Metrics;
@@ -91,6 +96,9 @@ export type ChainNodes = {
   close(): Promise<void>;
 };
 
+/** What several nodes decide by equal answers. */
+export type Voters = Pick<Voting, 'agree' | 'areConfirmed'> & { agreement: Voting['status'] };
+
 /** Recent blocks from which is learned what the chain honours. */
 const SAMPLE_BLOCKS_MAX = 20;
 /** Of those at once: what they bring is in memory together. */
@@ -103,7 +111,7 @@ const HEDGED_BLOCKS_MAX = 3;
 /** The nodes that are asked; the others only tell of new heads. */
 export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url) => url.startsWith('http'));
 
-export function createNodes(options: NodesOptions): ChainNodes {
+export function createNodes(options: NodesOptions): ChainNodes & Voters {
   const { clock, log, metrics, verifier } = options;
   const nodes = httpUrls(options.urls).map((url) => createNode(url, metrics, clock));
   const wantTraces = options.internalTransfers !== 'off';
@@ -185,6 +193,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
     );
     throw new Fault(code ?? faults[0]?.code ?? 'unavailable', faults.map(messageOf).join('; '));
   }
+
+  const quorum = options.quorum ?? quorumOf(nodes.length);
+  const voting = createVoting({ nodes, quorum, clock, log, prepare, rpcFor });
 
   async function fetchFrom(
     node: Node,
@@ -281,7 +292,11 @@ export function createNodes(options: NodesOptions): ChainNodes {
         return await first(
           signal,
           hedging,
-          (node, rpc, abort) => fetchFrom(node, rpc, references, abort, bundleOptions),
+          (node, rpc, abort) => {
+            const fetch = () => fetchFrom(node, rpc, references, abort, bundleOptions);
+            if (bundleOptions.scrutiny !== 'full' || parts !== undefined) return fetch();
+            return voting.confirmed(node, references.find(isHash), fetch, abort);
+          },
           parts === undefined ? blockNodes() : nodes,
         );
       } catch (error) {
@@ -302,6 +317,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
         const { batch } = await prepare(node, rpc, abort);
         return read(await askAll(rpc, calls, batch, abort), rpc.name);
       }),
+    agree: voting.agree,
+    areConfirmed: voting.areConfirmed,
+    agreement: voting.status,
     async finalized(signal) {
       const known = nodes.filter(({ capabilities }) => capabilities !== undefined);
       const able = known.filter(({ capabilities }) => capabilities?.finalizedTag === true);
@@ -320,3 +338,5 @@ export function createNodes(options: NodesOptions): ChainNodes {
     },
   };
 }
+
+const isHash = (reference: BlockReference): reference is Hash => typeof reference === 'string';

@@ -11,6 +11,7 @@ import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import {
+  type Committed,
   commitBlocks,
   findBlockHash,
   findChain,
@@ -22,6 +23,8 @@ import {
 import type { Database, Db } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
+import type { Scrutiny } from './scrutiny.ts';
+import type { Vouch } from './vouch.ts';
 
 /** What else is taken from blocks and written in their transaction: swap pairs, points. */
 export type Ledger = {
@@ -47,6 +50,8 @@ export type FollowerOptions = {
   extract: Extract;
   /** What this chain was seen to honour: stored with the next blocks, and taken over from who followed before. */
   checks: Pick<Verifier, 'learned' | 'enforce'>;
+  /** Proof of what no hash covers; without it the node that gave a block is believed. */
+  beyondHashes?: { scrutiny: Scrutiny; vouch: Vouch };
   /** Whether this process is the one that follows; others stand by. */
   isLeader(): Promise<boolean>;
 };
@@ -74,7 +79,11 @@ const FINALIZED_MS = 10_000;
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
-  const readAhead = createReadAhead({ nodes, clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS });
+  const { scrutiny, vouch } = options.beyondHashes ?? {};
+  const readAhead = createReadAhead({
+    ...{ nodes, clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS },
+    ...(scrutiny !== undefined && { scrutinyOf: scrutiny.of }),
+  });
   let isPinned = false;
   let leads = false;
   let lastHead: BlockHeader | undefined;
@@ -143,18 +152,32 @@ export function createFollower(options: FollowerOptions): Follower {
     const releasedNumber = newest.header.number - options.confirmations;
     // After another follower's commit or fork nothing is known: what was released once may be held again.
     const known = tip !== undefined && tip.hash === released?.tip ? released.number : undefined;
-    const committed = await commitBlocks(database, {
-      expectedTip: tip,
-      blocks,
-      releasedNumber,
-      releasedBefore: known,
-      finalizedNumber,
-      enforcedChecks: options.checks.learned(),
-      now: clock.now(),
-      async also(tx) {
-        for (const ledger of options.ledgers) await ledger.write(tx, blocks);
-      },
-    });
+    const vouching = vouch?.(blocks);
+    const commit = (): Promise<Committed> =>
+      commitBlocks(database, {
+        ...(vouching !== undefined && { findUnproved: vouching.findUnproved }),
+        expectedTip: tip,
+        blocks,
+        releasedNumber,
+        releasedBefore: known,
+        finalizedNumber,
+        enforcedChecks: options.checks.learned(),
+        now: clock.now(),
+        async also(tx) {
+          for (const ledger of options.ledgers) await ledger.write(tx, blocks);
+        },
+      });
+    let committed = await commit();
+    // Each round proves what the one before found; only a record that was made meanwhile adds to it.
+    while (committed.outcome === 'unproved') {
+      const liedAbout = await vouching?.prove(committed.transfers, signal);
+      if (liedAbout !== undefined) {
+        scrutiny?.suspect(liedAbout);
+        readAhead.drop();
+        return 'worked';
+      }
+      committed = await commit();
+    }
     if (committed.outcome === 'lost') return 'worked';
     released = { tip: newest.header.hash, number: releasedNumber };
     report(blocks, committed.notificationCount, head, startedAt);

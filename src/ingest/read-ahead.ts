@@ -27,6 +27,8 @@ export type ReadBlock = {
   activities: Activity[];
   /** What the senders of native transfers rest on; undefined where proof is off. */
   senders?: SenderEvidence | undefined;
+  /** How closely it was looked at when it was read. */
+  scrutiny?: BundleOptions['scrutiny'] | undefined;
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
@@ -173,6 +175,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
       pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
       senders: bundle.senders,
+      scrutiny,
     }));
     return { blocks, bytes };
   }

@@ -102,6 +102,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     nodes,
     clock,
     extract: { ...extractNothing, pairEvents: createPairReader(options.pairs) },
+    scrutinyOf: () => 'full',
   });
   /** Of a long gap only the first block is waited for. */
   let isWorthWaiting = true;
