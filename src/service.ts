@@ -215,6 +215,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     database,
     nodes: active.has('follower') ? nodes : undefined,
     proof: active.has('follower') ? verifier : undefined,
+    agreement: active.has('follower') ? nodes.agreement : undefined,
     clock,
     metrics,
   });

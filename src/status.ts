@@ -4,7 +4,7 @@
 import type { Check, OpsSources } from './api/ops.ts';
 import type { SocketStatus } from './chain/heads.ts';
 import type { NodeStatus } from './chain/node.ts';
-import type { ChainNodes } from './chain/nodes.ts';
+import type { ChainNodes, Voters } from './chain/nodes.ts';
 import type { Verifier } from './chain/verifier.ts';
 import type { Config } from './config/schema.ts';
 import type { Clock } from './core/clock.ts';
@@ -26,6 +26,7 @@ export type StatusOptions = {
   nodes: ChainNodes | undefined;
   /** Undefined there too. */
   proof: Pick<Verifier, 'status'> | undefined;
+  agreement?: Voters['agreement'] | undefined;
   clock: Clock;
   metrics: Metrics;
 };
@@ -147,6 +148,7 @@ export function createStatus(options: StatusOptions): Status {
         nodes: (nodes?.status() ?? []).map(describeNode),
         web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
         proof: describeProof(options.proof),
+        agreement: describeAgreement(options.agreement),
         pushed_heads: nodes?.isPushed() ?? false,
         database: database.kind,
       };
@@ -178,6 +180,16 @@ function describeProof(proof: StatusOptions['proof']) {
       withdrawals_root: checks.withdrawalsRoot,
       receipts_root: checks.receiptsRoot,
     },
+  };
+}
+
+function describeAgreement(agreement: StatusOptions['agreement']) {
+  if (agreement === undefined) return null;
+  const { quorum, tracingNodes, outvoted } = agreement();
+  return {
+    quorum,
+    internal_transfers: { nodes: tracingNodes, compared: tracingNodes > 1 },
+    outvoted: outvoted.map(({ node, message, at }) => ({ node, message, at: at.toISOString() })),
   };
 }
 

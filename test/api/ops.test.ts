@@ -128,10 +128,16 @@ const proof: Pick<Verifier, 'status'> = {
   }),
 };
 
+const agreement = () => ({
+  ...{ quorum: 2, tracingNodes: 1 },
+  outvoted: [{ node: 'http://node.example', message: 'eth_call: others agree', at: noon }],
+});
+
 function createStory(database: Database, nodes: ChainNodes | undefined = nodesWith([healthy])) {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
-  const status = createStatus({ version: '1.2.3', config, database, nodes, proof, clock, metrics });
+  const options = { version: '1.2.3', config, database, nodes, proof, agreement, clock, metrics };
+  const status = createStatus(options);
   return { clock, metrics, status, ask: createApiStory(database, status).ask };
 }
 
@@ -251,6 +257,13 @@ onEachDatabase(({ kind, database }) => {
           withdrawals_root: 'off',
           receipts_root: 'calibrating',
         },
+      },
+      agreement: {
+        quorum: 2,
+        internal_transfers: { nodes: 1, compared: false },
+        outvoted: [
+          { node: 'http://node.example', message: 'eth_call: others agree', at: noon.toISOString() },
+        ],
       },
       pushed_heads: true,
       database: kind,

@@ -44,6 +44,7 @@ describe('status of a running service', () => {
     assert.match(out, /^cursor +block 2 of 2023-11-14T/m);
     assert.match(out, /^queue +0 waiting, 0 due/m);
     assert.match(out, /^proof +auto: header_hash \w+/m);
+    assert.match(out, /^agreement +one node decides; no node traces internal transfers$/m);
     const name = new URL(node.url).origin;
     assert.match(out, new RegExp(`^${name} +ok +2 +0 of 16 +- +0 +0 +batch yes, block_receipts yes`, 'm'));
     assert.match(out, new RegExp(`^${name} +eth_getBlockByHash +1 +0 +0 +\\d+ +\\d+$`, 'm'));

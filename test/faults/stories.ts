@@ -7,9 +7,11 @@ import { lieStories } from './lies.ts';
 import { reorgStories } from './reorgs.ts';
 import type { Story } from './story.ts';
 import { transportStories } from './transport.ts';
+import { unhashedStories } from './unhashed.ts';
 
 const byKind = {
   lies: lieStories,
+  unhashed: unhashedStories,
   transport: transportStories,
   reorgs: reorgStories,
   kills: killStories,
