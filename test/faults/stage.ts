@@ -24,6 +24,8 @@ export type Setting = {
   isPolled?: boolean;
   chain?: Omit<NonNullable<ConfigOverrides['chain']>, 'id' | 'rpc'>;
   chainOptions?: Parameters<typeof startChain>[0];
+  /** Further sections of the configuration, once what they name is on the chain. */
+  sections?(chain: Chain): Promise<NonNullable<Parameters<typeof startTestService>[0]['sections']>>;
 };
 
 /** What the stories look at in /status. */
@@ -33,6 +35,7 @@ export type Status = {
   pushed_heads: boolean;
   cursor: { number: number } | null;
   nodes: { state: string; head: number | null }[];
+  agreement: { outvoted: { node: string }[] } | null;
 };
 
 export type Stage = {
@@ -97,6 +100,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   const token = await chain.deploy('DemoToken', 'Fault', 'FLT', 18);
   const splitter = await chain.deploy('Splitter');
   await chain.mintToken(token, { to: chain.accounts[3], amount: 10n ** 30n });
+  const sections = await setting.sections?.(chain);
   await chain.pauseMining();
   const { number: startBlock } = await chain.head();
   const start = (url = database.url) =>
@@ -104,6 +108,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
       database: { ...database, url },
       ...{ receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
       rpc: [...nodes.map(({ url }) => url), ...(setting.isPolled === true ? [] : [first.wsUrl])],
+      ...(sections !== undefined && { sections }),
     });
   const service = parts.use(await start());
   await noteRemovals(service.database);

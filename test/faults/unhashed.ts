@@ -3,9 +3,11 @@
  * preferred to two honest nodes.
  */
 import assert from 'node:assert/strict';
+import { encodeCall } from '../../devnet/contracts.ts';
+import { readBalanceWei } from '../../devnet/wallet.ts';
+import { sql } from '../../src/store/sql.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { block, both, change, type Json, listOf, receipts } from './spoil.ts';
-import type { Stage } from './stage.ts';
 import type { Story } from './story.ts';
 
 const STRANGER = `0x${'7'.repeat(40)}`;
@@ -53,46 +55,98 @@ const invented = traces((calls) =>
   }),
 );
 
-/** Told at the head, and again in a backfill. */
-const lies: { name: string; fault: NodeFault }[] = [
-  { name: 'a sender forged in block and receipt', fault: forgedSender },
-  { name: 'an internal transfer altered', fault: invented },
-  { name: 'an internal transfer omitted', fault: omitted },
+type Lie = { name: string; fault: NodeFault };
+const forged: Lie = { name: 'a sender forged in block and receipt', fault: forgedSender };
+const altered: Lie = { name: 'an internal transfer altered', fault: invented };
+const left: Lie = { name: 'an internal transfer omitted', fault: omitted };
+
+const atHead = ({ name, fault }: Lie): Story => ({
+  name: `${name}, at the head, by the first of three nodes`,
+  nodes: 3,
+  isPolled: true,
+  async tell({ nodes: [node], payUntil, settled, status }) {
+    node.inject(fault);
+    const isNamed = async () => {
+      const said = JSON.stringify((await status()).nodes[0] ?? null);
+      return node.struck() >= 3 && /false sender|other internal transfers/.test(said);
+    };
+    await payUntil(isNamed, '/status to say of the first node that it lies');
+    await settled();
+    assert.equal((await status()).state, 'ok');
+    node.mend();
+  },
+});
+
+/** Of what matches a watched address: the rest is found by samples (test/ingest/scrutiny.test.ts). */
+const inBackfill = ({ name, fault }: Lie): Story => ({
+  name: `${name}, in a backfill, by the first of three nodes`,
+  nodes: 3,
+  isPolled: true,
+  async tell(stage) {
+    const [node] = stage.nodes;
+    await stage.settled();
+    await stage.service.stop();
+    for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
+    node.inject(fault);
+    await stage.restart();
+    await stage.settled();
+    node.mend();
+  },
+});
+
+/** Balances and prices that are not the chain's. */
+const falseContracts: NodeFault = {
+  async answer(call, ask) {
+    if (call.method === 'eth_getBalance') return { result: '0x7' };
+    if (call.method !== 'eth_call') return undefined;
+    const { result } = await ask(call);
+    return typeof result === 'string' && result.length > 2
+      ? { result: result.replaceAll('1', '2') }
+      : undefined;
+  },
+};
+
+const PRICE = 2_501n;
+
+const contracts: Story = {
+  name: 'false answers of contracts about supply and price, by the first of three nodes',
+  nodes: 3,
+  isPolled: true,
+  async sections(chain) {
+    const aggregator = await chain.deploy('Aggregator', 8);
+    const values = [PRICE * 10n ** 8n, BigInt(Math.floor(Date.now() / 1000))];
+    const input = encodeCall({ contract: 'Aggregator', method: 'tell', values });
+    await chain.execute({ from: chain.accounts[0], to: aggregator, input });
+    const source = { type: 'chainlink', address: aggregator, heartbeatSeconds: 3_600 } as const;
+    return {
+      supply: { initial: '1000000', locked: { vesting: { team: chain.accounts[0] } } },
+      prices: { native: { everySeconds: 1, maxAgeSeconds: 600, sources: [source] } },
+    };
+  },
+  async tell({ chain, nodes: [node], service, payUntil, settled, status }) {
+    node.inject(falseContracts);
+    const prices = async () => {
+      const rows = await service.database.query<{ price: string }>(
+        sql`select distinct price from price order by price limit 10`,
+      );
+      return rows.map(({ price }) => Number(price));
+    };
+    // Often enough for a price of each to have been taken.
+    await payUntil(async () => node.struck() >= 8 && (await prices()).length > 0, 'the price to be read');
+    assert.deepEqual(await prices(), [Number(PRICE)]);
+    const response = await fetch(`${service.apiUrl}/api/native/supply-info`);
+    const { raw } = (await response.json()) as { raw: { locked_supply_wei: string } };
+    assert.equal(raw.locked_supply_wei, String(await readBalanceWei(chain, chain.accounts[0])));
+    const { agreement } = await status();
+    const isNamed = agreement?.outvoted.some((one) => one.node === node.url && /^eth_/.test(one.message));
+    assert.equal(isNamed, true, JSON.stringify(agreement));
+    await settled();
+    node.mend();
+  },
+};
+
+export const unhashedStories: readonly Story[] = [
+  ...[forged, altered, left].map(atHead),
+  ...[forged, altered].map(inBackfill),
+  contracts,
 ];
-
-export const unhashedStories: readonly Story[] = lies.flatMap(({ name, fault }) => [
-  {
-    name: `${name}, at the head, by the first of three nodes`,
-    nodes: 3,
-    isPolled: true,
-    async tell(stage: Stage) {
-      const [node] = stage.nodes;
-      node.inject(fault);
-      const isNamed = async () =>
-        node.struck() >= 3 && /false sender|other internal transfers/.test(await errorOfFirst(stage));
-      await stage.payUntil(isNamed, '/status to say of the first node that it lies');
-      await stage.settled();
-      assert.equal((await stage.status()).state, 'ok');
-      node.mend();
-    },
-  },
-  {
-    name: `${name}, in a backfill, by the first of three nodes`,
-    nodes: 3,
-    isPolled: true,
-    async tell(stage: Stage) {
-      const [node] = stage.nodes;
-      await stage.settled();
-      await stage.service.stop();
-      for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
-      node.inject(fault);
-      await stage.restart();
-      await stage.settled();
-      node.mend();
-    },
-  },
-]);
-
-async function errorOfFirst(stage: Stage): Promise<string> {
-  return JSON.stringify((await stage.status()).nodes[0] ?? null);
-}

@@ -2,7 +2,7 @@
  * Scripted nodes with the part of the program that asks them, on a clock that the test moves.
  */
 import assert from 'node:assert/strict';
-import { type ChainNodes, createNodes, type NodesOptions } from '../../src/chain/nodes.ts';
+import { type ChainNodes, createNodes, type NodesOptions, type Voters } from '../../src/chain/nodes.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock, type TestClock } from './clock.ts';
@@ -17,7 +17,7 @@ import {
 
 export type NodesStage = {
   scripted: ScriptedNode[];
-  nodes: ChainNodes;
+  nodes: ChainNodes & Voters;
   clock: TestClock;
   metrics: ReturnType<typeof createMetrics>;
 };
