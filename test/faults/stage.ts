@@ -35,7 +35,7 @@ export type Status = {
   pushed_heads: boolean;
   cursor: { number: number } | null;
   nodes: { state: string; head: number | null }[];
-  agreement: { outvoted: { node: string }[] } | null;
+  agreement: { outvoted: { node: string; message: string }[] } | null;
 };
 
 export type Stage = {
