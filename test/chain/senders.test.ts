@@ -57,7 +57,7 @@ for (const [name, transaction] of Object.entries(transactions)) {
   test(`the signer of a transaction of ${name} is recovered`, async () => {
     // Signatures of both parities, and with short r or s among so many.
     for (let nonce = 0; nonce < 20; nonce += 1) {
-      const signed = await account.signTransaction({ ...transaction, nonce } as TransactionSerializable);
+      const signed = await account.signTransaction({ ...transaction, nonce });
       const encoded = encodeTransaction(transactionJson(signed));
       assert.equal(transactionHash(encoded), keccak256(signed));
       assert.equal(recoverSender(encoded), from);
@@ -111,7 +111,7 @@ testWithRealchain('every signature of every stored block recovers to its sender'
     types.set(one.type, (types.get(one.type) ?? 0) + 1);
   };
   for (const { block } of blocks) proveBlock(block, [], check);
-  assert.deepEqual([...types.keys()].toSorted(), ['0x0', '0x1', '0x2', '0x3']);
+  assert.deepEqual(new Set(types.keys()), new Set(['0x0', '0x1', '0x2', '0x3']));
   assert.ok([...types.values()].reduce((sum, count) => sum + count, 0) > 3_600);
 });
 
@@ -138,7 +138,7 @@ testWithRealchain(
       Object.assign(receipt, { from: makeAddress(9) });
       await assert.rejects(verifier.verify(place, { block, receipts }, 'all'), {
         code: 'inconsistent',
-        message: `block 1 (${key}) names a false sender: ${signer} signed ${paid.hash}`,
+        message: `block 1 (${key}) names a false sender: ${signer} signed ${String(paid.hash)}`,
       });
     } finally {
       await verifier.close();
