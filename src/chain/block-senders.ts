@@ -12,34 +12,30 @@ export type SenderCollection = {
 };
 
 export function collectSenders(): SenderCollection {
-  const transfers: { hash: string; from: string; encoded: Buffer }[] = [];
+  const transfers: { hash: string; from: unknown; encoded: Buffer }[] = [];
   return {
     add({ hash, from, value }, encoded) {
       // Only what moves the native coin has a sender that is told.
       if (isZero(value)) return;
-      transfers.push({ hash: String(hash), from: String(from).toLowerCase(), encoded });
+      transfers.push({ hash: String(hash), from, encoded });
     },
     finish(scope) {
       const hashes = transfers.map(({ hash }) => hash);
       if (scope === 'all') {
         const forged = transfers.flatMap(({ hash, from, encoded }) => {
           const signer = recoverSender(encoded);
-          return signer === from ? [] : [{ hash, signer: signer ?? NO_SIGNER }];
+          return signer === String(from).toLowerCase() ? [] : [{ hash, signer: signer ?? NO_SIGNER }];
         });
         return { senders: { hashes, signed: undefined }, forged };
       }
+      // One piece of memory that can be handed over; the encodings lie in larger ones.
+      const bytes = new Uint8Array(transfers.reduce((sum, { encoded }) => sum + encoded.length, 0));
       let end = 0;
       const ends = transfers.map(({ encoded }) => {
+        bytes.set(encoded, end);
         end += encoded.length;
         return end;
       });
-      // A copy: the encodings lie in larger pieces of memory, which would live as long as they do.
-      const bytes = new Uint8Array(
-        Buffer.concat(
-          transfers.map(({ encoded }) => encoded),
-          end,
-        ),
-      );
       return { senders: { hashes, signed: { bytes, ends } }, forged: [] };
     },
   };

@@ -20,5 +20,11 @@ parentPort?.on('message', (task: ProofTask) => {
   const { id, raw, scope } = task;
   const senders = collectSenders();
   const checks = proveBlock(raw.block, raw.receipts, senders.add);
-  parentPort?.postMessage({ id, answer: { ...checks, ...senders.finish(scope) } });
+  const found = senders.finish(scope);
+  const { signed } = found.senders;
+  // Handed over, not copied.
+  parentPort?.postMessage(
+    { id, answer: { ...checks, ...found } },
+    signed === undefined ? [] : [signed.bytes.buffer],
+  );
 });

@@ -30,7 +30,7 @@ export type SenderScope = 'all' | 'matched';
  */
 export type SenderEvidence = {
   hashes: readonly string[];
-  signed: { bytes: Uint8Array; ends: readonly number[] } | undefined;
+  signed: { bytes: Uint8Array<ArrayBuffer>; ends: readonly number[] } | undefined;
 };
 
 /** A sender that the node made up: another account signed. */

@@ -39,7 +39,7 @@ async function makePayment(sender: Address): Promise<{ transfer: Transfer; sende
   const signed = await account.signTransaction({ ...payment, maxFeePerGas: 2n, maxPriorityFeePerGas: 1n });
   const bytes = encodeTransaction(transactionJson(signed));
   const txHash = transactionHash(bytes);
-  const evidence = { hashes: [txHash], signed: { bytes, ends: [bytes.length] } };
+  const evidence = { hashes: [txHash], signed: { bytes: new Uint8Array(bytes), ends: [bytes.length] } };
   return { transfer: transferOf({ txHash, sender, receiver: bob, amount: 5n }), senders: evidence };
 }
 
