@@ -11,11 +11,11 @@ export type Scrutiny = {
   suspect(number: number): void;
 };
 
-/** So close to the head a block's senders cost a worker some 10 ms (a mainnet block's), every few seconds. */
+/** So close to the head a block's senders cost a worker little (7 ms for a mainnet block), every few seconds. */
 const LIVE_BLOCKS = 10;
 /**
  * One request of so many in a backfill, at random, so that a node can't tell which: of 500 requests with a hidden transfer
- * fewer than one in 2,000 runs would see none. Full scrutiny of all would double what proof costs.
+ * fewer than one run in 2,000 would see none. Full scrutiny of all blocks would cost the prover more than twice the rest of its work.
  */
 const SAMPLE_REQUESTS = 64;
 /** After a lie. */
