@@ -14,8 +14,9 @@ export type Scrutiny = {
 /** So close to the head a block's senders cost a worker little (7 ms for a mainnet block), every few seconds. */
 const LIVE_BLOCKS = 10;
 /**
- * One request of so many in a backfill, at random, so that a node can't tell which: of 500 requests with a hidden transfer
- * fewer than one run in 2,000 would see none. Full scrutiny of all blocks would cost the prover more than twice the rest of its work.
+ * One request of so many in a backfill, at random, so that a node can't tell which. With a transfer hidden in each of 500
+ * requests, fewer than one backfill in 2,000 would notice none. To look at all blocks in full would cost the prover more than
+ * twice the rest of its work.
  */
 const SAMPLE_REQUESTS = 64;
 /** After a lie. */
