@@ -73,6 +73,19 @@ test('what is no Fault is thrown', async () => {
   await assert.rejects(broken, { message: 'a bug' });
 });
 
+test('chain.quorum says how many answers must be equal, too', () =>
+  withNodes(
+    [saying('0x02'), saying('0x02'), saying('0x01')],
+    async ({ nodes }) => {
+      assert.equal(nodes.agreement().quorum, 3);
+      await assert.rejects(nodes.agree(call, readText, signal), {
+        code: 'unavailable',
+        message: /3 nodes must give the same answer/,
+      });
+    },
+    { quorum: 3 },
+  ));
+
 test('the preferred node alone decides nothing, and is named as outvoted', () =>
   withNodes([saying('0x01'), saying('0x02'), saying('0x02')], async ({ nodes, scripted }) => {
     assert.equal(await nodes.agree(call, readText, signal), '0x02');

@@ -112,6 +112,21 @@ test('of two tracing nodes the other is followed once one has been silent for 30
     assert.equal((await stage.nodes.bundles([makeHash(0, 8, 0)], signal, full)).length, 1);
   }));
 
+test('where chain.quorum is set no silence makes one of two tracing nodes enough', () =>
+  withNodes(
+    [complete(), complete()],
+    async (stage) => {
+      await read(stage);
+      nodeAt(stage.scripted, 1).setHttp({ status: 500, body: '' });
+      for (const waitMs of [0, 31_000, 31_000]) {
+        stage.clock.advance(waitMs);
+        const reading = stage.nodes.bundles([makeHash(0, 8, 0)], signal, full);
+        await assert.rejects(reading, { code: 'unavailable' });
+      }
+    },
+    { quorum: 2 },
+  ));
+
 test('traces whose gas falls short are refused once the check has held, and never before', () => {
   const header = parseHeader(makeNodeBlock(7).block);
   const bundle = (traced: bigint) => ({
