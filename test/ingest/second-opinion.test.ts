@@ -59,7 +59,8 @@ test('fewer than half of the nodes neither invent a difference nor hide one, wha
       }));
       const { isQuorate, differences } = agreeOn(opinions);
       assert.ok(isQuorate);
-      assert.deepEqual(blocksOf(differences).sort(), real.toSorted());
+      assert.deepEqual(new Set(blocksOf(differences)), new Set(real));
+      assert.equal(differences.length, real.length);
     }),
   );
 });
