@@ -1,13 +1,18 @@
 /**
- * What the proof of a block costs: keccak and tries to choose from, the way to the thread, and the whole proof there.
+ * What the proof of a block costs: keccak, tries and signature libraries to choose from, the way to the thread, and the whole proof there.
  */
+import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
+import { instantiateSecp256k1 } from '@bitauth/libauth/build/lib/crypto/secp256k1.js';
+import { secp256k1 as curves } from '@noble/curves/secp256k1';
 import { keccak_256 as noble1 } from '@noble/hashes/sha3';
+import * as noble from '@noble/secp256k1';
 import sha3 from 'js-sha3';
 import { keccak_256 as noble2 } from 'noble-hashes-2/sha3.js';
+import * as tiny from 'tiny-secp256k1';
 import { keccak256 } from '../src/chain/keccak.ts';
-import type { Checks, RawBlock } from '../src/chain/proof.ts';
+import type { Checks, RawBlock, SenderScope } from '../src/chain/proof.ts';
 import { encodeRlp, quantityItem } from '../src/chain/rlp.ts';
 import { encodeReceipt, encodeTransaction } from '../src/chain/roots.ts';
 import { listRoot } from '../src/chain/trie.ts';
@@ -40,6 +45,8 @@ export async function proof(): Promise<Figures> {
     ...(await compareTransports(synthetic)),
     ...(await measureProof(thread, 'proof of 200 transactions, 500 logs', [synthetic])),
     ...(await measureProof(thread, 'proof, mean of the mainnet blocks', mainnet)),
+    ...(await measureProof(thread, 'proof with all senders, mean of the mainnet blocks', mainnet, 'all')),
+    ...(await compareRecoveries()),
   ];
   return {
     conditions: {
@@ -131,6 +138,22 @@ function isMpt(library: unknown): library is Mpt {
   return typeof library === 'object' && library !== null && 'createMPT' in library;
 }
 
+/** The public key of who signed: without the hashes before and after, which are the same for all. */
+async function compareRecoveries(): Promise<Row[]> {
+  const libauth = await instantiateSecp256k1();
+  const hash = new Uint8Array(createHash('sha256').update('what is signed').digest());
+  const secret = new Uint8Array(32).fill(7);
+  const { signature, recoveryId } = tiny.signRecoverable(hash, secret);
+  const [compact, recovery] = [new Uint8Array(signature), new Uint8Array([recoveryId, ...signature])];
+  return compare('one public key recovered from a signature', {
+    '@bitauth/libauth (chosen)': () => libauth.recoverPublicKeyUncompressed(compact, recoveryId, hash),
+    'tiny-secp256k1': () => tiny.recover(hash, compact, recoveryId, false),
+    '@noble/secp256k1': () => noble.recoverPublicKey(recovery, hash, { prehash: false }),
+    '@noble/curves': () =>
+      curves.Signature.fromCompact(compact).addRecoveryBit(recoveryId).recoverPublicKey(hash),
+  });
+}
+
 /** What the way to a thread costs the main one and the thread. */
 async function compareTransports(block: SyntheticBlock): Promise<Row[]> {
   const program = new URL(`data:text/javascript,${encodeURIComponent(RECEIVER)}`);
@@ -173,14 +196,19 @@ const RECEIVER = `import { parentPort } from 'node:worker_threads';
   });`;
 
 /** By block: until the answer is there, and the thread's processor time, in which other programs have no part. */
-async function measureProof(thread: Thread, part: string, raws: readonly RawBlock[]): Promise<Row[]> {
+async function measureProof(
+  thread: Thread,
+  part: string,
+  raws: readonly RawBlock[],
+  scope: SenderScope = 'matched',
+): Promise<Row[]> {
   if (raws.length === 0) return [{ part, candidate: 'no data' }];
   const times = createSeries();
   const blocks = raws.length === 1 ? Array.from({ length: SAME_BLOCKS }, () => raws[0]) : raws;
   for (let repeat = 0; repeat <= REPEATS; repeat += 1) {
     const before = await thread.cpuMicroseconds();
     const startedAt = performance.now();
-    for (const raw of blocks) checkProved(await thread.ask(raw));
+    for (const raw of blocks) checkProved(await thread.ask(raw, scope));
     // The first one warms up.
     if (repeat === 0) continue;
     times.add(
@@ -212,12 +240,12 @@ async function startThread(program: URL) {
   await once(worker, 'online');
   let id = 0;
   return {
-    async ask(raw: unknown): Promise<Checks | undefined> {
+    async ask(raw: unknown, scope: SenderScope = 'matched'): Promise<Checks | undefined> {
       const answer = once(worker, 'message');
       id += 1;
-      worker.postMessage({ id, raw });
-      const [{ checks }] = await answer;
-      return checks;
+      worker.postMessage({ id, raw, scope });
+      const [{ answer: proof }] = await answer;
+      return proof;
     },
     async cpuMicroseconds() {
       const { user, system } = await worker.cpuUsage();

@@ -4,11 +4,12 @@
 import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from './chain/nodes.ts';
 import { quorumOf } from './chain/quorum.ts';
 import { createVerifier, type Verifier } from './chain/verifier.ts';
+import type { Voters } from './chain/voting.ts';
 import type { Config } from './config/schema.ts';
 import { readsContracts } from './prices.ts';
 import type { ChainRow } from './store/blocks.ts';
 
-export type ChainAccess = { nodes: ChainNodes; verifier: Verifier; close(): Promise<void> };
+export type ChainAccess = { nodes: ChainNodes & Voters; verifier: Verifier; close(): Promise<void> };
 
 /** `known` is what the database says of the chain: what it was seen to honour is enforced from the start. */
 export function openChain(

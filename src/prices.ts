@@ -2,7 +2,7 @@
  * The configured prices: feeds with their sources for the role `prices`, and where the API finds the price of what.
  */
 import type { PriceBook, PricedAsset, PriceOrigin } from './api/prices.ts';
-import type { ChainNodes } from './chain/nodes.ts';
+import type { ContractReader } from './chain/contracts.ts';
 import type { Config } from './config/schema.ts';
 import type { Clock } from './core/clock.ts';
 import { type Decimal, decimal } from './core/decimal.ts';
@@ -31,7 +31,7 @@ type Asset = { asset: string; isNative: boolean };
 
 export type FeedDependencies = {
   database: Database;
-  nodes: Pick<ChainNodes, 'ask'>;
+  nodes: ContractReader;
   pages: PageReader;
   clock: Clock;
 };

@@ -29,10 +29,13 @@ import { createPairReader } from './ingest/pair-events.ts';
 import { createPairReadings } from './ingest/pair-readings.ts';
 import { createPairPruner } from './ingest/pair-retention.ts';
 import { createPointsLedger } from './ingest/points.ts';
+import { createScrutiny } from './ingest/scrutiny.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
+import { createVouch } from './ingest/vouch.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
 import { closeServer, listen, listenFault } from './listen.ts';
 import { createPriceBook, openPriceLoops } from './prices.ts';
+import { agreeingReader } from './reading-block.ts';
 import { openKeyRing } from './secret.ts';
 import { createStatus } from './status.ts';
 import { findChain } from './store/blocks.ts';
@@ -172,6 +175,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const { nodes, verifier } = access;
   // Who follows compares first, and says what differs.
   if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
+  const contracts = agreeingReader(nodes, database);
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
   let leads = false;
@@ -194,13 +198,17 @@ export async function startService(config: Config, options: ServiceOptions = {})
       display: options.display ?? logDisplay(steadyClock, log),
     }),
     checks: verifier,
+    beyondHashes: {
+      scrutiny: createScrutiny(),
+      vouch: createVouch({ voters: nodes, recover: verifier.recover, log }),
+    },
     async isLeader() {
       leads = await (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
       return leads;
     },
   });
   const prices = openPriceLoops(config, {
-    ...{ database: writes.watch('prices'), nodes, clock, log, metrics },
+    ...{ database: writes.watch('prices'), nodes: contracts, clock, log, metrics },
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
   });
   parts.defer(prices.close);
@@ -212,6 +220,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     proof: active.has('follower') ? verifier : undefined,
     writes,
     recentStep: () => common?.recentStep(),
+    agreement: active.has('follower') ? nodes.agreement : undefined,
     clock,
     metrics,
   });
@@ -239,7 +248,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
     await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
-    await retryAtStart(() => checkPairs(nodes, pairs, signal), { ...patience, what: 'nodes' });
+    await retryAtStart(() => checkContracts(), { ...patience, what: 'nodes' });
     // What is done beside the follower is done where it leads.
     const led =
       (step: Step): Step =>
@@ -247,7 +256,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
         leads ? step(abort) : 'idle';
     const market = { database: followed, nodes, clock, log, pairs };
     if (pairs.length > 0) {
-      run('pair readings', led(createPairReadings(market)), { idleMs: () => PAIRS_MS });
+      run('pair readings', led(createPairReadings({ ...market, nodes: contracts })), {
+        idleMs: () => PAIRS_MS,
+      });
       const anchored = { ...market, nodes: { bundles: nodes.anchored } };
       run('pair backfill', led(createPairBackfill(anchored)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
@@ -282,6 +293,16 @@ export async function startService(config: Config, options: ServiceOptions = {})
     },
   };
 
+  /** A missing second node must not keep the service from starting: nothing of this is told or stored. */
+  async function checkContracts(): Promise<void> {
+    try {
+      await checkPairs(contracts, pairs, signal);
+    } catch (error) {
+      if (!(error instanceof Fault) || error.code !== 'unavailable') throw error;
+      await checkPairs(nodes, pairs, signal);
+    }
+  }
+
   async function listenApi(): Promise<string> {
     // Who does not serve it does not load it.
     const { createApi } = await import('./api/server.ts');
@@ -296,7 +317,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
       sendTest,
       ops: status,
       prices: createPriceBook(config),
-      supply: openSupply(config, { database, nodes, clock, log, signal }),
+      supply: openSupply(config, { database, nodes: contracts, clock, log, signal }),
     });
     parts.defer(() => api.close());
     try {

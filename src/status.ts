@@ -7,6 +7,7 @@ import type { NodeStatus } from './chain/node.ts';
 import type { ChainNodes } from './chain/nodes.ts';
 import type { QuorumStatus } from './chain/quorum.ts';
 import type { Verifier } from './chain/verifier.ts';
+import type { Voters } from './chain/voting.ts';
 import type { CommonClock } from './common-clock.ts';
 import type { Config } from './config/schema.ts';
 import type { Clock } from './core/clock.ts';
@@ -31,6 +32,7 @@ export type StatusOptions = {
   proof: Pick<Verifier, 'status'> | undefined;
   writes: Pick<WriteHealth, 'failures'>;
   recentStep: CommonClock['recentStep'];
+  agreement?: Voters['agreement'] | undefined;
   clock: Clock;
   metrics: Metrics;
 };
@@ -163,6 +165,7 @@ export function createStatus(options: StatusOptions): Status {
         nodes: (nodes?.status() ?? []).map(describeNode),
         web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
         proof: describeProof(options.proof),
+        agreement: describeAgreement(options.agreement),
         pushed_heads: nodes?.isPushed() ?? false,
         database: database.kind,
       };
@@ -228,6 +231,16 @@ function describeProof(proof: StatusOptions['proof']) {
       withdrawals_root: checks.withdrawalsRoot,
       receipts_root: checks.receiptsRoot,
     },
+  };
+}
+
+function describeAgreement(agreement: StatusOptions['agreement']) {
+  if (agreement === undefined) return null;
+  const { quorum, tracingNodes, outvoted } = agreement();
+  return {
+    quorum,
+    internal_transfers: { nodes: tracingNodes, compared: tracingNodes > 1 },
+    outvoted: outvoted.map(({ node, message, at }) => ({ node, message, at: at.toISOString() })),
   };
 }
 

@@ -172,6 +172,24 @@ export const StatusBody = Type.Object(
         }),
       }),
     ),
+    agreement: orNull(
+      Type.Object(
+        {
+          quorum: Type.Integer({ description: 'Nodes that must give equal answers where no hash decides.' }),
+          internal_transfers: Type.Object({
+            nodes: Type.Integer({ description: 'Nodes that can trace.' }),
+            compared: Type.Boolean({
+              description:
+                'Whether several nodes confirm internal transfers. A single tracing node is believed.',
+            }),
+          }),
+          outvoted: Type.Array(Type.Object({ node: Type.String(), message: Type.String(), at: Time }), {
+            description: 'Nodes whose answer a quorum contradicted since the start: the last time of each.',
+          }),
+        },
+        { description: 'Null where this process does not follow the chain.' },
+      ),
+    ),
     pushed_heads: Type.Boolean(),
     database: Type.Enum(['embedded', 'postgres']),
   },
@@ -216,6 +234,7 @@ export const STATUS_EXAMPLE: StatusBody = {
       ...{ withdrawals_root: 'enforced', receipts_root: 'enforced' },
     },
   },
+  agreement: { quorum: 2, internal_transfers: { nodes: 2, compared: true }, outvoted: [] },
   pushed_heads: true,
   database: 'postgres',
 };

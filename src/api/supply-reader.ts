@@ -2,7 +2,7 @@
  * Readings of the supply: live where the nodes answer, else the last good one for a while, of this process or another.
  */
 import { readBalancesAtHead } from '../chain/balances.ts';
-import type { ChainNodes } from '../chain/nodes.ts';
+import type { ContractReader } from '../chain/contracts.ts';
 import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -20,7 +20,7 @@ export type SupplyReader = {
 };
 
 export type SupplyReaderOptions = {
-  nodes: Pick<ChainNodes, 'ask'>;
+  nodes: ContractReader;
   clock: Clock;
   log: Log;
   /** Ends what is under way. */

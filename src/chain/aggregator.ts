@@ -3,8 +3,7 @@
  */
 import { Fault } from '../core/fault.ts';
 import type { Address, Hex } from '../core/hex.ts';
-import { callContracts } from './contracts.ts';
-import type { ChainNodes } from './nodes.ts';
+import { type ContractCall, type ContractReader, callContracts } from './contracts.ts';
 
 export type AggregatorRound = {
   /** As the feed counts: 250000000000 of 8 decimals is 2500. May be 0 or less, which is no price. */
@@ -22,14 +21,14 @@ const DECIMALS_MAX = 77n;
 /** Seconds that a Date can hold. */
 const SECONDS_MAX = 8_640_000_000_000n;
 
-/** The newest round of the feed. @throws Fault `inconsistent` where the contract is none; as ChainNodes.ask does. */
+/** The newest round of the feed, or where nodes must agree the round at a block they all have. @throws Fault `inconsistent` where the contract is none; as ChainNodes.ask does. */
 export async function readAggregator(
-  nodes: Pick<ChainNodes, 'ask'>,
+  nodes: ContractReader,
   address: Address,
   signal: AbortSignal,
 ): Promise<AggregatorRound> {
   const calls = [LATEST_ROUND_DATA, DECIMALS].map((data) => ({ to: address, data }));
-  const [round, decimals] = await callContracts(nodes, calls, 'latest', signal);
+  const [round, decimals] = await callAtHead(nodes, calls, signal);
   const [, answer, , updatedAt] = wordsOf(round, 5);
   const [decimalsWord] = wordsOf(decimals, 1);
   if (answer === undefined || updatedAt === undefined || decimalsWord === undefined)
@@ -41,6 +40,18 @@ export async function readAggregator(
     decimals: Number(decimalsWord),
     updatedAt: new Date(Number(updatedAt) * 1000),
   };
+}
+
+async function callAtHead(nodes: ContractReader, calls: readonly ContractCall[], signal: AbortSignal) {
+  const block = await nodes.agreed?.findBlock(signal);
+  if (block === undefined) return callContracts(nodes, calls, 'latest', signal);
+  try {
+    return await callContracts(nodes, calls, block.hash, signal);
+  } catch (error) {
+    if (!(error instanceof Fault) || signal.aborted) throw error;
+    // Not every node takes a hash for a block (EIP-1898).
+    return callContracts(nodes, calls, block.number, signal);
+  }
 }
 
 /** That many words of 32 bytes; none where the call reverted or returned anything shorter. */

@@ -5,9 +5,8 @@ import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Address, Hex } from '../core/hex.ts';
 import type { BlockReference } from './bundle.ts';
-import { blockParameter } from './contracts.ts';
+import { blockParameter, type ContractReader } from './contracts.ts';
 import { decodeBalances, encodeBalanceCalls } from './multicall.ts';
-import type { ChainNodes } from './nodes.ts';
 import { parseHeader } from './parse.ts';
 import type { RpcAnswer } from './rpc.ts';
 
@@ -24,24 +23,19 @@ export type BalanceReading = {
   balances: ReadonlyMap<Address, bigint>;
 };
 
-type Asker = Pick<ChainNodes, 'ask'>;
 type Given = { nodeName: string; balances: Map<Address, bigint> };
 
 /**
- * The balances at the newest block. An answer that is spoilt costs no other address its balance; it is asked for again, of
+ * The balances at the newest block, or where nodes must agree at one they all have. An answer that is spoilt costs no other address its balance; it is asked for again, of
  * the other nodes too.
  * @throws Fault when no node answers at all.
  */
 export async function readBalancesAtHead(
-  nodes: Asker,
+  nodes: ContractReader,
   { addresses, multicall3 }: { addresses: readonly Address[]; multicall3: Address },
   signal: AbortSignal,
 ): Promise<BalanceReading> {
-  const block = await nodes.ask(
-    [{ method: 'eth_getBlockByNumber', params: ['latest', false] }],
-    ([answer], name) => parseHeader(requireResult(answer, name)),
-    signal,
-  );
+  const block = await (nodes.agreed?.findBlock(signal) ?? askLatest(nodes, signal));
   try {
     return { block, ...(await readAt(nodes, addresses, { multicall3, at: block.hash }, signal)) };
   } catch (error) {
@@ -51,8 +45,15 @@ export async function readBalancesAtHead(
   }
 }
 
+const askLatest = (nodes: ContractReader, signal: AbortSignal): Promise<BlockHeader> =>
+  nodes.ask(
+    [{ method: 'eth_getBlockByNumber', params: ['latest', false] }],
+    ([answer], name) => parseHeader(requireResult(answer, name)),
+    signal,
+  );
+
 async function readAt(
-  nodes: Asker,
+  nodes: ContractReader,
   addresses: readonly Address[],
   { multicall3, at }: { multicall3: Address; at: BlockReference },
   signal: AbortSignal,
@@ -70,7 +71,7 @@ async function readAt(
 
 /** By one call; undefined where the chain has no Multicall3 at this address, or one that does something else. */
 function readTogether(
-  nodes: Asker,
+  nodes: ContractReader,
   addresses: readonly Address[],
   { multicall3, at }: { multicall3: Address; at: BlockReference },
   signal: AbortSignal,
@@ -88,13 +89,52 @@ function readTogether(
   );
 }
 
-/** The node that gives all of them, else as many as one gives. @throws Fault when none gives any. */
-async function readOneByOne(
-  nodes: Asker,
+/** Each by itself: one on which the nodes do not agree costs no other its balance. @throws Fault when they agree on none. */
+async function readEach(
+  nodes: ContractReader,
   addresses: readonly Address[],
   at: BlockReference,
   signal: AbortSignal,
 ): Promise<Given> {
+  const outcomes = await Promise.allSettled(
+    addresses.map((address) =>
+      nodes.ask(
+        [{ method: 'eth_getBalance', params: [address, blockParameter(at)] }],
+        ([answer], nodeName) => {
+          const balance = answer && parseQuantity(answer);
+          if (balance === undefined)
+            throw new Fault('unavailable', `${nodeName} gave no balance of ${address}`);
+          return { nodeName, balance };
+        },
+        signal,
+      ),
+    ),
+  );
+  const balances = new Map<Address, bigint>();
+  let nodeName: string | undefined;
+  let fault: unknown;
+  for (const [index, outcome] of outcomes.entries()) {
+    const address = addresses[index];
+    if (outcome.status === 'rejected') {
+      if (!(outcome.reason instanceof Fault)) throw outcome.reason;
+      fault = outcome.reason;
+    } else if (address !== undefined) {
+      balances.set(address, outcome.value.balance);
+      nodeName = outcome.value.nodeName;
+    }
+  }
+  if (nodeName === undefined) throw fault;
+  return { nodeName, balances };
+}
+
+/** The node that gives all of them, else as many as one gives. @throws Fault when none gives any. */
+async function readOneByOne(
+  nodes: ContractReader,
+  addresses: readonly Address[],
+  at: BlockReference,
+  signal: AbortSignal,
+): Promise<Given> {
+  if (nodes.agreed !== undefined) return readEach(nodes, addresses, at, signal);
   let best: Given | undefined;
   try {
     return await nodes.ask(

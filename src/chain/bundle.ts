@@ -5,17 +5,19 @@ import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import {
+  amount,
   type ChainBlock,
   type ChainReceipt,
   type ChainTransaction,
   list,
   parseBlock,
   parseReceipt,
+  record,
 } from './parse.ts';
-import { checkBlock, type RawBlock } from './proof.ts';
+import { checkBlock, type RawBlock, type SenderEvidence } from './proof.ts';
 import { isRecord, lacksMethod, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
-import { parseCallTracer, parseTraceBlock, type TransactionTrace } from './traces.ts';
-import type { Verify } from './verifier.ts';
+import { parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } from './traces.ts';
+import { notVerified, type Verify } from './verifier.ts';
 
 /** By hash at the tip, where "not here yet" must be an error; by number for history. */
 export type BlockReference = Hash | number;
@@ -34,6 +36,10 @@ export type Bundle = {
   proved: boolean;
   /** Whether the node told of internal transfers, too. */
   traced: boolean;
+  /** Of the block by its header and of all its transactions by their traces; undefined where either is not told. */
+  gas?: { used: bigint; traced: bigint } | undefined;
+  /** What the senders of native transfers rest on; undefined where proof is off. */
+  senders?: SenderEvidence | undefined;
 };
 
 /** Each call of one batch costs the node work; larger batches are split. */
@@ -49,7 +55,7 @@ export async function fetchBundles(
   references: readonly BlockReference[],
   plan: FetchPlan,
   signal: AbortSignal,
-  verify: Verify = async () => false,
+  verify: Verify = async () => notVerified,
 ): Promise<Bundle[]> {
   const calls = references.map((reference) => callsFor(reference, plan));
   const answers = await askAll(rpc, calls.flat(), plan.batch, signal);
@@ -60,7 +66,7 @@ export async function fetchBundles(
     parts.push(await assemble(rpc, reference, own, plan, signal));
   }
   return Promise.all(
-    parts.map(async ({ bundle, raw }) => ({ ...bundle, proved: await verify(bundle.header, raw) })),
+    parts.map(async ({ bundle, raw }) => ({ ...bundle, ...(await verify(bundle.header, raw)) })),
   );
 }
 
@@ -78,7 +84,7 @@ function callsFor(reference: BlockReference, plan: FetchPlan): RpcCall[] {
   return calls;
 }
 
-function traceCall(method: TraceMethod, id: string): RpcCall {
+export function traceCall(method: TraceMethod, id: string): RpcCall {
   return { method, params: method === 'trace_block' ? [id] : [id, { tracer: 'callTracer' }] };
 }
 
@@ -101,9 +107,10 @@ async function assemble(
     header: block.header,
     proved: false,
     traced: traces !== undefined,
+    gas: gasOf(blockJson, traces?.gas),
     transactions: block.transactions.map((transaction, index) => {
       const receipt = receipts[index];
-      const trace = traces?.get(transaction.hash);
+      const trace = traces?.byTransaction.get(transaction.hash);
       if (receipt === undefined || (traces !== undefined && trace === undefined)) {
         throw new Fault('inconsistent', `${rpc.name} gave no trace of ${transaction.hash}`);
       }
@@ -177,24 +184,37 @@ async function readTraces(
   method: FetchPlan['traces'],
   given: RpcAnswer | undefined,
   signal: AbortSignal,
-): Promise<Map<Hash, TransactionTrace> | undefined> {
+): Promise<{ byTransaction: Map<Hash, TransactionTrace>; gas: bigint | undefined } | undefined> {
   if (method === 'none') return undefined;
   const { header, transactions } = block;
-  if (transactions.length === 0) return new Map();
+  if (transactions.length === 0) return { byTransaction: new Map(), gas: undefined };
   const id = method === 'debug_traceBlockByHash' ? header.hash : quantityOf(header.number);
   const json =
     given === undefined
       ? await rpc.call(method, traceCall(method, id).params, signal)
       : resultOf(rpc, method, given);
-  if (method !== 'trace_block')
-    return parseCallTracer(
-      json,
-      transactions.map(({ hash }) => hash),
-    );
-  const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, header.hash));
+  const hashes = transactions.map(({ hash }) => hash);
+  const gas = method === 'trace_block' ? undefined : sumOfGas(json);
+  return { byTransaction: parseTraces(rpc, { method, hashes, blockHash: header.hash }, json), gas };
+}
+
+/** A node's traces of this block with these transactions. @throws Fault `inconsistent`, `unavailable`. */
+export function parseTraces(
+  rpc: Rpc,
+  { method, hashes, blockHash }: { method: TraceMethod; hashes: readonly Hash[]; blockHash: Hash },
+  json: unknown,
+): Map<Hash, TransactionTrace> {
+  if (method !== 'trace_block') return parseCallTracer(json, hashes);
+  const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, blockHash));
   if (foreign !== undefined)
-    throw new Fault('inconsistent', `${rpc.name} gave traces of another block than ${header.hash}`);
+    throw new Fault('inconsistent', `${rpc.name} gave traces of another block than ${blockHash}`);
   return parseTraceBlock(json);
+}
+
+function gasOf(block: unknown, traced: bigint | undefined): Bundle['gas'] {
+  const { gasUsed } = record(block, 'block');
+  if (traced === undefined || gasUsed === undefined || gasUsed === null) return undefined;
+  return { used: amount(gasUsed, 'block.gasUsed'), traced };
 }
 
 const isOf = (trace: Record<string, unknown>, hash: Hash) =>

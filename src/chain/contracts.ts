@@ -1,11 +1,17 @@
 /**
  * Reading contracts: all calls of one reading from one node, at one block.
  */
+import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash, Hex } from '../core/hex.ts';
 import { type BlockReference, quantityOf } from './bundle.ts';
 import type { ChainNodes } from './nodes.ts';
 import type { RpcAnswer } from './rpc.ts';
+
+/** Whom contracts are asked through; `agreed` where several nodes decide the answers, and therefore also at which block. */
+export type ContractReader = Pick<ChainNodes, 'ask'> & {
+  agreed?: { findBlock(signal: AbortSignal): Promise<BlockHeader> };
+};
 
 export type ContractCall = { to: Address; data: Hex };
 

@@ -8,8 +8,9 @@ import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts';
 import { createAnchors } from './anchor.ts';
-import { askAll, type BlockReference, type Bundle, fetchBundles, quantityOf } from './bundle.ts';
+import { askAll, type BlockReference, type Bundle, quantityOf } from './bundle.ts';
 import { compareNode, type StoredChain } from './dissent.ts';
+import { type BundleOptions, createFetch, HEDGED_BLOCKS_MAX } from './fetch.ts';
 import { createHeadReader } from './head.ts';
 import { isOneEndpoint, openSockets, type SocketStatus } from './heads.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
@@ -17,14 +18,12 @@ import {
   attempt,
   byReadiness,
   createNode,
-  hasLostMethod,
   isHopeful,
   isOverdue,
   isReady,
   isSound,
   type Node,
   type NodeStatus,
-  noteBundleTime,
   noteLost,
   overdueMs,
   statusOf,
@@ -33,15 +32,16 @@ import { parseHeader } from './parse.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
 import { readProvedHeader } from './prove-header.ts';
 import { createQuorum, type QuorumSetting, type QuorumStatus } from './quorum.ts';
-import { type LearningRpc, type OnBytes, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
+import { type LearningRpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { sampleOf } from './sampling.ts';
 import type { Verifier } from './verifier.ts';
 import { countVotes, isNamedBy } from './votes.ts';
+import { createVoting, type Voters } from './voting.ts';
 
 export type NodesOptions = {
   urls: readonly string[];
   chainId: number;
-  /** How many nodes must agree; `auto` unless given. */
+  /** How many nodes must agree, on blocks and on what no hash covers; `auto` unless given. */
   quorum?: QuorumSetting;
   internalTransfers: 'auto' | 'off' | 'required';
   clock: Clock;
@@ -52,9 +52,6 @@ export type NodesOptions = {
   /** Rung when a WebSocket tells of a new head. */
   onHead(): void;
 };
-
-/** Without traces where nobody needs them; `onBytes` counts the answers, of whichever node. */
-export type BundleOptions = { parts?: 'without traces'; onBytes?: OnBytes };
 
 export type ChainNodes = {
   /**
@@ -119,12 +116,10 @@ export type ChainNodes = {
   close(): Promise<void>;
 };
 
-/** As many blocks as one follows live; what fetches more is not in a hurry. */
-const HEDGED_BLOCKS_MAX = 3;
 /** The nodes that are asked; the others only tell of new heads. */
 export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url) => url.startsWith('http'));
 
-export function createNodes(options: NodesOptions): ChainNodes {
+export function createNodes(options: NodesOptions): ChainNodes & Voters {
   const { clock, log, metrics, verifier } = options;
   const nodes = httpUrls(options.urls).map((url) => createNode(url, metrics, clock));
   const wantTraces = options.internalTransfers !== 'off';
@@ -196,6 +191,8 @@ export function createNodes(options: NodesOptions): ChainNodes {
         fetchFrom(node, rpcFor(node), references, signal, { parts: 'without traces' }),
       ),
   });
+  const voting = createVoting({ nodes, quorum, clock, log, prepare, rpcFor });
+  const fetchFrom = createFetch({ ...options, nodes, prepare, blockNodes });
 
   /** The node's capabilities, asked for when they are not known. */
   async function prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities> {
@@ -240,37 +237,6 @@ export function createNodes(options: NodesOptions): ChainNodes {
       faults.some((fault) => fault.code === one),
     );
     throw new Fault(code ?? faults[0]?.code ?? 'unavailable', faults.map(messageOf).join('; '));
-  }
-
-  async function fetchFrom(
-    node: Node,
-    rpc: LearningRpc,
-    references: readonly BlockReference[],
-    signal: AbortSignal,
-    { parts, onBytes }: BundleOptions,
-  ): Promise<Bundle[]> {
-    const counted = onBytes === undefined ? rpc : rpc.counted(onBytes);
-    const planOf = (known: Capabilities): Capabilities =>
-      parts === undefined ? known : { ...known, traces: 'none' };
-    const plan = planOf(await prepare(node, rpc, signal));
-    if (options.internalTransfers === 'required' && parts === undefined && plan.traces === 'none')
-      throw new Fault('unavailable', `${rpc.name} cannot trace, and chain.internalTransfers is required`);
-    const isAble = () => parts !== undefined || blockNodes().includes(node);
-    if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
-    const startedAt = nowMs();
-    try {
-      const bundles = await fetchBundles(counted, references, plan, signal, verifier?.verify);
-      if (parts === undefined && references.length <= HEDGED_BLOCKS_MAX)
-        noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
-      return bundles;
-    } catch (error) {
-      if (!(error instanceof Fault) || signal.aborted || !hasLostMethod(node)) throw error;
-      log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
-      node.capabilities = undefined;
-      const next = planOf(await prepare(node, rpc, signal));
-      if (!isAble()) throw error;
-      return fetchBundles(counted, references, next, signal, verifier?.verify);
-    }
   }
 
   /** By the nodes that are known to answer, when there are any. */
@@ -342,11 +308,17 @@ export function createNodes(options: NodesOptions): ChainNodes {
     },
     bundles: (references, signal, bundleOptions = {}) =>
       firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
-        fetchFrom(node, rpc, references, abort, bundleOptions),
+        voting.confirmed(node, { references, ...bundleOptions }, abort, () =>
+          fetchFrom(node, rpc, references, abort, bundleOptions),
+        ),
       ),
     anchored: (references, signal, bundleOptions = {}) =>
       firstBundles(references, signal, bundleOptions, (node, rpc, abort) =>
-        anchors.anchor(node, references, abort, () => fetchFrom(node, rpc, references, abort, bundleOptions)),
+        voting.confirmed(node, { references, ...bundleOptions }, abort, () =>
+          anchors.anchor(node, references, abort, () =>
+            fetchFrom(node, rpc, references, abort, bundleOptions),
+          ),
+        ),
       ),
     corroborated: anchors.corroborated,
     async parentOf(child, signal) {
@@ -375,6 +347,9 @@ export function createNodes(options: NodesOptions): ChainNodes {
         const { batch } = await prepare(node, rpc, abort);
         return read(await askAll(rpc, calls, batch, abort), rpc.name);
       }),
+    agree: voting.agree,
+    areConfirmed: voting.areConfirmed,
+    agreement: voting.status,
     finalized: (signal) => agreeOnFinalized({ nodes, quorum, clock, ask: finalizedOf }, signal),
     // A node that is wrong would push heads that nobody follows, and hide that the others must be polled.
     isPushed: () =>

@@ -1,14 +1,30 @@
 /**
- * A worker thread of the prover: blocks come as the node's JSON, and what could be proved of each goes back.
+ * A worker thread of the prover: blocks come as the node's JSON, and what could be proved of each goes back. Signed
+ * transactions come as bytes, and their senders go back.
  */
 import { parentPort } from 'node:worker_threads';
-import type { RawBlock } from './proof.ts';
+import { collectSenders } from './block-senders.ts';
+import type { RawBlock, SenderScope } from './proof.ts';
 import { proveBlock } from './prove-block.ts';
+import { recoverSender } from './senders.ts';
 
 /** What goes to a worker. Copying objects costs both threads less than text does (docs/benchmarks.md, section proof). */
-export type ProofTask = { id: number; raw: RawBlock };
+export type ProofTask = { id: number } & ({ raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] });
 
 // Undefined on the main thread, where nobody should load this file.
-parentPort?.on('message', ({ id, raw }: ProofTask) => {
-  parentPort?.postMessage({ id, checks: proveBlock(raw.block, raw.receipts) });
+parentPort?.on('message', (task: ProofTask) => {
+  if ('signed' in task) {
+    parentPort?.postMessage({ id: task.id, answer: task.signed.map(recoverSender) });
+    return;
+  }
+  const { id, raw, scope } = task;
+  const senders = collectSenders();
+  const checks = proveBlock(raw.block, raw.receipts, senders.add);
+  const found = senders.finish(scope);
+  const { signed } = found.senders;
+  // Handed over, not copied.
+  parentPort?.postMessage(
+    { id, answer: { ...checks, ...found } },
+    signed === undefined ? [] : [signed.bytes.buffer],
+  );
 });

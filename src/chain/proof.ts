@@ -18,6 +18,27 @@ export type CheckName = (typeof checkNames)[number];
  */
 export type Verdict = 'holds' | 'fails' | 'unknown' | 'none';
 
+/**
+ * Whose senders are recovered with the proof of a block: of every transfer of the native coin; or of none yet, so that
+ * the signatures are kept for those that match a watched address.
+ */
+export type SenderScope = 'all' | 'matched';
+
+/**
+ * The transfers of native coin whose sender can be recovered, by the hash of their transaction: what was signed, as bytes
+ * one after the other, up to `ends[index]`. Undefined when all senders were recovered with the block.
+ */
+export type SenderEvidence = {
+  hashes: readonly string[];
+  signed: { bytes: Uint8Array<ArrayBuffer>; ends: readonly number[] } | undefined;
+};
+
+/** A sender that the node made up: another account signed. */
+export type ForgedSender = { hash: string; signer: string };
+
+/** What a worker finds out about a block. */
+export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly ForgedSender[] };
+
 /** What came out for one block. That the roots of a block without transactions hold says nothing about the chain. */
 export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
 
@@ -73,4 +94,11 @@ function checkParties(name: string, transaction: ChainTransaction, receipt: Chai
     'inconsistent',
     `${name}: ${hash} is ${from} to ${to}, and by its receipt ${receipt.from} to ${receipt.to}`,
   );
+}
+
+/** What was signed in this transaction; undefined when its sender was recovered already or can't be recovered. */
+export function findSigned({ hashes, signed }: SenderEvidence, hash: string): Uint8Array | undefined {
+  const index = hashes.indexOf(hash);
+  if (index === -1 || signed === undefined) return undefined;
+  return signed.bytes.subarray(signed.ends[index - 1] ?? 0, signed.ends[index]);
 }

@@ -14,11 +14,19 @@ import {
   transactionHash,
 } from './roots.ts';
 
+/** Called with each transaction whose encoding has the transaction's hash, so that its signature is the one that was mined. */
+export type OnHashed = (transaction: Record<string, unknown>, encoded: Buffer) => void;
+
 /**
  * Recomputes header hash, transactionsRoot with the transactions' hashes, withdrawalsRoot where withdrawals are listed,
- * and receiptsRoot from the node's JSON. What cannot be read fails. Not proved: `from`, which is not in what is hashed, and traces. Source: yellow paper, section 4.3.
+ * and receiptsRoot from the node's JSON. What cannot be read fails. Not proved here: `from` (see block-senders.ts) and
+ * traces, because no hash covers them. Source: yellow paper, section 4.3.
  */
-export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): Checks {
+export function proveBlock(
+  rawBlock: unknown,
+  rawReceipts: readonly unknown[],
+  onHashed: OnHashed = () => {},
+): Checks {
   const block = record(rawBlock, 'block');
   const transactions = list(block.transactions, 'block.transactions').map((one) =>
     record(one, 'transaction'),
@@ -27,19 +35,20 @@ export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): 
   const isWhole = encodable.length === transactions.length;
   const otherwise = isWhole ? 'fails' : 'unknown';
   // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual form.
+  const encoded = transactions.map(tryEncode);
+  const isHashed = transactions.map(({ hash }, index) => {
+    const bytes = encoded[index];
+    return bytes !== undefined && transactionHash(bytes) === hash;
+  });
+  for (const [index, transaction] of transactions.entries()) {
+    const bytes = encoded[index];
+    if (bytes !== undefined && isHashed[index] === true && isEncodable(transaction))
+      onHashed(transaction, bytes);
+  }
   return {
     isEmpty: transactions.length === 0,
     headerHash: verdictOf(() => headerHash(block) === block.hash, 'fails'),
-    transactionsRoot: verdictOf(
-      () => {
-        const encoded = transactions.map(encodeTransaction);
-        return (
-          rootOf(encoded) === block.transactionsRoot &&
-          encoded.every((bytes, index) => transactionHash(bytes) === transactions[index]?.hash)
-        );
-      },
-      isWhole ? 'fails' : verdictBeside(encodable),
-    ),
+    transactionsRoot: rootVerdict(),
     withdrawalsRoot: verdictOfWithdrawals(block),
     receiptsRoot: verdictOf(() => {
       const receipts = rawReceipts.map((one) => record(one, 'receipt'));
@@ -48,12 +57,25 @@ export function proveBlock(rawBlock: unknown, rawReceipts: readonly unknown[]): 
       return rootOf(encoded) === block.receiptsRoot;
     }, otherwise),
   };
+
+  function rootVerdict(): Verdict {
+    const whole = encoded.filter((bytes) => bytes !== undefined);
+    const isComplete = whole.length === transactions.length && isHashed.every(Boolean);
+    if (isComplete && rootOf(whole) === block.transactionsRoot) return 'holds';
+    // Beside a transaction that only the chain can encode, the others must still be what their hashes say.
+    const areOthersHashed = transactions.every((one, index) => isHashed[index] === true || !isEncodable(one));
+    return !isWhole && areOthersHashed ? 'unknown' : 'fails';
+  }
 }
 
-/** Beside a transaction that only the chain can encode, the others must still be what their hashes say. */
-function verdictBeside(others: readonly Record<string, unknown>[]): 'fails' | 'unknown' {
-  const areHashed = () => others.every((one) => transactionHash(encodeTransaction(one)) === one.hash);
-  return verdictOf(areHashed, 'fails') === 'holds' ? 'unknown' : 'fails';
+/** Undefined for what is no transaction of a known type. */
+function tryEncode(transaction: Record<string, unknown>): Buffer | undefined {
+  try {
+    return encodeTransaction(transaction);
+  } catch (error) {
+    if (error instanceof Fault) return undefined;
+    throw error;
+  }
 }
 
 /** OP-stack chains list none, and have the root of something else there. */

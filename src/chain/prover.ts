@@ -4,15 +4,18 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { Fault, messageOf } from '../core/fault.ts';
-import type { Checks, RawBlock } from './proof.ts';
+import type { Address } from '../core/hex.ts';
+import type { BlockProof, RawBlock, SenderScope } from './proof.ts';
 import type { ProofTask } from './proof-worker.ts';
 
 export type Prover = {
   /**
-   * What the node's JSON proves. @throws Fault `unavailable` when the prover is closed or has too much to do,
-   * `inconsistent` for a block at which workers die again and again.
+   * What the node's JSON proves, with the senders of this scope (by default none yet). @throws Fault `unavailable` when the
+   * prover is closed or has too much to do, `inconsistent` for a block at which workers die again and again.
    */
-  prove(raw: RawBlock): Promise<Checks>;
+  prove(raw: RawBlock, scope?: SenderScope): Promise<BlockProof>;
+  /** The signer of each transaction, given as it was mined; undefined where the signature is none. @throws as `prove`. */
+  recover(signed: readonly Uint8Array[]): Promise<(Address | undefined)[]>;
   /** Ends the threads; whoever waits gets a Fault. May be called again. */
   close(): Promise<void>;
 };
@@ -31,10 +34,9 @@ const QUEUE_BLOCKS_MAX = 1_000;
 /** A block that kills a worker this often is given up. */
 const ATTEMPTS_MAX = 2;
 
-type Task = { raw: RawBlock; attempts: number } & Pick<
-  PromiseWithResolvers<Checks>,
-  'promise' | 'resolve' | 'reject'
->;
+type Work = { raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] };
+/** `resolve` takes whatever a worker answers: what it was asked decides what that is. */
+type Task = { work: Work; attempts: number } & Pick<PromiseWithResolvers<unknown>, 'resolve' | 'reject'>;
 type Slot = { worker: Worker | undefined; running: Map<number, Task> };
 
 /** Threads start with the first block. One that dies is replaced, and its blocks are proved by the next. */
@@ -56,7 +58,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
       lastId += 1;
       slot.running.set(lastId, task);
       slot.worker ??= startWorker(slot);
-      send(slot.worker, slot.running, { id: lastId, raw: task.raw });
+      send(slot.worker, slot.running, { id: lastId, ...task.work });
     }
   }
 
@@ -76,8 +78,8 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
   function startWorker(slot: Slot): Worker {
     const worker = new Worker(program, { resourceLimits: { maxYoungGenerationSizeMb: YOUNG_MB_MAX } });
     let reason = 'it ended';
-    worker.on('message', ({ id, checks }: { id: number; checks: Checks }) => {
-      slot.running.get(id)?.resolve(checks);
+    worker.on('message', ({ id, answer }: { id: number; answer: unknown }) => {
+      slot.running.get(id)?.resolve(answer);
       slot.running.delete(id);
       dispatch();
     });
@@ -102,15 +104,19 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
     else task.reject(new Fault('inconsistent', `proving the block ended its worker: ${reason}`));
   }
 
+  async function run<Answer>(work: Work): Promise<Answer> {
+    if (isClosed) throw closedFault();
+    if (queue.length >= QUEUE_BLOCKS_MAX) throw new Fault('unavailable', 'too many blocks wait for proof');
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    // The program of the worker gives to each kind of work its own kind of answer.
+    queue.push({ work, attempts: 0, resolve: (answer) => resolve(answer as Answer), reject });
+    dispatch();
+    return promise;
+  }
+
   return {
-    async prove(raw) {
-      if (isClosed) throw closedFault();
-      if (queue.length >= QUEUE_BLOCKS_MAX) throw new Fault('unavailable', 'too many blocks wait for proof');
-      const task: Task = { raw, attempts: 0, ...Promise.withResolvers<Checks>() };
-      queue.push(task);
-      dispatch();
-      return task.promise;
-    },
+    prove: (raw, scope = 'matched') => run<BlockProof>({ raw, scope }),
+    recover: (signed) => run<(Address | undefined)[]>({ signed: [...signed] }),
     async close() {
       isClosed = true;
       await Promise.all(slots.map(async ({ worker }) => worker?.terminate()));

@@ -8,6 +8,8 @@ export type QuorumSetting = 'auto' | number;
 
 export type Quorum<Voter> = {
   readonly nodeCount: number;
+  /** Set by chain.quorum: no silence lowers it. */
+  readonly isFixed: boolean;
   /** Votes that corroborate a block at the moment. */
   needed(): number;
   /** Notes that this node has just answered. */
@@ -64,6 +66,7 @@ export function createQuorum<Voter>(
 
   return {
     nodeCount: voters.length,
+    isFixed: setting !== 'auto',
     needed: () => (silent() === undefined ? quorum : 1),
     heard: (voter) => void misses.delete(voter),
     missed(voter) {

@@ -1,5 +1,5 @@
 /**
- * Recursive length prefix, encoding only: what Ethereum hashes is written in it.
+ * Recursive length prefix: what Ethereum hashes is written in it. Reading is for our own encodings only.
  */
 import { Fault } from '../core/fault.ts';
 
@@ -19,6 +19,40 @@ export function quantityItem(text: string): string {
   while (text.charCodeAt(start) === ZERO) start += 1;
   const digits = text.slice(start);
   return digits.length % 2 === 0 ? `0x${digits}` : `0x0${digits}`;
+}
+
+/** The encoding of a list whose items are encoded already, one after the other. */
+export function wrapList(items: Uint8Array): Buffer {
+  const buffer = Buffer.allocUnsafe(items.length + PREFIX_BYTES_MAX);
+  const end = buffer.length;
+  buffer.set(items, end - items.length);
+  return buffer.subarray(writePrefix(end - items.length, 0xc0, items.length, buffer));
+}
+
+/** An item of a list, without its prefix, and where the prefix begins. */
+export type ListItem = { start: number; content: Uint8Array };
+
+/** The items of an encoded list; an item that is a list itself is not read further. */
+export function readList(list: Uint8Array): ListItem[] {
+  const items: ListItem[] = [];
+  let { start } = contentAt(list, 0);
+  while (start < list.length) {
+    const content = contentAt(list, start);
+    items.push({ start, content: list.subarray(content.start, content.end) });
+    start = content.end;
+  }
+  return items;
+}
+
+/** Where the contents of the item at this byte begin and end. */
+function contentAt(bytes: Uint8Array, at: number): { start: number; end: number } {
+  const prefix = bytes[at] ?? 0;
+  if (prefix < 0x80) return { start: at, end: at + 1 };
+  const length = prefix - (prefix < 0xc0 ? 0x80 : 0xc0);
+  if (length <= SHORT_BYTES_MAX) return { start: at + 1, end: at + 1 + length };
+  const start = at + 1 + length - SHORT_BYTES_MAX;
+  const long = bytes.subarray(at + 1, start).reduce((sum, byte) => sum * 256 + byte, 0);
+  return { start, end: start + long };
 }
 
 /** At least as many bytes as the encoding has. */

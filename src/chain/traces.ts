@@ -36,6 +36,18 @@ export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Has
   return traces;
 }
 
+/** The gas that callTracer says all transactions of the block used; undefined when it doesn't say so of each. */
+export function sumOfGas(json: unknown): bigint | undefined {
+  let sum = 0n;
+  for (const entry of list(json, 'traces')) {
+    const { result } = record(entry, 'trace');
+    const used = isRecord(result) ? result.gasUsed : undefined;
+    if (typeof used !== 'string') return undefined;
+    sum += amount(used, 'trace.gasUsed');
+  }
+  return sum;
+}
+
 /** Adds the value-carrying frames below `frame` in execution order; a failed frame voids what it called. */
 function collectFrames(frame: Record<string, unknown>, depth: number, calls: ValueCall[]): void {
   if (frame.calls === undefined || frame.calls === null) return;

@@ -11,11 +11,29 @@ import {
   createCalibration,
   type ProofMode,
 } from './calibration.ts';
-import { type CheckName, type Checks, checkNames, type RawBlock } from './proof.ts';
-import { createProver } from './prover.ts';
+import {
+  type BlockProof,
+  type CheckName,
+  type Checks,
+  checkNames,
+  type RawBlock,
+  type SenderEvidence,
+  type SenderScope,
+} from './proof.ts';
+import { createProver, type Prover } from './prover.ts';
 
-/** Whether the block is proved in full. @throws Fault `inconsistent` when it must not be used. */
-export type Verify = (block: Pick<BlockId, 'number' | 'hash'>, raw: RawBlock) => Promise<boolean>;
+/** Whether the block is proved in full, and what its senders rest on; undefined where proof is off. */
+export type Verified = { proved: boolean; senders: SenderEvidence | undefined };
+
+/** @throws Fault `inconsistent` when the block must not be used. */
+export type Verify = (
+  block: Pick<BlockId, 'number' | 'hash'>,
+  raw: RawBlock,
+  scope?: SenderScope,
+) => Promise<Verified>;
+
+/** Nothing is proved. */
+export const notVerified: Verified = { proved: false, senders: undefined };
 
 /** A node's recent blocks, handed to `verify` one by one. @throws Fault when the node fails. */
 export type Sampling = (verify: Verify) => Promise<void>;
@@ -28,6 +46,7 @@ export type Verifier = {
   /** Learns from the first of these that leaves no doubt, as often as needed; else cheap. Never throws a node's Fault. */
   calibrate(samplings: readonly Sampling[]): Promise<void>;
   verify: Verify;
+  recover: Prover['recover'];
   status(): ProofStatus;
   /** What was learned that the chain honours: to be kept, and given back at the next start. */
   learned(): CheckName[];
@@ -64,7 +83,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
       try {
         await sampling(async (_block, raw) => {
           sample.push(await prover.prove(raw));
-          return false;
+          return notVerified;
         });
       } catch (error) {
         // The blocks that came count; the others were of a node that has failed or lacks them.
@@ -88,11 +107,15 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
       });
       await learning;
     },
-    async verify({ number, hash }, raw) {
-      if (mode === 'off') return false;
-      const checks = await prover.prove(raw);
-      return telling(() => calibration.judge(`block ${number} (${hash})`, checks));
+    async verify({ number, hash }, raw, scope) {
+      if (mode === 'off') return notVerified;
+      const name = `block ${number} (${hash})`;
+      const proof = await prover.prove(raw, scope);
+      const proved = telling(() => calibration.judge(name, proof));
+      refuseForged(name, proof);
+      return { proved, senders: proof.senders };
     },
+    recover: prover.recover,
     enforce(names) {
       telling(() => calibration.enforce(names));
     },
@@ -103,4 +126,10 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
     status: () => ({ mode, checks: calibration.states() }),
     close: prover.close,
   };
+}
+
+/** Whatever the chain honors: the transaction has its hash, so its signature is the one that was mined. */
+function refuseForged(name: string, { forged: [first] }: BlockProof): void {
+  if (first === undefined) return;
+  throw new Fault('inconsistent', `${name} names a false sender: ${first.signer} signed ${first.hash}`);
 }

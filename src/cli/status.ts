@@ -114,6 +114,7 @@ function render(status: StatusBody): string {
         : `${quorum.needed} of ${quorum.nodes} nodes, by ${quorum.compares}; ${quorum.votes} name the head`,
     ],
     ['proof', proof === null ? 'not here' : `${proof.mode}: ${describe(proof.checks)}`],
+    ['agreement', describeAgreement(status.agreement)],
     ['version', status.version],
   ];
   const methods = nodes.flatMap(({ name, methods: own }) =>
@@ -197,6 +198,20 @@ function remarkOn(node: StatusBody['nodes'][number]): string {
   if (node.state === 'slow' && node.slow_until === null) return 'owes the answer that tells its head';
   if (node.slow_until !== null) return `after the others until ${node.slow_until}`;
   return node.error ?? '';
+}
+
+function describeAgreement(agreement: StatusBody['agreement']): string {
+  if (agreement === null) return 'not here';
+  const { quorum, internal_transfers: traces, outvoted } = agreement;
+  const confirmed =
+    traces.nodes === 0
+      ? 'no node traces internal transfers'
+      : traces.compared
+        ? `${traces.nodes} nodes confirm internal transfers`
+        : 'one node traces internal transfers, and nothing confirms them';
+  const against = outvoted.map(({ node, message, at }) => `${node} was outvoted at ${at} (${message})`);
+  const rule = quorum === 1 ? 'one node decides' : `${quorum} nodes must answer alike`;
+  return [rule, confirmed, ...against].join('; ');
 }
 
 const percent = (ratio: number | null) => (ratio === null ? '-' : `${(ratio * 100).toFixed(2)} %`);

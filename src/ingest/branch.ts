@@ -88,3 +88,15 @@ export function createLeftTips(): { has(hash: Hash): boolean; add(hash: Hash): v
     },
   };
 }
+
+/**
+ * The blocks up to the first that does not follow the one before it: a reorg happened while they were fetched. A break is
+ * always between two requests, and each request is anchored by itself.
+ */
+export function linkedPrefix(blocks: readonly ReadBlock[]): ReadBlock[] {
+  const broken = blocks.findIndex(({ header }, index) => {
+    const previous = blocks[index - 1];
+    return previous !== undefined && header.parentHash !== previous.header.hash;
+  });
+  return broken === -1 ? [...blocks] : blocks.slice(0, broken);
+}

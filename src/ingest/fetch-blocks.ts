@@ -2,7 +2,8 @@
  * Blocks in one request whose answers are bounded, however large the blocks turn out to be.
  */
 import type { BlockReference, Bundle } from '../chain/bundle.ts';
-import type { BundleOptions, ChainNodes } from '../chain/nodes.ts';
+import type { BundleOptions } from '../chain/fetch.ts';
+import type { ChainNodes } from '../chain/nodes.ts';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 
@@ -22,7 +23,7 @@ export async function fetchBlocks(
   nodes: Pick<ChainNodes, 'bundles'>,
   references: readonly BlockReference[],
   signal: AbortSignal,
-  { isAlone = true, ...options }: Pick<BundleOptions, 'parts'> & { isAlone?: boolean } = {},
+  { isAlone = true, ...options }: Pick<BundleOptions, 'parts' | 'scrutiny'> & { isAlone?: boolean } = {},
 ): Promise<FetchedBlocks | 'too large'> {
   const work = startAbort(signal);
   let bytes = 0;

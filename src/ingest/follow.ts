@@ -13,7 +13,6 @@ import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import {
-  commitBlocks,
   findBlockHash,
   findChain,
   findFirst,
@@ -24,7 +23,8 @@ import {
 } from '../store/blocks.ts';
 import type { Database, Db } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
-import { createBranchReader, createLeftTips, findAncestor } from './branch.ts';
+import { createBranchReader, createLeftTips, findAncestor, linkedPrefix } from './branch.ts';
+import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
 /** What else is taken from blocks and written in their transaction: swap pairs, points. */
@@ -51,6 +51,7 @@ export type FollowerOptions = {
   extract: Extract;
   /** What this chain was seen to honour: stored with the next blocks, and taken over from who followed before. */
   checks: Pick<Verifier, 'learned' | 'enforce'>;
+  beyondHashes?: BeyondHashes;
   /** Whether this process is the one that follows; others stand by. */
   isLeader(): Promise<boolean>;
 };
@@ -80,13 +81,14 @@ const COMPARE_MS = 1_000;
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
+  const { beyondHashes } = options;
   // Only blocks that a quorum anchors reach the database.
   const readAhead = createReadAhead({
     nodes: { bundles: nodes.anchored },
-    clock,
-    extract: options.extract,
-    patienceMs: COMMIT_WAIT_MS,
+    ...{ clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS },
+    ...(beyondHashes !== undefined && { scrutinyOf: beyondHashes.scrutiny.of }),
   });
+  const commitProved = createProvedCommit({ database, clock, readAhead, beyondHashes });
   const readBranch = createBranchReader(readAhead);
   const leftTips = createLeftTips();
   let comparedAtMs = Number.NEGATIVE_INFINITY;
@@ -200,22 +202,24 @@ export function createFollower(options: FollowerOptions): Follower {
     // After another follower's commit or fork nothing is known: what was released once may be held again.
     const isKnown = ancestor === undefined && tip !== undefined && tip.hash === released?.tip;
     const known = isKnown ? released?.number : undefined;
-    const committed = await commitBlocks(database, {
-      expectedTip: tip,
-      reorg:
-        ancestor === undefined ? undefined : { ancestorNumber: ancestor, undo: (tx) => undo(tx, ancestor) },
-      blocks,
-      releasedNumber,
-      releasedBefore: known,
-      finalizedNumber,
-      corroboratedNumber: newest.header.number,
-      enforcedChecks: options.checks.learned(),
-      now: clock.now(),
-      async also(tx) {
-        for (const ledger of options.ledgers) await ledger.write(tx, blocks);
+    const committed = await commitProved(
+      {
+        expectedTip: tip,
+        reorg:
+          ancestor === undefined ? undefined : { ancestorNumber: ancestor, undo: (tx) => undo(tx, ancestor) },
+        blocks,
+        releasedNumber,
+        releasedBefore: known,
+        finalizedNumber,
+        corroboratedNumber: newest.header.number,
+        enforcedChecks: options.checks.learned(),
+        async also(tx) {
+          for (const ledger of options.ledgers) await ledger.write(tx, blocks);
+        },
       },
-    });
-    if (committed.outcome === 'lost') return 'worked';
+      signal,
+    );
+    if (committed === 'lied' || committed.outcome === 'lost') return 'worked';
     released = { tip: newest.header.hash, number: releasedNumber };
     if (tip !== undefined && ancestor !== undefined)
       reportReorg(tip, newest.header, { ancestor, depth: committed.orphanedCount });
@@ -382,16 +386,4 @@ function absurd(cause: Fault, { number, hash }: BlockId): Fault {
     `the nodes name block ${number} (${hash}) as the head, and none has the block below it: following resumes when they name another head (${messageOf(cause)})`,
     { cause },
   );
-}
-
-/**
- * The blocks up to the first that does not follow the one before it: a reorg happened while they were fetched. A break is
- * always between two requests, and each request is anchored by itself.
- */
-function linkedPrefix(blocks: readonly ReadBlock[]): ReadBlock[] {
-  const broken = blocks.findIndex(({ header }, index) => {
-    const previous = blocks[index - 1];
-    return previous !== undefined && header.parentHash !== previous.header.hash;
-  });
-  return broken === -1 ? [...blocks] : blocks.slice(0, broken);
 }

@@ -4,7 +4,7 @@
  */
 import { Agent, errors, request } from 'undici';
 import { readAggregator } from '../chain/aggregator.ts';
-import type { ChainNodes } from '../chain/nodes.ts';
+import type { ContractReader } from '../chain/contracts.ts';
 import type { Clock } from '../core/clock.ts';
 import { amountOf, type Decimal, decimal } from '../core/decimal.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -146,7 +146,7 @@ const baseOf = (url: string) => url.replace(/\/+$/, '');
 
 /** The newest round of a Chainlink feed on the followed chain. */
 export function chainlinkSource(
-  nodes: Pick<ChainNodes, 'ask'>,
+  nodes: ContractReader,
   { name, maxAgeMs, address }: Source & { address: Address },
 ): PriceSource {
   return {

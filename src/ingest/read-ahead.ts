@@ -4,7 +4,9 @@
  * large, because each costs the database the same dozen statements.
  */
 import type { BlockReference, Bundle } from '../chain/bundle.ts';
+import type { BundleOptions } from '../chain/fetch.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
+import type { SenderEvidence } from '../chain/proof.ts';
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
@@ -24,6 +26,10 @@ export type ReadBlock = {
   pairEvents: PairEvents[];
   /** What the rules of points ask for. */
   activities: Activity[];
+  /** What the senders of native transfers rest on; undefined where proof is off. */
+  senders?: SenderEvidence | undefined;
+  /** How closely it was looked at when it was read. */
+  scrutiny?: BundleOptions['scrutiny'] | undefined;
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
@@ -44,6 +50,8 @@ export type ReadAheadOptions = {
   extract: Extract;
   /** How long few blocks wait for more that are on their way; by default not at all. */
   patienceMs?: number;
+  /** How closely these blocks are looked at; by default everything that no hash covers is left for later. */
+  scrutinyOf?: (blocks: { from: number; to: number; head: number }) => BundleOptions['scrutiny'];
 };
 
 export type ReadAhead = {
@@ -87,7 +95,8 @@ type Request = {
 };
 
 /** Requests that follow one another, of which the first are handed out next. */
-export function createReadAhead({ nodes, clock, extract, patienceMs = 0 }: ReadAheadOptions): ReadAhead {
+export function createReadAhead(options: ReadAheadOptions): ReadAhead {
+  const { nodes, clock, extract, patienceMs = 0 } = options;
   let requests: Request[] = [];
   /** Blocks of the next request, and how many may be under way: until one has shown what it takes, one. */
   let requestBlocks = 1;
@@ -117,7 +126,8 @@ export function createReadAhead({ nodes, clock, extract, patienceMs = 0 }: ReadA
 
     function begin(first: number, last: number): void {
       const work = startAbort(own.signal);
-      const result = read(referencesOf(first, last, head), work.signal).finally(work.release);
+      const scrutiny = options.scrutinyOf?.({ from: first, to: last, head: head.number });
+      const result = read(referencesOf(first, last, head), scrutiny, work.signal).finally(work.release);
       const request: Request = { from: first, to: last, abort: work, result, read: undefined };
       requests.push(request);
       const onResult = (outcome: Read | 'too large') => {
@@ -145,11 +155,15 @@ export function createReadAhead({ nodes, clock, extract, patienceMs = 0 }: ReadA
 
   async function read(
     references: readonly BlockReference[],
+    scrutiny: BundleOptions['scrutiny'],
     signal: AbortSignal,
   ): Promise<Read | 'too large'> {
     const startedAt = clock.now().getTime();
     const countBefore = tooLargeCount;
-    const fetched = await fetchBlocks(nodes, references, signal, { isAlone: requestsMax === 1 });
+    const fetched = await fetchBlocks(nodes, references, signal, {
+      isAlone: requestsMax === 1,
+      ...(scrutiny !== undefined && { scrutiny }),
+    });
     if (fetched === 'too large') return fetched;
     const { bundles, bytes } = fetched;
     const isOfUse = !signal.aborted && tooLargeCount === countBefore;
@@ -161,6 +175,8 @@ export function createReadAhead({ nodes, clock, extract, patienceMs = 0 }: ReadA
       transfers: extractTransfers(bundle),
       pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
+      senders: bundle.senders,
+      scrutiny,
     }));
     return { blocks, bytes };
   }

@@ -101,7 +101,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     pairEvents: createPairReader(options.pairs),
     activities: createActivityReader(options.rules),
   };
-  const readAhead = createReadAhead({ nodes, clock, extract });
+  const readAhead = createReadAhead({ nodes, clock, extract, scrutinyOf: () => 'full' });
   const context = { ...options, keptSince, swapsKeptSince, statesKeptSince: new Date(now - WHOLE_MS) };
   /** What was met that is not compared. */
   const skipped = { accrued: 0, unknownRule: 0, unobserved: 0 };
@@ -245,7 +245,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     const [first, last] = [read[0]?.header.number, read.at(-1)?.header.number];
     if (first === undefined || last === undefined) return [];
     const blocks: ReadBlock[] = [];
-    const alone = createReadAhead({ nodes: own, clock, extract });
+    const alone = createReadAhead({ nodes: own, clock, extract, scrutinyOf: () => 'full' });
     try {
       for (let next = first; next <= last; next = first + blocks.length)
         blocks.push(...(await alone.next(next, { number: last, hash: undefined }, signal)));

@@ -6,7 +6,7 @@ import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
-import { insertNotifications, releaseHeld } from './matching.ts';
+import { insertNotifications, listMatches, type MatchedTransfer, releaseHeld } from './matching.ts';
 import { beginReorg, endReorg } from './reorgs.ts';
 import { sql } from './sql.ts';
 import { giveTurns } from './turns.ts';
@@ -42,6 +42,8 @@ export type BlockCommit = {
   /** Only added to what is stored. */
   enforcedChecks?: readonly string[];
   now: Date;
+  /** Of these transfers those that must not be told yet; nothing is stored while there are any. */
+  findUnproved?(matched: readonly MatchedTransfer[]): readonly MatchedTransfer[];
   /** Written in the same transaction, last. */
   also?(tx: Db): Promise<void>;
 };
@@ -55,6 +57,7 @@ export type Reorg = {
 /** `orphanedCount`: stored blocks that the reorg undid. */
 export type Committed =
   | { outcome: 'committed'; notificationCount: number; orphanedCount: number }
+  | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
   | { outcome: 'lost' };
 
 /** The newest stored block: the cursor. */
@@ -151,14 +154,18 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
 
 /**
  * Stores blocks with the notifications of their transfers in one transaction: all or nothing. 'lost' when the tip is
- * not the expected one any more, because another follower was first; nothing is stored then.
+ * not the expected one any more, because another follower was first; 'unproved' names what `findUnproved` found. Nothing is
+ * stored then.
  */
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
   return database.transaction(async (tx) => {
     if (!(await isTip(tx, commit.expectedTip))) return { outcome: 'lost' };
+    const matches = await listMatches(tx, commit.blocks);
+    const unproved = commit.findUnproved?.(matches) ?? [];
+    if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };
     const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
-    const made = await insertNotifications(tx, commit, orphaned?.reorgId);
+    const made = await insertNotifications(tx, { ...commit, matches }, orphaned?.reorgId);
     const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
     const news = [...made, ...(await releaseHeld(tx, commit))];
     await updateChain(tx, commit);

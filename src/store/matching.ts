@@ -43,12 +43,15 @@ export async function insertNotifications(
   tx: Db,
   {
     blocks,
+    matches,
     releasedNumber,
     now,
     confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
     recordId,
   }: Moment & {
     blocks: readonly MatchedBlock[];
+    /** Of these blocks, as `listMatches` finds them. */
+    matches: readonly Match[];
     /** Of the service; by default those of a commit at the tip. */
     confirmations?: number;
     /** The only record whose notifications are made. */
@@ -56,7 +59,6 @@ export async function insertNotifications(
   },
   reorgId: number | undefined,
 ): Promise<News[]> {
-  const matches = await findMatches(tx, onceEach(blocks));
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
   const isMet = await isAnyMetBefore(tx, matches);
@@ -179,14 +181,19 @@ function countOccurrences(matches: readonly Match[]): number[] {
 }
 
 /** A transfer and the number of its block. */
-type Placed = { transfer: Transfer; block: number };
+export type MatchedTransfer = { transfer: Transfer; block: number };
 /** The side of it that somebody watches. */
-type Match = Placed & { side: 'sender' | 'receiver' };
+export type Match = MatchedTransfer & { side: 'sender' | 'receiver' };
+
+/** The sides of these blocks' transfers that somebody watches, in the order of the transfers. */
+export function listMatches(tx: Db, blocks: readonly MatchedBlock[]): Promise<Match[]> {
+  return findMatches(tx, onceEach(blocks));
+}
 
 /** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
-function onceEach(blocks: readonly MatchedBlock[]): Placed[] {
+function onceEach(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
   const blockOf = new Map<Hash, number>();
-  const placed: Placed[] = [];
+  const placed: MatchedTransfer[] = [];
   for (const { header, transfers } of blocks) {
     const block = header.number;
     for (const transfer of transfers) {
@@ -199,7 +206,7 @@ function onceEach(blocks: readonly MatchedBlock[]): Placed[] {
 }
 
 /** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
-async function findMatches(tx: Db, transfers: readonly Placed[]): Promise<Match[]> {
+async function findMatches(tx: Db, transfers: readonly MatchedTransfer[]): Promise<Match[]> {
   const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(sql`

@@ -7,7 +7,7 @@ import { listOf } from './arrays.ts';
 import { findTip, holdBlocks } from './blocks.ts';
 import type { Database, Db } from './db.ts';
 import { wakeLanes } from './lanes.ts';
-import { insertNotifications } from './matching.ts';
+import { insertNotifications, listMatches } from './matching.ts';
 import { takeBack } from './removals.ts';
 import { sql } from './sql.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
@@ -128,7 +128,8 @@ async function create(
 ): Promise<boolean> {
   // Equal transfers before it are there, and stay as they are.
   const blocks = [{ header: block, transfers: Array<Transfer>(occurrence + 1).fill(transfer) }];
-  const made = await insertNotifications(tx, { blocks, recordId, ...moment }, undefined);
+  const matches = await listMatches(tx, blocks);
+  const made = await insertNotifications(tx, { blocks, matches, recordId, ...moment }, undefined);
   await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
   const ordered = made.flatMap((one) => one.ordered ?? []);
   await giveTurns(tx, ordered, moment.now);

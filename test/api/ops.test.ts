@@ -148,6 +148,11 @@ const proof: Pick<Verifier, 'status'> = {
   }),
 };
 
+const agreement = () => ({
+  ...{ quorum: 2, tracingNodes: 1 },
+  outvoted: [{ node: 'http://node.example', message: 'eth_call: others agree', at: noon }],
+});
+
 function createStory(
   database: Database,
   nodes: ChainNodes | undefined = nodesWith([healthy]),
@@ -156,7 +161,7 @@ function createStory(
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
   const writes = createWriteHealth(database, clock);
-  const options = { version: '1.2.3', config, database, nodes, proof, writes, clock, metrics };
+  const options = { version: '1.2.3', config, database, nodes, proof, agreement, writes, clock, metrics };
   const status = createStatus({ ...options, recentStep });
   return { clock, metrics, status, writes, ask: createApiStory(database, status).ask };
 }
@@ -289,6 +294,13 @@ onEachDatabase(({ kind, database }) => {
           withdrawals_root: 'off',
           receipts_root: 'calibrating',
         },
+      },
+      agreement: {
+        quorum: 2,
+        internal_transfers: { nodes: 1, compared: false },
+        outvoted: [
+          { node: 'http://node.example', message: 'eth_call: others agree', at: noon.toISOString() },
+        ],
       },
       pushed_heads: true,
       database: kind,

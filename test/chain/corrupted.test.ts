@@ -77,9 +77,10 @@ async function fetchStrictly(block: Block, given: Partial<Checks>) {
   const plan = { batch: true, blockReceipts: true, traces: 'none' } as const;
   const { signal } = new AbortController();
   try {
-    return await fetchBundles(rpc, [Number(block.number)], plan, signal, async ({ number }, raw) =>
-      calibration.judge(`block ${number}`, { ...(await prover.prove(raw)), ...given }),
-    );
+    return await fetchBundles(rpc, [Number(block.number)], plan, signal, async ({ number }, raw) => ({
+      proved: calibration.judge(`block ${number}`, { ...(await prover.prove(raw)), ...given }),
+      senders: undefined,
+    }));
   } finally {
     await rpc.close();
   }

@@ -49,7 +49,7 @@ test('a block at which workers die is given up, and every other one is proved', 
   const program = programOf(`import { parentPort } from 'node:worker_threads';
     parentPort.on('message', ({ id, raw }) => {
       if (raw.block === 'poison') process.exit(1);
-      parentPort.postMessage({ id, checks: { isEmpty: true } });
+      parentPort.postMessage({ id, answer: { isEmpty: true } });
     });`);
   const prover = createProver({ program });
   const raws = [1, 2, 'poison', 4, 5].map((block) => ({ block, receipts: [] }));
@@ -89,7 +89,8 @@ const fresh = { mode: 'auto', chainId: 31_337, nodeCount: 1, enforced: [], log: 
 
 test('off asks for no proof', async () => {
   const verifier = createVerifier({ ...fresh, mode: 'off' });
-  assert.equal(await verifier.verify({ number: 7, hash: '0x' }, { block: {}, receipts: [] }), false);
+  const { proved } = await verifier.verify({ number: 7, hash: '0x' }, { block: {}, receipts: [] });
+  assert.equal(proved, false);
   await verifier.close();
 });
 

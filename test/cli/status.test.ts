@@ -45,6 +45,7 @@ describe('status of a running service', () => {
     assert.match(out, /^queue +0 waiting, 0 due/m);
     assert.match(out, /^quorum +1 of 1 nodes, by contents; 1 name the head$/m);
     assert.match(out, /^proof +auto: header_hash \w+/m);
+    assert.match(out, /^agreement +one node decides; no node traces internal transfers$/m);
     const name = new URL(node.url).origin;
     assert.match(
       out,

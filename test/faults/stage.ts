@@ -26,6 +26,8 @@ export type Setting = {
   chainOptions?: Parameters<typeof startChain>[0];
   /** Happens before the service starts for the first time. */
   prepare?(early: Pick<Stage, 'chain' | 'nodes' | 'parts' | 'payOn'>): Promise<void>;
+  /** Further sections of the configuration, once what they name is on the chain. */
+  sections?(chain: Chain): Promise<NonNullable<Parameters<typeof startTestService>[0]['sections']>>;
 };
 
 /** What the stories look at in /status. */
@@ -35,6 +37,7 @@ export type Status = {
   pushed_heads: boolean;
   cursor: { number: number } | null;
   nodes: { state: string; head: number | null; vote: { number: number; hash: string } | null }[];
+  agreement: { outvoted: { node: string; message: string }[] } | null;
   proof: { checks: Record<string, string> } | null;
 };
 
@@ -104,6 +107,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   const token = await chain.deploy('DemoToken', 'Fault', 'FLT', 18);
   const splitter = await chain.deploy('Splitter');
   await chain.mintToken(token, { to: chain.accounts[3], amount: 10n ** 30n });
+  const sections = await setting.sections?.(chain);
   await chain.pauseMining();
   const watched = [freshAddress(), freshAddress()] as const;
   let amount = 1000n;
@@ -137,6 +141,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
       database: { ...database, url },
       ...{ receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
       rpc: [...nodes.map(({ url }) => url), ...(setting.isPolled === true ? [] : [first.wsUrl])],
+      ...(sections !== undefined && { sections }),
     });
   const service = parts.use(await start());
   await noteRemovals(service.database);

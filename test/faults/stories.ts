@@ -8,10 +8,12 @@ import { quorumStories } from './quorum.ts';
 import { reorgStories } from './reorgs.ts';
 import type { Story } from './story.ts';
 import { transportStories } from './transport.ts';
+import { unhashedStories } from './unhashed.ts';
 
 const byKind = {
   lies: lieStories,
   quorum: quorumStories,
+  unhashed: unhashedStories,
   transport: transportStories,
   reorgs: reorgStories,
   kills: killStories,

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockHeader } from '../../src/core/block.ts';
 import { Fault } from '../../src/core/fault.ts';
+import type { FollowerOptions } from '../../src/ingest/follow.ts';
 import { findBlockHash, findChain, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -15,7 +16,15 @@ import { followMadeUp } from '../kit/follower.ts';
 const { signal } = new AbortController();
 
 /** A chain that turns over, from block 1 on, and its follower, which has stored it up to `height`. */
-async function tell(database: Database, height: number, { nodeCount = 1, startBlock = 1 } = {}) {
+async function tell(
+  database: Database,
+  height: number,
+  {
+    nodeCount = 1,
+    startBlock = 1,
+    ...proof
+  }: { nodeCount?: number; startBlock?: number } & Pick<FollowerOptions, 'beyondHashes'> = {},
+) {
   const state = { branch: 0, fork: 0, height, isWithheld: false };
   const at = (number: number): BlockHeader => {
     if (state.isWithheld) throw new Fault('unavailable', 'the body is withheld');
@@ -23,7 +32,7 @@ async function tell(database: Database, height: number, { nodeCount = 1, startBl
   };
   const asked = (number: number) => headerOf(number, state.branch, state.fork);
   const chain = { head: () => asked(state.height), at, asked, nodeCount, startBlock };
-  const follower = followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100 });
+  const follower = followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100, ...proof });
   const follow = async () => {
     while ((await findTip(database))?.hash !== asked(state.height).hash) await follower.step(signal);
   };
@@ -46,6 +55,26 @@ onEachDatabase(({ database }) => {
     assert.equal(await findBlockHash(database(), 5), headerOf(5).hash);
     assert.equal(await findBlockHash(database(), 6), headerOf(6, 1, 5).hash);
     assert.equal((await findChain(database()))?.corroboratedNumber, 9);
+  });
+
+  test('while a match of the new branch is unproved nothing is undone, and the branch is read again after a lie', async () => {
+    const lie = { transfer: transferOf(), block: 6 };
+    const story: { unproved: (typeof lie)[]; suspected: number[] } = { unproved: [], suspected: [] };
+    const { state, follow, step } = await tell(database(), 8, {
+      beyondHashes: {
+        scrutiny: { of: () => undefined, suspect: (number) => void story.suspected.push(number) },
+        vouch: () => ({ findUnproved: () => story.unproved, prove: async ([one]) => one?.block }),
+      },
+    });
+    const before = await tipHash();
+    story.unproved = [lie];
+    Object.assign(state, { branch: 1, fork: 5, height: 9 });
+    assert.equal(await step(), 'worked');
+    assert.equal(await tipHash(), before);
+    assert.deepEqual(story.suspected, [6]);
+    story.unproved = [];
+    await follow();
+    assert.equal(await findBlockHash(database(), 6), headerOf(6, 1, 5).hash);
   });
 
   test('what was held on the old branch is withdrawn with the switch', async () => {

@@ -36,8 +36,9 @@ export function followMadeUp(
     finalityDepth,
     checks = noChecks,
     isLeader = async () => true,
+    beyondHashes,
   }: { clock: Clock; confirmations?: number; finalityDepth: number } & Partial<
-    Pick<FollowerOptions, 'checks' | 'isLeader'>
+    Pick<FollowerOptions, 'checks' | 'isLeader' | 'beyondHashes'>
   >,
 ): Follower {
   const bundles: ChainNodes['bundles'] = async (references) =>
@@ -79,5 +80,6 @@ export function followMadeUp(
     ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
     checks,
     isLeader,
+    ...(beyondHashes !== undefined && { beyondHashes }),
   });
 }

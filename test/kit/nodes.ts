@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChainNodes, createNodes, type NodesOptions } from '../../src/chain/nodes.ts';
+import type { Voters } from '../../src/chain/voting.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock, type TestClock } from './clock.ts';
@@ -17,7 +18,7 @@ import {
 
 export type NodesStage = {
   scripted: ScriptedNode[];
-  nodes: ChainNodes;
+  nodes: ChainNodes & Voters;
   clock: TestClock;
   metrics: ReturnType<typeof createMetrics>;
 };

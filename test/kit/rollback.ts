@@ -18,5 +18,5 @@ export async function rollbackTo(
   const reorg = { ancestorNumber, ...(undo !== undefined && { undo }) };
   const nothing = { blocks: [], releasedNumber: -1, finalizedNumber: 0 };
   const committed = await commitBlocks(database, { expectedTip, reorg, ...nothing, now });
-  return committed.outcome === 'lost' ? 'lost' : committed.orphanedCount;
+  return committed.outcome === 'committed' ? committed.orphanedCount : 'lost';
 }

@@ -207,6 +207,26 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
   });
 
+  test('a reorg with an unproved match changes nothing, also not what it would have undone', async () => {
+    await watchAddress(database());
+    for (const number of [1, 2]) await mine(database(), headerOf(number), [transferOf()]);
+    const block = { header: headerOf(2, 1, 1), proved: true, transfers: [transferOf()] };
+    const committed = await commitBlocks(database(), {
+      ...{
+        expectedTip: idOf(headerOf(2)),
+        blocks: [block],
+        releasedNumber: 2,
+        finalizedNumber: 0,
+        now: noon,
+      },
+      reorg: { ancestorNumber: 1, undo: () => assert.fail('nothing is undone yet') },
+      findUnproved: (matched) => matched,
+    });
+    assert.equal(committed.outcome, 'unproved');
+    assert.deepEqual(await findTip(database()), idOf(headerOf(2)));
+    assert.deepEqual(await listStates(database()), ['waiting', 'waiting']);
+  });
+
   test('undoing a block ends the retries of what was attempted, and keeps what was delivered', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), []);

@@ -1,0 +1,271 @@
+/**
+ * What the nodes decide together because no hash decides it: contract calls, traces, and senders without a signature.
+ */
+import type { BlockId } from '../core/block.ts';
+import type { Clock } from '../core/clock.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
+import type { Log } from '../core/log.ts';
+import { askAll, type BlockReference, type Bundle } from './bundle.ts';
+import type { BundleOptions } from './fetch.ts';
+import { digestOf, type InternalTransfer, readDigest } from './internal-transfers.ts';
+import { attempt, byReadiness, type Node } from './node.ts';
+import { type Poll, poll, type Vote } from './poll.ts';
+import type { Capabilities } from './probe.ts';
+import type { Quorum } from './quorum.ts';
+import type { LearningRpc, RpcAnswer, RpcCall } from './rpc.ts';
+import { createGasCheck, type GasCheck } from './traced-gas.ts';
+
+/** As `ChainNodes.ask`, but all nodes of a quorum must give equal answers; `keyOf` says what makes them equal. */
+export type Agree = <T>(
+  calls: readonly RpcCall[],
+  read: (answers: readonly RpcAnswer[], nodeName: string) => T,
+  signal: AbortSignal,
+  keyOf?: (value: T) => string,
+) => Promise<T>;
+
+/** A node whose answer a quorum contradicted. */
+export type Outvoted = { node: string; message: string; at: Date };
+
+export type AgreementStatus = {
+  quorum: number;
+  /** Nodes that can trace. Their internal transfers are compared where there are several. */
+  tracingNodes: number;
+  /** The last time each node was outvoted since the start. */
+  outvoted: Outvoted[];
+};
+
+export type Voting = {
+  /** @throws Fault `unavailable` that names who said what when fewer than the quorum agree. */
+  agree: Agree;
+  /**
+   * The blocks that `fetch` reads from this node. With full scrutiny other tracing nodes confirm their internal transfers.
+   * @throws Fault `inconsistent` when they say something else.
+   */
+  confirmed(
+    node: Node,
+    asked: Pick<BundleOptions, 'parts' | 'scrutiny'> & { references: readonly BlockReference[] },
+    signal: AbortSignal,
+    fetch: () => Promise<Bundle[]>,
+  ): Promise<Bundle[]>;
+  /** Whether the tracing nodes agree on these internal transfers of a block; also where only one node can trace. */
+  areConfirmed(block: BlockId, transfers: readonly InternalTransfer[], signal: AbortSignal): Promise<boolean>;
+  status(): AgreementStatus;
+};
+
+/** What several nodes decide by equal answers. */
+export type Voters = Pick<Voting, 'agree' | 'areConfirmed'> & { agreement: Voting['status'] };
+
+export type VotingOptions = {
+  nodes: readonly Node[];
+  quorum: Quorum<Node>;
+  clock: Clock;
+  log: Log;
+  prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
+  rpcFor(node: Node): LearningRpc;
+};
+
+/** Of two tracing nodes the other is followed when one has said nothing for so long; of three and more never. */
+const SILENCE_MS = 30_000;
+/** From then on it is given only so long for each block. */
+const SILENT_PATIENCE_MS = 100;
+/** A node that is a moment behind the others is asked again after these. */
+const BEHIND_MS = [25, 50, 100, 200];
+
+export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: VotingOptions): Voting {
+  const outvoted = new Map<Node, Outvoted>();
+  const gasChecks = new Map<Node, GasCheck>();
+  /** Since when one of two tracing nodes has not answered; undefined while it does. */
+  let silentSince: number | undefined;
+  const nowMs = () => clock.now().getTime();
+  const tracers = () => nodes.filter(({ canTrace }) => canTrace === true);
+
+  /** Asks the node; only a failed exchange counts as its failure, because it may rightly refuse a call. */
+  const exchange = <T>(
+    node: Node,
+    signal: AbortSignal,
+    work: (rpc: LearningRpc, capabilities: Capabilities) => Promise<T>,
+  ): Promise<T> =>
+    attempt(node, clock, signal, async () => {
+      const rpc = rpcFor(node);
+      return work(rpc, await prepare(node, rpc, signal));
+    });
+
+  function noteOutvoted<T>({ agreed, votes }: Poll<Node, T>, what: string): void {
+    if (agreed === undefined) return;
+    for (const { voter } of votes.filter(({ key }) => key !== agreed[0]?.key)) {
+      const message = `${what}: ${namesOf(agreed)} agree on another answer`;
+      outvoted.set(voter, { node: voter.rpc.name, message, at: clock.now() });
+      log.warn(
+        { node: voter.rpc.name, what, agreeing: agreed.map((vote) => vote.voter.rpc.name) },
+        'node.outvoted',
+      );
+    }
+  }
+
+  const agree: Agree = async (calls, read, signal, keyOf) => {
+    const outcome = await poll(
+      { clock, signal, quorum: quorum.needed() },
+      byReadiness(nodes, nowMs()),
+      async (node, abort) => {
+        const answers = await exchange(node, abort, (rpc, { batch }) => askAll(rpc, calls, batch, abort));
+        const answer = read(answers, node.rpc.name);
+        return { answer, key: keyOf?.(answer) ?? keyOfAnswers(answers) };
+      },
+    );
+    const what = describeCalls(calls);
+    noteOutvoted(outcome, what);
+    const [first] = outcome.agreed ?? [];
+    if (first !== undefined) return first.answer;
+    // One node needs nobody's agreement: its own Fault says it best.
+    const [fault] = outcome.faults;
+    if (nodes.length === 1 && fault !== undefined) throw fault;
+    throw new Fault('unavailable', `${what}: ${disagreement(outcome, quorum.needed())}`);
+  };
+
+  /** Fewer where not so many can trace. */
+  const tracingQuorum = () => Math.min(quorum.needed(), tracers().length);
+
+  function pollTraces(
+    block: BlockId,
+    cast: readonly Vote<Node, undefined>[],
+    early: ReadonlyMap<Node, Promise<string>>,
+    signal: AbortSignal,
+  ): Promise<Poll<Node, undefined>> {
+    const voters = byReadiness(tracers(), nowMs());
+    const isSilent = silentSince !== undefined && nowMs() - silentSince >= SILENCE_MS;
+    const patienceMs = isSilent ? SILENT_PATIENCE_MS : undefined;
+    return poll(
+      { clock, signal, quorum: tracingQuorum(), cast, patienceMs },
+      voters,
+      async (voter, abort) => {
+        const key = await (early.get(voter) ?? askDigest(voter, block.hash, async () => block.number, abort));
+        return { key, answer: undefined };
+      },
+    );
+  }
+
+  async function askDigest(
+    node: Node,
+    hash: Hash,
+    findNumber: () => Promise<number>,
+    signal: AbortSignal,
+  ): Promise<string> {
+    for (const waitMs of [0, ...BEHIND_MS]) {
+      if (waitMs > 0) await clock.wait(waitMs, signal);
+      const digest = await exchange(node, signal, (rpc, capabilities) =>
+        readDigest(rpc, capabilities, hash, findNumber, signal),
+      );
+      if (digest !== undefined) return digest;
+    }
+    throw new Fault('unavailable', `${node.rpc.name} does not have block ${hash}`);
+  }
+
+  /** Whether a lone vote must do: of two tracing nodes the other has been silent for long. Never where chain.quorum is set. */
+  function isOtherGone({ votes }: Poll<Node, unknown>): boolean {
+    if (quorum.isFixed || votes.length > 1 || tracers().length !== 2) {
+      silentSince = undefined;
+      return false;
+    }
+    silentSince ??= nowMs();
+    return votes.length === 1 && nowMs() - silentSince >= SILENCE_MS;
+  }
+
+  /** The digest on which the tracing nodes agree. @throws Fault that names block and nodes when there is none. */
+  async function decideTraces(
+    block: BlockId,
+    cast: readonly Vote<Node, undefined>[],
+    early: ReadonlyMap<Node, Promise<string>>,
+    signal: AbortSignal,
+  ): Promise<{ key: string; names: string }> {
+    const what = `the internal transfers of block ${block.number} (${block.hash})`;
+    const outcome = await pollTraces(block, cast, early, signal);
+    noteOutvoted(outcome, what);
+    const isLone = isOtherGone(outcome);
+    const decided = outcome.agreed ?? (isLone ? outcome.votes : undefined);
+    const [first] = decided ?? [];
+    if (decided !== undefined && first !== undefined) return { key: first.key, names: namesOf(decided) };
+    const code = outcome.votes.length > 1 ? 'inconsistent' : 'unavailable';
+    throw new Fault(code, `${what}: ${disagreement(outcome, tracingQuorum())}`);
+  }
+
+  /** Has the others trace the block while this node gives it, because a trace may take as long as everything else. */
+  function startEarly(node: Node, known: Hash | undefined, signal: AbortSignal): Map<Node, Promise<string>> {
+    const others = byReadiness(tracers(), nowMs()).filter((other) => other !== node);
+    const early = new Map<Node, Promise<string>>();
+    if (known === undefined) return early;
+    for (const other of others.slice(0, tracingQuorum() - 1)) {
+      if (other.capabilities?.traces !== 'debug_traceBlockByHash') continue;
+      const digest = askDigest(other, known, () => Promise.reject(new Error('not needed by hash')), signal);
+      // Whoever polls it hears of its Fault.
+      digest.catch(() => {});
+      early.set(other, digest);
+    }
+    return early;
+  }
+
+  function checkGas(node: Node, bundle: Bundle): void {
+    const check = gasChecks.get(node) ?? createGasCheck();
+    gasChecks.set(node, check);
+    check.check(bundle, node.rpc.name);
+  }
+
+  return {
+    agree,
+    async confirmed(node, { references, parts, scrutiny }, signal, fetch) {
+      if (scrutiny !== 'full' || parts !== undefined) return fetch();
+      const early = startEarly(node, references.find(isHash), signal);
+      const bundles = await fetch();
+      for (const bundle of bundles) {
+        checkGas(node, bundle);
+        const { header, traced, transactions } = bundle;
+        if (!traced || transactions.length === 0 || tracers().length < 2) continue;
+        const own = digestOf(internalTransfersOf(bundle));
+        const cast = [{ voter: node, key: own, answer: undefined }];
+        const { key, names } = await decideTraces(header, cast, early, signal);
+        if (key !== own)
+          throw new Fault(
+            'inconsistent',
+            `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
+          );
+      }
+      return bundles;
+    },
+    async areConfirmed(block, transfers, signal) {
+      if (tracers().length < 2) return true;
+      const { key } = await decideTraces(block, [], new Map(), signal);
+      return key === digestOf(transfers);
+    },
+    status: () => ({
+      quorum: quorum.needed(),
+      tracingNodes: tracers().length,
+      outvoted: [...outvoted.values()],
+    }),
+  };
+}
+
+const isHash = (reference: BlockReference): reference is Hash => typeof reference === 'string';
+
+const internalTransfersOf = ({ transactions }: Bundle): InternalTransfer[] =>
+  transactions.flatMap(({ hash: txHash, calls }) => calls.map((call) => ({ txHash, ...call })));
+
+/** A revert is an answer; its text differs between clients. */
+const keyOfAnswers = (answers: readonly RpcAnswer[]) =>
+  JSON.stringify(answers.map((answer) => (answer.ok ? answer.result : 'error'))).toLowerCase();
+
+const namesOf = (votes: readonly Vote<Node, unknown>[]) =>
+  votes.map(({ voter }) => voter.rpc.name).join(', ');
+
+const describeCalls = (calls: readonly RpcCall[]) =>
+  `${[...new Set(calls.map(({ method }) => method))].join(', ')} at ${JSON.stringify(calls[0]?.params.at(-1))}`;
+
+/** Who said the same as whom, and who said nothing and why. */
+function disagreement({ votes, faults }: Poll<Node, unknown>, wanted: number): string {
+  const groups = [...Map.groupBy(votes, ({ key }) => key).values()].map((group) => namesOf(group));
+  const silent = faults.map((fault) => messageOf(fault));
+  const told =
+    groups.length > 1
+      ? [`these answer differently: ${groups.join(' | ')}`]
+      : groups.map((names) => `only ${names} answered`);
+  return [`${wanted} nodes must give the same answer`, ...told, ...silent].join('; ');
+}

@@ -1,0 +1,45 @@
+/**
+ * The commit of blocks, also of those of a new branch, once what no hash covers is proved where it matches a watched address.
+ */
+import type { Clock } from '../core/clock.ts';
+import { type BlockCommit, type Committed, commitBlocks } from '../store/blocks.ts';
+import type { Database } from '../store/db.ts';
+import type { ReadAhead, ReadBlock } from './read-ahead.ts';
+import type { Scrutiny } from './scrutiny.ts';
+import type { Vouch } from './vouch.ts';
+
+/** Proof of what no hash covers; without it the node that gave a block is believed. */
+export type BeyondHashes = { scrutiny: Scrutiny; vouch: Vouch };
+
+/** 'lied': a node told something false, nothing is stored, and the blocks are to be read again. */
+export type ProvedCommit = (
+  commit: Omit<BlockCommit, 'now' | 'findUnproved' | 'blocks'> & { blocks: readonly ReadBlock[] },
+  signal: AbortSignal,
+) => Promise<Exclude<Committed, { outcome: 'unproved' }> | 'lied'>;
+
+export function createProvedCommit({
+  database,
+  clock,
+  readAhead,
+  beyondHashes,
+}: {
+  database: Database;
+  clock: Clock;
+  readAhead: Pick<ReadAhead, 'drop'>;
+  beyondHashes: BeyondHashes | undefined;
+}): ProvedCommit {
+  return async (commit, signal) => {
+    const vouching = beyondHashes?.vouch(commit.blocks);
+    const findUnproved = vouching && { findUnproved: vouching.findUnproved };
+    for (;;) {
+      const committed = await commitBlocks(database, { ...commit, ...findUnproved, now: clock.now() });
+      if (committed.outcome !== 'unproved') return committed;
+      // Each round proves what the one before found; only a record that was made meanwhile adds to it.
+      const liedAbout = await vouching?.prove(committed.transfers, signal);
+      if (liedAbout === undefined) continue;
+      beyondHashes?.scrutiny.suspect(liedAbout);
+      readAhead.drop();
+      return 'lied';
+    }
+  };
+}

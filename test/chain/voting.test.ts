@@ -1,0 +1,147 @@
+/**
+ * Internal transfers, which no hash covers, by the word of several tracing nodes.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseHeader } from '../../src/chain/parse.ts';
+import { createGasCheck } from '../../src/chain/traced-gas.ts';
+import type { Hash } from '../../src/core/hex.ts';
+import { blocks, complete, countOf, type NodesStage, nodeAt, withNodes } from '../kit/nodes.ts';
+import { type Methods, makeAddress, makeHash, makeNodeBlock, RpcError } from '../kit/scripted-node.ts';
+
+const { signal } = new AbortController();
+const TRACE = 'debug_traceBlockByHash';
+const seven = makeHash(0, 7, 0);
+const full = { scrutiny: 'full' } as const;
+
+/** A node whose traces have no calls below the transactions' own. */
+const omitting = (): Methods => ({
+  ...complete(),
+  [TRACE]: ([hash]) => {
+    const traces = blocks.find(({ block }) => block.hash === hash)?.traces;
+    if (!Array.isArray(traces)) throw new RpcError(-32_000, 'block not found');
+    return traces.map((trace) => ({ ...trace, result: { ...trace.result, calls: [] } }));
+  },
+});
+const blind = (): Methods => {
+  const { [TRACE]: _trace, ...rest } = complete();
+  return rest;
+};
+/** All nodes have been probed by then. */
+const read = async ({ nodes }: NodesStage, reference: Hash | number = seven) => {
+  await nodes.head(signal);
+  const [bundle] = await nodes.bundles([reference], signal, full);
+  return bundle?.transactions.map(({ calls }) => calls.length);
+};
+
+test('internal transfers that the preferred node omits come from those that agree', () =>
+  withNodes([omitting(), complete(), complete()], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 1]);
+    const [first] = stage.nodes.status();
+    assert.match(first?.error ?? '', /http:\S+ have other internal transfers in block 7/);
+    assert.deepEqual(stage.nodes.agreement().tracingNodes, 3);
+  }));
+
+test('the same holds in a backfill, which asks by number', () =>
+  withNodes([omitting(), complete(), complete()], async (stage) => {
+    assert.deepEqual(await read(stage, 7), [1, 1]);
+  }));
+
+test('two tracing nodes that differ hold the block, and the message names both', () =>
+  withNodes([omitting(), complete()], async (stage) => {
+    await assert.rejects(read(stage), {
+      code: 'inconsistent',
+      message:
+        /internal transfers of block 7 \(0x\S+\): 2 nodes must give the same answer; these answer differently/,
+    });
+  }));
+
+test('while nodes agree each block is traced by as many as must agree, and no more', () =>
+  withNodes([complete(), complete(), complete()], async (stage) => {
+    await stage.nodes.head(signal);
+    const before = stage.scripted.map((node) => countOf(node, TRACE));
+    await read(stage);
+    assert.deepEqual(
+      stage.scripted.map((node, index) => countOf(node, TRACE) - (before[index] ?? 0)),
+      [1, 1, 0],
+    );
+  }));
+
+test('without scrutiny no other node is asked', () =>
+  withNodes([complete(), complete()], async (stage) => {
+    await stage.nodes.head(signal);
+    const before = countOf(nodeAt(stage.scripted, 1), TRACE);
+    await stage.nodes.bundles([seven], signal);
+    assert.equal(countOf(nodeAt(stage.scripted, 1), TRACE), before);
+  }));
+
+test('a single tracing node is believed, and the status counts it', () =>
+  withNodes([omitting(), blind()], async (stage) => {
+    assert.deepEqual(await read(stage), [0, 0]);
+    assert.deepEqual(stage.nodes.agreement(), { quorum: 2, tracingNodes: 1, outvoted: [] });
+  }));
+
+test('matched internal transfers of a backfill are confirmed, or found to be wrong', () =>
+  withNodes([omitting(), complete(), complete()], async ({ nodes }) => {
+    await nodes.head(signal);
+    const block = parseHeader(makeNodeBlock(7).block);
+    const transfers = [1, 2].map((position) => ({
+      ...{ txHash: makeHash(0, 7, position), sender: makeAddress(2), receiver: makeAddress(3), amount: 1n },
+    }));
+    assert.equal(await nodes.areConfirmed(block, transfers, signal), true);
+    assert.equal(await nodes.areConfirmed(block, transfers.slice(1), signal), false);
+    assert.equal(
+      await nodes.areConfirmed(
+        block,
+        transfers.map((one) => ({ ...one, amount: 2n })),
+        signal,
+      ),
+      false,
+    );
+  }));
+
+test('of two tracing nodes the other is followed once one has been silent for 30 s, and not before', () =>
+  withNodes([complete(), complete()], async (stage) => {
+    await read(stage);
+    const silent = nodeAt(stage.scripted, 1);
+    silent.setHttp({ status: 500, body: '' });
+    await assert.rejects(stage.nodes.bundles([makeHash(0, 8, 0)], signal, full), { code: 'unavailable' });
+    stage.clock.advance(29_000);
+    await assert.rejects(stage.nodes.bundles([makeHash(0, 8, 0)], signal, full), { code: 'unavailable' });
+    stage.clock.advance(2_000);
+    assert.equal((await stage.nodes.bundles([makeHash(0, 8, 0)], signal, full)).length, 1);
+  }));
+
+test('where chain.quorum is set no silence makes one of two tracing nodes enough', () =>
+  withNodes(
+    [complete(), complete()],
+    async (stage) => {
+      await read(stage);
+      nodeAt(stage.scripted, 1).setHttp({ status: 500, body: '' });
+      for (const waitMs of [0, 31_000, 31_000]) {
+        stage.clock.advance(waitMs);
+        const reading = stage.nodes.bundles([makeHash(0, 8, 0)], signal, full);
+        await assert.rejects(reading, { code: 'unavailable' });
+      }
+    },
+    { quorum: 2 },
+  ));
+
+test('traces whose gas falls short are refused once the check has held, and never before', () => {
+  const header = parseHeader(makeNodeBlock(7).block);
+  const bundle = (traced: bigint) => ({
+    ...{ header, transactions: [], proved: true, traced: true },
+    gas: { used: 100n, traced },
+  });
+  const learned = createGasCheck();
+  for (let count = 0; count < 20; count += 1) learned.check(bundle(100n), 'node');
+  assert.throws(() => learned.check(bundle(99n), 'node'), {
+    code: 'inconsistent',
+    message: /add up to 99 gas of 100/,
+  });
+  const odd = createGasCheck();
+  odd.check(bundle(100n), 'node');
+  odd.check(bundle(50n), 'node');
+  for (let count = 0; count < 30; count += 1) odd.check(bundle(100n), 'node');
+  odd.check(bundle(50n), 'node');
+});

@@ -1,0 +1,152 @@
+/**
+ * A node that lies about what no hash covers: senders and internal transfers. It gives the right block otherwise, and is
+ * preferred to two honest nodes.
+ */
+import assert from 'node:assert/strict';
+import { encodeCall } from '../../devnet/contracts.ts';
+import { readBalanceWei } from '../../devnet/wallet.ts';
+import { sql } from '../../src/store/sql.ts';
+import type { NodeFault } from './node-proxy.ts';
+import { block, both, change, type Json, listOf, receipts } from './spoil.ts';
+import type { Story } from './story.ts';
+
+const STRANGER = `0x${'7'.repeat(40)}`;
+/** Blocks that a restart must catch up with: more than are looked at in full. */
+const BACKFILL_BLOCKS = 30;
+
+/** The sender of the first payment, in block and receipts alike. */
+const forgedSender = both(
+  block((one) => ({ ...one, transactions: change(listOf(one.transactions), 0, { from: STRANGER }) })),
+  receipts((all) => change(all, 0, { from: STRANGER })),
+);
+
+/** The frames below the transactions' own are changed, in whichever shape the node gives traces. */
+function traces(spoilCalls: (calls: Json[]) => Json[]): NodeFault {
+  return {
+    async answer(call, ask) {
+      if (!call.method.startsWith('debug_trace') && call.method !== 'trace_block') return undefined;
+      const { result } = await ask(call);
+      const all = listOf(result);
+      if (call.method === 'trace_block') {
+        const inner = all.filter(isInner);
+        return inner.length === 0
+          ? undefined
+          : { result: [...all.filter((one) => !isInner(one)), ...spoilCalls(inner)] };
+      }
+      const index = all.findIndex(({ result: root }) => listOf(root && (root as Json).calls).length > 0);
+      const root = all[index]?.result as Json | undefined;
+      if (root === undefined) return undefined;
+      return { result: change(all, index, { result: { ...root, calls: spoilCalls(listOf(root.calls)) } }) };
+    },
+  };
+}
+
+const isInner = ({ traceAddress }: Json) => Array.isArray(traceAddress) && traceAddress.length > 0;
+
+const omitted = traces(() => []);
+/** One wei more than was paid. */
+const invented = traces((calls) =>
+  calls.map((call) => {
+    const raised = (value: unknown) => `0x${(BigInt(String(value)) + 1n).toString(16)}`;
+    const { action } = call;
+    return action === undefined
+      ? { ...call, value: raised(call.value) }
+      : { ...call, action: { ...(action as Json), value: raised((action as Json).value) } };
+  }),
+);
+
+type Lie = { name: string; fault: NodeFault };
+const forged: Lie = { name: 'a sender forged in block and receipt', fault: forgedSender };
+const altered: Lie = { name: 'an internal transfer altered', fault: invented };
+const left: Lie = { name: 'an internal transfer omitted', fault: omitted };
+
+const atHead = ({ name, fault }: Lie): Story => ({
+  name: `${name}, at the head, by the first of three nodes`,
+  nodes: 3,
+  isPolled: true,
+  async tell({ nodes: [node], payUntil, settled, status }) {
+    node.inject(fault);
+    const isNamed = async () => {
+      const said = JSON.stringify((await status()).nodes[0] ?? null);
+      return node.struck() >= 3 && /false sender|other internal transfers/.test(said);
+    };
+    await payUntil(isNamed, '/status to say of the first node that it lies');
+    await settled();
+    assert.equal((await status()).state, 'ok');
+    node.mend();
+  },
+});
+
+/** Of what matches a watched address: the rest is found by samples (test/ingest/scrutiny.test.ts). */
+const inBackfill = ({ name, fault }: Lie): Story => ({
+  name: `${name}, in a backfill, by the first of three nodes`,
+  nodes: 3,
+  isPolled: true,
+  async tell(stage) {
+    const [node] = stage.nodes;
+    await stage.settled();
+    await stage.service.stop();
+    for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
+    node.inject(fault);
+    await stage.restart();
+    await stage.settled();
+    node.mend();
+  },
+});
+
+/** Balances and prices that are not the chain's. */
+const falseContracts: NodeFault = {
+  async answer(call, ask) {
+    if (call.method === 'eth_getBalance') return { result: '0x7' };
+    if (call.method !== 'eth_call') return undefined;
+    const { result } = await ask(call);
+    return typeof result === 'string' && result.length > 2
+      ? { result: result.replaceAll('1', '2') }
+      : undefined;
+  },
+};
+
+const PRICE = 2_501n;
+
+const contracts: Story = {
+  name: 'false answers of contracts about supply and price, by the first of three nodes',
+  nodes: 3,
+  isPolled: true,
+  async sections(chain) {
+    const aggregator = await chain.deploy('Aggregator', 8);
+    const values = [PRICE * 10n ** 8n, BigInt(Math.floor(Date.now() / 1000))];
+    const input = encodeCall({ contract: 'Aggregator', method: 'tell', values });
+    await chain.execute({ from: chain.accounts[0], to: aggregator, input });
+    const source = { type: 'chainlink', address: aggregator, heartbeatSeconds: 3_600 } as const;
+    return {
+      supply: { initial: '1000000', locked: { vesting: { team: chain.accounts[0] } } },
+      prices: { native: { everySeconds: 1, maxAgeSeconds: 600, sources: [source] } },
+    };
+  },
+  async tell({ chain, nodes: [node], service, payUntil, settled, status }) {
+    node.inject(falseContracts);
+    const prices = async () => {
+      const rows = await service.database.query<{ price: string }>(
+        sql`select distinct price from price order by price limit 10`,
+      );
+      return rows.map(({ price }) => Number(price));
+    };
+    // Often enough for a price of each to have been taken.
+    await payUntil(async () => node.struck() >= 8 && (await prices()).length > 0, 'the price to be read');
+    assert.deepEqual(await prices(), [Number(PRICE)]);
+    const response = await fetch(`${service.apiUrl}/api/native/supply-info`);
+    const { raw } = (await response.json()) as { raw: { locked_supply_wei: string } };
+    assert.equal(raw.locked_supply_wei, String(await readBalanceWei(chain, chain.accounts[0])));
+    const { agreement } = await status();
+    const isNamed = agreement?.outvoted.some((one) => one.node === node.url && /^eth_/.test(one.message));
+    assert.equal(isNamed, true, JSON.stringify(agreement));
+    await settled();
+    node.mend();
+  },
+};
+
+export const unhashedStories: readonly Story[] = [
+  ...[forged, altered, left].map(atHead),
+  ...[forged, altered].map(inBackfill),
+  contracts,
+];

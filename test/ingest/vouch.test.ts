@@ -1,0 +1,169 @@
+/**
+ * What no hash covers of a matched transfer is proved before the commit, or the block is read again.
+ */
+import assert from 'node:assert/strict';
+import { after, test } from 'node:test';
+import { privateKeyToAccount } from 'viem/accounts';
+import type { SenderEvidence } from '../../src/chain/proof.ts';
+import { createProver } from '../../src/chain/prover.ts';
+import { encodeTransaction, transactionHash } from '../../src/chain/roots.ts';
+import type { Transfer } from '../../src/core/block.ts';
+import type { Address, Hash } from '../../src/core/hex.ts';
+import { silentLog } from '../../src/core/log.ts';
+import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
+import { createVouch } from '../../src/ingest/vouch.ts';
+import { commitBlocks, findTip } from '../../src/store/blocks.ts';
+import {
+  alice,
+  bob,
+  carol,
+  headerOf,
+  listNotifications,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../kit/chain-story.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { transactionJson } from '../kit/transaction-json.ts';
+
+const { signal } = new AbortController();
+const prover = createProver();
+after(() => prover.close());
+
+const account = privateKeyToAccount(`0x${'7'.repeat(64)}`);
+const signer = account.address.toLowerCase() as Address;
+
+/** A payment to bob that the account signed, and what is kept of it. */
+async function makePayment(sender: Address): Promise<{ transfer: Transfer; senders: SenderEvidence }> {
+  const payment = { type: 'eip1559', chainId: 1, to: bob, value: 5n, gas: 21_000n } as const;
+  const signed = await account.signTransaction({ ...payment, maxFeePerGas: 2n, maxPriorityFeePerGas: 1n });
+  const bytes = encodeTransaction(transactionJson(signed));
+  const txHash = transactionHash(bytes);
+  const evidence = { hashes: [txHash], signed: { bytes: new Uint8Array(bytes), ends: [bytes.length] } };
+  return { transfer: transferOf({ txHash, sender, receiver: bob, amount: 5n }), senders: evidence };
+}
+
+const blockOf = (transfers: Transfer[], parts: Partial<ReadBlock> = {}): ReadBlock => ({
+  ...{ header: headerOf(1), proved: true, traced: true, pairEvents: [], activities: [] },
+  transfers,
+  ...parts,
+});
+
+type Said = { quorum?: number; tracingNodes?: number; isConfirmed?: boolean; senders?: [Hash, Address][] };
+
+/** `asked` notes what the nodes are asked to decide. */
+function vouchWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders = [] }: Said = {}) {
+  const asked: string[] = [];
+  const { hash, parentHash } = headerOf(1);
+  const vouch = createVouch({
+    recover: prover.recover,
+    log: silentLog(),
+    voters: {
+      agreement: () => ({ quorum, tracingNodes, outvoted: [] }),
+      async areConfirmed() {
+        asked.push('internal transfers');
+        return isConfirmed;
+      },
+      async agree(calls, read) {
+        asked.push(String(calls[0]?.method));
+        const transactions = senders.map(([one, from]) => ({ hash: one, from, to: bob, value: '0x5' }));
+        const block = { number: '0x1', hash, parentHash, timestamp: '0x1', transactions };
+        return read([{ ok: true, result: block }], 'node');
+      },
+    },
+  });
+  return { asked, vouch };
+}
+
+/** As the follower commits: what is proved in the end, and whether the block must be read again. */
+async function commit(database: Parameters<typeof commitBlocks>[0], block: ReadBlock, said: Said = {}) {
+  const { asked, vouch } = vouchWith(said);
+  const vouching = vouch([block]);
+  const store = async () =>
+    commitBlocks(database, {
+      ...{ expectedTip: await findTip(database), blocks: [block], releasedNumber: 1, finalizedNumber: 0 },
+      now: noon,
+      findUnproved: vouching.findUnproved,
+    });
+  let committed = await store();
+  let rounds = 0;
+  while (committed.outcome === 'unproved') {
+    rounds += 1;
+    assert.equal(await findTip(database), undefined, 'nothing is stored while something is unproved');
+    if ((await vouching.prove(committed.transfers, signal)) !== undefined)
+      return { outcome: 'read again', asked, rounds };
+    committed = await store();
+  }
+  return { outcome: committed.outcome, asked, rounds };
+}
+
+onEachDatabase(({ database }) => {
+  test('a matched sender that signed is stored, and is recovered once', async () => {
+    await watchAddress(database());
+    const { transfer, senders } = await makePayment(signer);
+    assert.deepEqual(await commit(database(), blockOf([transfer], { senders })), {
+      outcome: 'committed',
+      asked: [],
+      rounds: 1,
+    });
+    assert.equal((await listNotifications(database())).length, 1);
+  });
+
+  test('a matched sender that did not sign has the block read again, and nothing is stored', async () => {
+    await watchAddress(database());
+    const { transfer, senders } = await makePayment(alice);
+    assert.equal((await commit(database(), blockOf([transfer], { senders }))).outcome, 'read again');
+    assert.deepEqual(await listNotifications(database()), []);
+  });
+
+  test('a transfer that matches no record costs no recovery', async () => {
+    const { transfer, senders } = await makePayment(alice);
+    assert.deepEqual(await commit(database(), blockOf([transfer], { senders })), {
+      outcome: 'committed',
+      asked: [],
+      rounds: 0,
+    });
+  });
+
+  test('a sender without a signature is the one on which the nodes agree, and matches as that', async () => {
+    await watchAddress(database(), { address: carol });
+    await watchAddress(database(), { address: bob });
+    const transfer = transferOf({ sender: alice, receiver: bob });
+    const senders = { hashes: [], signed: undefined };
+    const said: Said = { quorum: 2, senders: [[transfer.txHash, carol]] };
+    const { outcome, asked } = await commit(database(), blockOf([transfer], { senders }), said);
+    assert.deepEqual([outcome, asked], ['committed', ['eth_getBlockByNumber']]);
+    // One for who was said to receive it, and one for who sent it.
+    assert.equal((await listNotifications(database())).length, 2);
+  });
+
+  test('of a single node a sender without a signature is believed', async () => {
+    await watchAddress(database());
+    const block = blockOf([transferOf()], { senders: { hashes: [], signed: undefined } });
+    assert.deepEqual(await commit(database(), block), { outcome: 'committed', asked: [], rounds: 0 });
+  });
+
+  test('a matched internal transfer is confirmed where several nodes trace, once for each block', async () => {
+    await watchAddress(database());
+    const internal = [0, 1].map((ordinal) => transferOf({ kind: 'internal', ordinal }));
+    const said = { quorum: 2, tracingNodes: 2 };
+    const { outcome, asked } = await commit(database(), blockOf(internal), said);
+    assert.deepEqual([outcome, asked], ['committed', ['internal transfers']]);
+  });
+
+  test('a matched internal transfer that other nodes contradict has the block read again', async () => {
+    await watchAddress(database());
+    const said = { quorum: 2, tracingNodes: 2, isConfirmed: false };
+    const { outcome } = await commit(database(), blockOf([transferOf({ kind: 'internal' })]), said);
+    assert.equal(outcome, 'read again');
+    assert.deepEqual(await listNotifications(database()), []);
+  });
+
+  test('what was looked at in full needs no second word', async () => {
+    await watchAddress(database());
+    const block = blockOf([transferOf({ kind: 'internal' })], { scrutiny: 'full' });
+    assert.deepEqual(await commit(database(), block, { quorum: 2, tracingNodes: 2 }), {
+      ...{ outcome: 'committed', asked: [], rounds: 0 },
+    });
+  });
+});
