@@ -162,6 +162,7 @@ END || sender) || COALESCE(receiver, '\x'::bytea)) || COALESCE(token, '\x'::byte
   constraint notification_pkey PRIMARY KEY (shard_id, id),
   constraint notification_content UNIQUE (tx_hash, content, watched_address_id, shard_id),
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
+  constraint notification_retry_count_check CHECK ((retry_count >= 0)),
   constraint notification_state_check CHECK ((state = ANY (ARRAY['held'::text, 'waiting'::text, 'processed'::text, 'withdrawn'::text, 'cancelled'::text]))),
   constraint notification_tx_hash_check CHECK ((octet_length(tx_hash) = 32))
 );

@@ -23,6 +23,8 @@ alter table notification
   add column replaces bigint,
   add column may_be_seen boolean not null default false,
   add column unsent_epoch bigint not null default 0;
+-- A worker reads 0 and more: any other count would never be sent.
+alter table notification add constraint notification_retry_count_check check (retry_count >= 0);
 alter table delivery_attempt add column revision integer not null default 0;
 
 update notification n set occurrence = o.occurrence
