@@ -2,6 +2,7 @@
  * What several nodes say of one difference: it counts when as many of them confirm it as `quorumOf` asks for, so that one
  * node that lies, or lags, can neither invent a difference nor hide one. Pure.
  */
+import { quorumOf } from '../chain/quorum.ts';
 import type { Difference } from './compare.ts';
 
 /** What one node's blocks differ in; undefined when it did not give them. */
@@ -18,13 +19,8 @@ export type Agreed = {
   dissents: { node: string; block: number; message: string }[];
 };
 
-/** Of n nodes half, and two at least: fewer than half may lie. */
-export function quorumOf(nodeCount: number): number {
-  return nodeCount < 2 ? 1 : Math.max(2, Math.ceil(nodeCount / 2));
-}
-
 export function agreeOn(opinions: readonly Opinion[]): Agreed {
-  const quorum = quorumOf(opinions.length);
+  const quorum = quorumOf(opinions.length, 'auto');
   const answered = opinions.flatMap(({ node, differences }) =>
     differences === undefined ? [] : [{ node, found: new Map(differences.map((one) => [keyOf(one), one])) }],
   );

@@ -3,6 +3,7 @@
  * Nothing is written, and a follower may run meanwhile.
  */
 import type { ChainNodes } from '../chain/nodes.ts';
+import { quorumOf } from '../chain/quorum.ts';
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -24,7 +25,7 @@ import { comparePrices, compareSums } from './compare-sums.ts';
 import { createPairReader } from './pair-events.ts';
 import { WHOLE_MS } from './pair-retention.ts';
 import { createReadAhead, type ReadBlock } from './read-ahead.ts';
-import { type Agreed, agreeOn, type Opinion, quorumOf } from './second-opinion.ts';
+import { type Agreed, agreeOn, type Opinion } from './second-opinion.ts';
 
 export type VerifyOptions = CompareOptions & {
   database: Database;
@@ -234,7 +235,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
       options.witnesses.map(({ nodes: own }) => own.findHeader(number, signal).catch(ignoreFault)),
     );
     const votes = headers.filter((header) => header?.hash === hash).length;
-    return votes >= quorumOf(options.witnesses.length);
+    return votes >= quorumOf(options.witnesses.length, 'auto');
   }
 
   /** What differs where this node alone is believed; undefined when it does not give the blocks. */

@@ -1,15 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { quorumOf } from '../../src/chain/quorum.ts';
 import { differenceOf } from '../../src/ingest/compare.ts';
-import { agreeOn, quorumOf } from '../../src/ingest/second-opinion.ts';
+import { agreeOn } from '../../src/ingest/second-opinion.ts';
 import { addressOf } from '../kit/chain-story.ts';
 
 const difference = (block: number, message = 'missing') => differenceOf('missing', block, message);
 const blocksOf = (differences: readonly { block: number }[]) => differences.map(({ block }) => block);
 
 test('a quorum is half of the nodes and two at least; one node is its own', () => {
-  assert.deepEqual([1, 2, 3, 4, 5, 6, 7].map(quorumOf), [1, 2, 2, 2, 3, 3, 4]);
+  assert.deepEqual(
+    [1, 2, 3, 4, 5, 6, 7].map((nodes) => quorumOf(nodes, 'auto')),
+    [1, 2, 2, 2, 3, 3, 4],
+  );
 });
 
 test('nodes that confirm a difference need not agree on what is right instead', () => {
