@@ -106,7 +106,7 @@ export async function findKnownHash(db: Db, number: number): Promise<Hash | unde
   const stored = await findBlockHash(db, number);
   if (stored !== undefined) return stored;
   const first = await findFirst(db);
-  return first?.number === number + 1 ? first.parentHash : undefined;
+  return number >= 0 && first?.number === number + 1 ? first.parentHash : undefined;
 }
 
 /** The hash that is stored at a height. */
