@@ -237,7 +237,7 @@ onPostgres(({ database }) => {
     await database().query(sql`analyze notification`);
     await database().query(sql`analyze watched_address`);
     const { plans, db } = withPlans(database());
-    const planned: Database = { ...database(), transaction: (work) => work(db) };
+    const planned: Database = { ...database(), transaction: (work) => work({ ...db, kind: 'transaction' }) };
     const place = { startedAt: later(999_999_999), after: 50_000, now: later(999_999_999) };
     assert.equal((await redeliverStep(planned, WATCHER, {}, place)).count, 1_000);
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on notification/);
