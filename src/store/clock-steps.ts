@@ -40,8 +40,8 @@ export async function readClockState(db: Db): Promise<ClockState> {
 export type StepSeen = {
   /** The steps that this process had followed. */
   stepsMs: number;
-  /** How far the clock has moved for this process since then, and the present after that. */
-  measure(tx: Db): Promise<{ movedMs: number; now: Date }>;
+  /** How far the clock has moved for this process since then, and the time after that. */
+  measure(tx: Db): Promise<{ movedMs: number; now(): Date }>;
   leaseMs: number;
   prunePauseMs: number;
 };
@@ -68,11 +68,13 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
       where state in ('held', 'waiting')`);
     // Their owners live: no other process may take the lanes before it has seen otherwise.
     await tx.query(sql`
-      update lane set lease_until = ${new Date(now.getTime() + seen.leaseMs)} where owner is not null`);
-    const pruneFrom = new Date(now.getTime() + seen.prunePauseMs);
+      update lane set lease_until = ${new Date(now().getTime() + seen.leaseMs)} where owner is not null`);
+    // Just before the commit: others compare the steps with their clocks between two looks at this row.
+    const at = now();
+    const pruneFrom = new Date(at.getTime() + seen.prunePauseMs);
     await tx.query(sql`
       update clock_state set steps_ms = steps_ms + ${stepMs}::bigint, last_step_ms = ${stepMs}::bigint,
-        last_step_at = ${now}, prune_from = ${pruneFrom}`);
+        last_step_at = ${at}, prune_from = ${pruneFrom}`);
     return readClockState(tx);
   });
 }
