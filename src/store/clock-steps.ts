@@ -66,6 +66,7 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
         next_attempt_at = next_attempt_at + ${stepMs}::bigint * interval '1 ms',
         next_retry_at = next_retry_at + ${stepMs}::bigint * interval '1 ms'
       where state in ('held', 'waiting')`);
+    await moveTerms(tx, stepMs);
     // Their owners live: no other process may take the lanes before it has seen otherwise.
     await tx.query(sql`
       update lane set lease_until = ${new Date(now().getTime() + seen.leaseMs)} where owner is not null`);
@@ -77,6 +78,19 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
         last_step_at = ${at}, prune_from = ${pruneFrom}`);
     return readClockState(tx);
   });
+}
+
+/**
+ * Moves what lasts for a time from when it was written: else a step forward would end overlaps of keys and do a repeated
+ * request twice, and a step back would let revoked keys in again.
+ */
+async function moveTerms(tx: Db, stepMs: number): Promise<void> {
+  await tx.query(sql`
+    update api_key set revoked_at = revoked_at + ${stepMs}::bigint * interval '1 ms' where revoked_at is not null`);
+  await tx.query(sql`
+    update signing_secret set ends_at = ends_at + ${stepMs}::bigint * interval '1 ms' where ends_at is not null`);
+  await tx.query(sql`
+    update idempotent_answer set created_at = created_at + ${stepMs}::bigint * interval '1 ms'`);
 }
 
 /**
