@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
+import { openKeyRing } from '../../src/secret.ts';
 import { startService } from '../../src/service.ts';
 import { type Database, openDatabase } from '../../src/store/db.ts';
 import { migrate } from '../../src/store/migrate.ts';
@@ -95,11 +96,14 @@ test('a start on a full disk gives up as unavailable after the time of all start
 
 test('a disk that is full while the first secret is written leaves no empty one', needsMount, async () => {
   using place = mounted();
-  await leaveKilled(place.folder);
-  await (await open(place.folder)).close();
-  place.fill({ freeBytes: 4 * KIB });
-  await command(place.folder, 'keys', 'create', '--watcher', 'acme');
-  assert.deepEqual(await readdir(place.folder), ['database', 'filler']);
+  await using other = await createTestDatabase('embedded');
+  const database = await other.open();
+  const config = loadConfig({ env: chain, overrides: { dataDir: place.folder } });
+  place.fill({ freeBytes: 0 });
+  await assert.rejects(openKeyRing(config, database), isFull);
+  assert.deepEqual(await readdir(place.folder), ['filler']);
+  await writeFile(path.join(place.folder, 'secret'), '');
+  await assert.rejects(openKeyRing(config, database), /secret does not hold 32 bytes/);
 });
 
 test(
