@@ -30,9 +30,15 @@ export type Inner = <T>(work: () => Promise<T>) => Promise<T>;
 export async function startEngine(folder: string): Promise<Engine> {
   return withFolderFaults(folder, async () => {
     if (!(await hasDatabase(folder))) await makeDatabase(folder);
-    return engineOf(await startPglite(folder));
+    return engineOf(await startPglite(folder), `${folder}/pg_wal`);
   });
 }
+
+/** Nobody else makes checkpoints here, and the write-ahead log keeps everything since the last one. */
+const LOOK_TURNS = 64;
+/** Of 16 MiB each; more than what PostgreSQL keeps after a checkpoint, by the first of the settings. */
+const LOG_FILES_MAX = 10;
+const LOG_SETTINGS = ['-c', 'max_wal_size=128MB', '-c', 'min_wal_size=32MB'];
 
 async function hasDatabase(folder: string): Promise<boolean> {
   if (existsSync(`${folder}/PG_VERSION`)) return true;
@@ -61,6 +67,7 @@ async function startPglite(folder: string): Promise<PGlite> {
   let lastWords = '';
   const pglite = new PGlite({
     dataDir: folder,
+    startParams: [...PGlite.defaultStartParams, ...LOG_SETTINGS],
     parsers: { [INT8_OID]: parseInt8 },
     onStderr(line) {
       if (/(FATAL|PANIC): /.test(line)) lastWords = line.replace(/^.*?(FATAL|PANIC): +/, '');
@@ -78,9 +85,10 @@ async function startPglite(folder: string): Promise<PGlite> {
   }
 }
 
-function engineOf(pglite: PGlite): Engine {
+function engineOf(pglite: PGlite, logFolder: string): Engine {
   const death = new AbortController();
   let last: Promise<unknown> = Promise.resolve();
+  let turns = 0;
   /** Ends the turn in which it dies. */
   let endTurn = (_error: unknown) => {};
 
@@ -93,6 +101,13 @@ function engineOf(pglite: PGlite): Engine {
       endTurn(known);
     }
     return known;
+  }
+
+  /** Makes a checkpoint when the log has grown long. */
+  async function shorten(): Promise<void> {
+    turns += 1;
+    if (turns % LOOK_TURNS === 0 && (await readdir(logFolder)).length > LOG_FILES_MAX)
+      await pglite.exec('checkpoint');
   }
 
   const inner: Inner = async (work) => {
@@ -112,7 +127,9 @@ function engineOf(pglite: PGlite): Engine {
         death.signal.throwIfAborted();
         const { promise, resolve, reject } = Promise.withResolvers<T>();
         endTurn = reject;
-        work(pglite, inner).then(resolve, (error: unknown) => reject(judge(error)));
+        shorten()
+          .then(() => work(pglite, inner))
+          .then(resolve, (error: unknown) => reject(judge(error)));
         return promise;
       });
       last = turn.catch(() => {});
