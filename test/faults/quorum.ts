@@ -496,7 +496,7 @@ export const quorumStories: readonly Story[] = [
   atFirstStart('a block number'),
   falseGenesis,
   afterDowntime(5),
-  { ...afterDowntime(5_000), isSlow: true },
+  { ...afterDowntime(1_000), isSlow: true },
   midBackfill,
   child,
   absurd(3),

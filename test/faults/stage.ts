@@ -73,7 +73,7 @@ export type Stage = {
 };
 
 /** A node that hangs is given up after 30 s; two of them may follow one another. */
-const RECOVERY_MS_MAX = 300_000;
+const RECOVERY_MS_MAX = 90_000;
 /** A webhook that failed is sent again soon. */
 const RETRY_MINUTES = [0.01];
 /** Far above what a story leaves, or a thousand rounds of kills. */
