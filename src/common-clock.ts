@@ -31,8 +31,6 @@ export const CLOCK_MS = 1_000;
 const STEP_MS_MIN = 500;
 /** How far a smaller difference is followed each time: 100 millionths, which is what quartz clocks differ by. */
 const DRIFT_MS_MAX = 0.1;
-/** How long a process that sees other steps than the others waits for them: several comparisons. */
-const DIFFERS_MS_MAX = 3_000;
 /** What was under way at a step may write by the old time: for as long as a statement may take, and some. */
 const LATE_WRITES_MS = 130_000;
 const REPAIR_MS = 10_000;
@@ -61,12 +59,12 @@ export async function openCommonClock({
   source?: TimeSource;
 }): Promise<CommonClock> {
   // The sum before the measurement: a step in between is then one that the process has still to follow.
+  let comparedMs = source.steadyMs();
   let state: ClockState = await readClockState(database);
   let { offsetMs } = await measure(source, database);
   let mustRepair = true;
   let repairedMs = source.steadyMs();
   let repairsUntilMs = source.steadyMs();
-  let differsSinceMs: number | undefined;
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
     steadyMs: source.steadyMs,
@@ -89,7 +87,6 @@ export async function openCommonClock({
     }
     state = newState;
     offsetMs = newOffsetMs;
-    differsSinceMs = undefined;
   }
 
   /** This process is the first to see a step. Measures once more under the lock. */
@@ -99,7 +96,7 @@ export async function openCommonClock({
       ...{ stepsMs: state.stepsMs, leaseMs: LEASE_MS, prunePauseMs: PRUNE_PAUSE_MS },
       async measure(tx) {
         newMs = (await measure(source, tx)).offsetMs;
-        return { movedMs: newMs - offsetMs, now: new Date(source.steadyMs() + newMs) };
+        return { movedMs: newMs - offsetMs, now: () => new Date(source.steadyMs() + newMs) };
       },
     });
     if (followed === undefined) return;
@@ -108,22 +105,34 @@ export async function openCommonClock({
     adopt(followed, newMs);
   }
 
+  /**
+   * How far the clock was set when another process followed it, by this process's steady clock: as that one says if this
+   * one's clocks bear it out. Else one of the two was paused and took that for a step, and what has moved since counts.
+   */
+  function movedBefore({ last, stepsMs }: ClockState, since: { newMs: number; comparedMs: number }): number {
+    const followedMs = stepsMs - state.stepsMs;
+    if (last === undefined || followedMs === 0) return followedMs;
+    // It followed between the two comparisons, when its clock told `last.at`.
+    const latestMs = last.at.getTime() - since.comparedMs - offsetMs;
+    const earliestMs = last.at.getTime() - source.steadyMs() - offsetMs;
+    if (earliestMs - STEP_MS_MIN <= followedMs && followedMs <= latestMs + STEP_MS_MIN) return followedMs;
+    const betweenMs = source.steadyMs() - since.comparedMs;
+    const sinceMs = source.steadyMs() + since.newMs - last.at.getTime();
+    const hasMoved = sinceMs < -STEP_MS_MIN || sinceMs > betweenMs + STEP_MS_MIN;
+    // Rather late than early: as if it had followed just now.
+    return since.newMs - offsetMs - (hasMoved ? sinceMs : 0);
+  }
+
   const step: Step = async () => {
+    const [lastMs, presentMs] = [comparedMs, source.steadyMs()];
     const stored = await readClockState(database);
     const { offsetMs: newMs, errorMs } = await measure(source, database);
-    const followedMs = stored.stepsMs - state.stepsMs;
-    const leftMs = newMs - offsetMs - followedMs;
-    const isLeft = Math.abs(leftMs) > Math.max(errorMs, STEP_MS_MIN);
-    if (!isLeft) {
-      const driftMs = Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
-      adopt(stored, offsetMs + followedMs + driftMs);
-    } else if (followedMs === 0) {
-      await follow();
-    } else {
-      // Another process has followed something else: it will follow the rest, unless this one is wrong.
-      differsSinceMs ??= source.steadyMs();
-      if (source.steadyMs() - differsSinceMs >= DIFFERS_MS_MAX) adopt(stored, newMs);
-    }
+    // From here on as every process that has not yet seen a step: by the time before it, as the schedule.
+    adopt(stored, offsetMs + movedBefore(stored, { newMs, comparedMs: lastMs }));
+    comparedMs = presentMs;
+    const leftMs = newMs - offsetMs;
+    if (Math.abs(leftMs) > Math.max(errorMs, STEP_MS_MIN)) await follow();
+    else offsetMs += Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
     await repair();
     return 'idle';
   };

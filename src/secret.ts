@@ -3,12 +3,14 @@
  * database lies there too.
  */
 import { randomBytes } from 'node:crypto';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Config } from './config/schema.ts';
 import { Fault } from './core/fault.ts';
 import { deriveKeyRing, type KeyRing } from './core/key-ring.ts';
 import type { Db } from './store/db.ts';
+import { withFolderFaults } from './store/folder-fault.ts';
 import { listKekIds } from './store/keys.ts';
 
 const SECRET_BYTES = 32;
@@ -36,13 +38,27 @@ export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
 
 async function ensureSecretFile(dataDir: string): Promise<string> {
   const file = path.join(dataDir, 'secret');
-  await mkdir(dataDir, { recursive: true });
-  // Only the first start writes; `wx` keeps a secret that is there.
-  await writeFile(file, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, {
-    mode: 0o600,
-    flag: 'wx',
-  }).catch((error: NodeJS.ErrnoException) => {
-    if (error.code !== 'EEXIST') throw error;
+  return withFolderFaults(dataDir, async () => {
+    await mkdir(dataDir, { recursive: true });
+    if (!existsSync(file)) await writeSecret(file);
+    const text = (await readFile(file, 'utf8')).trim();
+    if (Buffer.from(text, 'base64').length === SECRET_BYTES) return text;
+    throw new Fault(
+      'invalid',
+      `${file} does not hold ${SECRET_BYTES} bytes in base64. Restore it from a backup, or delete it if no key was ever issued`,
+    );
   });
-  return (await readFile(file, 'utf8')).trim();
+}
+
+/** Complete or not at all, because a disk may be full; keeps a secret that is there. */
+async function writeSecret(file: string): Promise<void> {
+  const draft = `${file}.${process.pid}`;
+  try {
+    await writeFile(draft, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600 });
+    await link(draft, file).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error;
+    });
+  } finally {
+    await rm(draft, { force: true });
+  }
 }

@@ -37,11 +37,14 @@ export async function readClockState(db: Db): Promise<ClockState> {
   };
 }
 
+/** A step is seen within a second, and `keys revoke` ends a key a second before its present. */
+const REVOKED_SECONDS = 5;
+
 export type StepSeen = {
   /** The steps that this process had followed. */
   stepsMs: number;
-  /** How far the clock has moved for this process since then, and the present after that. */
-  measure(tx: Tx): Promise<{ movedMs: number; now: Date }>;
+  /** How far the clock has moved for this process since then, and the time after that. */
+  measure(tx: Tx): Promise<{ movedMs: number; now(): Date }>;
   leaseMs: number;
   prunePauseMs: number;
 };
@@ -66,15 +69,34 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
         next_attempt_at = next_attempt_at + ${stepMs}::bigint * interval '1 ms',
         next_retry_at = next_retry_at + ${stepMs}::bigint * interval '1 ms'
       where state in ('held', 'waiting')`);
+    await moveTerms(tx, stepMs, now());
     // Their owners live: no other process may take the lanes before it has seen otherwise.
     await tx.query(sql`
-      update lane set lease_until = ${new Date(now.getTime() + seen.leaseMs)} where owner is not null`);
-    const pruneFrom = new Date(now.getTime() + seen.prunePauseMs);
+      update lane set lease_until = ${new Date(now().getTime() + seen.leaseMs)} where owner is not null`);
+    // Just before the commit: others compare the steps with their clocks between two looks at this row.
+    const at = now();
+    const pruneFrom = new Date(at.getTime() + seen.prunePauseMs);
     await tx.query(sql`
       update clock_state set steps_ms = steps_ms + ${stepMs}::bigint, last_step_ms = ${stepMs}::bigint,
-        last_step_at = ${now}, prune_from = ${pruneFrom}`);
+        last_step_at = ${at}, prune_from = ${pruneFrom}`);
     return readClockState(tx);
   });
+}
+
+/**
+ * Moves what lasts for a time from when it was written: else a step forward would end overlaps of keys and do a repeated
+ * request twice, and a step back would let revoked keys in again. A key that was revoked at the new time already, before
+ * this step was seen, stays revoked: an end so close to the present is not moved forward.
+ */
+async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
+  await tx.query(sql`
+    update api_key set revoked_at = revoked_at + ${stepMs}::bigint * interval '1 ms'
+    where revoked_at is not null and (
+      ${stepMs}::bigint < 0 or abs(extract(epoch from revoked_at - ${now}::timestamptz)) > ${REVOKED_SECONDS})`);
+  await tx.query(sql`
+    update signing_secret set ends_at = ends_at + ${stepMs}::bigint * interval '1 ms' where ends_at is not null`);
+  await tx.query(sql`
+    update idempotent_answer set created_at = created_at + ${stepMs}::bigint * interval '1 ms'`);
 }
 
 /**

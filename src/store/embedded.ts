@@ -5,75 +5,117 @@
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { PGlite, type Transaction } from '@electric-sql/pglite';
-import { type Database, type Db, databaseError, INT8_OID, parseInt8, type Session } from './db.ts';
+import type { PGlite, Transaction } from '@electric-sql/pglite';
+import { machineSteadyMs } from '../core/clock.ts';
+import type { Database, Db, Session } from './db.ts';
+import { type Engine, startEngine } from './embedded-engine.ts';
+import { withFolderFaults } from './folder-fault.ts';
 import { lockFolder } from './folder-lock.ts';
 import type { Sql } from './sql.ts';
 
-/** @throws Fault `conflict` when another process has the folder open. */
+/** An engine that died is started again no sooner: a start takes a second of this process's time. */
+const RESTART_PAUSE_MS = 5_000;
+
+/**
+ * @throws Fault `conflict` when another process has the folder open, `unavailable` when its disk is full, `invalid` when
+ * nothing can be written there.
+ */
 export async function openEmbedded(dataDir: string): Promise<Database> {
   const folder = path.join(dataDir, 'database');
-  await mkdir(dataDir, { recursive: true });
+  await withFolderFaults(dataDir, () => mkdir(dataDir, { recursive: true }));
   const unlock = await lockFolder(dataDir);
-  let pglite: PGlite;
-  try {
-    pglite = await PGlite.create({ dataDir: folder, parsers: { [INT8_OID]: parseInt8 } });
-    await pglite.exec("set timezone to 'UTC'");
-  } catch (error) {
+  const engines = await openEngines(folder).catch(async (error: unknown) => {
     await unlock();
     throw error;
-  }
+  });
+  const query: Db['query'] = async (statement) =>
+    (await engines.current()).run((pglite) => ask(pglite, statement));
   return {
     kind: 'embedded',
-    query: (statement) => run(pglite, statement),
+    query,
     async each(statement, onRow) {
-      for (const row of await run<Parameters<typeof onRow>[0]>(pglite, statement)) {
+      for (const row of await query<Parameters<typeof onRow>[0]>(statement)) {
         onRow(row);
         await nextTurn();
       }
     },
-    // PGlite queues every other query until the transaction has ended.
-    transaction: (work) =>
-      pglite.transaction((tx) => work({ kind: 'transaction', query: (statement) => run(tx, statement) })),
+    transaction: async (work) =>
+      (await engines.current()).run((pglite, inner) =>
+        pglite.transaction((tx) =>
+          work({ kind: 'transaction', query: (statement) => inner(() => ask(tx, statement)) }),
+        ),
+      ),
     script: async (text) => {
-      await pglite.transaction((tx) => tx.exec(text));
+      await (await engines.current()).run((pglite, inner) =>
+        pglite.transaction((tx) => inner(() => tx.exec(text))),
+      );
     },
-    session: async () => openSession(pglite),
+    session: async () => openSession(await engines.current()),
     async close() {
-      await pglite.close();
+      await engines.close();
       await unlock();
     },
   };
 }
 
-async function run<Row>(pglite: PGlite | Transaction, statement: Sql): Promise<Row[]> {
-  try {
-    const result = await pglite.query<Row>(statement.text, [...statement.values]);
-    return result.rows;
-  } catch (error) {
-    throw databaseError(error);
+/** The running engine: one that died, of a full disk for example, is followed by the next. */
+async function openEngines(folder: string) {
+  let engine = await startEngine(folder);
+  let starting: Promise<Engine> | undefined;
+  let failure: { error: unknown; atMs: number } | undefined;
+
+  async function restart(): Promise<Engine> {
+    if (failure !== undefined && machineSteadyMs() - failure.atMs < RESTART_PAUSE_MS) throw failure.error;
+    try {
+      engine = await startEngine(folder);
+      return engine;
+    } catch (error) {
+      failure = { error, atMs: machineSteadyMs() };
+      throw error;
+    }
   }
+
+  return {
+    /** @throws Fault `unavailable` while the cause of its death lasts */
+    async current(): Promise<Engine> {
+      if (!engine.died.aborted) return engine;
+      starting ??= restart().finally(() => {
+        starting = undefined;
+      });
+      return starting;
+    },
+    async close() {
+      await starting?.catch(() => {});
+      await engine.close();
+    },
+  };
 }
 
-function openSession(pglite: PGlite): Session {
-  const db: Db = { query: (statement) => run(pglite, statement) };
+async function ask<Row>(db: PGlite | Transaction, statement: Sql): Promise<Row[]> {
+  const result = await db.query<Row>(statement.text, [...statement.values]);
+  return result.rows;
+}
+
+function openSession(engine: Engine): Session {
   const held = new Set<string>();
   const unlisten: (() => Promise<void>)[] = [];
   return {
-    lost: new AbortController().signal,
+    lost: engine.died,
     async tryLock(space, key) {
       if (held.has(`${space}/${key}`)) return true;
       const text = 'select pg_try_advisory_lock($1, $2) as locked';
-      const [row] = await db.query<{ locked: boolean }>({ text, values: [space, key] });
+      const [row] = await engine.run((pglite) =>
+        ask<{ locked: boolean }>(pglite, { text, values: [space, key] }),
+      );
       if (row?.locked === true) held.add(`${space}/${key}`);
       return row?.locked === true;
     },
     async listen(channel, onNotify) {
-      unlisten.push(await pglite.listen(channel, onNotify));
+      unlisten.push(await engine.run((pglite) => pglite.listen(channel, onNotify)));
     },
     async close() {
       // Nobody else shares the one connection: its advisory locks end with the process.
-      for (const stop of unlisten) await stop();
+      for (const stop of unlisten) if (!engine.died.aborted) await engine.run(stop);
     },
   };
 }

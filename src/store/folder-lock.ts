@@ -4,22 +4,26 @@
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { Fault } from '../core/fault.ts';
+import { withFolderFaults } from './folder-fault.ts';
 
 /**
  * Takes the folder's lock; the returned function gives it back.
- * @throws Fault `conflict` that names the process which has it.
+ * @throws Fault `conflict` that names the process which has it, `unavailable` when the disk is full, `invalid` when
+ * nothing can be written there.
  */
 export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   const lock = path.join(folder, 'lock');
   const own = `${process.pid} ${await startedAt(process.pid)}\n`;
   const draft = path.join(folder, `lock.${process.pid}.${Math.random().toString(36).slice(2)}`);
-  await writeFile(draft, own);
-  try {
-    // link() fails when the lock exists, and puts a complete file there when it does not.
-    while (!(await tryLink(draft, lock))) await removeStale(lock, draft);
-  } finally {
-    await rm(draft, { force: true });
-  }
+  await withFolderFaults(folder, async () => {
+    try {
+      await writeFile(draft, own);
+      // link() fails when the lock exists, and puts a complete file there when it does not.
+      while (!(await tryLink(draft, lock))) await removeStale(lock, draft);
+    } finally {
+      await rm(draft, { force: true });
+    }
+  });
   return () => rm(lock, { force: true });
 }
 

@@ -61,10 +61,10 @@ export function insertRound(
   });
 }
 
-/** When the newest round of the asset was; undefined before the first. */
+/** When the last round of the asset was, whatever the clock was set to since; undefined before the first. */
 export async function findLastRoundAt(db: Db, asset: string): Promise<Date | undefined> {
   const [row] = await db.query<{ round_at: Date }>(sql`
-    select round_at from price_observation where asset = ${asset} order by round_at desc limit 1`);
+    select round_at from price_observation where asset = ${asset} order by id desc limit 1`);
   return row?.round_at;
 }
 

@@ -28,14 +28,21 @@ export async function findPrice(db: Db, asset: string, at: Date): Promise<Price 
   return row && toPrice(row);
 }
 
-/** The newest price of the asset, unless it is older than `maxAgeMs`. */
+/**
+ * The price of the asset that was accepted last, unless it is older than `maxAgeMs`. Last by its id: once the clock was set
+ * back, prices of before carry later times. Those lie further ahead than clocks differ, so they are not young either.
+ */
 export async function findYoungPrice(
   db: Db,
   asset: string,
   { now, maxAgeMs }: { now: Date; maxAgeMs: number },
 ): Promise<Price | undefined> {
-  const price = await findPrice(db, asset, now);
-  return price === undefined || now.getTime() - price.observedAt.getTime() > maxAgeMs ? undefined : price;
+  const [row] = await db.query<Row>(sql`
+    select id, asset, price, observed_at, source from price
+    where asset = ${asset} and observed_at >= ${new Date(now.getTime() - maxAgeMs)}
+    order by id desc limit 1`);
+  const isYoung = row !== undefined && row.observed_at.getTime() - now.getTime() <= maxAgeMs;
+  return isYoung ? toPrice(row) : undefined;
 }
 
 /** The price of the asset that was in force at each of these times, in their order. */

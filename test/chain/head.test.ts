@@ -48,6 +48,20 @@ test('of two nodes one that begins to hang holds up the head once, for a tenth o
     assert.deepEqual(clock.waits(), []);
   }));
 
+test('a chain whose block lasts a minute keeps its quorum, because each poll renews the votes', () =>
+  withNodes(
+    [complete(), complete(), complete()],
+    async ({ nodes, clock }) => {
+      for (let seconds = 0; seconds < 60; seconds += 2) {
+        assert.equal((await nodes.head(signal)).number, 9);
+        const votes = nodes.status().filter(({ vote }) => vote?.hash === makeHash(0, 9, 0));
+        assert.ok(votes.length >= 2, `${votes.length} votes after ${seconds} s`);
+        clock.advance(2_000);
+      }
+    },
+    without,
+  ));
+
 test('a node that is usually slow is waited for', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
     await nodes.head(signal);

@@ -107,20 +107,34 @@ const falseGenesis: Story = {
   },
 };
 
+/**
+ * The service is down while both chains grow, the false one by `paid` payments and more blocks than the true one. Before
+ * the service starts again `lie` is told to the preferred node; then everything true must be stored and told.
+ */
+async function throughDowntime(
+  stage: Stage,
+  { blocks, paid = BRANCH_BLOCKS }: { blocks: number; paid?: number },
+  lie: (node: Stage['nodes'][0], liar: Chain, tip: number) => void,
+): Promise<Chain> {
+  const { chain, nodes, service, payBlock, settled } = stage;
+  const { number: tip } = await chain.head();
+  await service.stop();
+  const liar = await falseBranch(stage, paid);
+  await liar.mine(blocks);
+  await payBlock();
+  await chain.mine(blocks - 2);
+  await payBlock();
+  lie(nodes[0], liar, tip);
+  await stage.restart();
+  await settled();
+  return liar;
+}
+
 const afterDowntime = (blocks: number): Story => ({
   name: `a branch of the preferred node's own from the stored tip, after ${blocks} blocks of downtime`,
   nodes: 3,
   async tell(stage) {
-    const { chain, nodes, service, payBlock, settled } = stage;
-    await service.stop();
-    const liar = await falseBranch(stage);
-    await liar.mine(blocks);
-    await payBlock();
-    await chain.mine(blocks - 2);
-    await payBlock();
-    nodes[0].turnTo(liar);
-    await stage.restart();
-    await settled();
+    const liar = await throughDowntime(stage, { blocks }, (node, other) => node.turnTo(other));
     await growUntilNamed(stage, liar);
   },
 });
@@ -132,19 +146,12 @@ const midBackfill: Story = {
   name: 'a preferred node that has a range in the middle of a backfill otherwise',
   nodes: 3,
   async tell(stage) {
-    const { chain, nodes, service, payBlock, settled } = stage;
-    const { number: tip } = await chain.head();
-    await service.stop();
-    const liar = await falseBranch(stage, MISSING);
-    await chain.mine(MISSING - 2);
-    await payBlock();
-    await payBlock();
-    const isMiddle = (number: number) => number >= tip + MIDDLE_FROM && number <= tip + MIDDLE_TO;
-    nodes[0].inject(byNumberOf(liar, isMiddle));
-    await stage.restart();
-    await settled();
-    assert.ok(nodes[0].struck() > 0);
-    nodes[0].mend();
+    await throughDowntime(stage, { blocks: MISSING, paid: MISSING }, (node, liar, tip) => {
+      node.inject(byNumberOf(liar, (number) => number >= tip + MIDDLE_FROM && number <= tip + MIDDLE_TO));
+    });
+    const [node] = stage.nodes;
+    assert.ok(node.struck() > 0);
+    node.mend();
   },
 };
 
@@ -410,17 +417,11 @@ const falseByNumber: Story = {
   name: 'a preferred node that votes truly and answers falsely by number',
   nodes: 3,
   async tell(stage) {
-    const { chain, nodes, service, payBlock, settled } = stage;
-    const { number: tip } = await chain.head();
-    await service.stop();
-    const liar = await falseBranch(stage, MIDDLE_FROM);
-    await chain.mine(MIDDLE_FROM - 1);
-    await payBlock();
-    nodes[0].inject(byNumberOf(liar, (number) => number > tip && number <= tip + MIDDLE_FROM));
-    await stage.restart();
-    await settled();
+    await throughDowntime(stage, { blocks: MIDDLE_FROM, paid: MIDDLE_FROM }, (node, liar, tip) => {
+      node.inject(byNumberOf(liar, (number) => number > tip && number <= tip + MIDDLE_FROM));
+    });
     await waitUntil(() => disagrees(stage), { describe: '/status to say that it disagrees' });
-    nodes[0].mend();
+    stage.nodes[0].mend();
   },
 };
 

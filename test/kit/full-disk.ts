@@ -24,14 +24,17 @@ export function mountDisk() {
   const filler = path.join(folder, 'filler');
   return {
     folder,
-    fill() {
+    fill({ freeBytes = FREE_BYTES } = {}) {
       const { bavail, bsize } = statfsSync(folder);
-      const bytes = bavail * bsize - FREE_BYTES;
+      const bytes = bavail * bsize - freeBytes;
       if (bytes > DISK_MIB * MIB || bytes < 0) throw new Error(`the disk has ${bytes} bytes to fill`);
       writeFileSync(filler, Buffer.alloc(bytes));
     },
     free() {
       rmSync(filler, { force: true });
+    },
+    makeReadOnly() {
+      execFileSync('mount', ['-o', 'remount,ro', folder]);
     },
     [Symbol.dispose]() {
       execFileSync('umount', ['--lazy', folder]);

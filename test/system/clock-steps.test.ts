@@ -143,6 +143,34 @@ onEachDatabase(({ kind, database }) => {
     assert.equal(story.attempts.length, 3);
   });
 
+  for (const [step, second] of [
+    [DAY_MS, DAY_MS],
+    [DAY_MS, -DAY_MS],
+    [-DAY_MS, DAY_MS],
+    [-61_000, 30_000],
+  ] as const) {
+    const names = `${step / SECOND_MS} s, and by ${second / SECOND_MS} s after the only process that saw it was killed`;
+    test(`the clock is set by ${names}: retries keep their intervals`, async () => {
+      const { story, first } = await startStory();
+      const other = await story.start();
+      await first.work();
+      story.step(step);
+      await first.follow();
+      story.step(second);
+      for (const _ of [1, 2, 3, 4, 5]) {
+        await other.follow();
+        await other.work();
+        story.advance(SECOND_MS);
+      }
+      story.advance(MINUTE_MS - story.trueMs() - 2);
+      await other.work();
+      assert.equal(story.attempts.length, 1, 'not before its time');
+      story.advance(3);
+      await other.work();
+      assert.equal(story.attempts.length, 2, 'at its time');
+    });
+  }
+
   test('nothing is pruned for a day after a step, also by a process that starts then', async () => {
     const { story, first } = await startStory();
     assert.equal(first.mayPrune(), true);
@@ -174,7 +202,11 @@ onEachDatabase(({ kind, database }) => {
     { weight: 6, arbitrary: fc.record({ tick: fc.integer({ min: 1, max: TICK_MS }), mask: fc.nat(15) }) },
     {
       weight: 2,
-      arbitrary: fc.record({ follow: fc.nat(1), second: fc.integer({ min: -DAY_MS, max: DAY_MS }) }),
+      arbitrary: fc.record({
+        follow: fc.nat(1),
+        second: fc.integer({ min: -DAY_MS, max: DAY_MS }),
+        dies: fc.boolean(),
+      }),
     },
     {
       weight: 3,
@@ -207,9 +239,14 @@ onEachDatabase(({ kind, database }) => {
           if ('follow' in one) {
             // Two steps within a second, the first of which only one process has seen; all compare every second.
             await processes[one.follow]?.follow();
+            story.advance(SECOND_MS / 4);
             story.step(one.second);
-            for (const index of [1 - one.follow, one.follow, 1 - one.follow])
-              await processes[index]?.follow();
+            const other = processes[1 - one.follow];
+            await other?.follow();
+            // It may die before it sees the second one, and another one takes its place.
+            if (one.dies) processes[one.follow] = await story.start();
+            else await processes[one.follow]?.follow();
+            await other?.work();
             continue;
           }
           if ('step' in one) {

@@ -1,0 +1,164 @@
+/**
+ * What lasts for a time, while the common clock is set by a day: answers kept for Idempotency-Keys, overlaps of keys and
+ * signing secrets, rounds of prices, the order of attempts.
+ */
+import assert from 'node:assert/strict';
+import { randomBytes } from 'node:crypto';
+import { test } from 'node:test';
+import { lookupsOf } from '../../src/core/api-key.ts';
+import { decimal } from '../../src/core/decimal.ts';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { silentLog } from '../../src/core/log.ts';
+import { createMetrics } from '../../src/core/metrics.ts';
+import { createPriceFeed } from '../../src/ingest/price-feed.ts';
+import { endKey, issueKey, rotateKey } from '../../src/keys.ts';
+import { createHorizon, listAttemptsBetween } from '../../src/store/attempts.ts';
+import { ANSWER_KEPT_MS, doOnce } from '../../src/store/idempotency.ts';
+import { findWatcherByLookup } from '../../src/store/keys.ts';
+import { findYoungPrice } from '../../src/store/prices.ts';
+import { listSigningSecrets, rotateSigningSecret } from '../../src/store/signing-secrets.ts';
+import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTimeStory } from '../kit/common-clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+const EVERY_MS = 30_000;
+const never = new AbortController().signal;
+const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
+
+onEachDatabase(({ database }) => {
+  async function startStory() {
+    const story = createTimeStory(database(), [1]);
+    const { clock, follow, work } = await story.start();
+    return {
+      ...{ story, clock, work },
+      async set(ms: number) {
+        story.step(ms);
+        await follow();
+      },
+    };
+  }
+
+  for (const stepMs of [DAY_MS, -DAY_MS]) {
+    const days = `${stepMs / DAY_MS} day`;
+
+    test(`a request with an Idempotency-Key is done once in a day, though the clock is set by ${days}`, async () => {
+      const { story, clock, set } = await startStory();
+      let done = 0;
+      const digest = randomBytes(32);
+      const ask = () =>
+        doOnce(database(), { watcherId: 1, key: 'one', part: 0, digest, now: clock.now() }, async () => {
+          done += 1;
+          return done;
+        });
+      await ask();
+      await set(stepMs);
+      story.advance(ANSWER_KEPT_MS - MINUTE_MS);
+      assert.equal(await ask(), 1);
+      story.advance(2 * MINUTE_MS);
+      assert.equal(await ask(), 2);
+    });
+
+    test(`keys and signing secrets end when they must, though the clock is set by ${days}`, async () => {
+      const { story, clock, set } = await startStory();
+      const store = { database: database(), keyRing };
+      const overlap = () => ({ now: clock.now(), overlapMs: HOUR_MS });
+      const old = await issueKey(store, 'acme', clock.now());
+      const revoked = await issueKey(store, 'acme', clock.now());
+      await rotateKey(store, old.keyId, overlap());
+      await endKey(database(), revoked.keyId, clock.now());
+      await rotateSigningSecret(store, old.watcherId, overlap());
+      const isValid = async ({ key }: { key: string }) =>
+        (await findWatcherByLookup(database(), lookupsOf(key, keyRing), clock.now())) !== undefined;
+      const secrets = async () => (await listSigningSecrets(store, old.watcherId, clock.now())).length;
+      await set(stepMs);
+      story.advance(HOUR_MS - MINUTE_MS);
+      assert.deepEqual([await isValid(old), await isValid(revoked), await secrets()], [true, false, 2]);
+      story.advance(2 * MINUTE_MS);
+      assert.deepEqual([await isValid(old), await isValid(revoked), await secrets()], [false, false, 1]);
+    });
+
+    test(`a key that is revoked before a step by ${days} is seen stays revoked`, async () => {
+      const { clock, set } = await startStory();
+      const { key, keyId } = await issueKey({ database: database(), keyRing }, 'acme', clock.now());
+      await endKey(database(), keyId, new Date(clock.now().getTime() + stepMs));
+      await set(stepMs);
+      const lookups = lookupsOf(key, keyRing);
+      assert.equal(await findWatcherByLookup(database(), lookups, clock.now()), undefined);
+    });
+
+    test(`the price that counts is the last one that was accepted, though the clock is set by ${days}`, async () => {
+      const { story, clock, set } = await startStory();
+      let said = 0;
+      const createFeed = () =>
+        createPriceFeed(
+          {
+            ...{ database: database(), clock, log: silentLog(), metrics: createMetrics('test') },
+            isLeader: async () => true,
+          },
+          {
+            ...{ asset: 'BELL', everyMs: EVERY_MS, maxAgeMs: 10 * MINUTE_MS },
+            sources: [
+              {
+                ...{ name: 'one', maxAgeMs: MINUTE_MS },
+                async read() {
+                  said += 1;
+                  return { price: decimal(BigInt(said)), conf: undefined, at: clock.now() };
+                },
+              },
+            ],
+          },
+        );
+      const young = async () => {
+        const found = await findYoungPrice(database(), 'BELL', {
+          now: clock.now(),
+          maxAgeMs: 10 * MINUTE_MS,
+        });
+        return found && Number(found.price);
+      };
+      // Rounds whose times come again when the clock is set back.
+      const before = createFeed();
+      for (const pauseMs of [DAY_MS - 3 * EVERY_MS, EVERY_MS + 1_000, EVERY_MS, EVERY_MS]) {
+        await before.step(never);
+        story.advance(pauseMs);
+      }
+      await before.step(never);
+      await set(stepMs);
+      assert.ok([undefined, said].includes(await young()), 'none is better than one of yesterday');
+      const after = createFeed();
+      for (let round = 0; round < 4; round += 1) {
+        const asked = said;
+        await after.step(never);
+        assert.equal(said, asked + 1, 'a round is due');
+        await createFeed().step(never);
+        assert.equal(said, asked + 1, 'another process sees that it was made');
+        assert.equal(await young(), said);
+        story.advance(EVERY_MS - 1_000);
+        assert.equal(await young(), said);
+        story.advance(1_000);
+      }
+    });
+
+    test(`attempts are streamed in the order in which they were made, though the clock is set by ${days}`, async () => {
+      const { story, clock, set, work } = await startStory();
+      const { watcherId } = await watchAddress(database());
+      await mine(database(), headerOf(1), [transferOf()], { now: clock.now() });
+      const horizon = createHorizon(database());
+      const made = async (after: number) => {
+        const upTo = (await horizon()) ?? after;
+        return listAttemptsBetween(database(), watcherId, { after, upTo, limit: 10 });
+      };
+      await work();
+      const [first, ...none] = await made(0);
+      assert.ok(first !== undefined && none.length === 0);
+      await set(stepMs);
+      story.advance(MINUTE_MS + 1);
+      await work();
+      const [second, ...more] = await made(first.id);
+      assert.ok(second !== undefined && more.length === 0);
+      assert.equal(second.startedAt.getTime() - first.startedAt.getTime(), stepMs + MINUTE_MS + 1);
+    });
+  }
+});
