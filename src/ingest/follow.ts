@@ -172,7 +172,7 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   async function append(tip: BlockId | undefined, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
-    const startedAt = clock.now().getTime();
+    const startedAt = clock.steadyMs();
     const from = tip === undefined ? await firstNumber(head) : tip.number + 1;
     if (from > head.number) return waitForStart(from, head);
     const read = await readAhead.next(from, head, signal).catch(async (error: unknown) => {
@@ -262,7 +262,7 @@ export function createFollower(options: FollowerOptions): Follower {
     head: BlockId,
     signal: AbortSignal,
   ): Promise<StepOutcome> {
-    const startedAt = clock.now().getTime();
+    const startedAt = clock.steadyMs();
     // What was read ahead may be older than the reorg, or a node may be on another chain by now: all are asked again.
     readAhead.drop();
     nodes.doubt();
@@ -359,7 +359,7 @@ export function createFollower(options: FollowerOptions): Follower {
     };
     const isBackfill = options.backfill.advance(fields);
     log[isBackfill ? 'debug' : 'info'](
-      { ...fields, notifications, durationMs: now - startedAt },
+      { ...fields, notifications, durationMs: Math.round(clock.steadyMs() - startedAt) },
       'blocks.committed',
     );
   }

@@ -37,8 +37,9 @@ export function followMadeUp(
     checks = noChecks,
     isLeader = async () => true,
     beyondHashes,
+    log = silentLog(),
   }: { clock: Clock; confirmations?: number; finalityDepth: number } & Partial<
-    Pick<FollowerOptions, 'checks' | 'isLeader' | 'beyondHashes'>
+    Pick<FollowerOptions, 'checks' | 'isLeader' | 'beyondHashes' | 'log'>
   >,
 ): Follower {
   const bundles: ChainNodes['bundles'] = async (references) =>
@@ -75,7 +76,7 @@ export function followMadeUp(
     close: async () => {},
   };
   return createFollower({
-    ...{ database, nodes, clock, log: silentLog(), metrics: createMetrics('test') },
+    ...{ database, nodes, clock, log, metrics: createMetrics('test') },
     ...{ chainId: 1, startBlock: chain.startBlock ?? 1, confirmations, finalityDepth },
     ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
     checks,
