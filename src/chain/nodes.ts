@@ -3,6 +3,7 @@
  */
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
+import { isOneEndpoint } from '../core/endpoint.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
@@ -12,7 +13,7 @@ import { askAll, type BlockReference, type Bundle, quantityOf } from './bundle.t
 import { compareNode, type StoredChain } from './dissent.ts';
 import { type BundleOptions, createFetch, HEDGED_BLOCKS_MAX } from './fetch.ts';
 import { createHeadReader } from './head.ts';
-import { isOneEndpoint, openSockets, type SocketStatus } from './heads.ts';
+import { openSockets, type SocketStatus } from './heads.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import {
   attempt,

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
-import { silentLog } from '../../src/core/log.ts';
+import { createLog, silentLog } from '../../src/core/log.ts';
 import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { startTcpProxy } from '../kit/tcp-proxy.ts';
@@ -21,6 +21,19 @@ test('a start without its database waits for a limited time, then gives up as un
     overrides: { ...free, database: { url } },
   });
   await assert.rejects(startService(config, quick), isUnavailable);
+});
+
+test('a start warns of nodes at one operator', async () => {
+  const rpc = ['http://127.0.0.1:1', 'http://127.0.0.1:2'];
+  const database = { url: 'postgres://chainbell@127.0.0.1:1/chainbell' };
+  const config = loadConfig({
+    env: { ...chain, CHAINBELL_SECRET: SECRET },
+    overrides: { ...free, database, chain: { rpc } },
+  });
+  let text = '';
+  const log = createLog({ level: 'warn', format: 'pretty' }, { write: (line) => (text += line) });
+  await assert.rejects(startService(config, { ...quick, log }), isUnavailable);
+  assert.match(text, /config\.warning.*chain\.rpc\[0\], chain\.rpc\[1\] are all at localhost/);
 });
 
 test('a database that goes away while a start reads from it is waited for', async () => {
