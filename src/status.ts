@@ -20,7 +20,7 @@ import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
 import { queueStatistics } from './store/outbox.ts';
 import { readTime } from './store/time.ts';
-import type { WriteHealth } from './store/write-health.ts';
+import type { WriteFailure, WriteHealth } from './store/write-health.ts';
 
 export type StatusOptions = {
   version: string;
@@ -147,8 +147,7 @@ export function createStatus(options: StatusOptions): Status {
         lag_blocks: lagBlocks,
         lag_seconds:
           lagBlocks === 0 || tip === undefined ? 0 : (now.getTime() - tip.minedAt.getTime()) / 1000,
-        problem:
-          trouble === undefined ? null : { message: trouble.message, since: trouble.since.toISOString() },
+        problem: describeProblem(trouble, writeFailures),
         write_failures: writeFailures.map(({ part, message, since }) => {
           return { part, message, since: since.toISOString() };
         }),
@@ -213,6 +212,17 @@ function troubleOf(
   };
 }
 
+/** What is wrong first of all. Of a write that failed, its failure knows what to do about it. */
+function describeProblem(trouble: Trouble | undefined, failures: readonly WriteFailure[]) {
+  const failure = failures.find(
+    ({ message }) => trouble === undefined || message.startsWith(trouble.message),
+  );
+  const { message, since } = { ...trouble, ...failure };
+  if (message === undefined || since === undefined) return null;
+  const subject = failure === undefined ? '' : `${failure.part} has stored nothing: `;
+  return { message: `${subject}${message}`, since: since.toISOString() };
+}
+
 /** Where a check of blocks is off, hashes do not bind the contents, and the contents are compared too. */
 function describeQuorum({ nodes, needed, votes }: QuorumStatus, proof: StatusOptions['proof']) {
   const checks = proof?.status().checks;
@@ -246,6 +256,7 @@ function describeAgreement(agreement: StatusOptions['agreement']) {
 
 function describeNode(node: NodeStatus) {
   const { name, state, head, vote, disagreement, outvoted, error, capabilities, throttle, methods } = node;
+  const { last } = node.disproved;
   return {
     name,
     state,
@@ -266,6 +277,8 @@ function describeNode(node: NodeStatus) {
             ...{ number: outvoted.number, hash: outvoted.hash },
             ...{ corroborated_hash: outvoted.corroboratedHash, at: outvoted.at.toISOString() },
           },
+    disproved_count: node.disproved.count,
+    disproved: last === undefined ? null : { message: last.message, at: last.at.toISOString() },
     error: error ?? null,
     capabilities:
       capabilities === undefined

@@ -58,13 +58,21 @@ const Node = Type.Object({
     ),
   ),
   outvoted_count: Type.Integer({
-    description: 'Blocks that this node named and a quorum did not, since the start.',
+    description:
+      'How often the head that this node named was another block than the one that a quorum named at that height, since the start.',
   }),
   outvoted: orNull(
     Type.Object(
       { number: Type.Integer(), hash: HashText, corroborated_hash: HashText, at: Time },
       { description: 'The newest of them, and the block that a quorum named instead.' },
     ),
+  ),
+  disproved_count: Type.Integer({
+    description:
+      'Answers about blocks that a proof or a quorum of other nodes contradicted, since the start: contents, senders, traces.',
+  }),
+  disproved: orNull(
+    Type.Object({ message: Type.String(), at: Time }, { description: 'The newest of them.' }),
   ),
   error: orNull(Type.String()),
   capabilities: orNull(

@@ -8,7 +8,7 @@ import type { Hash } from '../core/hex.ts';
 import { gather } from './gather.ts';
 import { headPatienceMs, isOverdue, isReady, type Node } from './node.ts';
 import type { Quorum } from './quorum.ts';
-import { corroborate, hear, hearBelow, reachedBy, type Voice } from './votes.ts';
+import { corroborate, hear, hearBelow, isNamedBy, reachedBy, type Voice } from './votes.ts';
 
 export type HeadReader = {
   /**
@@ -138,12 +138,16 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
 
   function serve(head: BlockId): BlockId {
     served = head;
-    for (const node of nodes) {
-      const hash = node.voice?.hashes.get(head.number);
-      const isNew = node.outvoted?.number !== head.number || node.outvoted.hash !== hash;
-      if (hash === undefined || hash === head.hash || !isNew) continue;
+    const [witness] = voices().filter((voice) => isNamedBy(voice, head));
+    for (const node of nodes.filter(isVote)) {
+      const number = Math.min(node.voice?.head.number ?? 0, head.number);
+      const hash = node.voice?.hashes.get(number);
+      const corroboratedHash = witness?.hashes.get(number);
+      const isNew = node.outvoted?.number !== number || node.outvoted.hash !== hash;
+      if (hash === undefined || corroboratedHash === undefined || hash === corroboratedHash || !isNew)
+        continue;
       node.outvotedCount += 1;
-      node.outvoted = { number: head.number, hash, corroboratedHash: head.hash, at: clock.now() };
+      node.outvoted = { number, hash, corroboratedHash, at: clock.now() };
     }
     return head;
   }

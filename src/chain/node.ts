@@ -6,7 +6,9 @@ import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { createDisproved, type Disproved } from './disproved.ts';
 import { createWindow, type MethodHealth, type Window } from './health.ts';
 import type { Capabilities } from './probe.ts';
 import { createRpc, type NodeRpc } from './rpc.ts';
@@ -28,10 +30,11 @@ export type Node = {
   disagreement: Disagreement | undefined;
   /** A block that it gave and a quorum names otherwise: compared with what is stored once it lies deep enough. */
   suspectNumber: number | undefined;
-  /** Blocks that it named and a quorum of the others did not. */
+  /** How often its head was another block than the one that a quorum named at that height. */
   outvotedCount: number;
   /** The newest of those. */
   outvoted: Outvoted | undefined;
+  readonly disproved: Disproved;
   /** When it was asked for its head, while it has not answered. */
   headAskedAt: number | undefined;
   /** How long the head, and a bundle of few blocks, took lately. */
@@ -68,6 +71,8 @@ export type NodeStatus = {
   disagreement: Disagreement | undefined;
   outvotedCount: number;
   outvoted: Outvoted | undefined;
+  /** Its answers that a proof or other nodes contradicted. */
+  disproved: ReturnType<Disproved['status']>;
   error: string | undefined;
   capabilities: Capabilities | undefined;
   throttle: ThrottleStatus;
@@ -93,10 +98,11 @@ const SLOW_SAMPLES_MIN = 5;
 const SLOW_MS_MIN = 50;
 const SLOW_REST_MS = 300_000;
 
-export function createNode(url: string, metrics: Metrics, clock: Clock): Node {
+export function createNode(url: string, options: { metrics: Metrics; clock: Clock; log: Log }): Node {
+  const { metrics, clock } = options;
+  const rpc = createRpc(url, metrics, clock);
   return {
-    url,
-    rpc: createRpc(url, metrics, clock),
+    ...{ url, rpc, disproved: createDisproved(rpc.name, options) },
     capabilities: undefined,
     canTrace: undefined,
     head: undefined,
@@ -135,6 +141,7 @@ export async function attempt<T>(
     node.retryAt = 0;
     return result;
   } catch (error) {
+    if (error instanceof Fault && error.isDisproof) node.disproved.note(error);
     if (error instanceof Fault && !signal.aborted && !node.rpc.throttle.isLimited()) {
       node.failures += 1;
       node.fault = error;
@@ -246,6 +253,7 @@ export function statusOf(node: Node, now: number): NodeStatus {
     disagreement: node.disagreement,
     outvotedCount: node.outvotedCount,
     outvoted: node.outvoted,
+    disproved: node.disproved.status(),
     error: fault === undefined ? undefined : messageOf(fault),
     capabilities,
     throttle: rpc.throttle.status(),

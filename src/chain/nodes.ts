@@ -4,7 +4,7 @@
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { isOneEndpoint } from '../core/endpoint.ts';
-import { Fault, messageOf } from '../core/fault.ts';
+import { disproof, Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts';
@@ -122,7 +122,7 @@ export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url)
 
 export function createNodes(options: NodesOptions): ChainNodes & Voters {
   const { clock, log, metrics, verifier } = options;
-  const nodes = httpUrls(options.urls).map((url) => createNode(url, metrics, clock));
+  const nodes = httpUrls(options.urls).map((url) => createNode(url, options));
   const wantTraces = options.internalTransfers !== 'off';
   let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
   const sockets = openSockets(options);
@@ -177,10 +177,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       if (json === null) return undefined;
       const header = readHeader(rpc.name, json);
       if (header.hash === reference || header.number === reference) return header;
-      throw new Fault(
-        'inconsistent',
-        `${rpc.name} gave block ${header.number} (${header.hash}) for ${reference}`,
-      );
+      throw disproof(`${rpc.name} gave block ${header.number} (${header.hash}) for ${reference}`);
     });
   }
 

@@ -97,6 +97,10 @@ function render(status: StatusBody): string {
   const rows = [
     ['state', status.state],
     ...(problem === null ? [] : [['problem', `${problem.message} (since ${problem.since})`]]),
+    ...status.write_failures.map(({ part, message, since }) => [
+      'writes',
+      `${part} has stored nothing since ${since}: ${message}`,
+    ]),
     ['chain', `${chain.id}, head ${chain.head ?? 'unknown'}, final ${chain.finalized ?? 'unknown'}`],
     ['genesis', chain.genesis_hash ?? 'unknown'],
     [
@@ -153,6 +157,7 @@ function render(status: StatusBody): string {
         'HEAD',
         'VOTE',
         'OUTVOTED',
+        'DISPROVED',
         'IN FLIGHT',
         'BATCH MAX',
         'HEDGES',
@@ -167,9 +172,9 @@ function render(status: StatusBody): string {
             ? '-'
             : `${node.vote.number} (${node.vote.hash.slice(0, SHORT_HASH_CHARACTERS)})`,
         ],
-        ...[String(node.outvoted_count), `${node.in_flight} of ${node.concurrency_max}`],
+        ...[String(node.outvoted_count), String(node.disproved_count)],
+        ...[`${node.in_flight} of ${node.concurrency_max}`, String(node.batch_calls_max ?? '-')],
         ...[
-          String(node.batch_calls_max ?? '-'),
           String(node.hedges),
           String(node.overtaken),
           node.capabilities === null ? '-' : describe(node.capabilities),

@@ -53,6 +53,11 @@ export function createMetrics(version: string) {
     rpcHedges: counter('rpc_hedges_total', 'Requests sent to a second node because the first was slow.', [
       'node',
     ]),
+    rpcDisproved: counter(
+      'rpc_disproved_total',
+      'Answers of a node that a proof or other nodes contradicted.',
+      ['node'],
+    ),
     rpcConcurrencyMax: gauge('rpc_concurrency_max', 'Requests that a node is given at a time, as learned.', [
       'node',
     ]),
