@@ -249,7 +249,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
-    await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
+    const pin = status.watch(async (abort) => {
+      await follower.pin(abort);
+      return 'idle';
+    });
+    await retryAtStart(() => pin(signal), { ...patience, what: 'nodes' });
     await retryAtStart(() => checkContracts(), { ...patience, what: 'nodes' });
     // What is done beside the follower is done where it leads.
     const led =

@@ -40,8 +40,14 @@ const HashText = Type.String({ description: 'Hash of a block.' });
 
 const Node = Type.Object({
   name: Type.String({ description: 'scheme://host:port' }),
-  state: Type.Enum(['ok', 'slow', 'limited', 'failing', 'disagrees', 'wrong_chain', 'unknown']),
+  state: Type.Enum(['ok', 'slow', 'behind', 'limited', 'failing', 'disagrees', 'wrong_chain', 'unknown']),
   head: orNull(Type.Integer()),
+  blocks_behind: orNull(
+    Type.Integer({
+      description:
+        'How far its head is below those of the others, while it is one that they passed 30 s ago; else null.',
+    }),
+  ),
   vote: orNull(
     Type.Object(
       { number: Type.Integer(), hash: HashText },

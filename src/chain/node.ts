@@ -13,7 +13,7 @@ import { createWindow, type MethodHealth, type Window } from './health.ts';
 import type { Capabilities } from './probe.ts';
 import { createRpc, type NodeRpc } from './rpc.ts';
 import type { ThrottleStatus } from './throttle.ts';
-import type { Voice } from './votes.ts';
+import { isLinked, LINKED_MAX, type Voice } from './votes.ts';
 
 export type Node = {
   readonly url: string;
@@ -35,6 +35,12 @@ export type Node = {
   /** The newest of those. */
   outvoted: Outvoted | undefined;
   readonly disproved: Disproved;
+  /** Set while its head stays below those of the others. */
+  blocksBehind: number | undefined;
+  /** When it was last asked who it is because its head did not link to the one before, by the steady clock. */
+  identifiedMs: number;
+  /** Its head did not link to the one before, and it was not asked who it is. */
+  isUnsure: boolean;
   /** When it was asked for its head, while it has not answered. */
   headAskedAt: number | undefined;
   /** How long the head, and a bundle of few blocks, took lately. */
@@ -59,13 +65,23 @@ export type Disagreement = { number: number; hash: Hash; storedHash: Hash; since
 /** What a node named, and what a quorum named instead. */
 export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
 
-/** disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked to be left alone for a while. slow: others are asked before it, or its head is overdue. */
-export type NodeState = 'ok' | 'slow' | 'limited' | 'failing' | 'disagrees' | 'wrong_chain' | 'unknown';
+/** disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked to be left alone for a while. behind: its head is one that others passed half a minute ago. slow: others are asked before it, or its head is overdue. */
+export type NodeState =
+  | 'ok'
+  | 'slow'
+  | 'behind'
+  | 'limited'
+  | 'failing'
+  | 'disagrees'
+  | 'wrong_chain'
+  | 'unknown';
 
 export type NodeStatus = {
   name: string;
   state: NodeState;
   head: number | undefined;
+  /** How far its head is below those of the others, while it stays there. */
+  blocksBehind: number | undefined;
   /** The head that counts as its vote. */
   vote: BlockId | undefined;
   disagreement: Disagreement | undefined;
@@ -109,6 +125,9 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
     voice: undefined,
     disagreement: undefined,
     suspectNumber: undefined,
+    blocksBehind: undefined,
+    identifiedMs: Number.NEGATIVE_INFINITY,
+    isUnsure: false,
     outvotedCount: 0,
     outvoted: undefined,
     headAskedAt: undefined,
@@ -162,12 +181,30 @@ export function isSound({ disagreement, fault }: Node): boolean {
   return disagreement === undefined && fault?.code !== 'conflict';
 }
 
+/** A node on a fast chain names a block after a gap at every poll: then this is asked only so often. */
+const IDENTIFY_MS_MIN = 60_000;
+
+/**
+ * Whether this head may be of another chain, as when another node answers at the same address: it does not link to the one
+ * before. Notes that it is asked, or that it should be.
+ */
+export function needsIdentity(node: Node, head: BlockHeader, clock: Clock): boolean {
+  const { head: last, voice } = node;
+  if (last === undefined || last.hash === head.hash || last.hash === head.parentHash || isLinked(voice, head))
+    return false;
+  const isAhead = head.number > last.number && head.number - last.number <= LINKED_MAX;
+  const isKnown = clock.steadyMs() - node.identifiedMs < IDENTIFY_MS_MIN;
+  node.isUnsure = isAhead && isKnown && node.fault?.code !== 'conflict';
+  if (!node.isUnsure) node.identifiedMs = clock.steadyMs();
+  return !node.isUnsure;
+}
+
 /** Whether nothing speaks against asking it: it neither rests after a failure nor asked to be left alone. */
 export function isReady(node: Node, now: number): boolean {
   return node.retryAt <= now && !node.rpc.throttle.isLimited();
 }
 
-/** As they should be asked: as configured, but slow ones after the others, then limited, failing and disagreeing ones. */
+/** As they should be asked: as configured, but slow ones and ones that are behind after the others, then limited, failing and disagreeing ones. */
 export function byReadiness(nodes: readonly Node[], now: number): Node[] {
   const rank = (node: Node) =>
     node.disagreement !== undefined
@@ -176,7 +213,7 @@ export function byReadiness(nodes: readonly Node[], now: number): Node[] {
         ? 3
         : node.rpc.throttle.isLimited()
           ? 2
-          : isSlow(node, now)
+          : node.blocksBehind !== undefined || isSlow(node, now)
             ? 1
             : 0;
   const freeAt = (node: Node) =>
@@ -249,6 +286,7 @@ export function statusOf(node: Node, now: number): NodeStatus {
     name: rpc.name,
     state: stateOf(node, now),
     head: node.head?.number,
+    blocksBehind: node.blocksBehind,
     vote: node.voice && { number: node.voice.head.number, hash: node.voice.head.hash },
     disagreement: node.disagreement,
     outvotedCount: node.outvotedCount,
@@ -270,6 +308,7 @@ function stateOf(node: Node, now: number): NodeState {
   if (node.disagreement !== undefined) return 'disagrees';
   if (node.rpc.throttle.isLimited()) return 'limited';
   if (node.fault !== undefined) return 'failing';
+  if (node.blocksBehind !== undefined) return 'behind';
   if (isSlow(node, now)) return 'slow';
   return node.capabilities === undefined ? 'unknown' : 'ok';
 }

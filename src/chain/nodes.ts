@@ -25,6 +25,7 @@ import {
   isSound,
   type Node,
   type NodeStatus,
+  needsIdentity,
   noteLost,
   overdueMs,
   statusOf,
@@ -36,7 +37,7 @@ import { createQuorum, type QuorumSetting, type QuorumStatus } from './quorum.ts
 import { type LearningRpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { sampleOf } from './sampling.ts';
 import type { Verifier } from './verifier.ts';
-import { countVotes, isNamedBy } from './votes.ts';
+import { countVotes, isLinked, isNamedBy } from './votes.ts';
 import { createVoting, type Voters } from './voting.ts';
 
 export type NodesOptions = {
@@ -89,8 +90,12 @@ export type ChainNodes = {
   corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /** The parent of a corroborated block. @throws Fault `unavailable` when no node has it. */
   parentOf(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader>;
-  /** Compares nodes that vote otherwise than the quorum with what is stored. Never throws a node's Fault. */
-  compareWith(readStored: () => Promise<StoredChain | undefined>, signal: AbortSignal): Promise<void>;
+  /** Compares nodes that vote otherwise than the quorum with what is stored, or all. Never throws a node's Fault. */
+  compareWith(
+    readStored: () => Promise<StoredChain | undefined>,
+    signal: AbortSignal,
+    which?: 'doubtful' | 'all',
+  ): Promise<void>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /**
@@ -111,6 +116,8 @@ export type ChainNodes = {
   isPushed(): boolean;
   /** The number of the last head; undefined before the first. */
   headNumber(): number | undefined;
+  /** Since when each head has been below this height; undefined unless that lasts for half a minute. */
+  belowSince(number: number): Date | undefined;
   quorum(): QuorumStatus;
   status(): NodeStatus[];
   sockets(): SocketStatus[];
@@ -151,6 +158,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
         const startedAt = nowMs();
         const head = readHeader(rpc.name, await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
         node.headTimes.add(nowMs() - startedAt);
+        if (needsIdentity(node, head, clock)) await readIdentity(rpc, pinned, signal);
         return head;
       }),
     askAt: async (node, number, signal) => (await headerOf(node, number, signal))?.hash,
@@ -294,7 +302,9 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
         if (node === undefined || isSound(node)) numbers.push(number);
         if (node?.capabilities === undefined) continue;
         try {
-          heads.hear(node, readHeader(node.rpc.name, json));
+          const head = readHeader(node.rpc.name, json);
+          // Otherwise it is asked for its head, and maybe who it is.
+          if (isLinked(node.voice, head)) heads.hear(node, head);
         } catch (error) {
           // Some nodes push headers without all fields: that is a hint, and no vote.
           if (!(error instanceof Fault)) throw error;
@@ -326,12 +336,12 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       if (parent?.hash === child.parentHash && parent.number === child.number - 1) return parent;
       throw new Fault('unavailable', `the nodes do not have block ${child.parentHash} of the new branch yet`);
     },
-    async compareWith(readStored, signal) {
+    async compareWith(readStored, signal, which = 'doubtful') {
       const head = heads.served();
       const voices = heads.voices();
       const doubtful = nodes.filter(({ voice, disagreement, suspectNumber }) => {
         if (voice === undefined || !voices.includes(voice)) return false;
-        if (disagreement !== undefined || suspectNumber !== undefined) return true;
+        if (which === 'all' || disagreement !== undefined || suspectNumber !== undefined) return true;
         return head === undefined || !isNamedBy(voice, head);
       });
       const stored = doubtful.length === 0 ? undefined : await readStored();
@@ -353,11 +363,13 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     isPushed: () =>
       sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
     headNumber: () => heads.served()?.number,
+    belowSince: heads.belowSince,
     quorum() {
       const head = heads.served();
       const silent = quorum.silent();
       return {
         ...{ nodes: nodes.length, needed: quorum.needed(), dispute: heads.dispute() },
+        ...{ isHeld: heads.isHeld(), stalled: heads.stalled() },
         votes: head === undefined ? 0 : countVotes(heads.voices(), head),
         silent: silent && { name: silent.voter.rpc.name, since: silent.since },
       };

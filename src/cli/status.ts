@@ -198,6 +198,7 @@ function remarkOn(node: StatusBody['nodes'][number]): string {
   const { disagreement } = node;
   if (disagreement !== null)
     return `since block ${disagreement.number} it has ${disagreement.hash}, where ${disagreement.stored_hash} is stored`;
+  if (node.state === 'behind') return `${node.blocks_behind} blocks behind the other nodes`;
   if (node.limited_until !== null) return `left alone until ${node.limited_until}: ${node.limit_reason}`;
   if (node.retry_at !== null) return `rests until ${node.retry_at}: ${node.error}`;
   if (node.state === 'slow' && node.slow_until === null) return 'owes the answer that tells its head';

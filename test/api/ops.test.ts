@@ -81,7 +81,11 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     corroborated: unused,
     parentOf: unused,
     compareWith: unused,
-    quorum: () => ({ nodes: 2, needed: 2, votes: 2, dispute: undefined, silent: undefined }),
+    quorum: () => ({
+      ...{ nodes: 2, needed: 2, votes: 2, isHeld: false },
+      ...{ dispute: undefined, stalled: undefined, silent: undefined },
+    }),
+    belowSince: () => undefined,
     findHeader: unused,
     ask: unused,
     finalized: unused,
@@ -101,6 +105,7 @@ const healthy: NodeStatus = {
   name: 'http://node.example',
   state: 'ok',
   head: 9,
+  blocksBehind: undefined,
   vote: { number: 9, hash: hashOf(9) },
   ...{ disagreement: undefined, outvotedCount: 0, outvoted: undefined },
   disproved: { count: 0, last: undefined },
@@ -118,7 +123,7 @@ const healthy: NodeStatus = {
 const failing: NodeStatus = {
   name: 'http://other.example',
   state: 'failing',
-  head: undefined,
+  ...{ head: undefined, blocksBehind: undefined },
   vote: undefined,
   disagreement: { number: 5, hash: hashOf(6), storedHash: hashOf(5), since: noon },
   outvotedCount: 3,
@@ -245,7 +250,7 @@ onEachDatabase(({ kind, database }) => {
         {
           name: 'http://node.example',
           state: 'ok',
-          head: 9,
+          ...{ head: 9, blocks_behind: null },
           vote: { number: 9, hash: hashOf(9) },
           ...{ disagreement: null, outvoted_count: 0, outvoted: null },
           ...{ disproved_count: 0, disproved: null },
@@ -263,6 +268,7 @@ onEachDatabase(({ kind, database }) => {
         },
         {
           ...{ name: 'http://other.example', state: 'failing', head: null, vote: null, error: 'refused' },
+          blocks_behind: null,
           disagreement: {
             ...{ number: 5, hash: hashOf(6), stored_hash: hashOf(5), since: noon.toISOString() },
           },
@@ -376,6 +382,7 @@ onEachDatabase(({ kind, database }) => {
     const { ask, status, clock, metrics } = createStory(database());
     const { signal } = new AbortController();
     const problemOf = async () => {
+      await status.refreshMetrics();
       const { state, problem } = (await ask('GET', '/status')).json as { state: string; problem: unknown };
       return { state, problem, held: (await metrics.chainHeld.get()).values[0]?.value };
     };

@@ -16,7 +16,14 @@ import { chain, chainbell } from './chainbell.ts';
 
 const NODE: StatusBody['nodes'][number] = {
   ...{ name: 'http://node.example', state: 'ok', head: 7, vote: null, error: null, capabilities: null },
-  ...{ disagreement: null, outvoted_count: 3, outvoted: null, disproved_count: 5, disproved: null },
+  ...{
+    blocks_behind: null,
+    disagreement: null,
+    outvoted_count: 3,
+    outvoted: null,
+    disproved_count: 5,
+    disproved: null,
+  },
   ...{ retry_at: null, slow_until: null, hedges: 0, overtaken: 0, limited_until: null, limit_reason: null },
   ...{ in_flight: 0, concurrency_max: 16, batch_calls_max: null, methods: [] },
 };
@@ -76,11 +83,14 @@ describe('status of a running service', () => {
     node.setHttp({ status: 500 });
     const stateOf = async () =>
       ((await (await fetch(`${service.apiUrl}/status`)).json()) as { state: string }).state;
-    await waitUntil(async () => (await stateOf()) === 'degraded');
+    await waitUntil(async () => (await stateOf()) === 'holding');
     const { code, out } = await status();
     assert.equal(code, 75);
-    assert.match(out, /^state +degraded$/m);
-    assert.match(out, /^problem +.* answered HTTP 500 \(since .*\)$/m);
+    assert.match(out, /^state +holding$/m);
+    assert.match(
+      out,
+      /^problem +.* answered HTTP 500, block 2 before\)\. .*: check that it runs, .* \(since .*\)$/m,
+    );
     assert.match(out, / rests until \S+Z: .* answered HTTP 500$/m);
     assert.equal((await status('--json')).code, 75);
   });

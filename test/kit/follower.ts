@@ -61,8 +61,7 @@ export function followMadeUp(
       nodes: chain.nodeCount ?? 1,
       needed: 1,
       votes: 1,
-      dispute: undefined,
-      silent: undefined,
+      ...{ dispute: undefined, stalled: undefined, silent: undefined, isHeld: false },
     }),
     findHeader: async (reference) =>
       typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,
@@ -72,6 +71,7 @@ export function followMadeUp(
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,
+    belowSince: () => undefined,
     sockets: () => [],
     close: async () => {},
   };
