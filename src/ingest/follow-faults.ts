@@ -31,6 +31,13 @@ export function lowerBranch({
       );
 }
 
+/** Of the start, which waits for nodes that do not answer. @throws what it is given. */
+export function adviseOnSilence(error: unknown): never {
+  if (!(error instanceof Fault) || error.code !== 'unavailable') throw error;
+  const advice = 'Following starts as soon as enough nodes answer: check that they run, and chain.rpc';
+  throw new Fault('unavailable', `${messageOf(error)}. ${advice}`, { cause: error });
+}
+
 /** A Fault of a branch that was named a moment ago and no longer is. */
 export function unconfirmedBranch(number: number, nodeCount: number): Fault {
   return new Fault(

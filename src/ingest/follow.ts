@@ -25,7 +25,7 @@ import {
 import type { Database, Tx } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
 import { createBranchReader, createLeftTips, findAncestor, linkedPrefix } from './branch.ts';
-import { absurdHead, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
+import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
@@ -303,7 +303,7 @@ export function createFollower(options: FollowerOptions): Follower {
       // What is stored decides, whatever nodes say: those with another genesis block are refused.
       nodes.pin({ chainId: before.chainId, genesisHash: before.genesisHash });
     }
-    const identity = await nodes.identify(signal);
+    const identity = await nodes.identify(signal).catch(adviseOnSilence);
     if (before === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
     const stored = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
     requireChain(stored, options.chainId);
