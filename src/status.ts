@@ -179,7 +179,8 @@ export function createStatus(options: StatusOptions): Status {
       for (const { name, throttle } of nodes?.status() ?? [])
         metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
       const now = clock.now();
-      const tip = nodes && (await findTipTimes(database));
+      // Without the database the nodes still tell.
+      const tip = nodes && (await findTipTimes(database).catch(() => undefined));
       metrics.chainHeld.set(findTrouble(tip?.number)?.state === 'holding' ? 1 : 0);
       const queue = await queueStatistics(database, now);
       metrics.webhookWaiting.set(queue.waiting + queue.held);

@@ -119,14 +119,21 @@ export const StatusBody = Type.Object(
     chain: Type.Object({
       id: Type.Integer(),
       genesis_hash: orNull(Type.String({ description: 'Nodes with another one are refused.' })),
-      head: orNull(Type.Integer({ description: 'The newest block whose hash a quorum of the nodes names.' })),
+      head: orNull(
+        Type.Integer({
+          description:
+            'The newest block whose hash a quorum of the nodes names, also below the newest stored one; while no quorum does, the last one.',
+        }),
+      ),
       finalized: orNull(Type.Integer({ description: 'The newest stored block that a quorum calls final.' })),
       corroborated: orNull(
         Type.Integer({ description: 'The newest stored block that a quorum was seen to have.' }),
       ),
     }),
     cursor: orNull(Type.Object({ number: Type.Integer(), mined_at: Time, stored_at: Time })),
-    lag_blocks: orNull(Type.Integer()),
+    lag_blocks: orNull(
+      Type.Integer({ description: 'How far the newest stored block is below the head, at least 0.' }),
+    ),
     lag_seconds: Type.Number(),
     problem: orNull(Type.Object({ message: Type.String(), since: Time })),
     write_failures: Type.Array(
