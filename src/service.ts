@@ -5,6 +5,7 @@ import { readFile } from 'node:fs/promises';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
+import { chainWarnings } from './chain-warnings.ts';
 import { CLOCK_MS, openCommonClock } from './common-clock.ts';
 import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
@@ -108,6 +109,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
   const policy: WebhookPolicy = { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) };
   warnOfOpenings(config, log);
+  for (const warning of chainWarnings(config)) log.warn(warning, 'config.warning');
   await using parts = new AsyncDisposableStack();
 
   const stored = await retryAtStart(() => openStore(config, log), { ...patience, what: 'database' });
@@ -247,7 +249,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   if (active.has('follower')) {
     // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
-    await retryAtStart(() => follower.pin(signal), { ...patience, what: 'nodes' });
+    const pin = status.watch(async (abort) => {
+      await follower.pin(abort);
+      return 'idle';
+    });
+    await retryAtStart(() => pin(signal), { ...patience, what: 'nodes' });
     await retryAtStart(() => checkContracts(), { ...patience, what: 'nodes' });
     // What is done beside the follower is done where it leads.
     const led =

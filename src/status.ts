@@ -20,7 +20,7 @@ import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
 import { queueStatistics } from './store/outbox.ts';
 import { readTime } from './store/time.ts';
-import type { WriteHealth } from './store/write-health.ts';
+import type { WriteFailure, WriteHealth } from './store/write-health.ts';
 
 export type StatusOptions = {
   version: string;
@@ -66,7 +66,10 @@ export function createStatus(options: StatusOptions): Status {
   function checkNodes(chain: ChainNodes): Check {
     const all = chain.status();
     const working = all.filter(({ state }) => state === 'ok' || state === 'slow' || state === 'limited');
-    const errors = all.flatMap(({ error }) => (error === undefined ? [] : [error]));
+    const errors = all.flatMap(({ name, error, blocksBehind }) => {
+      if (error !== undefined) return [error];
+      return blocksBehind === undefined ? [] : [`${name} is ${blocksBehind} blocks behind`];
+    });
     return {
       ok: working.length > 0,
       message: `${working.length} of ${all.length} work${errors.length > 0 ? `: ${errors.join('; ')}` : ''}`,
@@ -88,17 +91,21 @@ export function createStatus(options: StatusOptions): Status {
       : { ok: true, message: `block ${tip.number}` };
   }
 
+  function findTrouble(tipNumber: number | undefined): Trouble | undefined {
+    const trouble = troubleOf(followerFault, nodes?.quorum());
+    if (trouble !== undefined || nodes === undefined || tipNumber === undefined) return trouble;
+    return rollbackOf(nodes, tipNumber);
+  }
+
   return {
     watch: (step) => async (signal) => {
       try {
         const outcome = await step(signal);
         followerFault = undefined;
-        metrics.chainHeld.set(0);
         return outcome;
       } catch (error) {
         if (error instanceof Fault && !signal.aborted) {
           followerFault = { fault: error, since: followerFault?.since ?? clock.now() };
-          metrics.chainHeld.set(error.code === 'inconsistent' ? 1 : 0);
         }
         throw error;
       }
@@ -120,11 +127,10 @@ export function createStatus(options: StatusOptions): Status {
         describePairs(config, database, now),
         options.writes.failures(),
       ]);
-      const served = nodes?.headNumber();
-      const head = served === undefined ? undefined : Math.max(served, tip?.number ?? 0);
+      const head = nodes?.headNumber();
       const quorum = nodes?.quorum();
-      const trouble = troubleOf(followerFault, quorum);
-      const lagBlocks = head === undefined || tip === undefined ? null : head - tip.number;
+      const trouble = findTrouble(tip?.number);
+      const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
       return {
         version,
         time: now.toISOString(),
@@ -147,8 +153,7 @@ export function createStatus(options: StatusOptions): Status {
         lag_blocks: lagBlocks,
         lag_seconds:
           lagBlocks === 0 || tip === undefined ? 0 : (now.getTime() - tip.minedAt.getTime()) / 1000,
-        problem:
-          trouble === undefined ? null : { message: trouble.message, since: trouble.since.toISOString() },
+        problem: describeProblem(trouble, writeFailures),
         write_failures: writeFailures.map(({ part, message, since }) => {
           return { part, message, since: since.toISOString() };
         }),
@@ -174,6 +179,9 @@ export function createStatus(options: StatusOptions): Status {
       for (const { name, throttle } of nodes?.status() ?? [])
         metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
       const now = clock.now();
+      // Without the database the nodes still tell.
+      const tip = nodes && (await findTipTimes(database).catch(() => undefined));
+      metrics.chainHeld.set(findTrouble(tip?.number)?.state === 'holding' ? 1 : 0);
       const queue = await queueStatistics(database, now);
       metrics.webhookWaiting.set(queue.waiting + queue.held);
       metrics.webhookDue.set(queue.due);
@@ -200,10 +208,12 @@ function troubleOf(
   quorum: QuorumStatus | undefined,
 ): Trouble | undefined {
   if (failed !== undefined) {
-    const state = failed.fault.code === 'inconsistent' ? 'holding' : 'degraded';
+    const isHolding = failed.fault.code === 'inconsistent' || quorum?.isHeld === true;
+    const state = isHolding ? 'holding' : 'degraded';
     return { state, message: messageOf(failed.fault), since: failed.since };
   }
-  if (quorum?.dispute !== undefined) return { state: 'holding', ...quorum.dispute };
+  const held = quorum?.dispute ?? quorum?.stalled;
+  if (held !== undefined) return { state: 'holding', ...held };
   if (quorum?.silent === undefined) return undefined;
   const { name, since } = quorum.silent;
   return {
@@ -211,6 +221,29 @@ function troubleOf(
     message: `${name} gives no votes, so the other node is followed alone and could be wrong: repair it, add a third node, or set chain.quorum: 2 to hold instead`,
     since,
   };
+}
+
+/** The nodes have gone back on the stored chain, as after a restore from a backup. */
+function rollbackOf(nodes: ChainNodes, tipNumber: number): Trouble | undefined {
+  const [head, since] = [nodes.headNumber(), nodes.belowSince(tipNumber)];
+  if (head === undefined || since === undefined) return undefined;
+  const who = nodes.quorum().nodes === 1 ? 'the node is' : 'the nodes are';
+  return {
+    state: 'holding',
+    message: `${who} at block ${head}, and block ${tipNumber} is stored: following resumes above block ${tipNumber}. Wait if they are catching up; otherwise check why they went back, or add a node to chain.rpc that has block ${tipNumber}`,
+    since,
+  };
+}
+
+/** What is wrong first of all. Of a write that failed, its failure knows what to do about it. */
+function describeProblem(trouble: Trouble | undefined, failures: readonly WriteFailure[]) {
+  const failure = failures.find(
+    ({ message }) => trouble === undefined || message.startsWith(trouble.message),
+  );
+  const { message, since } = { ...trouble, ...failure };
+  if (message === undefined || since === undefined) return null;
+  const subject = failure === undefined ? '' : `${failure.part} has stored nothing: `;
+  return { message: `${subject}${message}`, since: since.toISOString() };
 }
 
 /** Where a check of blocks is off, hashes do not bind the contents, and the contents are compared too. */
@@ -245,11 +278,25 @@ function describeAgreement(agreement: StatusOptions['agreement']) {
 }
 
 function describeNode(node: NodeStatus) {
-  const { name, state, head, vote, disagreement, outvoted, error, capabilities, throttle, methods } = node;
+  const {
+    name,
+    state,
+    head,
+    blocksBehind,
+    vote,
+    disagreement,
+    outvoted,
+    error,
+    capabilities,
+    throttle,
+    methods,
+  } = node;
+  const { last } = node.disproved;
   return {
     name,
     state,
     head: head ?? null,
+    blocks_behind: blocksBehind ?? null,
     vote: vote === undefined ? null : { number: vote.number, hash: vote.hash },
     disagreement:
       disagreement === undefined
@@ -266,6 +313,8 @@ function describeNode(node: NodeStatus) {
             ...{ number: outvoted.number, hash: outvoted.hash },
             ...{ corroborated_hash: outvoted.corroboratedHash, at: outvoted.at.toISOString() },
           },
+    disproved_count: node.disproved.count,
+    disproved: last === undefined ? null : { message: last.message, at: last.at.toISOString() },
     error: error ?? null,
     capabilities:
       capabilities === undefined

@@ -97,6 +97,7 @@ async function openVerification(
   const { retryMinutes } = config.webhooks;
   return {
     ...{ database, nodes, witnesses, clock, isProofOn, notificationsMs, swapsMs, pairs: valuedPairs(config) },
+    quorum: config.chain.quorum,
     rules: rulesOf(config),
     confirmations: config.chain.confirmations,
     retryDelayMs: (failureCount) => retryDelayMinutes(failureCount, retryMinutes) * MINUTE_MS,

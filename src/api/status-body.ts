@@ -40,8 +40,14 @@ const HashText = Type.String({ description: 'Hash of a block.' });
 
 const Node = Type.Object({
   name: Type.String({ description: 'scheme://host:port' }),
-  state: Type.Enum(['ok', 'slow', 'limited', 'failing', 'disagrees', 'wrong_chain', 'unknown']),
+  state: Type.Enum(['ok', 'slow', 'behind', 'limited', 'failing', 'disagrees', 'wrong_chain', 'unknown']),
   head: orNull(Type.Integer()),
+  blocks_behind: orNull(
+    Type.Integer({
+      description:
+        'How far its head is below those of the others, while it is one that they passed 30 s ago; else null.',
+    }),
+  ),
   vote: orNull(
     Type.Object(
       { number: Type.Integer(), hash: HashText },
@@ -58,13 +64,21 @@ const Node = Type.Object({
     ),
   ),
   outvoted_count: Type.Integer({
-    description: 'Blocks that this node named and a quorum did not, since the start.',
+    description:
+      'How often the head that this node named was another block than the one that a quorum named at that height, since the start.',
   }),
   outvoted: orNull(
     Type.Object(
       { number: Type.Integer(), hash: HashText, corroborated_hash: HashText, at: Time },
       { description: 'The newest of them, and the block that a quorum named instead.' },
     ),
+  ),
+  disproved_count: Type.Integer({
+    description:
+      'Answers about blocks that a proof or a quorum of other nodes contradicted, since the start: contents, senders, traces.',
+  }),
+  disproved: orNull(
+    Type.Object({ message: Type.String(), at: Time }, { description: 'The newest of them.' }),
   ),
   error: orNull(Type.String()),
   capabilities: orNull(
@@ -105,14 +119,21 @@ export const StatusBody = Type.Object(
     chain: Type.Object({
       id: Type.Integer(),
       genesis_hash: orNull(Type.String({ description: 'Nodes with another one are refused.' })),
-      head: orNull(Type.Integer({ description: 'The newest block whose hash a quorum of the nodes names.' })),
+      head: orNull(
+        Type.Integer({
+          description:
+            'The newest block whose hash a quorum of the nodes names, also below the newest stored one; while no quorum does, the last one.',
+        }),
+      ),
       finalized: orNull(Type.Integer({ description: 'The newest stored block that a quorum calls final.' })),
       corroborated: orNull(
         Type.Integer({ description: 'The newest stored block that a quorum was seen to have.' }),
       ),
     }),
     cursor: orNull(Type.Object({ number: Type.Integer(), mined_at: Time, stored_at: Time })),
-    lag_blocks: orNull(Type.Integer()),
+    lag_blocks: orNull(
+      Type.Integer({ description: 'How far the newest stored block is below the head, at least 0.' }),
+    ),
     lag_seconds: Type.Number(),
     problem: orNull(Type.Object({ message: Type.String(), since: Time })),
     write_failures: Type.Array(

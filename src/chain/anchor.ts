@@ -95,6 +95,7 @@ export function createAnchors({
   async function compareContents(node: Node, bundles: readonly Bundle[], signal: AbortSignal): Promise<void> {
     if (quorum.needed() === 1 || bundles.every(({ proved }) => proved)) return;
     const references = bundles.map(({ header }) => header.hash);
+    let isDisproof = false;
     const ballot = openBallot<Node, { hash: Hash }>({
       ...{ clock, signal },
       voters: ordered().filter((other) => other !== node),
@@ -105,8 +106,10 @@ export function createAnchors({
       const hash = digestOf(bundles);
       ballot.add(node, { hash });
       const votes = await ballot.settle(quorum.needed(), hash);
-      const equalCount = [...votes.values()].filter((vote) => vote?.hash === hash).length;
-      if (equalCount >= quorum.needed()) return;
+      const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
+      const winner = mostNamed(named, quorum.needed(), hash);
+      if (winner === hash) return;
+      isDisproof = winner !== undefined;
     } finally {
       ballot.close();
     }
@@ -114,6 +117,7 @@ export function createAnchors({
     throw new Fault(
       'inconsistent',
       `${node.rpc.name} gave blocks ${first} to ${last}, which are not proved in full, with contents that no ${quorum.needed()} of ${nodes.length} nodes have`,
+      { isDisproof },
     );
   }
 

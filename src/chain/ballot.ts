@@ -5,6 +5,7 @@ import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import { firstOrLate } from './late.ts';
 import { mostNamed } from './votes.ts';
 
 export type Ballot<Voter, Vote> = {
@@ -57,19 +58,10 @@ export function openBallot<Voter, Vote extends { hash: Hash }>(
 
   /** Waits for an answer, or until one is late and there is somebody else to ask. */
   async function next(): Promise<void> {
-    const timer = startAbort(work.signal);
-    const late = Array.from(pending.keys(), options.lateMs);
-    const isLate = clock.wait(Math.max(...late), timer.signal).then(() => 'late' as const);
-    try {
-      const outcome = await Promise.race([
-        ...pending.values(),
-        ...(waiting.length > 0 || work.signal.aborted ? [isLate] : []),
-      ]);
-      if (outcome === 'late') ask(1);
-    } finally {
-      timer.abort();
-      timer.release();
-    }
+    if (waiting.length === 0 && !work.signal.aborted) return Promise.race(pending.values());
+    const lateMs = Math.max(...Array.from(pending.keys(), options.lateMs));
+    const outcome = await firstOrLate({ clock, signal: work.signal }, [...pending.values()], lateMs);
+    if (outcome === 'late') ask(1);
   }
 
   return {

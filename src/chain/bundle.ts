@@ -2,7 +2,7 @@
  * One block with its transactions, receipts and traces, from one node in one JSON-RPC batch, checked to belong together.
  */
 import type { BlockHeader } from '../core/block.ts';
-import { Fault } from '../core/fault.ts';
+import { disproof, Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import {
   amount,
@@ -162,10 +162,7 @@ function readSingleReceipt(
 ): unknown {
   if (answer.ok && answer.result !== null) {
     if (parseReceipt(answer.result).transactionHash === hash) return answer.result;
-    throw new Fault(
-      'inconsistent',
-      `${rpc.name} ${SINGLE_RECEIPT} of ${hash} gave the receipt of another transaction`,
-    );
+    throw disproof(`${rpc.name} ${SINGLE_RECEIPT} of ${hash} gave the receipt of another transaction`);
   }
   const why = answer.ok
     ? `${SINGLE_RECEIPT} returned null`
@@ -206,8 +203,7 @@ export function parseTraces(
 ): Map<Hash, TransactionTrace> {
   if (method !== 'trace_block') return parseCallTracer(json, hashes);
   const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, blockHash));
-  if (foreign !== undefined)
-    throw new Fault('inconsistent', `${rpc.name} gave traces of another block than ${blockHash}`);
+  if (foreign !== undefined) throw disproof(`${rpc.name} gave traces of another block than ${blockHash}`);
   return parseTraceBlock(json);
 }
 

@@ -119,7 +119,9 @@ export function createCalibration({
         // Where the check is still open all nodes are asked about this very block.
         if (nodeCount > 1 && broken.some((check) => states[check] === 'calibrating')) needsSample = true;
         const what = broken.map((check) => `${LABELS[check]} ${WORDS[checks[check]]}`).join(', ');
-        throw new Fault('inconsistent', `${name} is not proved: ${what}`);
+        // While a check is open, the chain may be one that does not honour it.
+        const isDisproof = broken.some((check) => states[check] === 'enforced' && checks[check] === 'fails');
+        throw new Fault('inconsistent', `${name} is not proved: ${what}`, { isDisproof });
       }
       for (const check of checkNames) {
         count(tallies[check], check, checks);

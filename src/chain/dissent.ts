@@ -14,6 +14,8 @@ export type StoredChain = {
   from: number;
   to: number;
   hashAt(number: number): Promise<Hash | undefined>;
+  /** The nodes have been on another branch for so long that it is no ordinary reorg. */
+  isLeft?: boolean;
 };
 
 /** A difference this close to the tip may be an ordinary reorg that one node has not seen yet. */
@@ -86,4 +88,4 @@ async function findDifference(
 }
 
 /** The newest stored block that no ordinary reorg replaces. */
-const deepest = ({ to }: StoredChain): number => to - REORG_BLOCKS_USUAL - 1;
+const deepest = ({ to, isLeft = false }: StoredChain): number => (isLeft ? to : to - REORG_BLOCKS_USUAL - 1);

@@ -6,9 +6,10 @@ import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import { gather } from './gather.ts';
-import { headPatienceMs, isOverdue, isReady, type Node } from './node.ts';
-import type { Quorum } from './quorum.ts';
-import { corroborate, hear, hearBelow, reachedBy, type Voice } from './votes.ts';
+import { headPatienceMs, isOverdue, isReady, isSound, type Node } from './node.ts';
+import { createProgress } from './progress.ts';
+import { credibleCount, type Quorum } from './quorum.ts';
+import { corroborate, hear, hearBelow, isNamedBy, reachedBy, type Voice } from './votes.ts';
 
 export type HeadReader = {
   /**
@@ -26,6 +27,12 @@ export type HeadReader = {
   served(): BlockId | undefined;
   /** The votes that count at the moment. */
   voices(): Voice[];
+  /** Whether the nodes that were asked last had no quorum. */
+  isHeld(): boolean;
+  /** Since when each head has been below this height, if that lasts. */
+  belowSince(number: number): Date | undefined;
+  /** Why the head does not move although an honest node names higher ones. */
+  stalled(): { message: string; since: Date } | undefined;
   /** Why the nodes' newest blocks are not followed, while they disagree about them. */
   dispute(): { message: string; since: Date } | undefined;
 };
@@ -52,7 +59,11 @@ const BELOW_MS_MAX = 1_000;
 
 export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReaderOptions): HeadReader {
   let served: BlockId | undefined;
-  let isHeld = false;
+  /** The last one whose nodes are known to be on this chain. */
+  let identified: BlockId | undefined;
+  /** Until the first head nobody has been asked. */
+  let isHeld = true;
+  const progress = createProgress(clock);
   let dispute: { message: string; since: Date } | undefined;
   const nowMs = () => clock.now().getTime();
 
@@ -72,6 +83,7 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
   function note(node: Node, head: BlockHeader): void {
     node.head = head;
     node.voice = hear(node.voice, head, nowMs());
+    node.blocksBehind = progress.blocksBehind(head.number);
     quorum.heard(node);
   }
 
@@ -81,6 +93,10 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
       note(node, await ask(node, signal));
     } catch (error) {
       node.voice = undefined;
+      if (error instanceof Fault && error.code === 'conflict' && node.isUnsure) {
+        node.head = undefined;
+        node.isUnsure = false;
+      }
       throw error;
     } finally {
       node.headAskedAt = undefined;
@@ -138,14 +154,39 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
 
   function serve(head: BlockId): BlockId {
     served = head;
-    for (const node of nodes) {
-      const hash = node.voice?.hashes.get(head.number);
-      const isNew = node.outvoted?.number !== head.number || node.outvoted.hash !== hash;
-      if (hash === undefined || hash === head.hash || !isNew) continue;
+    if (!nodes.some((node) => isVote(node) && node.isUnsure)) identified = head;
+    progress.noteHead(head.number);
+    const [witness] = voices().filter((voice) => isNamedBy(voice, head));
+    for (const node of nodes.filter(isVote)) {
+      const number = Math.min(node.voice?.head.number ?? 0, head.number);
+      const hash = node.voice?.hashes.get(number);
+      const corroboratedHash = witness?.hashes.get(number);
+      const isNew = node.outvoted?.number !== number || node.outvoted.hash !== hash;
+      if (hash === undefined || corroboratedHash === undefined || hash === corroboratedHash || !isNew)
+        continue;
       node.outvotedCount += 1;
-      node.outvoted = { number: head.number, hash, corroboratedHash: head.hash, at: clock.now() };
+      node.outvoted = { number, hash, corroboratedHash, at: clock.now() };
     }
     return head;
+  }
+
+  /** Notes how far the chain is, and which nodes stay behind it. */
+  function noteProgress(): void {
+    const sound = nodes.filter((node) => isVote(node) && isSound(node)).flatMap(({ voice }) => voice ?? []);
+    const reach = reachedBy(sound, credibleCount(nodes.length));
+    if (reach !== undefined) progress.noteReach(reach);
+    for (const node of nodes) node.blocksBehind = node.head && progress.blocksBehind(node.head.number);
+  }
+
+  function stalled(): { message: string; since: Date } | undefined {
+    const since = progress.unmovedSince();
+    if (served === undefined || since === undefined) return undefined;
+    if (progress.blocksBehind(served.number) === undefined) return undefined;
+    const each = nodes.flatMap(({ rpc, head, blocksBehind }) =>
+      blocksBehind === undefined ? [] : `${rpc.name} is at block ${head?.number}, ${blocksBehind} behind`,
+    );
+    const message = `no ${quorum.needed()} of ${nodes.length} nodes name a block above ${served.number}: ${each.join('; ')}. Repair or replace the nodes that are behind`;
+    return { message, since };
   }
 
   /** Enough nodes have reached a height at which no quorum has the same block. */
@@ -165,8 +206,11 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
       const last = head === undefined ? '' : `, block ${head.number} before`;
       return `${rpc.name} gives no vote (${reason === undefined ? 'no answer' : messageOf(reason)}${last})`;
     });
+    const said = each.join('; ');
+    if (nodes.length === 1)
+      return `${said}. Following resumes as soon as it answers: check that it runs, or add another node to chain.rpc`;
     return (
-      `no ${quorum.needed()} of ${nodes.length} nodes name the same block: ${each.join('; ')}. ` +
+      `no ${quorum.needed()} of ${nodes.length} nodes name the same block: ${said}. ` +
       'Following resumes as soon as they do; repair or replace the nodes that are wrong or silent'
     );
   }
@@ -174,12 +218,17 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
   return {
     served: () => served,
     voices,
+    isHeld: () => isHeld,
+    belowSince: progress.belowSince,
+    stalled,
     dispute: () =>
       dispute !== undefined && nowMs() - dispute.since.getTime() >= DISPUTE_MS_MIN ? dispute : undefined,
     hear: note,
     news() {
       const head = find();
-      return isNews(head) ? serve(head) : undefined;
+      if (!isNews(head)) return undefined;
+      noteDispute(head);
+      return serve(head);
     },
     async read(signal, announced) {
       const faults = await askEach(askable(), signal);
@@ -194,16 +243,18 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
         await askEach(lagging, signal);
       }
       for (const node of nodes) if (!isVote(node)) quorum.missed(node);
+      noteProgress();
       await compareBelow(signal);
       const head = find();
       noteDispute(head);
       if (head !== undefined) return serve(head);
       if (voices().length > 0) throw new Fault('inconsistent', describe(faults));
-      const isForeign = faults.size > 0 && [...faults.values()].every(({ code }) => code === 'conflict');
-      throw new Fault(
-        isForeign ? 'conflict' : 'unavailable',
-        [...faults.values()].map(messageOf).join('; ') || describe(),
-      );
+      const foreign = nodes.flatMap(({ fault }) => (fault?.code === 'conflict' ? messageOf(fault) : []));
+      if (foreign.length === nodes.length) {
+        served = identified;
+        throw new Fault('conflict', foreign.join('; '));
+      }
+      throw new Fault('unavailable', describe(faults));
     },
   };
 }

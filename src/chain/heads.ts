@@ -200,14 +200,3 @@ function parseMessage(text: string): Message {
     ? { kind: 'head', head: parseHeader(message.params.result), json: message.params.result }
     : { kind: 'other' };
 }
-
-/** Whether both URLs have the same host and port: a ws URL then speaks for that HTTP node. */
-export function isOneEndpoint(one: string, other: string): boolean {
-  return endpointOf(one) === endpointOf(other);
-}
-
-function endpointOf(url: string): string {
-  const { hostname, port, protocol } = new URL(url);
-  const usual = protocol === 'https:' || protocol === 'wss:' ? '443' : '80';
-  return `${hostname}:${port === '' ? usual : port}`;
-}

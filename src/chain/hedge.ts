@@ -5,6 +5,7 @@
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
+import { firstOrLate } from './late.ts';
 
 export type Hedging<C> = {
   /** How long the first may take before the next is asked beside it. */
@@ -74,14 +75,7 @@ export async function firstAnswer<C, T>(
     const [first] = running.keys();
     if (!mayHedge || next === undefined || first === undefined || hedging === undefined)
       return Promise.race(outcomes);
-    const timer = startAbort(signal);
-    const late = clock.wait(hedging.afterMs(first, next), timer.signal).then(() => 'late' as const);
-    try {
-      return await Promise.race([...outcomes, late]);
-    } finally {
-      timer.abort();
-      timer.release();
-    }
+    return firstOrLate({ clock, signal }, outcomes, hedging.afterMs(first, next));
   }
 
   try {

@@ -6,12 +6,14 @@ import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { createDisproved, type Disproved } from './disproved.ts';
 import { createWindow, type MethodHealth, type Window } from './health.ts';
 import type { Capabilities } from './probe.ts';
 import { createRpc, type NodeRpc } from './rpc.ts';
 import type { ThrottleStatus } from './throttle.ts';
-import type { Voice } from './votes.ts';
+import { isLinked, LINKED_MAX, type Voice } from './votes.ts';
 
 export type Node = {
   readonly url: string;
@@ -28,10 +30,17 @@ export type Node = {
   disagreement: Disagreement | undefined;
   /** A block that it gave and a quorum names otherwise: compared with what is stored once it lies deep enough. */
   suspectNumber: number | undefined;
-  /** Blocks that it named and a quorum of the others did not. */
+  /** How often its head was another block than the one that a quorum named at that height. */
   outvotedCount: number;
   /** The newest of those. */
   outvoted: Outvoted | undefined;
+  readonly disproved: Disproved;
+  /** Set while its head stays below those of the others. */
+  blocksBehind: number | undefined;
+  /** When it was last asked who it is because its head did not link to the one before, by the steady clock. */
+  identifiedMs: number;
+  /** Its head did not link to the one before, and it was not asked who it is. */
+  isUnsure: boolean;
   /** When it was asked for its head, while it has not answered. */
   headAskedAt: number | undefined;
   /** How long the head, and a bundle of few blocks, took lately. */
@@ -56,18 +65,30 @@ export type Disagreement = { number: number; hash: Hash; storedHash: Hash; since
 /** What a node named, and what a quorum named instead. */
 export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
 
-/** disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked to be left alone for a while. slow: others are asked before it, or its head is overdue. */
-export type NodeState = 'ok' | 'slow' | 'limited' | 'failing' | 'disagrees' | 'wrong_chain' | 'unknown';
+/** disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked to be left alone for a while. behind: its head is one that others passed half a minute ago. slow: others are asked before it, or its head is overdue. */
+export type NodeState =
+  | 'ok'
+  | 'slow'
+  | 'behind'
+  | 'limited'
+  | 'failing'
+  | 'disagrees'
+  | 'wrong_chain'
+  | 'unknown';
 
 export type NodeStatus = {
   name: string;
   state: NodeState;
   head: number | undefined;
+  /** How far its head is below those of the others, while it stays there. */
+  blocksBehind: number | undefined;
   /** The head that counts as its vote. */
   vote: BlockId | undefined;
   disagreement: Disagreement | undefined;
   outvotedCount: number;
   outvoted: Outvoted | undefined;
+  /** Its answers that a proof or other nodes contradicted. */
+  disproved: ReturnType<Disproved['status']>;
   error: string | undefined;
   capabilities: Capabilities | undefined;
   throttle: ThrottleStatus;
@@ -93,16 +114,20 @@ const SLOW_SAMPLES_MIN = 5;
 const SLOW_MS_MIN = 50;
 const SLOW_REST_MS = 300_000;
 
-export function createNode(url: string, metrics: Metrics, clock: Clock): Node {
+export function createNode(url: string, options: { metrics: Metrics; clock: Clock; log: Log }): Node {
+  const { metrics, clock } = options;
+  const rpc = createRpc(url, metrics, clock);
   return {
-    url,
-    rpc: createRpc(url, metrics, clock),
+    ...{ url, rpc, disproved: createDisproved(rpc.name, options) },
     capabilities: undefined,
     canTrace: undefined,
     head: undefined,
     voice: undefined,
     disagreement: undefined,
     suspectNumber: undefined,
+    blocksBehind: undefined,
+    identifiedMs: Number.NEGATIVE_INFINITY,
+    isUnsure: false,
     outvotedCount: 0,
     outvoted: undefined,
     headAskedAt: undefined,
@@ -135,6 +160,7 @@ export async function attempt<T>(
     node.retryAt = 0;
     return result;
   } catch (error) {
+    if (error instanceof Fault && error.isDisproof) node.disproved.note(error);
     if (error instanceof Fault && !signal.aborted && !node.rpc.throttle.isLimited()) {
       node.failures += 1;
       node.fault = error;
@@ -155,12 +181,30 @@ export function isSound({ disagreement, fault }: Node): boolean {
   return disagreement === undefined && fault?.code !== 'conflict';
 }
 
+/** A node on a fast chain names a block after a gap at every poll: then this is asked only so often. */
+const IDENTIFY_MS_MIN = 60_000;
+
+/**
+ * Whether this head may be of another chain, as when another node answers at the same address: it does not link to the one
+ * before. Notes that it is asked, or that it should be.
+ */
+export function needsIdentity(node: Node, head: BlockHeader, clock: Clock): boolean {
+  const { head: last, voice } = node;
+  if (last === undefined || last.hash === head.hash || last.hash === head.parentHash || isLinked(voice, head))
+    return false;
+  const isAhead = head.number > last.number && head.number - last.number <= LINKED_MAX;
+  const isKnown = clock.steadyMs() - node.identifiedMs < IDENTIFY_MS_MIN;
+  node.isUnsure = isAhead && isKnown && node.fault?.code !== 'conflict';
+  if (!node.isUnsure) node.identifiedMs = clock.steadyMs();
+  return !node.isUnsure;
+}
+
 /** Whether nothing speaks against asking it: it neither rests after a failure nor asked to be left alone. */
 export function isReady(node: Node, now: number): boolean {
   return node.retryAt <= now && !node.rpc.throttle.isLimited();
 }
 
-/** As they should be asked: as configured, but slow ones after the others, then limited, failing and disagreeing ones. */
+/** As they should be asked: as configured, but slow ones and ones that are behind after the others, then limited, failing and disagreeing ones. */
 export function byReadiness(nodes: readonly Node[], now: number): Node[] {
   const rank = (node: Node) =>
     node.disagreement !== undefined
@@ -169,7 +213,7 @@ export function byReadiness(nodes: readonly Node[], now: number): Node[] {
         ? 3
         : node.rpc.throttle.isLimited()
           ? 2
-          : isSlow(node, now)
+          : node.blocksBehind !== undefined || isSlow(node, now)
             ? 1
             : 0;
   const freeAt = (node: Node) =>
@@ -242,10 +286,12 @@ export function statusOf(node: Node, now: number): NodeStatus {
     name: rpc.name,
     state: stateOf(node, now),
     head: node.head?.number,
+    blocksBehind: node.blocksBehind,
     vote: node.voice && { number: node.voice.head.number, hash: node.voice.head.hash },
     disagreement: node.disagreement,
     outvotedCount: node.outvotedCount,
     outvoted: node.outvoted,
+    disproved: node.disproved.status(),
     error: fault === undefined ? undefined : messageOf(fault),
     capabilities,
     throttle: rpc.throttle.status(),
@@ -262,6 +308,7 @@ function stateOf(node: Node, now: number): NodeState {
   if (node.disagreement !== undefined) return 'disagrees';
   if (node.rpc.throttle.isLimited()) return 'limited';
   if (node.fault !== undefined) return 'failing';
+  if (node.blocksBehind !== undefined) return 'behind';
   if (isSlow(node, now)) return 'slow';
   return node.capabilities === undefined ? 'unknown' : 'ok';
 }

@@ -3,7 +3,8 @@
  */
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault, messageOf } from '../core/fault.ts';
+import { isOneEndpoint } from '../core/endpoint.ts';
+import { disproof, Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts';
@@ -12,7 +13,7 @@ import { askAll, type BlockReference, type Bundle, quantityOf } from './bundle.t
 import { compareNode, type StoredChain } from './dissent.ts';
 import { type BundleOptions, createFetch, HEDGED_BLOCKS_MAX } from './fetch.ts';
 import { createHeadReader } from './head.ts';
-import { isOneEndpoint, openSockets, type SocketStatus } from './heads.ts';
+import { openSockets, type SocketStatus } from './heads.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import {
   attempt,
@@ -24,6 +25,7 @@ import {
   isSound,
   type Node,
   type NodeStatus,
+  needsIdentity,
   noteLost,
   overdueMs,
   statusOf,
@@ -35,7 +37,7 @@ import { createQuorum, type QuorumSetting, type QuorumStatus } from './quorum.ts
 import { type LearningRpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { sampleOf } from './sampling.ts';
 import type { Verifier } from './verifier.ts';
-import { countVotes, isNamedBy } from './votes.ts';
+import { countVotes, isLinked, isNamedBy } from './votes.ts';
 import { createVoting, type Voters } from './voting.ts';
 
 export type NodesOptions = {
@@ -88,8 +90,12 @@ export type ChainNodes = {
   corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /** The parent of a corroborated block. @throws Fault `unavailable` when no node has it. */
   parentOf(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader>;
-  /** Compares nodes that vote otherwise than the quorum with what is stored. Never throws a node's Fault. */
-  compareWith(readStored: () => Promise<StoredChain | undefined>, signal: AbortSignal): Promise<void>;
+  /** Compares nodes that vote otherwise than the quorum with what is stored, or all. Never throws a node's Fault. */
+  compareWith(
+    readStored: () => Promise<StoredChain | undefined>,
+    signal: AbortSignal,
+    which?: 'doubtful' | 'all',
+  ): Promise<void>;
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /**
@@ -110,6 +116,8 @@ export type ChainNodes = {
   isPushed(): boolean;
   /** The number of the last head; undefined before the first. */
   headNumber(): number | undefined;
+  /** Since when each head has been below this height; undefined unless that lasts for half a minute. */
+  belowSince(number: number): Date | undefined;
   quorum(): QuorumStatus;
   status(): NodeStatus[];
   sockets(): SocketStatus[];
@@ -121,7 +129,7 @@ export const httpUrls = (urls: readonly string[]): string[] => urls.filter((url)
 
 export function createNodes(options: NodesOptions): ChainNodes & Voters {
   const { clock, log, metrics, verifier } = options;
-  const nodes = httpUrls(options.urls).map((url) => createNode(url, metrics, clock));
+  const nodes = httpUrls(options.urls).map((url) => createNode(url, options));
   const wantTraces = options.internalTransfers !== 'off';
   let pinned: ChainIdentity = { chainId: options.chainId, genesisHash: undefined };
   const sockets = openSockets(options);
@@ -150,6 +158,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
         const startedAt = nowMs();
         const head = readHeader(rpc.name, await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
         node.headTimes.add(nowMs() - startedAt);
+        if (needsIdentity(node, head, clock)) await readIdentity(rpc, pinned, signal);
         return head;
       }),
     askAt: async (node, number, signal) => (await headerOf(node, number, signal))?.hash,
@@ -176,10 +185,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       if (json === null) return undefined;
       const header = readHeader(rpc.name, json);
       if (header.hash === reference || header.number === reference) return header;
-      throw new Fault(
-        'inconsistent',
-        `${rpc.name} gave block ${header.number} (${header.hash}) for ${reference}`,
-      );
+      throw disproof(`${rpc.name} gave block ${header.number} (${header.hash}) for ${reference}`);
     });
   }
 
@@ -296,7 +302,9 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
         if (node === undefined || isSound(node)) numbers.push(number);
         if (node?.capabilities === undefined) continue;
         try {
-          heads.hear(node, readHeader(node.rpc.name, json));
+          const head = readHeader(node.rpc.name, json);
+          // Otherwise it is asked for its head, and maybe who it is.
+          if (isLinked(node.voice, head)) heads.hear(node, head);
         } catch (error) {
           // Some nodes push headers without all fields: that is a hint, and no vote.
           if (!(error instanceof Fault)) throw error;
@@ -328,12 +336,12 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       if (parent?.hash === child.parentHash && parent.number === child.number - 1) return parent;
       throw new Fault('unavailable', `the nodes do not have block ${child.parentHash} of the new branch yet`);
     },
-    async compareWith(readStored, signal) {
+    async compareWith(readStored, signal, which = 'doubtful') {
       const head = heads.served();
       const voices = heads.voices();
       const doubtful = nodes.filter(({ voice, disagreement, suspectNumber }) => {
         if (voice === undefined || !voices.includes(voice)) return false;
-        if (disagreement !== undefined || suspectNumber !== undefined) return true;
+        if (which === 'all' || disagreement !== undefined || suspectNumber !== undefined) return true;
         return head === undefined || !isNamedBy(voice, head);
       });
       const stored = doubtful.length === 0 ? undefined : await readStored();
@@ -355,11 +363,13 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     isPushed: () =>
       sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
     headNumber: () => heads.served()?.number,
+    belowSince: heads.belowSince,
     quorum() {
       const head = heads.served();
       const silent = quorum.silent();
       return {
         ...{ nodes: nodes.length, needed: quorum.needed(), dispute: heads.dispute() },
+        ...{ isHeld: heads.isHeld(), stalled: heads.stalled() },
         votes: head === undefined ? 0 : countVotes(heads.voices(), head),
         silent: silent && { name: silent.voter.rpc.name, since: silent.since },
       };

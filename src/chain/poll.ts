@@ -5,6 +5,7 @@
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
+import { firstOrLate } from './late.ts';
 
 /** What one node answered. Answers are equal when their keys are. */
 export type Vote<C, T> = { voter: C; key: string; answer: T };
@@ -54,14 +55,7 @@ export async function poll<C, T>(
   async function nextOutcome(): Promise<Outcome<C, T> | 'late'> {
     const outcomes = Array.from(running.values(), ({ outcome }) => outcome);
     if (waiting.length === 0 && patienceMs === undefined) return Promise.race(outcomes);
-    const timer = startAbort(signal);
-    const late = clock.wait(patienceMs ?? LATE_MS, timer.signal).then(() => 'late' as const);
-    try {
-      return await Promise.race([...outcomes, late]);
-    } finally {
-      timer.abort();
-      timer.release();
-    }
+    return firstOrLate({ clock, signal }, outcomes, patienceMs ?? LATE_MS);
   }
 
   try {

@@ -65,7 +65,7 @@ export async function readIdentity(
   ) {
     throw new Fault(
       'conflict',
-      `${rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}`,
+      `${rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}, which is followed: remove it from chain.rpc, or use a new database to follow its chain`,
     );
   }
   return { chainId, genesisHash };

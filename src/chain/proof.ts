@@ -2,7 +2,7 @@
  * What must hold before a block is used (DESIGN §4): always that its parts belong together (`checkBlock`); and, as far
  * as the chain honours it, that they are what the block's hash commits to (`proveBlock`, in the prover's threads).
  */
-import { Fault } from '../core/fault.ts';
+import { disproof } from '../core/fault.ts';
 import type { BlockReference } from './bundle.ts';
 import type { ChainBlock, ChainReceipt, ChainTransaction } from './parse.ts';
 
@@ -54,28 +54,24 @@ export function checkBlock(
   const { header, transactions } = block;
   const name = `block ${header.number} (${header.hash})`;
   const isAsked = typeof asked === 'number' ? header.number === asked : header.hash === asked;
-  if (!isAsked) throw new Fault('inconsistent', `${name} came for ${asked}`);
+  if (!isAsked) throw disproof(`${name} came for ${asked}`);
   // A transfer is known by its transaction: told twice it would have one place for two.
   if (new Set(transactions.map(({ hash }) => hash)).size !== transactions.length) {
-    throw new Fault('inconsistent', `${name} has a transaction twice`);
+    throw disproof(`${name} has a transaction twice`);
   }
   if (receipts.length !== transactions.length) {
     const counts = `${name} has ${transactions.length} transactions and ${receipts.length} receipts`;
     const own = new Set(transactions.map(({ hash }) => hash));
     const foreign = receipts.find(({ transactionHash }) => !own.has(transactionHash));
     const which = foreign === undefined ? '' : `; transaction ${foreign.transactionHash} is not in the block`;
-    throw new Fault('inconsistent', `${counts}${which}`);
+    throw disproof(`${counts}${which}`);
   }
   const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
   return transactions.map((transaction) => {
     const receipt = byHash.get(transaction.hash);
-    if (receipt === undefined)
-      throw new Fault('inconsistent', `${name} has no receipt for ${transaction.hash}`);
+    if (receipt === undefined) throw disproof(`${name} has no receipt for ${transaction.hash}`);
     if (receipt.blockHash !== header.hash) {
-      throw new Fault(
-        'inconsistent',
-        `${name}: the receipt of ${transaction.hash} is of block ${receipt.blockHash}`,
-      );
+      throw disproof(`${name}: the receipt of ${transaction.hash} is of block ${receipt.blockHash}`);
     }
     checkParties(name, transaction, receipt);
     return receipt;
@@ -90,10 +86,7 @@ function checkParties(name: string, transaction: ChainTransaction, receipt: Chai
   const { hash, from, to } = transaction;
   const isTo = receipt.to === undefined || to === undefined || to === 'creation' || receipt.to === to;
   if (isTo && (receipt.from === undefined || receipt.from === from)) return;
-  throw new Fault(
-    'inconsistent',
-    `${name}: ${hash} is ${from} to ${to}, and by its receipt ${receipt.from} to ${receipt.to}`,
-  );
+  throw disproof(`${name}: ${hash} is ${from} to ${to}, and by its receipt ${receipt.from} to ${receipt.to}`);
 }
 
 /** What was signed in this transaction; undefined when its sender was recovered already or can't be recovered. */

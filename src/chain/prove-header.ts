@@ -2,7 +2,7 @@
  * A header that is what its hash commits to: so its parent hash can be relied on.
  */
 import type { BlockHeader } from '../core/block.ts';
-import { Fault } from '../core/fault.ts';
+import { disproof } from '../core/fault.ts';
 import { parseHeader, record } from './parse.ts';
 import { headerHash } from './roots.ts';
 
@@ -10,8 +10,5 @@ import { headerHash } from './roots.ts';
 export function readProvedHeader(name: string, json: unknown): BlockHeader {
   const header = parseHeader(json);
   if (headerHash(record(json, 'block')) === header.hash) return header;
-  throw new Fault(
-    'inconsistent',
-    `${name} gave block ${header.number} (${header.hash}), whose header hash does not hold`,
-  );
+  throw disproof(`${name} gave block ${header.number} (${header.hash}), whose header hash does not hold`);
 }

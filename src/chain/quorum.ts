@@ -29,6 +29,10 @@ export type QuorumStatus = {
   votes: number;
   /** Why the nodes' newest blocks are not followed, while they disagree about them. */
   dispute: { message: string; since: Date } | undefined;
+  /** Set when the nodes were last asked and no quorum named a block that all of it has reached. */
+  isHeld: boolean;
+  /** Why the head does not move although an honest node names higher ones. */
+  stalled: { message: string; since: Date } | undefined;
   /** Of two nodes, the one without which the other one is followed. */
   silent: { name: string; since: Date } | undefined;
 };
@@ -43,6 +47,9 @@ export function quorumOf(nodeCount: number, setting: QuorumSetting): number {
   if (setting !== 'auto') return Math.min(setting, Math.max(1, nodeCount));
   return nodeCount <= 1 ? 1 : Math.max(2, Math.ceil(nodeCount / 2));
 }
+
+/** So many nodes have an honest one among them: with half of the nodes, rounded up, fewer than half can all be wrong. */
+export const credibleCount = (nodeCount: number): number => Math.max(1, Math.ceil(nodeCount / 2));
 
 export function createQuorum<Voter>(
   voters: readonly Voter[],

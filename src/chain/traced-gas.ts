@@ -2,7 +2,7 @@
  * Whether traces are complete, by the gas that they add up to: a node that leaves out a call leaves out its gas, unless it
  * lies about that too.
  */
-import { Fault } from '../core/fault.ts';
+import { disproof } from '../core/fault.ts';
 import type { Bundle } from './bundle.ts';
 
 export type GasCheck = {
@@ -29,8 +29,7 @@ export function createGasCheck(): GasCheck {
       }
       isOff = heldCount < EVIDENCE_BLOCKS_MIN;
       if (isOff) return;
-      throw new Fault(
-        'inconsistent',
+      throw disproof(
         `${nodeName}: the traces of block ${header.number} (${header.hash}) add up to ${gas.traced} gas of ${gas.used}`,
       );
     },

@@ -3,7 +3,7 @@
  */
 
 import type { BlockId } from '../core/block.ts';
-import { Fault } from '../core/fault.ts';
+import { disproof, Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import {
   type CalibrationOptions,
@@ -131,5 +131,5 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
 /** Whatever the chain honors: the transaction has its hash, so its signature is the one that was mined. */
 function refuseForged(name: string, { forged: [first] }: BlockProof): void {
   if (first === undefined) return;
-  throw new Fault('inconsistent', `${name} names a false sender: ${first.signer} signed ${first.hash}`);
+  throw disproof(`${name} names a false sender: ${first.signer} signed ${first.hash}`);
 }

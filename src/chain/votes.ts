@@ -19,12 +19,16 @@ export const LINKED_MAX = 64;
 export function hear(known: Voice | undefined, head: BlockHeader, atMs: number): Voice {
   const { number, hash, parentHash } = head;
   const hashes = new Map<number, Hash>();
-  const isLinked = known?.hashes.get(number) === hash || known?.hashes.get(number - 1) === parentHash;
-  for (const [height, one] of isLinked ? known.hashes : [])
+  for (const [height, one] of known !== undefined && isLinked(known, head) ? known.hashes : [])
     if (height < number && height > number - LINKED_MAX) hashes.set(height, one);
   if (number > 0) hashes.set(number - 1, parentHash);
   hashes.set(number, hash);
   return { head, atMs, hashes };
+}
+
+/** Whether the hashes that the node named show that this header continues them. */
+export function isLinked(known: Voice | undefined, { number, hash, parentHash }: BlockHeader): boolean {
+  return known?.hashes.get(number) === hash || known?.hashes.get(number - 1) === parentHash;
 }
 
 /** Adds the hash that the node named for a height below its head. */

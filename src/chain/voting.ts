@@ -3,7 +3,7 @@
  */
 import type { BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault, messageOf } from '../core/fault.ts';
+import { disproof, Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import { askAll, type BlockReference, type Bundle } from './bundle.ts';
@@ -224,8 +224,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
         const cast = [{ voter: node, key: own, answer: undefined }];
         const { key, names } = await decideTraces(header, cast, early, signal);
         if (key !== own)
-          throw new Fault(
-            'inconsistent',
+          throw disproof(
             `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
           );
       }

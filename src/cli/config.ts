@@ -3,6 +3,7 @@
  */
 import type { Command } from 'commander';
 import { stringify } from 'yaml';
+import { chainWarnings } from '../chain-warnings.ts';
 import { findConfigFile } from '../config/file.ts';
 import { configJsonSchema } from '../config/json-schema.ts';
 import { printableConfig } from '../config/print.ts';
@@ -19,7 +20,9 @@ export function addConfigCommands(program: Command): void {
       .option('--json', 'JSON on standard output');
 
   withOptions(
-    config.command('check').description('report every problem; exit code 78 when there are any'),
+    config
+      .command('check')
+      .description('report every problem and warning; exit code 78 when there are problems'),
   ).action((options: Options, command: Command) => check(options, outputOf(command)));
   withOptions(
     config.command('print').description('show the effective configuration without its secrets'),
@@ -37,6 +40,8 @@ function check(options: Options, output: Output): void {
   const loaded = load(options, output);
   if (loaded === undefined) return;
   if (options.json === true) output.out(toJson([]));
+  for (const { path, message } of chainWarnings(loaded.config))
+    output.err(`${loaded.file ?? 'environment'}: warning: ${path}: ${message}\n`);
   output.err(`${loaded.file ?? 'environment'}: no problems\n`);
 }
 

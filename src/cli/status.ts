@@ -97,6 +97,10 @@ function render(status: StatusBody): string {
   const rows = [
     ['state', status.state],
     ...(problem === null ? [] : [['problem', `${problem.message} (since ${problem.since})`]]),
+    ...status.write_failures.map(({ part, message, since }) => [
+      'writes',
+      `${part} has stored nothing since ${since}: ${message}`,
+    ]),
     ['chain', `${chain.id}, head ${chain.head ?? 'unknown'}, final ${chain.finalized ?? 'unknown'}`],
     ['genesis', chain.genesis_hash ?? 'unknown'],
     [
@@ -153,6 +157,7 @@ function render(status: StatusBody): string {
         'HEAD',
         'VOTE',
         'OUTVOTED',
+        'DISPROVED',
         'IN FLIGHT',
         'BATCH MAX',
         'HEDGES',
@@ -167,9 +172,9 @@ function render(status: StatusBody): string {
             ? '-'
             : `${node.vote.number} (${node.vote.hash.slice(0, SHORT_HASH_CHARACTERS)})`,
         ],
-        ...[String(node.outvoted_count), `${node.in_flight} of ${node.concurrency_max}`],
+        ...[String(node.outvoted_count), String(node.disproved_count)],
+        ...[`${node.in_flight} of ${node.concurrency_max}`, String(node.batch_calls_max ?? '-')],
         ...[
-          String(node.batch_calls_max ?? '-'),
           String(node.hedges),
           String(node.overtaken),
           node.capabilities === null ? '-' : describe(node.capabilities),
@@ -193,6 +198,7 @@ function remarkOn(node: StatusBody['nodes'][number]): string {
   const { disagreement } = node;
   if (disagreement !== null)
     return `since block ${disagreement.number} it has ${disagreement.hash}, where ${disagreement.stored_hash} is stored`;
+  if (node.state === 'behind') return `${node.blocks_behind} blocks behind the other nodes`;
   if (node.limited_until !== null) return `left alone until ${node.limited_until}: ${node.limit_reason}`;
   if (node.retry_at !== null) return `rests until ${node.retry_at}: ${node.error}`;
   if (node.state === 'slow' && node.slow_until === null) return 'owes the answer that tells its head';

@@ -1,6 +1,7 @@
 /**
  * Rules that hold between keys: things given twice, things that name each other, what one key makes necessary.
  */
+import { nodeKeyOf } from '../core/endpoint.ts';
 import { zeroAddress } from '../core/hex.ts';
 import { type Entry, entriesOf } from './entries.ts';
 import type { Finding } from './finding.ts';
@@ -39,11 +40,17 @@ function checkSecret(values: unknown): Finding[] {
 
 /** A node that is named twice would bear out its own word: about the head, and about what its chain honours. */
 function checkNodes(values: unknown): Finding[] {
-  const urls = entriesOf(values, '/chain/rpc').map(({ pointer, value }) => ({
+  const nodes = entriesOf(values, '/chain/rpc').map(({ pointer, value }) => {
+    const url = typeof value === 'string' ? URL.parse(value) : null;
+    if (url === null) return { pointer, value };
+    // A ws URL beside the HTTP URL of the same node has no vote.
+    return { pointer, value: `${/^ws/.test(url.protocol) ? 'ws' : 'http'} ${nodeKeyOf(url)}` };
+  });
+  return repeated(nodes).map(({ pointer, message }) => ({
     pointer,
-    value: typeof value === 'string' ? (URL.parse(value)?.href ?? value) : value,
+    message: message.replace('is the same as', 'is the same node as'),
+    suggestion: 'remove one of the two: each URL has a vote, and a node must not confirm its own answers',
   }));
-  return repeated(urls);
 }
 
 /** More votes than there are nodes to vote would hold for ever; a WebSocket URL has no vote of its own. */

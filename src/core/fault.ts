@@ -21,13 +21,23 @@ export class Fault extends Error {
   override readonly name = 'Fault';
   readonly code: FaultCode;
   readonly problems: readonly Problem[];
+  /** A proof or other nodes contradict the answer of the node that caused it. */
+  readonly isDisproof: boolean;
 
-  constructor(code: FaultCode, message: string, options: { problems?: Problem[]; cause?: unknown } = {}) {
+  constructor(
+    code: FaultCode,
+    message: string,
+    options: { problems?: Problem[]; cause?: unknown; isDisproof?: boolean } = {},
+  ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.code = code;
     this.problems = options.problems ?? [];
+    this.isDisproof = options.isDisproof ?? false;
   }
 }
+
+/** What a node said is false, as a proof or other nodes show. */
+export const disproof = (message: string): Fault => new Fault('inconsistent', message, { isDisproof: true });
 
 /** The text of anything thrown, for logs and messages; `cause` chains are joined. */
 export function messageOf(error: unknown): string {

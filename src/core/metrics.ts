@@ -41,7 +41,7 @@ export function createMetrics(version: string) {
       'Blocks undone per fork.',
       [1, 2, 3, 5, 10, 30, 64],
     ),
-    chainHeld: gauge('chain_held', '1 while the follower holds at a block that it cannot accept.'),
+    chainHeld: gauge('chain_held', '1 while the state in /status is holding.'),
     ingestBlocks: counter('ingest_blocks_total', 'Blocks stored.'),
     ingestTransfers: counter('ingest_transfers_total', 'Transfers seen in stored blocks.', ['kind']),
     ingestNotifications: counter('ingest_notifications_total', 'Notification rows made or revived.'),
@@ -53,6 +53,11 @@ export function createMetrics(version: string) {
     rpcHedges: counter('rpc_hedges_total', 'Requests sent to a second node because the first was slow.', [
       'node',
     ]),
+    rpcDisproved: counter(
+      'rpc_disproved_total',
+      'Answers of a node that a proof or other nodes contradicted.',
+      ['node'],
+    ),
     rpcConcurrencyMax: gauge('rpc_concurrency_max', 'Requests that a node is given at a time, as learned.', [
       'node',
     ]),

@@ -4,10 +4,11 @@
  */
 import type { Finalized } from '../chain/agreement.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
+import { LASTING_MS } from '../chain/progress.ts';
 import type { Verifier } from '../chain/verifier.ts';
 import type { BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
-import { Fault, messageOf } from '../core/fault.ts';
+import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
@@ -24,6 +25,7 @@ import {
 import type { Database, Tx } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
 import { createBranchReader, createLeftTips, findAncestor, linkedPrefix } from './branch.ts';
+import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
@@ -92,6 +94,8 @@ export function createFollower(options: FollowerOptions): Follower {
   const readBranch = createBranchReader(readAhead);
   const leftTips = createLeftTips();
   let comparedAtMs = Number.NEGATIVE_INFINITY;
+  /** Since when the nodes have been on a branch that is not followed, by the steady clock. */
+  let heldSinceMs: number | undefined;
   let isPinned = false;
   let leads = false;
   let lastHead: BlockId | undefined;
@@ -115,8 +119,15 @@ export function createFollower(options: FollowerOptions): Follower {
     const tip = await findTip(database);
     metrics.chainBlockNumber.set({ stage: 'head' }, head.number);
     isFarBehind = tip !== undefined && head.number - tip.number > BEHIND_BLOCKS_MIN;
-    if (tip !== undefined && head.number <= tip.number) return atOrBehindTip(tip, head, signal);
-    return append(tip, head, signal);
+    try {
+      const isAbove = tip === undefined || head.number > tip.number;
+      const outcome = await (isAbove ? append(tip, head, signal) : atOrBehindTip(tip, head, signal));
+      heldSinceMs = undefined;
+      return outcome;
+    } catch (error) {
+      if (error instanceof Fault && error.code === 'inconsistent') heldSinceMs ??= clock.steadyMs();
+      throw error;
+    }
   }
 
   /** Before the first block: another one may have followed since this process started. */
@@ -143,9 +154,10 @@ export function createFollower(options: FollowerOptions): Follower {
     const readStored = async () => {
       const [first, tip] = [await findFirst(database), await findTip(database)];
       const hashAt = (number: number) => findBlockHash(database, number);
-      return first && tip && { from: first.number, to: tip.number, hashAt };
+      const isLeft = heldSinceMs !== undefined && clock.steadyMs() - heldSinceMs >= LASTING_MS;
+      return first && tip && { from: first.number, to: tip.number, hashAt, isLeft };
     };
-    await nodes.compareWith(readStored, signal);
+    await nodes.compareWith(readStored, signal, heldSinceMs === undefined ? 'doubtful' : 'all');
   }
 
   /**
@@ -159,20 +171,11 @@ export function createFollower(options: FollowerOptions): Follower {
       return leftTips.has(head.hash) ? 'idle' : switchBranch(tip, head.number, head, signal);
     const stored = await findBlockHash(database, head.number);
     if (stored === head.hash) return 'idle';
-    if (stored === undefined) {
-      throw new Fault(
-        'unavailable',
-        `the nodes are at block ${head.number}, below everything that is stored (up to ${tip.number}): wait until they have caught up, or add one that has`,
-      );
-    }
-    throw new Fault(
-      'inconsistent',
-      `the nodes are at block ${head.number} (${head.hash}), which is ${stored} in the database, whose tip is ${tip.number}: a lower branch is followed once it has reached block ${tip.number}; if the nodes were reset, check chain.rpc`,
-    );
+    throw lowerBranch({ tip, head, stored, nodeCount: nodes.quorum().nodes });
   }
 
   async function append(tip: BlockId | undefined, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
-    const startedAt = clock.now().getTime();
+    const startedAt = clock.steadyMs();
     const from = tip === undefined ? await firstNumber(head) : tip.number + 1;
     if (from > head.number) return waitForStart(from, head);
     const read = await readAhead.next(from, head, signal).catch(async (error: unknown) => {
@@ -180,7 +183,9 @@ export function createFollower(options: FollowerOptions): Follower {
         error instanceof Fault && error.code === 'unavailable' && head.number - from >= PRUNED_DEPTH_MIN;
       if (!isFar || signal.aborted) throw error;
       const isHeadReal = await isBuiltUpon(head, signal);
-      throw isHeadReal ? pruned(error, { from, head, isFirst: tip === undefined }) : absurd(error, head);
+      throw isHeadReal
+        ? prunedBlock(error, { from, head, isFirst: tip === undefined })
+        : absurdHead(error, head);
     });
     const [first] = read;
     if (first === undefined) return 'idle';
@@ -262,13 +267,13 @@ export function createFollower(options: FollowerOptions): Follower {
     head: BlockId,
     signal: AbortSignal,
   ): Promise<StepOutcome> {
-    const startedAt = clock.now().getTime();
+    const startedAt = clock.steadyMs();
     // What was read ahead may be older than the reorg, or a node may be on another chain by now: all are asked again.
     readAhead.drop();
     nodes.doubt();
     const branch = await nodes.corroborated(number, signal);
     if (branch === undefined || branch.parentHash === tip.hash || branch.hash === tip.hash)
-      throw new Fault('unavailable', `the nodes do not agree about block ${number}: asking again`);
+      throw unconfirmedBranch(number, nodes.quorum().nodes);
     await refreshFinalized(tip, signal);
     const ancestor = await findAncestor(branch, {
       database,
@@ -298,7 +303,7 @@ export function createFollower(options: FollowerOptions): Follower {
       // What is stored decides, whatever nodes say: those with another genesis block are refused.
       nodes.pin({ chainId: before.chainId, genesisHash: before.genesisHash });
     }
-    const identity = await nodes.identify(signal);
+    const identity = await nodes.identify(signal).catch(adviseOnSilence);
     if (before === undefined) await insertChain(database, identity.chainId, identity.genesisHash);
     const stored = (await findChain(database)) ?? { ...identity, finalizedNumber: 0 };
     requireChain(stored, options.chainId);
@@ -359,31 +364,10 @@ export function createFollower(options: FollowerOptions): Follower {
     };
     const isBackfill = options.backfill.advance(fields);
     log[isBackfill ? 'debug' : 'info'](
-      { ...fields, notifications, durationMs: now - startedAt },
+      { ...fields, notifications, durationMs: Math.round(clock.steadyMs() - startedAt) },
       'blocks.committed',
     );
   }
 
   return { pin, step };
-}
-
-/** A Fault of a block so old that nodes may have pruned it, with what can be done then. */
-function pruned(
-  cause: Fault,
-  { from, head, isFirst }: { from: number; head: BlockId; isFirst: boolean },
-): Fault {
-  const asked = `asked for block ${from}, ${head.number - from} below the head: ${messageOf(cause)}`;
-  const history = 'add a node to chain.rpc that keeps all history (an archive node for traces';
-  const later = isFirst ? ', or begin later: chain.startBlock' : '';
-  const advice = `${history}, or chain.internalTransfers: off)${later}`;
-  return new Fault('unavailable', `${asked}; if the nodes have pruned it, ${advice}`, { cause });
-}
-
-/** A Fault because of a head that no chain leads to. */
-function absurd(cause: Fault, { number, hash }: BlockId): Fault {
-  return new Fault(
-    'unavailable',
-    `the nodes name block ${number} (${hash}) as the head, and none has the block below it: following resumes when they name another head (${messageOf(cause)})`,
-    { cause },
-  );
 }

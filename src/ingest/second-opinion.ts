@@ -1,8 +1,8 @@
 /**
  * What several nodes say of one difference: it counts when as many of them confirm it as `quorumOf` asks for, so that one
- * node that lies, or lags, can neither invent a difference nor hide one. Pure.
+ * node that lies, or lags, can neither invent a difference nor hide one (unless chain.quorum is lower than that). Pure.
  */
-import { quorumOf } from '../chain/quorum.ts';
+import { type QuorumSetting, quorumOf } from '../chain/quorum.ts';
 import type { Difference } from './compare.ts';
 
 /** What one node's blocks differ in; undefined when it did not give them. */
@@ -19,8 +19,8 @@ export type Agreed = {
   dissents: { node: string; block: number; message: string }[];
 };
 
-export function agreeOn(opinions: readonly Opinion[]): Agreed {
-  const quorum = quorumOf(opinions.length, 'auto');
+export function agreeOn(opinions: readonly Opinion[], setting: QuorumSetting): Agreed {
+  const quorum = quorumOf(opinions.length, setting);
   const answered = opinions.flatMap(({ node, differences }) =>
     differences === undefined ? [] : [{ node, found: new Map(differences.map((one) => [keyOf(one), one])) }],
   );

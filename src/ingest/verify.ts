@@ -3,7 +3,7 @@
  * Nothing is written, and a follower may run meanwhile.
  */
 import type { ChainNodes } from '../chain/nodes.ts';
-import { quorumOf } from '../chain/quorum.ts';
+import { type QuorumSetting, quorumOf } from '../chain/quorum.ts';
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -32,6 +32,8 @@ export type VerifyOptions = CompareOptions & {
   nodes: Pick<ChainNodes, 'bundles' | 'head' | 'findHeader' | 'ask'>;
   /** Each configured node by itself, where there are several. */
   witnesses: readonly Witness[];
+  /** How many of them must agree: chain.quorum. */
+  quorum: QuorumSetting;
   clock: Clock;
   /** Undefined: the first and the newest stored block. */
   from: number | undefined;
@@ -210,7 +212,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     const opinions: Opinion[] = [];
     for (const { name, nodes: own } of witnesses)
       opinions.push({ node: name, differences: await findDifferences(own, read) });
-    const agreed = agreeOn(opinions);
+    const agreed = agreeOn(opinions, options.quorum);
     report.undecided.unconfirmed += agreed.isQuorate ? agreed.unconfirmed.length : read.length;
     report.dissents += agreed.dissents.length;
     for (const dissent of agreed.dissents) options.onDissent(dissent);
@@ -235,7 +237,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
       options.witnesses.map(({ nodes: own }) => own.findHeader(number, signal).catch(ignoreFault)),
     );
     const votes = headers.filter((header) => header?.hash === hash).length;
-    return votes >= quorumOf(options.witnesses.length, 'auto');
+    return votes >= quorumOf(options.witnesses.length, options.quorum);
   }
 
   /** What differs where this node alone is believed; undefined when it does not give the blocks. */

@@ -44,6 +44,7 @@ const METRIC_NAMES = [
   'chainbell_price_observations_total',
   'chainbell_price_stale',
   'chainbell_rpc_concurrency_max',
+  'chainbell_rpc_disproved_total',
   'chainbell_rpc_hedges_total',
   'chainbell_rpc_request_duration_seconds',
   'chainbell_rpc_requests_total',
@@ -80,7 +81,11 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     corroborated: unused,
     parentOf: unused,
     compareWith: unused,
-    quorum: () => ({ nodes: 2, needed: 2, votes: 2, dispute: undefined, silent: undefined }),
+    quorum: () => ({
+      ...{ nodes: 2, needed: 2, votes: 2, isHeld: false },
+      ...{ dispute: undefined, stalled: undefined, silent: undefined },
+    }),
+    belowSince: () => undefined,
     findHeader: unused,
     ask: unused,
     finalized: unused,
@@ -100,8 +105,10 @@ const healthy: NodeStatus = {
   name: 'http://node.example',
   state: 'ok',
   head: 9,
+  blocksBehind: undefined,
   vote: { number: 9, hash: hashOf(9) },
   ...{ disagreement: undefined, outvotedCount: 0, outvoted: undefined },
+  disproved: { count: 0, last: undefined },
   error: undefined,
   capabilities: { batch: true, blockReceipts: true, finalizedTag: true, traces: 'none' },
   throttle: { concurrency: 16, inFlight: 1, batchCallsMax: undefined, limited: undefined },
@@ -116,11 +123,12 @@ const healthy: NodeStatus = {
 const failing: NodeStatus = {
   name: 'http://other.example',
   state: 'failing',
-  head: undefined,
+  ...{ head: undefined, blocksBehind: undefined },
   vote: undefined,
   disagreement: { number: 5, hash: hashOf(6), storedHash: hashOf(5), since: noon },
   outvotedCount: 3,
   outvoted: { number: 7, hash: hashOf(8), corroboratedHash: hashOf(7), at: noon },
+  disproved: { count: 2, last: { message: 'block 7 is not proved', at: noon } },
   error: 'refused',
   capabilities: undefined,
   throttle: {
@@ -242,9 +250,10 @@ onEachDatabase(({ kind, database }) => {
         {
           name: 'http://node.example',
           state: 'ok',
-          head: 9,
+          ...{ head: 9, blocks_behind: null },
           vote: { number: 9, hash: hashOf(9) },
           ...{ disagreement: null, outvoted_count: 0, outvoted: null },
+          ...{ disproved_count: 0, disproved: null },
           error: null,
           capabilities: { batch: true, block_receipts: true, finalized_tag: true, traces: 'none' },
           ...{ retry_at: null, slow_until: noon.toISOString(), hedges: 2, overtaken: 1 },
@@ -259,11 +268,14 @@ onEachDatabase(({ kind, database }) => {
         },
         {
           ...{ name: 'http://other.example', state: 'failing', head: null, vote: null, error: 'refused' },
+          blocks_behind: null,
           disagreement: {
             ...{ number: 5, hash: hashOf(6), stored_hash: hashOf(5), since: noon.toISOString() },
           },
           outvoted_count: 3,
           outvoted: { number: 7, hash: hashOf(8), corroborated_hash: hashOf(7), at: noon.toISOString() },
+          disproved_count: 2,
+          disproved: { message: 'block 7 is not proved', at: noon.toISOString() },
           capabilities: null,
           ...{ retry_at: noon.toISOString(), slow_until: null, hedges: 0, overtaken: 0 },
           ...{ limited_until: noon.toISOString(), limit_reason: 'HTTP 429' },
@@ -309,7 +321,7 @@ onEachDatabase(({ kind, database }) => {
 
   test('/readyz is 503 and /status degraded from a write that failed to the next one that succeeds', async () => {
     await mine(database(), headerOf(7), []);
-    const { ask, writes, clock } = createStory(database());
+    const { ask, writes, clock, status: source } = createStory(database());
     const full = writes.watch('follower');
     const raise = (code: string) =>
       sql`update clock_state set probed_at = null where raise_error(${code}) is null`;
@@ -324,9 +336,17 @@ onEachDatabase(({ kind, database }) => {
       ok: false,
       message: `follower has stored nothing since ${since}: ${message}`,
     });
-    const shown = (await ask('GET', '/status')).json as { state: string; write_failures: unknown };
-    assert.equal(shown.state, 'degraded');
+    const shown = (await ask('GET', '/status')).json as Record<string, unknown>;
+    const problem = { message: `follower has stored nothing: ${message}`, since };
+    assert.deepEqual([shown.state, shown.problem], ['degraded', problem]);
     assert.deepEqual(shown.write_failures, [{ part: 'follower', message, since }]);
+    // The follower itself fails with the same, and knows no advice.
+    const step = source.watch(async () => {
+      await full.query(raise('53100'));
+      return 'idle';
+    });
+    await assert.rejects(step(new AbortController().signal));
+    assert.deepEqual(((await ask('GET', '/status')).json as Record<string, unknown>).problem, problem);
     await full.query(sql`update clock_state set probed_at = null`);
     assert.equal((await ask('GET', '/readyz')).status, 200);
   });
@@ -362,6 +382,7 @@ onEachDatabase(({ kind, database }) => {
     const { ask, status, clock, metrics } = createStory(database());
     const { signal } = new AbortController();
     const problemOf = async () => {
+      await status.refreshMetrics();
       const { state, problem } = (await ask('GET', '/status')).json as { state: string; problem: unknown };
       return { state, problem, held: (await metrics.chainHeld.get()).values[0]?.value };
     };

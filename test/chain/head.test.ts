@@ -188,6 +188,32 @@ test('between two nodes on different branches nobody is followed until a third o
   );
 });
 
+test('a node whose last head a quorum has passed with another block is outvoted, once for each block', () => {
+  const left = [...upTo(8), makeNodeBlock(9, { fork: 1 })];
+  const [ahead, other] = [changing(upTo(8)), changing(upTo(8))];
+  return withNodes(
+    [chainMethods(1, left), ahead.methods, other.methods],
+    async ({ nodes, clock }) => {
+      for (const chain of [ahead, other]) chain.set([...upTo(9), makeNodeBlock(10)]);
+      for (let time = 0; time < 3; time += 1) {
+        await nodes.head(signal);
+        clock.advance(1_000);
+      }
+      const [{ outvotedCount, outvoted } = {}, ...others] = nodes.status();
+      assert.equal(outvotedCount, 1);
+      assert.deepEqual(
+        [outvoted?.number, outvoted?.hash, outvoted?.corroboratedHash],
+        [9, makeHash(1, 9, 0), makeHash(0, 9, 0)],
+      );
+      assert.deepEqual(
+        others.map((node) => node.outvotedCount),
+        [0, 0],
+      );
+    },
+    without,
+  );
+});
+
 test('siblings with a common parent are no head, and their parent is', () => {
   const parent = makeNodeBlock(8);
   const sibling = makeNodeBlock(9, { fork: 1 });

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
 import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
-import { silentLog } from '../../src/core/log.ts';
+import { createLog, silentLog } from '../../src/core/log.ts';
 import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { startTcpProxy } from '../kit/tcp-proxy.ts';
+import { waitUntil } from '../kit/wait.ts';
 import { chain } from './chainbell.ts';
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
@@ -21,6 +24,19 @@ test('a start without its database waits for a limited time, then gives up as un
     overrides: { ...free, database: { url } },
   });
   await assert.rejects(startService(config, quick), isUnavailable);
+});
+
+test('a start warns of nodes at one operator', async () => {
+  const rpc = ['http://127.0.0.1:1', 'http://127.0.0.1:2'];
+  const database = { url: 'postgres://chainbell@127.0.0.1:1/chainbell' };
+  const config = loadConfig({
+    env: { ...chain, CHAINBELL_SECRET: SECRET },
+    overrides: { ...free, database, chain: { rpc } },
+  });
+  let text = '';
+  const log = createLog({ level: 'warn', format: 'pretty' }, { write: (line) => (text += line) });
+  await assert.rejects(startService(config, { ...quick, log }), isUnavailable);
+  assert.match(text, /config\.warning.*chain\.rpc\[0\], chain\.rpc\[1\] are all at localhost/);
 });
 
 test('a database that goes away while a start reads from it is waited for', async () => {
@@ -47,6 +63,42 @@ test('a start without a node gives up as unavailable, and leaves nothing open be
   const database = await place.open();
   await database.close();
 });
+
+test('while a start waits for its nodes, /status says that it holds and what to do', async () => {
+  await using place = await createTestDatabase('embedded');
+  const port = await findFreePort();
+  const config = loadConfig({
+    env: chain,
+    overrides: { ...free, http: { port }, dataDir: place.dataDir },
+  });
+  const stopping = new AbortController();
+  const started = assert.rejects(startService(config, { log: silentLog(), signal: stopping.signal }));
+  type Shown = { state: string; problem: { message: string } | null };
+  const { problem } = await waitUntil(
+    async () => {
+      const answer = await fetch(`http://127.0.0.1:${port}/status`).catch(() => undefined);
+      const shown = (await answer?.json()) as Shown | undefined;
+      return shown?.state === 'holding' && shown;
+    },
+    { timeoutMs: 60_000 },
+  );
+  assert.match(
+    problem?.message ?? '',
+    /^http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*\. Following starts as soon as enough nodes answer: check that they run/,
+  );
+  stopping.abort();
+  await started;
+});
+
+async function findFreePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  assert.ok(typeof address === 'object' && address !== null);
+  return address.port;
+}
 
 test('a service without the follower needs no node', async () => {
   await using place = await createTestDatabase('embedded');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
+import { STATUS_EXAMPLE, type StatusBody } from '../../src/api/status-body.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import {
@@ -13,6 +13,20 @@ import {
 import { CHAIN_ID, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain, chainbell } from './chainbell.ts';
+
+const NODE: StatusBody['nodes'][number] = {
+  ...{ name: 'http://node.example', state: 'ok', head: 7, vote: null, error: null, capabilities: null },
+  ...{
+    blocks_behind: null,
+    disagreement: null,
+    outvoted_count: 3,
+    outvoted: null,
+    disproved_count: 5,
+    disproved: null,
+  },
+  ...{ retry_at: null, slow_until: null, hedges: 0, overtaken: 0, limited_until: null, limit_reason: null },
+  ...{ in_flight: 0, concurrency_max: 16, batch_calls_max: null, methods: [] },
+};
 
 describe('status of a running service', () => {
   let place: TestDatabase;
@@ -50,7 +64,7 @@ describe('status of a running service', () => {
     assert.match(
       out,
       new RegExp(
-        `^${name} +ok +2 +2 \\(0x\\w{8}\\) +0 +0 of 16 +- +0 +0 +batch yes, block_receipts yes`,
+        `^${name} +ok +2 +2 \\(0x\\w{8}\\) +0 +0 +0 of 16 +- +0 +0 +batch yes, block_receipts yes`,
         'm',
       ),
     );
@@ -69,11 +83,14 @@ describe('status of a running service', () => {
     node.setHttp({ status: 500 });
     const stateOf = async () =>
       ((await (await fetch(`${service.apiUrl}/status`)).json()) as { state: string }).state;
-    await waitUntil(async () => (await stateOf()) === 'degraded');
+    await waitUntil(async () => (await stateOf()) === 'holding');
     const { code, out } = await status();
     assert.equal(code, 75);
-    assert.match(out, /^state +degraded$/m);
-    assert.match(out, /^problem +.* answered HTTP 500 \(since .*\)$/m);
+    assert.match(out, /^state +holding$/m);
+    assert.match(
+      out,
+      /^problem +.* answered HTTP 500, block 2 before\)\. .*: check that it runs, .* \(since .*\)$/m,
+    );
     assert.match(out, / rests until \S+Z: .* answered HTTP 500$/m);
     assert.equal((await status('--json')).code, 75);
   });
@@ -119,6 +136,21 @@ describe('status without a service', () => {
       /^6 +USDT\/ETH +- +- +- +-$/m,
     ])
       assert.match(out, line);
+  });
+
+  test('writes that fail are named with what to do, and nodes with how often they were outvoted and disproved', async () => {
+    const at = '2026-01-31T12:00:00.000Z';
+    const body = JSON.stringify({
+      ...{ ...STATUS_EXAMPLE, state: 'degraded', nodes: [NODE] },
+      write_failures: [{ part: 'follower', message: 'database: full. Free space.', since: at }],
+    });
+    await using service = await startReceiver({ answer: { body } });
+    const { code, out } = await run({}, '--url', `http://127.0.0.1:${service.port}`);
+    assert.equal(code, 75);
+    assert.match(out, /^writes +follower has stored nothing since 2026-\S+: database: full. Free space.$/m);
+    const [head = '', row = ''] = out.split('\n').filter((line) => /^(NODE|http)/.test(line));
+    const cellOf = (column: string) => row.slice(head.indexOf(column)).split(' ')[0];
+    assert.deepEqual([cellOf('OUTVOTED'), cellOf('DISPROVED')], ['3', '5']);
   });
 
   test('69 where nobody answers, at the configured address or the given one, and what to do', async () => {

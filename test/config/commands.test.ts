@@ -25,6 +25,23 @@ test('config check of a good file says so on standard error and exits with 0', a
   assert.deepEqual(run, { out: '', err: `${config.file}: no problems\n`, exitCode: 0 });
 });
 
+test('config check warns of nodes of one operator and of a quorum that is too low, and shows no key', async () => {
+  using config = writeConfig(`chain:
+  id: 1
+  rpc: [https://eth.one.example/v2/KEY, https://two.example, wss://eth.one.example, https://one.example/v2/KEY]
+  quorum: 1
+`);
+  const run = await chainbell('config', 'check', '--config', config.file);
+  assert.deepEqual(run, {
+    out: '',
+    err: `${config.file}: warning: chain.rpc[3]: chain.rpc[0], chain.rpc[3] are all at one.example. Nodes of one operator or machine are wrong together, and each has a vote. Use nodes of different operators.
+${config.file}: warning: chain.quorum: is 1, and 3 nodes need 2. One wrong node can make Chainbell follow a false chain. Use "auto" or 2.
+${config.file}: no problems
+`,
+    exitCode: 0,
+  });
+});
+
 test('config check of a bad file reports on standard error and exits with 78', async () => {
   using config = writeConfig(BAD);
   const run = await chainbell('config', 'check', '--config', config.file);

@@ -724,9 +724,24 @@ chain:
   rpc: [https://node.example/v2/KEY, wss://node.example/v2/KEY, https://NODE.example:443/v2/KEY]
 `,
     report: `
-chainbell.yaml:3:65  chain.rpc[2]: is the same as chain.rpc[0]
+chainbell.yaml:3:65  chain.rpc[2]: is the same node as chain.rpc[0]
     3 |   rpc: [https://node.example/**/***, wss://node.example/**/***, https://NODE.example:443/**/***]
       |                                                                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      remove one of the two: each URL has a vote, and a node must not confirm its own answers
+`,
+  },
+  {
+    promise: 'one machine under two names, which would have two votes',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://localhost:8545, http://127.0.0.1:8545/]
+`,
+    report: `
+chainbell.yaml:3:32  chain.rpc[1]: is the same node as chain.rpc[0]
+    3 |   rpc: [http://localhost:8545, http://127.0.0.1:8545/]
+      |                                ^^^^^^^^^^^^^^^^^^^^^^
+      remove one of the two: each URL has a vote, and a node must not confirm its own answers
 `,
   },
   {

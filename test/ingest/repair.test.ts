@@ -74,7 +74,13 @@ onEachDatabase(({ database }) => {
   const options = (confirmations = 0): Omit<VerifyOptions, 'onDifference'> => ({
     ...{ database: database(), nodes, witnesses: [], clock: createTestClock(), isProofOn: true, pairs: [] },
     ...{ from: undefined, to: undefined, notificationsMs: Date.now(), swapsMs: Date.now(), confirmations },
-    ...{ retryDelayMs: () => 60_000, onDissent: () => {}, onProgress: () => {}, rules: noRules },
+    ...{
+      quorum: 'auto',
+      retryDelayMs: () => 60_000,
+      onDissent: () => {},
+      onProgress: () => {},
+      rules: noRules,
+    },
   });
   const signal = new AbortController().signal;
   const plan = (confirmations = 0): Promise<RepairPlan> => planRepairs(options(confirmations), signal);

@@ -17,11 +17,14 @@ test('a quorum is half of the nodes and two at least; one node is its own', () =
 });
 
 test('nodes that confirm a difference need not agree on what is right instead', () => {
-  const { differences, dissents } = agreeOn([
-    { node: 'a', differences: [difference(1, '5 is on the chain')] },
-    { node: 'b', differences: [difference(1, '6 is on the chain')] },
-    { node: 'c', differences: [] },
-  ]);
+  const { differences, dissents } = agreeOn(
+    [
+      { node: 'a', differences: [difference(1, '5 is on the chain')] },
+      { node: 'b', differences: [difference(1, '6 is on the chain')] },
+      { node: 'c', differences: [] },
+    ],
+    'auto',
+  );
   assert.deepEqual(blocksOf(differences), [1]);
   assert.deepEqual(
     dissents.map(({ node, block }) => [node, block]),
@@ -35,21 +38,38 @@ test('a difference is repaired as a quorum has it, and not at all where each nod
     repairs: [{ action: 'recompute_month' as const, user: addressOf(1), month: message }],
   });
   const say = (...messages: string[]) =>
-    agreeOn(messages.map((message, index) => ({ node: String(index), differences: [withRepair(message)] })))
-      .differences[0];
+    agreeOn(
+      messages.map((message, index) => ({ node: String(index), differences: [withRepair(message)] })),
+      'auto',
+    ).differences[0];
   assert.deepEqual(say('true', 'true', 'false'), withRepair('true'));
   assert.deepEqual(say('false', 'true', 'true'), withRepair('true'));
   assert.deepEqual(say('false', 'true'), difference(1, 'false'));
 });
 
 test('where too few nodes answer nothing is decided', () => {
-  const agreed = agreeOn([
-    { node: 'a', differences: [difference(1)] },
-    { node: 'b', differences: undefined },
-    { node: 'c', differences: undefined },
-  ]);
+  const agreed = agreeOn(
+    [
+      { node: 'a', differences: [difference(1)] },
+      { node: 'b', differences: undefined },
+      { node: 'c', differences: undefined },
+    ],
+    'auto',
+  );
   assert.deepEqual([agreed.isQuorate, agreed.differences, blocksOf(agreed.unconfirmed)], [false, [], [1]]);
   assert.deepEqual(agreed.dissents, []);
+});
+
+test('chain.quorum says how many nodes must confirm a difference', () => {
+  const opinions = [[difference(1)], [difference(1)], []].map((differences, index) => ({
+    ...{ node: String(index), differences },
+  }));
+  for (const [quorum, confirmed] of [
+    [1, [1]],
+    [2, [1]],
+    [3, []],
+  ] as const)
+    assert.deepEqual(blocksOf(agreeOn(opinions, quorum).differences), confirmed, `chain.quorum ${quorum}`);
 });
 
 test('fewer than half of the nodes neither invent a difference nor hide one, whatever they say or keep silent', () => {
@@ -61,7 +81,7 @@ test('fewer than half of the nodes neither invent a difference nor hide one, wha
         node: String(index),
         differences: said?.map((block) => difference(block)),
       }));
-      const { isQuorate, differences } = agreeOn(opinions);
+      const { isQuorate, differences } = agreeOn(opinions, 'auto');
       assert.ok(isQuorate);
       assert.deepEqual(new Set(blocksOf(differences)), new Set(real));
     }),

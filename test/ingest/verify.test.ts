@@ -86,10 +86,10 @@ onEachDatabase(({ database }) => {
         await onWait();
       },
     };
-    const options = {
+    const options: VerifyOptions = {
       ...{ database: database(), nodes: nodesOf(chain), clock, isProofOn: true, pairs: [] },
       ...{ confirmations: 0, retryDelayMs: () => 60_000, witnesses: [], onDissent: () => {} },
-      rules: noRules,
+      ...{ rules: noRules, quorum: 'auto' },
       ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
       onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
       ...more,
@@ -246,6 +246,14 @@ onEachDatabase(({ database }) => {
       dissents,
       wrong.map((number) => `node 0 in ${number}, this node alone denies it`),
     );
+  });
+
+  test('chain.quorum decides: of three nodes two do not suffice where it says three', async () => {
+    const witnesses = witnessesOf(headerOf, leavesAt(3), leavesAt(3));
+    const { report, differences } = await verify(headerOf, { witnesses, quorum: 3 });
+    assert.deepEqual([report.outcome, differences], ['not_compared', []]);
+    const lowered = await verify(headerOf, { witnesses: witnesses.toReversed(), quorum: 1 });
+    assert.deepEqual([lowered.report.outcome, lowered.differences], ['equal', []]);
   });
 
   test('one node on another chain is no difference, and it is named', async () => {

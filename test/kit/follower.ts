@@ -37,8 +37,9 @@ export function followMadeUp(
     checks = noChecks,
     isLeader = async () => true,
     beyondHashes,
+    log = silentLog(),
   }: { clock: Clock; confirmations?: number; finalityDepth: number } & Partial<
-    Pick<FollowerOptions, 'checks' | 'isLeader' | 'beyondHashes'>
+    Pick<FollowerOptions, 'checks' | 'isLeader' | 'beyondHashes' | 'log'>
   >,
 ): Follower {
   const bundles: ChainNodes['bundles'] = async (references) =>
@@ -60,8 +61,7 @@ export function followMadeUp(
       nodes: chain.nodeCount ?? 1,
       needed: 1,
       votes: 1,
-      dispute: undefined,
-      silent: undefined,
+      ...{ dispute: undefined, stalled: undefined, silent: undefined, isHeld: false },
     }),
     findHeader: async (reference) =>
       typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,
@@ -71,11 +71,12 @@ export function followMadeUp(
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,
+    belowSince: () => undefined,
     sockets: () => [],
     close: async () => {},
   };
   return createFollower({
-    ...{ database, nodes, clock, log: silentLog(), metrics: createMetrics('test') },
+    ...{ database, nodes, clock, log, metrics: createMetrics('test') },
     ...{ chainId: 1, startBlock: chain.startBlock ?? 1, confirmations, finalityDepth },
     ...{ ledgers: [], extract: extractNothing, backfill: { advance: () => false } },
     checks,

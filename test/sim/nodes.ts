@@ -94,7 +94,10 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
         return parent.header;
       }),
     compareWith: async () => {},
-    quorum: () => ({ nodes: 3, needed: quorum, votes: quorum, dispute: undefined, silent: undefined }),
+    quorum: () => ({
+      ...{ nodes: 3, needed: quorum, votes: quorum, isHeld: false },
+      ...{ dispute: undefined, stalled: undefined, silent: undefined },
+    }),
     findHeader: (reference) =>
       askEach(`for the header ${shortOf(reference)}`, (tips) => {
         const found = tips.map((tip) => find(tip, reference)?.header);
@@ -115,6 +118,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     isPushed: () => false,
     status: () => [],
     headNumber: () => undefined,
+    belowSince: () => undefined,
     sockets: () => [],
     close: async () => {},
   };

@@ -1,0 +1,21 @@
+/**
+ * Waiting for an answer only so long, for whoever asks somebody else then.
+ */
+import { startAbort } from '../core/abort.ts';
+import type { Clock } from '../core/clock.ts';
+
+/** The first of the outcomes to come, or 'late' when none has after `ms` or when the signal aborts. */
+export async function firstOrLate<Outcome>(
+  { clock, signal }: { clock: Clock; signal: AbortSignal },
+  outcomes: readonly Promise<Outcome>[],
+  ms: number,
+): Promise<Outcome | 'late'> {
+  const timer = startAbort(signal);
+  const late = clock.wait(ms, timer.signal).then(() => 'late' as const);
+  try {
+    return await Promise.race([...outcomes, late]);
+  } finally {
+    timer.abort();
+    timer.release();
+  }
+}

@@ -1,0 +1,40 @@
+/**
+ * What the URLs of nodes have in common: one endpoint, one node, one operator.
+ */
+
+/** Names by which a machine reaches itself; the URL parser has normalized the spelling of addresses. */
+const LOOPBACK = /^(localhost|.+\.localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]|\[::\]|\[::ffff:(7f00:1|0:0)\])$/;
+/** Below country codes a registered name often has one of these in front: example.co.uk. */
+const GENERIC_LABELS = new Set(['ac', 'co', 'com', 'edu', 'go', 'gov', 'ne', 'net', 'or', 'org']);
+
+/** Whether both URLs have the same host and port: a ws URL then speaks for that HTTP node. */
+export function isOneEndpoint(one: string, other: string): boolean {
+  return endpointOf(new URL(one)) === endpointOf(new URL(other));
+}
+
+/**
+ * Equal for URLs that lead to one node, as far as the URLs tell: user, query, fragment, default port, upper case, slashes
+ * at the end and the names of this machine make no difference. A path does, because it may lead to another node.
+ */
+export function nodeKeyOf(url: URL): string {
+  return `${endpointOf(url)}/${url.pathname.split('/').filter(Boolean).join('/')}`;
+}
+
+/** The registered domain of the host, guessed from its labels, or its address. */
+export function operatorOf(url: URL): string {
+  const host = hostOf(url);
+  const labels = host.split('.');
+  if (host.startsWith('[') || /^\d+$/.test(labels.at(-1) ?? '')) return host;
+  const [second = '', top = ''] = labels.slice(-2);
+  return labels.slice(top.length === 2 && GENERIC_LABELS.has(second) ? -3 : -2).join('.');
+}
+
+function endpointOf(url: URL): string {
+  const usual = url.protocol === 'https:' || url.protocol === 'wss:' ? '443' : '80';
+  return `${hostOf(url)}:${url.port === '' ? usual : url.port}`;
+}
+
+function hostOf({ hostname }: URL): string {
+  const host = hostname.toLowerCase().replace(/\.$/, '');
+  return LOOPBACK.test(host) ? 'localhost' : host;
+}

@@ -1,0 +1,27 @@
+/**
+ * What the follower tells the log.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createLog } from '../../src/core/log.ts';
+import { headerOf } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+import { followMadeUp } from '../kit/follower.ts';
+
+onEachDatabase(({ database }) => {
+  test('how long a commit took is told truly while the clock is set back by an hour', async () => {
+    const clock = createTestClock();
+    let text = '';
+    const log = createLog({ level: 'info', format: 'pretty' }, { write: (line) => (text += line) });
+    const head = () => {
+      clock.step(-3_600_000);
+      clock.advance(40);
+      return headerOf(1);
+    };
+    const follower = followMadeUp(database(), { head, at: headerOf }, { clock, finalityDepth: 9, log });
+    await follower.step(new AbortController().signal);
+    const [, durationMs] = /blocks\.committed.*"durationMs":(-?\d+)/.exec(text) ?? [];
+    assert.equal(durationMs, '40', text);
+  });
+});
