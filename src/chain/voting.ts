@@ -1,14 +1,13 @@
 /**
  * What the nodes decide together because no hash decides it: contract calls, traces, and senders without a signature.
  */
-import type { BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
-import { askAll, type BlockReference, type Bundle } from './bundle.ts';
+import { askAll, type BlockReference, type Bundle, quantityOf, traceCall } from './bundle.ts';
 import type { BundleOptions } from './fetch.ts';
-import { digestOf, type InternalTransfer, readDigest } from './internal-transfers.ts';
+import { digestOf, type InternalTransfer, type ListedBlock, readDigest } from './internal-transfers.ts';
 import { attempt, byReadiness, type Node } from './node.ts';
 import { type Poll, poll, type Vote } from './poll.ts';
 import type { Capabilities } from './probe.ts';
@@ -49,7 +48,11 @@ export type Voting = {
     fetch: () => Promise<Bundle[]>,
   ): Promise<Bundle[]>;
   /** Whether the tracing nodes agree on these internal transfers of a block; also where only one node can trace. */
-  areConfirmed(block: BlockId, transfers: readonly InternalTransfer[], signal: AbortSignal): Promise<boolean>;
+  areConfirmed(
+    block: ListedBlock,
+    transfers: readonly InternalTransfer[],
+    signal: AbortSignal,
+  ): Promise<boolean>;
   status(): AgreementStatus;
 };
 
@@ -127,9 +130,9 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   const tracingQuorum = () => Math.min(quorum.needed(), tracers().length);
 
   function pollTraces(
-    block: BlockId,
+    block: ListedBlock,
     cast: readonly Vote<Node, undefined>[],
-    early: ReadonlyMap<Node, Promise<string>>,
+    early: Early,
     signal: AbortSignal,
   ): Promise<Poll<Node, undefined>> {
     const voters = byReadiness(tracers(), nowMs());
@@ -139,26 +142,40 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
       { clock, signal, quorum: tracingQuorum(), cast, patienceMs },
       voters,
       async (voter, abort) => {
-        const key = await (early.get(voter) ?? askDigest(voter, block.hash, async () => block.number, abort));
-        return { key, answer: undefined };
+        const given = block.hash === early.hash ? early.answers.get(voter) : undefined;
+        return { key: await askDigest(voter, block, given, abort), answer: undefined };
       },
     );
   }
 
+  /** The vote of one node. An answer that isn't of this block's transactions is none, and the node is asked again. */
   async function askDigest(
     node: Node,
-    hash: Hash,
-    findNumber: () => Promise<number>,
+    block: ListedBlock,
+    given: Promise<RpcAnswer | undefined> | undefined,
     signal: AbortSignal,
   ): Promise<string> {
-    for (const waitMs of [0, ...BEHIND_MS]) {
-      if (waitMs > 0) await clock.wait(waitMs, signal);
-      const digest = await exchange(node, signal, (rpc, capabilities) =>
-        readDigest(rpc, capabilities, hash, findNumber, signal),
-      );
-      if (digest !== undefined) return digest;
+    let answer = await given;
+    for (const waitMs of [...BEHIND_MS, undefined]) {
+      const read = await exchange(node, signal, async (rpc, { traces: method }) => {
+        if (method === 'none') throw new Fault('unavailable', `${rpc.name} cannot trace`);
+        answer ??= await ask(
+          rpc,
+          traceCall(method, method === BY_HASH ? block.hash : quantityOf(block.number)),
+          signal,
+        );
+        const outcome = await readDigest(rpc, method, answer, block, signal);
+        // To lack a block for a moment is no failure. To trace something else for so long is one.
+        if ('fault' in outcome && waitMs === undefined && outcome.fault.code === 'inconsistent')
+          throw outcome.fault;
+        return outcome;
+      });
+      if ('digest' in read) return read.digest;
+      if (waitMs === undefined) throw read.fault;
+      await clock.wait(waitMs, signal);
+      answer = undefined;
     }
-    throw new Fault('unavailable', `${node.rpc.name} does not have block ${hash}`);
+    throw new Error('the last round returns or throws');
   }
 
   /** Whether a lone vote must do: of two tracing nodes the other has been silent for long. Never where chain.quorum is set. */
@@ -173,9 +190,9 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
 
   /** The digest on which the tracing nodes agree. @throws Fault that names block and nodes when there is none. */
   async function decideTraces(
-    block: BlockId,
+    block: ListedBlock,
     cast: readonly Vote<Node, undefined>[],
-    early: ReadonlyMap<Node, Promise<string>>,
+    early: Early,
     signal: AbortSignal,
   ): Promise<{ key: string; names: string }> {
     const what = `the internal transfers of block ${block.number} (${block.hash})`;
@@ -190,18 +207,18 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   }
 
   /** Has the others trace the block while this node gives it, because a trace may take as long as everything else. */
-  function startEarly(node: Node, known: Hash | undefined, signal: AbortSignal): Map<Node, Promise<string>> {
+  function startEarly(node: Node, hash: Hash | undefined, signal: AbortSignal): Early {
+    const answers: Early['answers'] = new Map();
+    if (hash === undefined) return noneEarly;
     const others = byReadiness(tracers(), nowMs()).filter((other) => other !== node);
-    const early = new Map<Node, Promise<string>>();
-    if (known === undefined) return early;
     for (const other of others.slice(0, tracingQuorum() - 1)) {
-      if (other.capabilities?.traces !== 'debug_traceBlockByHash') continue;
-      const digest = askDigest(other, known, () => Promise.reject(new Error('not needed by hash')), signal);
+      if (other.capabilities?.traces !== BY_HASH) continue;
+      const answer = exchange(other, signal, (rpc) => ask(rpc, traceCall(BY_HASH, hash), signal));
       // Whoever polls it hears of its Fault.
-      digest.catch(() => {});
-      early.set(other, digest);
+      answer.catch(() => {});
+      answers.set(other, answer);
     }
-    return early;
+    return { hash, answers };
   }
 
   function checkGas(node: Node, bundle: Bundle): void {
@@ -220,9 +237,10 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
         checkGas(node, bundle);
         const { header, traced, transactions } = bundle;
         if (!traced || transactions.length === 0 || tracers().length < 2) continue;
+        const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
         const own = digestOf(internalTransfersOf(bundle));
         const cast = [{ voter: node, key: own, answer: undefined }];
-        const { key, names } = await decideTraces(header, cast, early, signal);
+        const { key, names } = await decideTraces(block, cast, early, signal);
         if (key !== own)
           throw new Fault(
             'inconsistent',
@@ -233,7 +251,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     },
     async areConfirmed(block, transfers, signal) {
       if (tracers().length < 2) return true;
-      const { key } = await decideTraces(block, [], new Map(), signal);
+      const { key } = await decideTraces(block, [], noneEarly, signal);
       return key === digestOf(transfers);
     },
     status: () => ({
@@ -243,6 +261,14 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     }),
   };
 }
+
+/** Traces of one block that were asked for before its transactions were known. */
+type Early = { hash: Hash | undefined; answers: Map<Node, Promise<RpcAnswer | undefined>> };
+const noneEarly: Early = { hash: undefined, answers: new Map() };
+const BY_HASH = 'debug_traceBlockByHash';
+
+const ask = async (rpc: LearningRpc, call: RpcCall, signal: AbortSignal) =>
+  (await rpc.batch([call], signal))[0];
 
 const isHash = (reference: BlockReference): reference is Hash => typeof reference === 'string';
 

@@ -28,8 +28,8 @@ export type ReadBlock = {
   activities: Activity[];
   /** What the senders of native transfers rest on; undefined where proof is off. */
   senders?: SenderEvidence | undefined;
-  /** How closely it was looked at when it was read. */
-  scrutiny?: BundleOptions['scrutiny'] | undefined;
+  /** Its transactions, where one node's word is all that its internal transfers rest on so far; else undefined. */
+  unconfirmed?: readonly Hash[] | undefined;
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
@@ -176,7 +176,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
       pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
       senders: bundle.senders,
-      scrutiny,
+      unconfirmed: scrutiny === 'full' ? undefined : unconfirmedOf(bundle),
     }));
     return { blocks, bytes };
   }
@@ -248,6 +248,10 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     },
   };
 }
+
+/** Only where there is something to confirm: the hashes of a mainnet block take 16 KB. */
+const unconfirmedOf = ({ transactions }: Bundle): Hash[] | undefined =>
+  transactions.some(({ calls }) => calls.length > 0) ? transactions.map(({ hash }) => hash) : undefined;
 
 /** The head by its hash, so that "not here yet" is an error; history by number. */
 function referencesOf(from: number, to: number, head: Head): BlockReference[] {
