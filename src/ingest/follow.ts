@@ -19,11 +19,12 @@ import {
   findKnownHash,
   findTip,
   insertChain,
+  isOrphaned,
   requireChain,
 } from '../store/blocks.ts';
 import type { Database, Db } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
-import { createBranchReader, createLeftTips, findAncestor, linkedPrefix } from './branch.ts';
+import { createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
@@ -90,7 +91,6 @@ export function createFollower(options: FollowerOptions): Follower {
   });
   const commitProved = createProvedCommit({ database, clock, readAhead, beyondHashes });
   const readBranch = createBranchReader(readAhead);
-  const leftTips = createLeftTips();
   let comparedAtMs = Number.NEGATIVE_INFINITY;
   let isPinned = false;
   let leads = false;
@@ -150,13 +150,13 @@ export function createFollower(options: FollowerOptions): Follower {
 
   /**
    * A head that is not above the tip. Ours, or an older one of ours, is ignored. Another block at the tip's height is a
-   * reorg, unless the follower has left it before. A lower branch is not followed before it is as long as ours.
+   * reorg, unless it was left before: between equal branches a liar could send the follower back and forth. A lower branch is not followed before it is as long as ours.
    */
   async function atOrBehindTip(tip: BlockId, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
     metrics.chainLagSeconds.set(0);
     if (head.hash === tip.hash) return 'idle';
     if (head.number === tip.number)
-      return leftTips.has(head.hash) ? 'idle' : switchBranch(tip, head.number, head, signal);
+      return (await isOrphaned(database, head)) ? 'idle' : switchBranch(tip, head.number, head, signal);
     const stored = await findBlockHash(database, head.number);
     if (stored === head.hash) return 'idle';
     if (stored === undefined) {
@@ -285,7 +285,6 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   function reportReorg(tip: BlockId, branch: BlockId, reorg: { ancestor: number; depth: number }): void {
-    leftTips.add(tip.hash);
     metrics.chainReorgs.inc();
     metrics.chainReorgDepth.observe(reorg.depth);
     log.warn({ ...reorg, tip: tip.number, hash: tip.hash, branch: branch.hash }, 'chain.reorg');

@@ -32,12 +32,17 @@ async function tell(
   };
   const asked = (number: number) => headerOf(number, state.branch, state.fork);
   const chain = { head: () => asked(state.height), at, asked, nodeCount, startBlock };
-  const follower = followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100, ...proof });
+  const start = () =>
+    followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100, ...proof });
+  let follower = start();
   const follow = async () => {
     while ((await findTip(database))?.hash !== asked(state.height).hash) await follower.step(signal);
   };
   await follow();
-  return { state, follow, step: () => follower.step(signal), head: () => asked(state.height) };
+  const restart = () => {
+    follower = start();
+  };
+  return { state, follow, restart, step: () => follower.step(signal), head: () => asked(state.height) };
 }
 
 onEachDatabase(({ database }) => {
@@ -87,22 +92,26 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await listStates(database()), ['withdrawn']);
   });
 
-  test('a branch of equal height that was left is not returned to before it is longer', async () => {
-    const { state, follow, step } = await tell(database(), 6);
-    Object.assign(state, { branch: 1, fork: 5 });
-    await follow();
-    const sibling = await tipHash();
-    for (let poll = 0; poll < 3; poll += 1) {
-      state.branch = 0;
-      assert.equal(await step(), 'idle');
-      assert.equal(await tipHash(), sibling);
-      state.branch = 1;
-      assert.equal(await step(), 'idle');
-    }
-    Object.assign(state, { branch: 0, height: 7 });
-    await follow();
-    assert.equal(await findBlockHash(database(), 6), headerOf(6).hash);
-  });
+  for (const isRestarted of [false, true]) {
+    const when = isRestarted ? ', by a follower that started later' : '';
+    test(`a branch of equal height that was left is not returned to before it is longer${when}`, async () => {
+      const { state, follow, restart, step } = await tell(database(), 6);
+      Object.assign(state, { branch: 1, fork: 5 });
+      await follow();
+      const sibling = await tipHash();
+      for (let poll = 0; poll < 3; poll += 1) {
+        if (isRestarted) restart();
+        state.branch = 0;
+        assert.equal(await step(), 'idle');
+        assert.equal(await tipHash(), sibling);
+        state.branch = 1;
+        assert.equal(await step(), 'idle');
+      }
+      Object.assign(state, { branch: 0, height: 7 });
+      await follow();
+      assert.equal(await findBlockHash(database(), 6), headerOf(6).hash);
+    });
+  }
 
   test('a lower, different chain is said to be one and not followed until it is as long', async () => {
     const { state, follow, step } = await tell(database(), 8);
