@@ -14,6 +14,9 @@ const STRANGER = `0x${'7'.repeat(40)}`;
 /** Blocks that a restart must catch up with: more than are looked at in full. */
 const BACKFILL_BLOCKS = 30;
 
+/** As deep a reorg has blocks of which only what matches is proved. */
+const REORG_BLOCKS = 20;
+
 /** The sender of the first payment, in block and receipts alike. */
 const forgedSender = both(
   block((one) => ({ ...one, transactions: change(listOf(one.transactions), 0, { from: STRANGER }) })),
@@ -94,6 +97,27 @@ const inBackfill = ({ name, fault }: Lie): Story => ({
   },
 });
 
+/** The new branch holds the old payments in another block, where this node forges the sender of the first one. */
+const inReorg = (depth: number, which: string): Story => ({
+  name: `a sender forged inside a reorg, ${which}, by the first of three nodes`,
+  nodes: 3,
+  isPolled: true,
+  async tell({ chain, nodes: [node], payBlock, settled, oracle, happened }) {
+    const paid = await payBlock();
+    await chain.mine(depth - 1);
+    await settled();
+    await oracle.look();
+    const raw = await Promise.all(paid.map((hash) => chain.rpc('eth_getRawTransactionByHash', [hash])));
+    node.inject(forgedSender);
+    await chain.alone(() => chain.rpc('anvil_reorg', [depth, raw.map((one) => [one, 0])]));
+    happened.injected += 1;
+    await chain.mine();
+    await settled();
+    assert.ok(node.struck() > 0, 'the node was not asked for the new branch');
+    node.mend();
+  },
+});
+
 /** Balances and prices that are not the chain's. */
 const falseContracts: NodeFault = {
   async answer(call, ask) {
@@ -148,5 +172,7 @@ const contracts: Story = {
 export const unhashedStories: readonly Story[] = [
   ...[forged, altered, left].map(atHead),
   ...[forged, altered].map(inBackfill),
+  inReorg(3, 'close to the head'),
+  inReorg(REORG_BLOCKS, 'below what is looked at in full'),
   contracts,
 ];
