@@ -8,6 +8,7 @@ import type { Log } from '../core/log.ts';
 import { askAll, type BlockReference, type Bundle, quantityOf, traceCall } from './bundle.ts';
 import type { BundleOptions } from './fetch.ts';
 import { digestOf, type InternalTransfer, type ListedBlock, readDigest } from './internal-transfers.ts';
+import { LieFault } from './lie.ts';
 import { attempt, byReadiness, type Node } from './node.ts';
 import { type Poll, poll, type Vote } from './poll.ts';
 import type { Capabilities } from './probe.ts';
@@ -43,7 +44,7 @@ export type Voting = {
    */
   confirmed(
     node: Node,
-    asked: Pick<BundleOptions, 'parts' | 'scrutiny'> & { references: readonly BlockReference[] },
+    asked: Omit<BundleOptions, 'onBytes'> & { references: readonly BlockReference[] },
     signal: AbortSignal,
     fetch: () => Promise<Bundle[]>,
   ): Promise<Bundle[]>;
@@ -227,27 +228,36 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     check.check(bundle, node.rpc.name);
   }
 
+  const confirm: Voting['confirmed'] = async (node, { references, parts, scrutiny }, signal, fetch) => {
+    if (scrutiny !== 'full' || parts !== undefined) return fetch();
+    const early = startEarly(node, references.find(isHash), signal);
+    const bundles = await fetch();
+    for (const bundle of bundles) {
+      checkGas(node, bundle);
+      const { header, traced, transactions } = bundle;
+      if (!traced || transactions.length === 0 || tracers().length < 2) continue;
+      const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
+      const own = digestOf(internalTransfersOf(bundle));
+      const cast = [{ voter: node, key: own, answer: undefined }];
+      const { key, names } = await decideTraces(block, cast, early, signal);
+      if (key !== own)
+        throw new LieFault(
+          header.number,
+          `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
+        );
+    }
+    return bundles;
+  };
+
   return {
     agree,
-    async confirmed(node, { references, parts, scrutiny }, signal, fetch) {
-      if (scrutiny !== 'full' || parts !== undefined) return fetch();
-      const early = startEarly(node, references.find(isHash), signal);
-      const bundles = await fetch();
-      for (const bundle of bundles) {
-        checkGas(node, bundle);
-        const { header, traced, transactions } = bundle;
-        if (!traced || transactions.length === 0 || tracers().length < 2) continue;
-        const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
-        const own = digestOf(internalTransfersOf(bundle));
-        const cast = [{ voter: node, key: own, answer: undefined }];
-        const { key, names } = await decideTraces(block, cast, early, signal);
-        if (key !== own)
-          throw new Fault(
-            'inconsistent',
-            `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
-          );
+    async confirmed(node, asked, signal, fetch) {
+      try {
+        return await confirm(node, asked, signal, fetch);
+      } catch (error) {
+        if (error instanceof LieFault) asked.onLie?.({ node: node.rpc.name, block: error.block });
+        throw error;
       }
-      return bundles;
     },
     async areConfirmed(block, transfers, signal) {
       if (tracers().length < 2) return true;

@@ -87,7 +87,7 @@ export function createFollower(options: FollowerOptions): Follower {
   const readAhead = createReadAhead({
     nodes: { bundles: nodes.anchored },
     ...{ clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS },
-    ...(beyondHashes !== undefined && { scrutinyOf: beyondHashes.scrutiny.of }),
+    ...(beyondHashes && { scrutinyOf: beyondHashes.scrutiny.of, onLie: beyondHashes.scrutiny.lied }),
   });
   const commitProved = createProvedCommit({ database, clock, readAhead, beyondHashes });
   const readBranch = createBranchReader(readAhead);

@@ -30,6 +30,8 @@ export type ReadBlock = {
   senders?: SenderEvidence | undefined;
   /** Its transactions, where one node's word is all that its internal transfers rest on so far; else undefined. */
   unconfirmed?: readonly Hash[] | undefined;
+  /** The node that gave it, where it was not looked at in full; else undefined. */
+  believed?: string | undefined;
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
@@ -52,6 +54,7 @@ export type ReadAheadOptions = {
   patienceMs?: number;
   /** How closely these blocks are looked at; by default everything that no hash covers is left for later. */
   scrutinyOf?: (blocks: { from: number; to: number; head: number }) => BundleOptions['scrutiny'];
+  onLie?: BundleOptions['onLie'];
 };
 
 export type ReadAhead = {
@@ -163,6 +166,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     const fetched = await fetchBlocks(nodes, references, signal, {
       isAlone: requestsMax === 1,
       ...(scrutiny !== undefined && { scrutiny }),
+      ...(options.onLie !== undefined && { onLie: options.onLie }),
     });
     if (fetched === 'too large') return fetched;
     const { bundles, bytes } = fetched;
@@ -176,7 +180,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
       pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
       senders: bundle.senders,
-      unconfirmed: scrutiny === 'full' ? undefined : unconfirmedOf(bundle),
+      ...(scrutiny !== 'full' && { unconfirmed: unconfirmedOf(bundle), believed: bundle.node }),
     }));
     return { blocks, bytes };
   }

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ListedBlock } from '../../src/chain/internal-transfers.ts';
+import type { Lie } from '../../src/chain/lie.ts';
 import { parseHeader } from '../../src/chain/parse.ts';
 import { createGasCheck } from '../../src/chain/traced-gas.ts';
 import type { Hash } from '../../src/core/hex.ts';
@@ -100,6 +101,14 @@ test('internal transfers that the preferred node omits come from those that agre
     const [first] = stage.nodes.status();
     assert.match(first?.error ?? '', /http:\S+ have other internal transfers in block 7/);
     assert.deepEqual(stage.nodes.agreement().tracingNodes, 3);
+  }));
+
+test('whoever asked hears which node lied, although another one gives the block', () =>
+  withNodes([omitting(), complete(), complete()], async ({ nodes, scripted: [liar] }) => {
+    await nodes.head(signal);
+    const lies: Lie[] = [];
+    await nodes.anchored([7], signal, { ...full, onLie: (lie) => void lies.push(lie) });
+    assert.deepEqual(lies, [{ node: new URL(liar?.url ?? '').origin, block: 7 }]);
   }));
 
 test('the same holds in a backfill, which asks by number', () =>

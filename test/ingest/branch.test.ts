@@ -5,7 +5,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockHeader } from '../../src/core/block.ts';
 import { Fault } from '../../src/core/fault.ts';
+import { silentLog } from '../../src/core/log.ts';
 import type { FollowerOptions } from '../../src/ingest/follow.ts';
+import { createScrutiny } from '../../src/ingest/scrutiny.ts';
 import { findBlockHash, findChain, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -67,7 +69,10 @@ onEachDatabase(({ database }) => {
     const story: { unproved: (typeof lie)[]; suspected: number[] } = { unproved: [], suspected: [] };
     const { state, follow, step } = await tell(database(), 8, {
       beyondHashes: {
-        scrutiny: { of: () => undefined, suspect: (number) => void story.suspected.push(number) },
+        scrutiny: {
+          ...createScrutiny({ clock: createTestClock(), log: silentLog(), isSampled: () => false }),
+          lied: ({ block }) => void story.suspected.push(block),
+        },
         vouch: () => ({ findUnproved: () => story.unproved, prove: async ([one]) => one?.block }),
       },
     });
