@@ -14,7 +14,7 @@ export type SenderCollection = {
 
 /**
  * One sender of so many is recovered in every block, at random, so that a node can't tell which. All would more than double
- * the processor time of a backfill (docs/decisions.md, 76); a thirty-second of them costs 3.5 %. With a sender forged in each
+ * the processor time of a backfill (docs/decisions.md, 69); a thirty-second of that is 3.5 %. With a sender forged in each
  * of 500 transfers, fewer than one backfill in seven million would notice none.
  */
 const SAMPLE_TRANSFERS = 32;

@@ -7,6 +7,7 @@ import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import { askAll, type BlockReference, type Bundle, quantityOf, traceCall } from './bundle.ts';
 import type { BundleOptions } from './fetch.ts';
+import { gather } from './gather.ts';
 import { digestOf, type InternalTransfer, type ListedBlock, readDigest } from './internal-transfers.ts';
 import { LieFault } from './lie.ts';
 import { attempt, byReadiness, type Node } from './node.ts';
@@ -73,12 +74,15 @@ export type VotingOptions = {
 const SILENCE_MS = 30_000;
 /** From then on it is given only so long for each block. */
 const SILENT_PATIENCE_MS = 100;
+/** Once for each node: a probe of several requests, over an ocean. */
+const MEET_MS = 5_000;
 /** A node that is a moment behind the others is asked again after these. */
 const BEHIND_MS = [25, 50, 100, 200];
 
 export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: VotingOptions): Voting {
   const outvoted = new Map<Node, Outvoted>();
   const gasChecks = new Map<Node, GasCheck>();
+  const met = new Set<Node>();
   /** Since when one of two tracing nodes has not answered; undefined while it does. */
   let silentSince: number | undefined;
   const nowMs = () => clock.now().getTime();
@@ -228,8 +232,18 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     check.check(bundle, node.rpc.name);
   }
 
+  /** Of a new program only the first node is known: to believe its traces alone, the others must be found not to trace. */
+  async function meetOthers(signal: AbortSignal): Promise<void> {
+    const strangers = nodes.filter((node) => node.canTrace === undefined && !met.has(node));
+    if (nodes.length === 1 || strangers.length === 0) return;
+    const ask = (node: Node, abort: AbortSignal) => exchange(node, abort, async () => undefined);
+    await gather({ clock, signal, voters: strangers, ask, ms: MEET_MS });
+    for (const node of strangers) met.add(node);
+  }
+
   const confirm: Voting['confirmed'] = async (node, { references, parts, scrutiny }, signal, fetch) => {
     if (scrutiny !== 'full' || parts !== undefined) return fetch();
+    await meetOthers(signal);
     const early = startEarly(node, references.find(isHash), signal);
     const bundles = await fetch();
     for (const bundle of bundles) {

@@ -51,7 +51,17 @@ export function createScrutiny({
   let suspected: Range = { from: 0, to: -1 };
   /** By node, the blocks between which it gave some that weren't looked at in full: as many entries as nodes. */
   const believed = new Map<string, Range>();
-  const doubts = new Map<string, Outvoted>();
+  /** By node, its last lie. */
+  const lies = new Map<string, { block: number; at: Date }>();
+
+  /** What was under way when the lie was found is stored after it, and makes the range larger. */
+  function report(node: string): void {
+    const { block } = lies.get(node) ?? {};
+    const range = believed.get(node);
+    const doubt = range && { ...range, command: commandOf(range) };
+    if (block !== undefined)
+      log[doubt === undefined ? 'warn' : 'error']({ node, block, ...doubt }, 'node.lied');
+  }
 
   return {
     of({ from, to, head }) {
@@ -60,28 +70,32 @@ export function createScrutiny({
       return isLive || isSuspect || isSampled() ? 'full' : undefined;
     },
     stored(blocks) {
+      const grown = new Set<string>();
       for (const { believed: node, header } of blocks) {
         if (node === undefined) continue;
         const { from, to } = believed.get(node) ?? { from: header.number, to: header.number };
         believed.set(node, { from: Math.min(from, header.number), to: Math.max(to, header.number) });
+        if (lies.has(node)) grown.add(node);
       }
+      for (const node of grown) report(node);
     },
     lied({ node, block }) {
       suspected = { from: block, to: block + SUSPECT_BLOCKS };
-      const range = believed.get(node);
-      if (range === undefined) {
-        log.warn({ node, block }, 'node.lied');
-        return;
-      }
-      const { from, to } = range;
-      const command = `chainbell repair --from ${from} --to ${to} --dry-run`;
-      const message = `it lied about block ${block}, so blocks ${from} to ${to}, of which it gave some before, may lack transfers that it hid: run ${command}`;
-      log.error({ node, block, from, to, command }, 'node.lied');
-      doubts.set(node, { node, message, at: clock.now() });
+      lies.set(node, { block, at: clock.now() });
+      report(node);
     },
-    doubts: () => [...doubts.values()],
+    doubts: () =>
+      [...lies].flatMap(([node, { block, at }]) => {
+        const range = believed.get(node);
+        if (range === undefined) return [];
+        const blocks = `blocks ${range.from} to ${range.to}, of which it gave some`;
+        const message = `it lied about block ${block}, so ${blocks}, may lack transfers that it hid: run ${commandOf(range)}`;
+        return [{ node, message, at }];
+      }),
   };
 }
+
+const commandOf = ({ from, to }: Range) => `chainbell repair --from ${from} --to ${to} --dry-run`;
 
 /** What nodes disagree about, with the doubts among the nodes that were outvoted. */
 export const withDoubts = (agreement: AgreementStatus, doubts: readonly Outvoted[]): AgreementStatus => ({

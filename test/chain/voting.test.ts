@@ -125,6 +125,15 @@ test('two tracing nodes that differ hold the block, and the message names both',
     });
   }));
 
+test('the traces of the first node that is asked are compared too, although nobody has met the others', () =>
+  withNodes([omitting(), complete(), complete()], async ({ nodes }) => {
+    const [bundle] = await nodes.bundles([seven], signal, full);
+    assert.deepEqual(
+      bundle?.transactions.map(({ calls }) => calls.length),
+      [1, 1],
+    );
+  }));
+
 test('each block of a request at the head is compared with its own traces', () =>
   withNodes([complete(), complete()], async ({ nodes }) => {
     await nodes.head(signal);

@@ -35,13 +35,16 @@ test('after a lie the block and the next 1,000 are looked at in full', () => {
 test('a lie puts in doubt what the same node gave before without a full look, and the report says what to run', () => {
   const scrutiny = scrutinyWith(never);
   scrutiny.stored([...givenBy('http://a', 7, 8), ...givenBy('http://b', 9, 10)]);
-  scrutiny.stored([...givenBy('http://a', 40), ...givenBy(undefined, 41)]);
+  scrutiny.stored([...givenBy('http://a', 39), ...givenBy(undefined, 41)]);
   scrutiny.lied({ node: 'http://a', block: 60 });
+  assert.match(scrutiny.doubts()[0]?.message ?? '', /run chainbell repair --from 7 --to 39 --dry-run$/);
+  // It was on its way when the lie was found.
+  scrutiny.stored(givenBy('http://a', 40));
   assert.deepEqual(scrutiny.doubts(), [
     {
       node: 'http://a',
       message:
-        'it lied about block 60, so blocks 7 to 40, of which it gave some before, may lack transfers that it hid: run chainbell repair --from 7 --to 40 --dry-run',
+        'it lied about block 60, so blocks 7 to 40, of which it gave some, may lack transfers that it hid: run chainbell repair --from 7 --to 40 --dry-run',
       at: noon,
     },
   ]);
