@@ -3,7 +3,7 @@
  * branch holds too loses the mark again (blocks.ts); what is still marked then is withdrawn, or reported as removed.
  */
 import type { BlockId } from '../core/block.ts';
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { takeBack } from './removals.ts';
 import { sql } from './sql.ts';
@@ -17,7 +17,7 @@ const CLOCK_DIFFERENCE = sql`interval '1 second'`;
  * queue that was leased while a row was due may have sent it, because no row is written before an attempt.
  */
 export async function beginReorg(
-  tx: Db,
+  tx: Tx,
   { ancestorNumber, tip, now }: { ancestorNumber: number; tip: BlockId; now: Date },
 ): Promise<{ reorgId: number; orphanedCount: number }> {
   const [reorg] = await tx.query<{ id: number }>(sql`
@@ -49,7 +49,7 @@ export async function beginReorg(
  * seen it, a removal notice goes out; otherwise attempts stop, because to a receiver that reads only the body a notice
  * would look like a credit. Returns the records in strict order whose next notification may go.
  */
-export async function endReorg(tx: Db, reorgId: number, now: Date): Promise<OrderedRecord[]> {
+export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
   const isGone = sql`n.reorg_id = ${reorgId} and n.revision % 2 = 0`;
   const reported = await takeBack(
     tx,

@@ -5,7 +5,7 @@ import type { BlockId, Transfer } from '../core/block.ts';
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import { findTip, holdBlocks } from './blocks.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { insertNotifications, listMatches } from './matching.ts';
 import { takeBack } from './removals.ts';
@@ -69,7 +69,7 @@ export async function applyRepairs(
 }
 
 /** Queues before rows, as a worker that settles locks them: the other way round they would stop each other. */
-async function lockLanes(tx: Db, repairs: readonly Repair[]): Promise<void> {
+async function lockLanes(tx: Tx, repairs: readonly Repair[]): Promise<void> {
   const rows = repairs.flatMap((repair) => ('id' in repair ? [repair] : []));
   const made = repairs.flatMap((repair) => (repair.action === 'create' ? [repair] : []));
   await tx.query(sql`
@@ -93,7 +93,7 @@ async function lockLanes(tx: Db, repairs: readonly Repair[]): Promise<void> {
     order by id for update`);
 }
 
-async function listHashes(tx: Db, repairs: readonly Repair[]): Promise<Map<number, Hash>> {
+async function listHashes(tx: Tx, repairs: readonly Repair[]): Promise<Map<number, Hash>> {
   const numbers = [...new Set(repairs.flatMap((repair) => ('block' in repair ? [repair.block.number] : [])))];
   const rows = await tx.query<{ number: number; hash: Uint8Array }>(sql`
     select number, hash from block where number = any(${listOf(numbers)}::bigint[])
@@ -103,7 +103,7 @@ async function listHashes(tx: Db, repairs: readonly Repair[]): Promise<Map<numbe
 
 type Moment = { confirmations: number; releasedNumber: number; now: Date };
 
-async function apply(tx: Db, repair: Repair, moment: Moment): Promise<boolean> {
+async function apply(tx: Tx, repair: Repair, moment: Moment): Promise<boolean> {
   switch (repair.action) {
     case 'create':
       return create(tx, repair, moment);
@@ -122,7 +122,7 @@ async function apply(tx: Db, repair: Repair, moment: Moment): Promise<boolean> {
 
 /** As the commit of the block would have; false when it is there already. */
 async function create(
-  tx: Db,
+  tx: Tx,
   { watchedAddressId: recordId, transfer, occurrence, block }: Extract<Repair, { action: 'create' }>,
   moment: Moment,
 ): Promise<boolean> {
@@ -139,7 +139,7 @@ async function create(
 const isAsCompared = ({ shardId, id, version }: Row) =>
   sql`n.shard_id = ${shardId} and n.id = ${id} and n.xmin::text = ${version}`;
 
-async function correctBlock(tx: Db, repair: Extract<Repair, { action: 'update' }>): Promise<boolean> {
+async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }>): Promise<boolean> {
   const rows = await tx.query(sql`
     update notification n set block_number = ${repair.block.number} where ${isAsCompared(repair)} returning n.id`);
   return rows.length > 0;
@@ -150,7 +150,7 @@ async function correctBlock(tx: Db, repair: Extract<Repair, { action: 'update' }
  * strict order ask for. A removal that was announced of a transfer on the chain is followed by the transfer.
  */
 async function reschedule(
-  tx: Db,
+  tx: Tx,
   repair: Extract<Repair, { action: 'update' }>,
   { confirmations, releasedNumber, now }: Moment,
 ): Promise<boolean> {
@@ -189,7 +189,7 @@ async function reschedule(
 }
 
 /** A receiver that wants `removed`, and may have seen it, is told that it is gone. */
-async function withdraw(tx: Db, row: Row, now: Date): Promise<boolean> {
+async function withdraw(tx: Tx, row: Row, now: Date): Promise<boolean> {
   const [found] = await tx.query<{ record_id: string; is_seen: boolean }>(sql`
     select n.watched_address_id as record_id, n.retry_count > 0 or n.revision > 0 as is_seen
     from notification n where ${isAsCompared(row)}`);
