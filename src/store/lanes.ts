@@ -15,6 +15,9 @@ const PAYLOAD_LANES_MAX = 500;
 /** Advisory lock space of delivery workers: the key is the worker's number. Its end means the worker's end. */
 export const WORKER_LOCK_SPACE = 0x6362_0003;
 
+/** For a row that comes into lane `l`: its leases up to this epoch can't have sent the row. */
+export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epoch - 1 end`;
+
 /** A leased lane. `origin` is the webhooks' scheme, host and port. */
 export type Lane = { id: number; shardId: number; origin: string; epoch: number };
 

@@ -6,6 +6,7 @@ import { type BlockHeader, sidesOf, type Transfer } from '../core/block.ts';
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
+import { unsentEpoch } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
 import type { OrderedRecord } from './turns.ts';
 
@@ -88,7 +89,7 @@ export async function insertNotifications(
         case when release.number > ${releasedNumber} then release.number end,
         case when w.strict_order then t.block * ${BLOCK_TURNS}::bigint + t.position end,
         ${now}::timestamptz, ${now}::timestamptz,
-        case when l.owner is null then l.epoch else l.epoch - 1 end,
+        ${unsentEpoch},
         ${isMet ? REPLACED : sql`null::bigint`}
       from t
       join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end

@@ -68,6 +68,7 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
     update notification n set
       state = 'waiting',
       lane_id = t.lane_id,
+      may_be_seen = n.may_be_seen or n.lane_id <> t.lane_id,
       retry_count = case n.state when 'waiting' then n.retry_count else 0 end,
       redelivery_count = n.redelivery_count + case n.state when 'waiting' then 0 else 1 end,
       next_retry_at = case when n.next_retry_at is not null then ${now}::timestamptz end,

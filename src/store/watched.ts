@@ -4,7 +4,7 @@
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
-import { ensureLane, wakeLanes } from './lanes.ts';
+import { ensureLane, unsentEpoch, wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';
 
 export type WatchedAddress = {
@@ -143,7 +143,10 @@ export async function cancelNotifications(tx: Tx, shardId: number, ids: readonly
     where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting')`);
 }
 
-/** What still waits for records with a new URL goes to the lanes of those; the former queue may have sent it. */
+/**
+ * What still waits for records with a new URL goes to the lanes of those. The former lane may have sent it; what is held
+ * hasn't been sent, and counts the leases of its new lane from here.
+ */
 export async function moveNotifications(
   tx: Tx,
   shardId: number,
@@ -151,11 +154,13 @@ export async function moveNotifications(
   now: Date,
 ): Promise<void> {
   const rows = await tx.query<{ lane_id: number }>(sql`
-    update notification n set lane_id = t.lane_id, may_be_seen = n.may_be_seen or n.state = 'waiting'
+    update notification n set lane_id = t.lane_id, may_be_seen = n.may_be_seen or n.state = 'waiting',
+      unsent_epoch = ${unsentEpoch}
     from unnest(
       ${listOf(moved.map(({ id }) => id))}::uuid[],
       ${listOf(moved.map(({ laneId }) => laneId))}::bigint[]
     ) as t (id, lane_id)
+    join lane l on l.id = t.lane_id
     where n.shard_id = ${shardId} and n.watched_address_id = t.id and n.state in ('held', 'waiting')
       and n.lane_id <> t.lane_id
     returning n.lane_id`);

@@ -7,6 +7,7 @@ import type { BlockHeader, Transfer } from '../../src/core/block.ts';
 import { freeDeadLanes, leaseLanes } from '../../src/store/lanes.ts';
 import { listLog } from '../../src/store/log.ts';
 import { sql } from '../../src/store/sql.ts';
+import { updateWatchedAddress } from '../../src/store/watched.ts';
 import { attemptDue, readDue } from '../kit/attempts.ts';
 import {
   bob,
@@ -17,6 +18,7 @@ import {
   later,
   listNotifications,
   mine,
+  noon,
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
@@ -235,6 +237,29 @@ onEachDatabase(({ database }) => {
       assert.deepEqual(await story.deliver(), ['1: 100']);
     });
   }
+
+  test('a webhook under way to a URL that its record got while it was held counts as seen', async () => {
+    const settings = { removed: true, confirmations: 1 };
+    const record = await watchAddress(database(), { settings });
+    await mine(database(), headerOf(1), []);
+    // The former lane has served for long, the new one never.
+    await database().query(sql`update lane set epoch = 9`);
+    await mine(database(), headerOf(2), [hundred()]);
+    const origin = 'https://two.example';
+    await updateWatchedAddress(database(), 1, record.id, { webhookUrl: `${origin}/` }, { origin, now: noon });
+    await mine(database(), headerOf(3), []);
+    const lanes = await leaseLanes(database(), {
+      owner: 1,
+      now: later(1),
+      leaseUntil: later(30_000),
+      limit: 9,
+    });
+    for (const lane of lanes) await readDue(database(), lane, later(1));
+    await database().query(sql`update lane set owner = null`);
+    await mine(database(), headerOf(2, 1, 1), [], { reorg: { ancestorNumber: 1 }, now: later(2) });
+    const [row] = await listNotifications(database());
+    assert.deepEqual([row?.state, row?.revision], ['waiting', 1]);
+  });
 
   test('the log says what is orphaned, and what stands in for what', async () => {
     await tell(true, 'acknowledged', [hundred()], [ninety()]);
