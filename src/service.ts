@@ -30,7 +30,7 @@ import { createPairReader } from './ingest/pair-events.ts';
 import { createPairReadings } from './ingest/pair-readings.ts';
 import { createPairPruner } from './ingest/pair-retention.ts';
 import { createPointsLedger } from './ingest/points.ts';
-import { createScrutiny } from './ingest/scrutiny.ts';
+import { createScrutiny, withDoubts } from './ingest/scrutiny.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { createVouch } from './ingest/vouch.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
@@ -182,6 +182,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const pairs = valuedPairs(config);
   let leads = false;
   const followed = writes.watch('follower');
+  const scrutiny = createScrutiny({ clock, log });
   const follower = createFollower({
     database: followed,
     nodes,
@@ -201,7 +202,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     }),
     checks: verifier,
     beyondHashes: {
-      scrutiny: createScrutiny(),
+      scrutiny,
       vouch: createVouch({ voters: nodes, recover: verifier.recover, log }),
     },
     async isLeader() {
@@ -222,7 +223,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     proof: active.has('follower') ? verifier : undefined,
     writes,
     recentStep: () => common?.recentStep(),
-    agreement: active.has('follower') ? nodes.agreement : undefined,
+    agreement: active.has('follower') ? () => withDoubts(nodes.agreement(), scrutiny.doubts()) : undefined,
     clock,
     metrics,
   });

@@ -205,7 +205,8 @@ export const StatusBody = Type.Object(
             }),
           }),
           outvoted: Type.Array(Type.Object({ node: Type.String(), message: Type.String(), at: Time }), {
-            description: 'Nodes whose answer a quorum contradicted since the start: the last time of each.',
+            description:
+              'Nodes whose answer a quorum or a signature contradicted since the start: the last time of each, and the stored blocks that a node which lied may have falsified, with the command that repairs them.',
           }),
         },
         { description: 'Null where this process does not follow the chain.' },

@@ -36,6 +36,8 @@ export type Bundle = {
   proved: boolean;
   /** Whether the node told of internal transfers, too. */
   traced: boolean;
+  /** Who gave it. */
+  node?: string;
   /** Of the block by its header and of all its transactions by their traces; undefined where either is not told. */
   gas?: { used: bigint; traced: bigint } | undefined;
   /** What the senders of native transfers rest on; undefined where proof is off. */
@@ -107,6 +109,7 @@ async function assemble(
     header: block.header,
     proved: false,
     traced: traces !== undefined,
+    node: rpc.name,
     gas: gasOf(blockJson, traces?.gas),
     transactions: block.transactions.map((transaction, index) => {
       const receipt = receipts[index];

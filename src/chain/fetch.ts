@@ -6,6 +6,7 @@ import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import { type BlockReference, type Bundle, fetchBundles } from './bundle.ts';
+import type { Lie } from './lie.ts';
 import { hasLostMethod, type Node, noteBundleTime } from './node.ts';
 import type { Capabilities } from './probe.ts';
 import type { RawBlock } from './proof.ts';
@@ -14,9 +15,15 @@ import type { Verifier } from './verifier.ts';
 
 /**
  * Without traces where nobody needs them; `onBytes` counts the answers, of whichever node. With `scrutiny`, everything that
- * no hash covers is checked now and not only where it matches: all senders, and internal transfers by other nodes.
+ * no hash covers is checked now and not only where it matches: all senders, and internal transfers by other nodes. `onLie`
+ * hears of each node that such a check exposes, also when another node then gives the blocks.
  */
-export type BundleOptions = { parts?: 'without traces'; scrutiny?: 'full'; onBytes?: OnBytes };
+export type BundleOptions = {
+  parts?: 'without traces';
+  scrutiny?: 'full';
+  onBytes?: OnBytes;
+  onLie?: (lie: Lie) => void;
+};
 
 /** As many blocks as one follows live; what fetches more is not in a hurry. */
 export const HEDGED_BLOCKS_MAX = 3;

@@ -2,12 +2,11 @@
  * The internal transfers of a block by the word of one node, as a text that is equal where two nodes say the same.
  */
 import { createHash } from 'node:crypto';
+import type { BlockId } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
-import { askAll, parseTraces, quantityOf, traceCall } from './bundle.ts';
-import { parseHeader, parseTransactionHashes } from './parse.ts';
-import type { Capabilities } from './probe.ts';
-import { type Rpc, resultOf } from './rpc.ts';
+import { parseTraces, type TraceMethod } from './bundle.ts';
+import { type Rpc, type RpcAnswer, resultOf } from './rpc.ts';
 
 /** One internal transfer; in the order of execution within its transaction. */
 export type InternalTransfer = {
@@ -16,6 +15,9 @@ export type InternalTransfer = {
   receiver: Address | undefined;
   amount: bigint;
 };
+
+/** A block with the transactions that it was proved to have, so that no voter can name others. */
+export type ListedBlock = BlockId & { transactionHashes: readonly Hash[] };
 
 /** Equal for equal transfers in equal order. Transactions without any leave no trace in it. */
 export function digestOf(transfers: readonly InternalTransfer[]): string {
@@ -26,33 +28,33 @@ export function digestOf(transfers: readonly InternalTransfer[]): string {
 }
 
 /**
- * What this node says of the block; undefined when it does not have the block (yet). `findNumber` is awaited only where the
- * node traces by number. @throws Fault when it cannot trace the block.
+ * What the node's answer says of the block, or why it says nothing of it: the node doesn't have the block yet
+ * (`unavailable`), or traced other transactions (`inconsistent`), as one does by number that is on another branch.
+ * @throws Fault when the node has the block and can't trace it.
  */
 export async function readDigest(
   rpc: Rpc,
-  { traces: method, batch }: Capabilities,
-  hash: Hash,
-  findNumber: () => Promise<number>,
+  method: TraceMethod,
+  answer: RpcAnswer | undefined,
+  { number, hash, transactionHashes: hashes }: ListedBlock,
   signal: AbortSignal,
-): Promise<string | undefined> {
-  if (method === 'none') throw new Fault('unavailable', `${rpc.name} cannot trace`);
-  const isByHash = method === 'debug_traceBlockByHash';
-  const id = isByHash ? hash : quantityOf(await findNumber());
-  const calls = [{ method: 'eth_getBlockByHash', params: [hash, false] }, traceCall(method, id)];
-  const [block, traced] = await askAll(rpc, calls, batch, signal);
-  const json = resultOf(rpc, 'eth_getBlockByHash', block);
-  if (json === null) return undefined;
-  if (parseHeader(json).hash !== hash)
-    throw new Fault('inconsistent', `${rpc.name} gave another block than ${hash}`);
-  const hashes = parseTransactionHashes(json);
-  if (hashes.length === 0) return digestOf([]);
-  const byTransaction = parseTraces(rpc, { method, hashes, blockHash: hash }, resultOf(rpc, method, traced));
-  return digestOf(
-    hashes.flatMap((txHash) => {
+): Promise<{ digest: string } | { fault: Fault }> {
+  if (answer?.ok !== true || answer.result === null) {
+    const block = await rpc.call('eth_getBlockByHash', [hash, false], signal);
+    if (block === null) return { fault: new Fault('unavailable', `${rpc.name} does not have block ${hash}`) };
+  }
+  const json = resultOf(rpc, method, answer);
+  try {
+    const byTransaction = parseTraces(rpc, { method, hashes, blockHash: hash }, json);
+    const transfers = hashes.flatMap((txHash) => {
       const trace = byTransaction.get(txHash);
-      if (trace === undefined) throw new Fault('inconsistent', `${rpc.name} gave no trace of ${txHash}`);
-      return trace.calls.map((call) => ({ txHash, ...call }));
-    }),
-  );
+      if (trace !== undefined) return trace.calls.map((call) => ({ txHash, ...call }));
+      const what = `traces of other transactions than those of block ${number} (${hash}): ${txHash} is missing`;
+      throw new Fault('inconsistent', `${rpc.name} gave ${what}`);
+    });
+    return { digest: digestOf(transfers) };
+  } catch (error) {
+    if (error instanceof Fault && error.code === 'inconsistent') return { fault: error };
+    throw error;
+  }
 }

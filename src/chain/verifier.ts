@@ -3,7 +3,6 @@
  */
 
 import type { BlockId } from '../core/block.ts';
-import { disproof, Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import {
   type CalibrationOptions,
@@ -11,6 +10,7 @@ import {
   createCalibration,
   type ProofMode,
 } from './calibration.ts';
+import { LieFault } from './lie.ts';
 import {
   type BlockProof,
   type CheckName,
@@ -112,7 +112,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
       const name = `block ${number} (${hash})`;
       const proof = await prover.prove(raw, scope);
       const proved = telling(() => calibration.judge(name, proof));
-      refuseForged(name, proof);
+      refuseForged(number, name, proof);
       return { proved, senders: proof.senders };
     },
     recover: prover.recover,
@@ -129,7 +129,7 @@ export function createVerifier({ log, ...options }: VerifierOptions): Verifier {
 }
 
 /** Whatever the chain honors: the transaction has its hash, so its signature is the one that was mined. */
-function refuseForged(name: string, { forged: [first] }: BlockProof): void {
+function refuseForged(number: number, name: string, { forged: [first] }: BlockProof): void {
   if (first === undefined) return;
-  throw disproof(`${name} names a false sender: ${first.signer} signed ${first.hash}`);
+  throw new LieFault(number, `${name} names a false sender: ${first.signer} signed ${first.hash}`);
 }

@@ -1,14 +1,15 @@
 /**
  * What the nodes decide together because no hash decides it: contract calls, traces, and senders without a signature.
  */
-import type { BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
-import { disproof, Fault, messageOf } from '../core/fault.ts';
+import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
-import { askAll, type BlockReference, type Bundle } from './bundle.ts';
+import { askAll, type BlockReference, type Bundle, quantityOf, traceCall } from './bundle.ts';
 import type { BundleOptions } from './fetch.ts';
-import { digestOf, type InternalTransfer, readDigest } from './internal-transfers.ts';
+import { gather } from './gather.ts';
+import { digestOf, type InternalTransfer, type ListedBlock, readDigest } from './internal-transfers.ts';
+import { LieFault } from './lie.ts';
 import { attempt, byReadiness, type Node } from './node.ts';
 import { type Poll, poll, type Vote } from './poll.ts';
 import type { Capabilities } from './probe.ts';
@@ -44,12 +45,16 @@ export type Voting = {
    */
   confirmed(
     node: Node,
-    asked: Pick<BundleOptions, 'parts' | 'scrutiny'> & { references: readonly BlockReference[] },
+    asked: Omit<BundleOptions, 'onBytes'> & { references: readonly BlockReference[] },
     signal: AbortSignal,
     fetch: () => Promise<Bundle[]>,
   ): Promise<Bundle[]>;
   /** Whether the tracing nodes agree on these internal transfers of a block; also where only one node can trace. */
-  areConfirmed(block: BlockId, transfers: readonly InternalTransfer[], signal: AbortSignal): Promise<boolean>;
+  areConfirmed(
+    block: ListedBlock,
+    transfers: readonly InternalTransfer[],
+    signal: AbortSignal,
+  ): Promise<boolean>;
   status(): AgreementStatus;
 };
 
@@ -69,12 +74,15 @@ export type VotingOptions = {
 const SILENCE_MS = 30_000;
 /** From then on it is given only so long for each block. */
 const SILENT_PATIENCE_MS = 100;
+/** Once for each node: a probe of several requests, over an ocean. */
+const MEET_MS = 5_000;
 /** A node that is a moment behind the others is asked again after these. */
 const BEHIND_MS = [25, 50, 100, 200];
 
 export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: VotingOptions): Voting {
   const outvoted = new Map<Node, Outvoted>();
   const gasChecks = new Map<Node, GasCheck>();
+  const met = new Set<Node>();
   /** Since when one of two tracing nodes has not answered; undefined while it does. */
   let silentSince: number | undefined;
   const nowMs = () => clock.now().getTime();
@@ -127,9 +135,9 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   const tracingQuorum = () => Math.min(quorum.needed(), tracers().length);
 
   function pollTraces(
-    block: BlockId,
+    block: ListedBlock,
     cast: readonly Vote<Node, undefined>[],
-    early: ReadonlyMap<Node, Promise<string>>,
+    early: Early,
     signal: AbortSignal,
   ): Promise<Poll<Node, undefined>> {
     const voters = byReadiness(tracers(), nowMs());
@@ -139,26 +147,40 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
       { clock, signal, quorum: tracingQuorum(), cast, patienceMs },
       voters,
       async (voter, abort) => {
-        const key = await (early.get(voter) ?? askDigest(voter, block.hash, async () => block.number, abort));
-        return { key, answer: undefined };
+        const given = block.hash === early.hash ? early.answers.get(voter) : undefined;
+        return { key: await askDigest(voter, block, given, abort), answer: undefined };
       },
     );
   }
 
+  /** The vote of one node. An answer that isn't of this block's transactions is none, and the node is asked again. */
   async function askDigest(
     node: Node,
-    hash: Hash,
-    findNumber: () => Promise<number>,
+    block: ListedBlock,
+    given: Promise<RpcAnswer | undefined> | undefined,
     signal: AbortSignal,
   ): Promise<string> {
-    for (const waitMs of [0, ...BEHIND_MS]) {
-      if (waitMs > 0) await clock.wait(waitMs, signal);
-      const digest = await exchange(node, signal, (rpc, capabilities) =>
-        readDigest(rpc, capabilities, hash, findNumber, signal),
-      );
-      if (digest !== undefined) return digest;
+    let answer = await given;
+    for (const waitMs of [...BEHIND_MS, undefined]) {
+      const read = await exchange(node, signal, async (rpc, { traces: method }) => {
+        if (method === 'none') throw new Fault('unavailable', `${rpc.name} cannot trace`);
+        answer ??= await ask(
+          rpc,
+          traceCall(method, method === BY_HASH ? block.hash : quantityOf(block.number)),
+          signal,
+        );
+        const outcome = await readDigest(rpc, method, answer, block, signal);
+        // To lack a block for a moment is no failure. To trace something else for so long is one.
+        if ('fault' in outcome && waitMs === undefined && outcome.fault.code === 'inconsistent')
+          throw outcome.fault;
+        return outcome;
+      });
+      if ('digest' in read) return read.digest;
+      if (waitMs === undefined) throw read.fault;
+      await clock.wait(waitMs, signal);
+      answer = undefined;
     }
-    throw new Fault('unavailable', `${node.rpc.name} does not have block ${hash}`);
+    throw new Error('the last round returns or throws');
   }
 
   /** Whether a lone vote must do: of two tracing nodes the other has been silent for long. Never where chain.quorum is set. */
@@ -173,9 +195,9 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
 
   /** The digest on which the tracing nodes agree. @throws Fault that names block and nodes when there is none. */
   async function decideTraces(
-    block: BlockId,
+    block: ListedBlock,
     cast: readonly Vote<Node, undefined>[],
-    early: ReadonlyMap<Node, Promise<string>>,
+    early: Early,
     signal: AbortSignal,
   ): Promise<{ key: string; names: string }> {
     const what = `the internal transfers of block ${block.number} (${block.hash})`;
@@ -190,18 +212,18 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   }
 
   /** Has the others trace the block while this node gives it, because a trace may take as long as everything else. */
-  function startEarly(node: Node, known: Hash | undefined, signal: AbortSignal): Map<Node, Promise<string>> {
+  function startEarly(node: Node, hash: Hash | undefined, signal: AbortSignal): Early {
+    const answers: Early['answers'] = new Map();
+    if (hash === undefined) return noneEarly;
     const others = byReadiness(tracers(), nowMs()).filter((other) => other !== node);
-    const early = new Map<Node, Promise<string>>();
-    if (known === undefined) return early;
     for (const other of others.slice(0, tracingQuorum() - 1)) {
-      if (other.capabilities?.traces !== 'debug_traceBlockByHash') continue;
-      const digest = askDigest(other, known, () => Promise.reject(new Error('not needed by hash')), signal);
+      if (other.capabilities?.traces !== BY_HASH) continue;
+      const answer = exchange(other, signal, (rpc) => ask(rpc, traceCall(BY_HASH, hash), signal));
       // Whoever polls it hears of its Fault.
-      digest.catch(() => {});
-      early.set(other, digest);
+      answer.catch(() => {});
+      answers.set(other, answer);
     }
-    return early;
+    return { hash, answers };
   }
 
   function checkGas(node: Node, bundle: Bundle): void {
@@ -210,29 +232,50 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     check.check(bundle, node.rpc.name);
   }
 
+  /** Of a new program only the first node is known: to believe its traces alone, the others must be found not to trace. */
+  async function meetOthers(signal: AbortSignal): Promise<void> {
+    const strangers = nodes.filter((node) => node.canTrace === undefined && !met.has(node));
+    if (nodes.length === 1 || strangers.length === 0) return;
+    const ask = (node: Node, abort: AbortSignal) => exchange(node, abort, async () => undefined);
+    await gather({ clock, signal, voters: strangers, ask, ms: MEET_MS });
+    for (const node of strangers) met.add(node);
+  }
+
+  const confirm: Voting['confirmed'] = async (node, { references, parts, scrutiny }, signal, fetch) => {
+    if (scrutiny !== 'full' || parts !== undefined) return fetch();
+    await meetOthers(signal);
+    const early = startEarly(node, references.find(isHash), signal);
+    const bundles = await fetch();
+    for (const bundle of bundles) {
+      checkGas(node, bundle);
+      const { header, traced, transactions } = bundle;
+      if (!traced || transactions.length === 0 || tracers().length < 2) continue;
+      const block = { ...header, transactionHashes: transactions.map(({ hash }) => hash) };
+      const own = digestOf(internalTransfersOf(bundle));
+      const cast = [{ voter: node, key: own, answer: undefined }];
+      const { key, names } = await decideTraces(block, cast, early, signal);
+      if (key !== own)
+        throw new LieFault(
+          header.number,
+          `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
+        );
+    }
+    return bundles;
+  };
+
   return {
     agree,
-    async confirmed(node, { references, parts, scrutiny }, signal, fetch) {
-      if (scrutiny !== 'full' || parts !== undefined) return fetch();
-      const early = startEarly(node, references.find(isHash), signal);
-      const bundles = await fetch();
-      for (const bundle of bundles) {
-        checkGas(node, bundle);
-        const { header, traced, transactions } = bundle;
-        if (!traced || transactions.length === 0 || tracers().length < 2) continue;
-        const own = digestOf(internalTransfersOf(bundle));
-        const cast = [{ voter: node, key: own, answer: undefined }];
-        const { key, names } = await decideTraces(header, cast, early, signal);
-        if (key !== own)
-          throw disproof(
-            `${node.rpc.name}: ${names} have other internal transfers in block ${header.number} (${header.hash})`,
-          );
+    async confirmed(node, asked, signal, fetch) {
+      try {
+        return await confirm(node, asked, signal, fetch);
+      } catch (error) {
+        if (error instanceof LieFault) asked.onLie?.({ node: node.rpc.name, block: error.block });
+        throw error;
       }
-      return bundles;
     },
     async areConfirmed(block, transfers, signal) {
       if (tracers().length < 2) return true;
-      const { key } = await decideTraces(block, [], new Map(), signal);
+      const { key } = await decideTraces(block, [], noneEarly, signal);
       return key === digestOf(transfers);
     },
     status: () => ({
@@ -242,6 +285,14 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     }),
   };
 }
+
+/** Traces of one block that were asked for before its transactions were known. */
+type Early = { hash: Hash | undefined; answers: Map<Node, Promise<RpcAnswer | undefined>> };
+const noneEarly: Early = { hash: undefined, answers: new Map() };
+const BY_HASH = 'debug_traceBlockByHash';
+
+const ask = async (rpc: LearningRpc, call: RpcCall, signal: AbortSignal) =>
+  (await rpc.batch([call], signal))[0];
 
 const isHash = (reference: BlockReference): reference is Hash => typeof reference === 'string';
 

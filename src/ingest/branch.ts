@@ -4,15 +4,12 @@
 import type { QuorumStatus } from '../chain/quorum.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
-import type { Hash } from '../core/hex.ts';
 import { findFirst, findKnownHash, findTip } from '../store/blocks.ts';
 import type { Database } from '../store/db.ts';
 import type { ReadAhead, ReadBlock } from './read-ahead.ts';
 
 /** Blocks of one switch: more than the deepest reorg of an ordinary chain, few enough to be in memory together. */
 const SWITCH_BLOCKS_MAX = 64;
-/** Tips that the follower has left and does not return to at equal height. */
-const LEFT_TIPS_MAX = 64;
 
 /**
  * Walks from a corroborated block by parent hashes to the newest block that is stored, or to the parent of the first one.
@@ -73,19 +70,6 @@ export function createBranchReader(
       }
     }
     return blocks;
-  };
-}
-
-/** The newest tips that the follower has left: between equal branches a liar could send it back and forth. */
-export function createLeftTips(): { has(hash: Hash): boolean; add(hash: Hash): void } {
-  const hashes = new Set<Hash>();
-  return {
-    has: (hash) => hashes.has(hash),
-    add(hash) {
-      hashes.add(hash);
-      const [oldest] = hashes;
-      if (hashes.size > LEFT_TIPS_MAX && oldest !== undefined) hashes.delete(oldest);
-    },
   };
 }
 

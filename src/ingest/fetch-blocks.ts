@@ -23,7 +23,7 @@ export async function fetchBlocks(
   nodes: Pick<ChainNodes, 'bundles'>,
   references: readonly BlockReference[],
   signal: AbortSignal,
-  { isAlone = true, ...options }: Pick<BundleOptions, 'parts' | 'scrutiny'> & { isAlone?: boolean } = {},
+  { isAlone = true, ...options }: Omit<BundleOptions, 'onBytes'> & { isAlone?: boolean } = {},
 ): Promise<FetchedBlocks | 'too large'> {
   const work = startAbort(signal);
   let bytes = 0;

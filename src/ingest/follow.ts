@@ -20,11 +20,12 @@ import {
   findKnownHash,
   findTip,
   insertChain,
+  isOrphaned,
   requireChain,
 } from '../store/blocks.ts';
 import type { Database, Tx } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
-import { createBranchReader, createLeftTips, findAncestor, linkedPrefix } from './branch.ts';
+import { createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
@@ -88,11 +89,10 @@ export function createFollower(options: FollowerOptions): Follower {
   const readAhead = createReadAhead({
     nodes: { bundles: nodes.anchored },
     ...{ clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS },
-    ...(beyondHashes !== undefined && { scrutinyOf: beyondHashes.scrutiny.of }),
+    ...(beyondHashes && { scrutinyOf: beyondHashes.scrutiny.of, onLie: beyondHashes.scrutiny.lied }),
   });
   const commitProved = createProvedCommit({ database, clock, readAhead, beyondHashes });
   const readBranch = createBranchReader(readAhead);
-  const leftTips = createLeftTips();
   let comparedAtMs = Number.NEGATIVE_INFINITY;
   /** Since when the nodes have been on a branch that is not followed, by the steady clock. */
   let heldSinceMs: number | undefined;
@@ -162,13 +162,13 @@ export function createFollower(options: FollowerOptions): Follower {
 
   /**
    * A head that is not above the tip. Ours, or an older one of ours, is ignored. Another block at the tip's height is a
-   * reorg, unless the follower has left it before. A lower branch is not followed before it is as long as ours.
+   * reorg, unless it was left before: between equal branches a liar could send the follower back and forth. A lower branch is not followed before it is as long as ours.
    */
   async function atOrBehindTip(tip: BlockId, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
     metrics.chainLagSeconds.set(0);
     if (head.hash === tip.hash) return 'idle';
     if (head.number === tip.number)
-      return leftTips.has(head.hash) ? 'idle' : switchBranch(tip, head.number, head, signal);
+      return (await isOrphaned(database, head)) ? 'idle' : switchBranch(tip, head.number, head, signal);
     const stored = await findBlockHash(database, head.number);
     if (stored === head.hash) return 'idle';
     throw lowerBranch({ tip, head, stored, nodeCount: nodes.quorum().nodes });
@@ -290,7 +290,6 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   function reportReorg(tip: BlockId, branch: BlockId, reorg: { ancestor: number; depth: number }): void {
-    leftTips.add(tip.hash);
     metrics.chainReorgs.inc();
     metrics.chainReorgDepth.observe(reorg.depth);
     log.warn({ ...reorg, tip: tip.number, hash: tip.hash, branch: branch.hash }, 'chain.reorg');

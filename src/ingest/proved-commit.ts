@@ -33,11 +33,13 @@ export function createProvedCommit({
     const findUnproved = vouching && { findUnproved: vouching.findUnproved };
     for (;;) {
       const committed = await commitBlocks(database, { ...commit, ...findUnproved, now: clock.now() });
+      if (committed.outcome === 'committed') beyondHashes?.scrutiny.stored(commit.blocks);
       if (committed.outcome !== 'unproved') return committed;
       // Each round proves what the one before found; only a record that was made meanwhile adds to it.
       const liedAbout = await vouching?.prove(committed.transfers, signal);
       if (liedAbout === undefined) continue;
-      beyondHashes?.scrutiny.suspect(liedAbout);
+      const node = commit.blocks.find(({ header }) => header.number === liedAbout)?.believed;
+      beyondHashes?.scrutiny.lied({ node: node ?? 'a node', block: liedAbout });
       readAhead.drop();
       return 'lied';
     }

@@ -28,8 +28,10 @@ export type ReadBlock = {
   activities: Activity[];
   /** What the senders of native transfers rest on; undefined where proof is off. */
   senders?: SenderEvidence | undefined;
-  /** How closely it was looked at when it was read. */
-  scrutiny?: BundleOptions['scrutiny'] | undefined;
+  /** Its transactions, where one node's word is all that its internal transfers rest on so far; else undefined. */
+  unconfirmed?: readonly Hash[] | undefined;
+  /** The node that gave it, where it was not looked at in full; else undefined. */
+  believed?: string | undefined;
 };
 
 /** What is taken out of a block for the ledgers; the block itself is garbage then. */
@@ -52,6 +54,7 @@ export type ReadAheadOptions = {
   patienceMs?: number;
   /** How closely these blocks are looked at; by default everything that no hash covers is left for later. */
   scrutinyOf?: (blocks: { from: number; to: number; head: number }) => BundleOptions['scrutiny'];
+  onLie?: BundleOptions['onLie'];
 };
 
 export type ReadAhead = {
@@ -163,6 +166,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     const fetched = await fetchBlocks(nodes, references, signal, {
       isAlone: requestsMax === 1,
       ...(scrutiny !== undefined && { scrutiny }),
+      ...(options.onLie !== undefined && { onLie: options.onLie }),
     });
     if (fetched === 'too large') return fetched;
     const { bundles, bytes } = fetched;
@@ -176,7 +180,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
       pairEvents: extract.pairEvents(bundle),
       activities: extract.activities(bundle),
       senders: bundle.senders,
-      scrutiny,
+      ...(scrutiny !== 'full' && { unconfirmed: unconfirmedOf(bundle), believed: bundle.node }),
     }));
     return { blocks, bytes };
   }
@@ -248,6 +252,10 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     },
   };
 }
+
+/** Only where there is something to confirm: the hashes of a mainnet block take 16 KB. */
+const unconfirmedOf = ({ transactions }: Bundle): Hash[] | undefined =>
+  transactions.some(({ calls }) => calls.length > 0) ? transactions.map(({ hash }) => hash) : undefined;
 
 /** The head by its hash, so that "not here yet" is an error; history by number. */
 function referencesOf(from: number, to: number, head: Head): BlockReference[] {

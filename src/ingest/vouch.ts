@@ -104,7 +104,7 @@ export function createVouch({ voters, recover, log }: VouchOptions): Vouch {
       const read = byNumber.get(block);
       if (read === undefined) return false;
       if (transfer.kind === 'internal')
-        return read.scrutiny !== 'full' && voters.agreement().tracingNodes > 1;
+        return read.unconfirmed !== undefined && voters.agreement().tracingNodes > 1;
       // Without proof nothing is known of any signature.
       if (read.senders === undefined) return false;
       const isSigned = read.senders.hashes.includes(transfer.txHash);
@@ -130,8 +130,10 @@ export function createVouch({ voters, recover, log }: VouchOptions): Vouch {
         const internals = unproved.filter(({ transfer }) => transfer.kind === 'internal');
         for (const number of new Set(internals.map(({ block }) => block))) {
           const block = byNumber.get(number);
-          const own = block?.transfers.filter(({ kind }) => kind === 'internal') ?? [];
-          if (block !== undefined && !(await voters.areConfirmed(block.header, own, signal))) return number;
+          if (block?.unconfirmed === undefined) continue;
+          const listed = { ...block.header, transactionHashes: block.unconfirmed };
+          const own = block.transfers.filter(({ kind }) => kind === 'internal');
+          if (!(await voters.areConfirmed(listed, own, signal))) return number;
         }
         for (const { transfer } of unproved) proved.add(transfer);
         return undefined;

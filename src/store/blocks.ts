@@ -115,6 +115,15 @@ export async function findBlockHash(db: Db, number: number): Promise<Hash | unde
   return row && fromBytes(row.hash);
 }
 
+/** Whether this block was stored, and a reorg has orphaned it. */
+export async function isOrphaned(db: Db, { number, hash }: BlockId): Promise<boolean> {
+  // A reorg orphans what lies above its ancestor.
+  const rows = await db.query(sql`
+    select from orphaned_block o join reorg r on r.id = o.reorg_id
+    where o.number = ${number} and o.hash = ${toBytes(hash)} and o.number > r.ancestor_number limit 1`);
+  return rows.length > 0;
+}
+
 /** The chain that this database belongs to, once a follower has started on it. */
 export async function findChain(db: Db): Promise<ChainRow | undefined> {
   const [row] = await db.query<{

@@ -8,6 +8,7 @@ import { test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { keccak256, type TransactionSerializable } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
+import { collectSenders } from '../../src/chain/block-senders.ts';
 import { findSigned } from '../../src/chain/proof.ts';
 import { type OnHashed, proveBlock } from '../../src/chain/prove-block.ts';
 import { createProver } from '../../src/chain/prover.ts';
@@ -113,6 +114,22 @@ testWithRealchain('every signature of every stored block recovers to its sender'
   for (const { block } of blocks) proveBlock(block, [], check);
   assert.deepEqual(new Set(types.keys()), new Set(['0x0', '0x1', '0x2', '0x3']));
   assert.ok([...types.values()].reduce((sum, count) => sum + count, 0) > 3_600);
+});
+
+test('a sampled sender that is forged is found although only matched ones are asked for', async () => {
+  const senders = collectSenders(() => true);
+  const others = collectSenders(() => false);
+  const payment = { type: 'eip1559', chainId: 1, to, value: 5n, ...fees } as const;
+  const signed = await account.signTransaction(payment);
+  for (const said of [from, makeAddress(9)])
+    for (const collection of [senders, others])
+      collection.add(
+        { ...transactionJson(signed), hash: keccak256(signed), from: said },
+        encodeTransaction(transactionJson(signed)),
+      );
+  assert.deepEqual(senders.finish('matched').forged, [{ hash: keccak256(signed), signer: from }]);
+  const unsampled = others.finish('matched');
+  assert.deepEqual([unsampled.forged, unsampled.senders.signed?.ends.length], [[], 2]);
 });
 
 testWithRealchain(

@@ -5,6 +5,7 @@
 import { encodeCall } from '../../devnet/contracts.ts';
 import { sendTransaction } from '../../devnet/wallet.ts';
 import type { ConfigOverrides } from '../../src/config/load.ts';
+import type { Config } from '../../src/config/schema.ts';
 import { Fault } from '../../src/core/fault.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import type { Db } from '../../src/store/db.ts';
@@ -12,7 +13,14 @@ import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
+import {
+  createWatcher,
+  freshAddress,
+  startTestService,
+  type TestService,
+  type TestServiceOptions,
+  testConfig,
+} from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { type NodeProxy, startNodeProxy } from './node-proxy.ts';
 import { contentOf, createOracle, type Found, type Oracle } from './oracle.ts';
@@ -53,6 +61,8 @@ export type Stage = {
   parts: AsyncDisposableStack;
   /** The first block that is followed. */
   startBlock: number;
+  /** As the service is configured. */
+  config: Config;
   /** After the service was stopped: another one on the same database, or on what stands before it. */
   restart(databaseUrl?: string): Promise<void>;
   oracle: Oracle;
@@ -136,13 +146,13 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
 
   await setting.prepare?.({ chain, nodes, parts, payOn });
   const { number: startBlock } = await chain.head();
-  const start = (url = database.url) =>
-    startTestService({
-      database: { ...database, url },
-      ...{ receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
-      rpc: [...nodes.map(({ url }) => url), ...(setting.isPolled === true ? [] : [first.wsUrl])],
-      ...(sections !== undefined && { sections }),
-    });
+  const options = (url = database.url): TestServiceOptions => ({
+    database: { ...database, url },
+    ...{ receivers: [receiver], chain: { startBlock, ...config }, retryMinutes: RETRY_MINUTES },
+    rpc: [...nodes.map(({ url }) => url), ...(setting.isPolled === true ? [] : [first.wsUrl])],
+    ...(sections !== undefined && { sections }),
+  });
+  const start = (url?: string) => startTestService(options(url));
   const service = parts.use(await start());
   await noteRemovals(service.database);
   const watcher = await createWatcher(service, 'acme');
@@ -153,6 +163,7 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
   const stage: Stage = {
     ...{ chain, database, receiver, nodes, service, startBlock, watched, happened: { injected: 0 } },
     parts,
+    config: testConfig(options()),
     oracle: createOracle(() => stage.chain.url, records, startBlock),
     async restart(databaseUrl) {
       stage.service = parts.use(await start(databaseUrl));

@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { readBalanceWei } from '../../devnet/wallet.ts';
 import { sql } from '../../src/store/sql.ts';
+import { runRepair } from '../../src/verification.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { block, both, change, type Json, listOf, receipts } from './spoil.ts';
 import type { Story } from './story.ts';
@@ -13,6 +14,9 @@ import type { Story } from './story.ts';
 const STRANGER = `0x${'7'.repeat(40)}`;
 /** Blocks that a restart must catch up with: more than are looked at in full. */
 const BACKFILL_BLOCKS = 30;
+
+/** As deep a reorg has blocks of which only what matches is proved. */
+const REORG_BLOCKS = 20;
 
 /** The sender of the first payment, in block and receipts alike. */
 const forgedSender = both(
@@ -94,6 +98,57 @@ const inBackfill = ({ name, fault }: Lie): Story => ({
   },
 });
 
+/** As operators do what the report says, while the node goes on lying. */
+const reported: Story = {
+  name: 'internal transfers omitted in a backfill, by the first of three nodes, and repaired as /status says',
+  nodes: 3,
+  isPolled: true,
+  async tell(stage) {
+    const [node] = stage.nodes;
+    await stage.settled();
+    // Of a record as young as the blocks nothing says that it was there before them.
+    await stage.service.database.query(
+      sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
+    );
+    await stage.service.stop();
+    for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await stage.payBlock();
+    node.inject(omitted);
+    await stage.restart();
+    await stage.settled();
+    // Nothing is doubtful, and nothing lost, when the first blocks of the backfill were sampled by chance.
+    const said = JSON.stringify((await stage.status()).agreement);
+    const [, from, to] = /repair --from (\d+) --to (\d+) --dry-run/.exec(said) ?? [];
+    if (from !== undefined && to !== undefined)
+      await runRepair(stage.config, {
+        ...{ from: Number(from), to: Number(to), signal: new AbortController().signal },
+        ...{ onPlan: () => true, onDissent() {}, onProgress() {} },
+      });
+    await stage.settled();
+    node.mend();
+  },
+};
+
+/** The new branch holds the old payments in another block, where this node forges the sender of the first one. */
+const inReorg = (depth: number, which: string): Story => ({
+  name: `a sender forged inside a reorg, ${which}, by the first of three nodes`,
+  nodes: 3,
+  isPolled: true,
+  async tell({ chain, nodes: [node], payBlock, settled, oracle, happened }) {
+    const paid = await payBlock();
+    await chain.mine(depth - 1);
+    await settled();
+    await oracle.look();
+    const raw = await Promise.all(paid.map((hash) => chain.rpc('eth_getRawTransactionByHash', [hash])));
+    node.inject(forgedSender);
+    await chain.alone(() => chain.rpc('anvil_reorg', [depth, raw.map((one) => [one, 0])]));
+    happened.injected += 1;
+    await chain.mine();
+    await settled();
+    assert.ok(node.struck() > 0, 'the node was not asked for the new branch');
+    node.mend();
+  },
+});
+
 /** Balances and prices that are not the chain's. */
 const falseContracts: NodeFault = {
   async answer(call, ask) {
@@ -148,5 +203,8 @@ const contracts: Story = {
 export const unhashedStories: readonly Story[] = [
   ...[forged, altered, left].map(atHead),
   ...[forged, altered].map(inBackfill),
+  reported,
+  inReorg(3, 'close to the head'),
+  inReorg(REORG_BLOCKS, 'below what is looked at in full'),
   contracts,
 ];

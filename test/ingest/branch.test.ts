@@ -5,7 +5,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockHeader } from '../../src/core/block.ts';
 import { Fault } from '../../src/core/fault.ts';
+import { silentLog } from '../../src/core/log.ts';
 import type { FollowerOptions } from '../../src/ingest/follow.ts';
+import { createScrutiny } from '../../src/ingest/scrutiny.ts';
 import { findBlockHash, findChain, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -32,12 +34,17 @@ async function tell(
   };
   const asked = (number: number) => headerOf(number, state.branch, state.fork);
   const chain = { head: () => asked(state.height), at, asked, nodeCount, startBlock };
-  const follower = followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100, ...proof });
+  const start = () =>
+    followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100, ...proof });
+  let follower = start();
   const follow = async () => {
     while ((await findTip(database))?.hash !== asked(state.height).hash) await follower.step(signal);
   };
   await follow();
-  return { state, follow, step: () => follower.step(signal), head: () => asked(state.height) };
+  const restart = () => {
+    follower = start();
+  };
+  return { state, follow, restart, step: () => follower.step(signal), head: () => asked(state.height) };
 }
 
 onEachDatabase(({ database }) => {
@@ -62,7 +69,10 @@ onEachDatabase(({ database }) => {
     const story: { unproved: (typeof lie)[]; suspected: number[] } = { unproved: [], suspected: [] };
     const { state, follow, step } = await tell(database(), 8, {
       beyondHashes: {
-        scrutiny: { of: () => undefined, suspect: (number) => void story.suspected.push(number) },
+        scrutiny: {
+          ...createScrutiny({ clock: createTestClock(), log: silentLog(), isSampled: () => false }),
+          lied: ({ block }) => void story.suspected.push(block),
+        },
         vouch: () => ({ findUnproved: () => story.unproved, prove: async ([one]) => one?.block }),
       },
     });
@@ -87,22 +97,26 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await listStates(database()), ['withdrawn']);
   });
 
-  test('a branch of equal height that was left is not returned to before it is longer', async () => {
-    const { state, follow, step } = await tell(database(), 6);
-    Object.assign(state, { branch: 1, fork: 5 });
-    await follow();
-    const sibling = await tipHash();
-    for (let poll = 0; poll < 3; poll += 1) {
-      state.branch = 0;
-      assert.equal(await step(), 'idle');
-      assert.equal(await tipHash(), sibling);
-      state.branch = 1;
-      assert.equal(await step(), 'idle');
-    }
-    Object.assign(state, { branch: 0, height: 7 });
-    await follow();
-    assert.equal(await findBlockHash(database(), 6), headerOf(6).hash);
-  });
+  for (const isRestarted of [false, true]) {
+    const when = isRestarted ? ', by a follower that started later' : '';
+    test(`a branch of equal height that was left is not returned to before it is longer${when}`, async () => {
+      const { state, follow, restart, step } = await tell(database(), 6);
+      Object.assign(state, { branch: 1, fork: 5 });
+      await follow();
+      const sibling = await tipHash();
+      for (let poll = 0; poll < 3; poll += 1) {
+        if (isRestarted) restart();
+        state.branch = 0;
+        assert.equal(await step(), 'idle');
+        assert.equal(await tipHash(), sibling);
+        state.branch = 1;
+        assert.equal(await step(), 'idle');
+      }
+      Object.assign(state, { branch: 0, height: 7 });
+      await follow();
+      assert.equal(await findBlockHash(database(), 6), headerOf(6).hash);
+    });
+  }
 
   test('a lower, different chain is said to be one and not followed until it is as long', async () => {
     const { state, follow, step } = await tell(database(), 8);

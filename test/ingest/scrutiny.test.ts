@@ -1,25 +1,58 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { silentLog } from '../../src/core/log.ts';
 import { createScrutiny } from '../../src/ingest/scrutiny.ts';
+import { headerOf, noon } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
 
 const never = () => false;
+const scrutinyWith = (isSampled: () => boolean) =>
+  createScrutiny({ clock: createTestClock(noon), log: silentLog(), isSampled });
+/** Blocks that a node gave, and that were not looked at in full. */
+const givenBy = (believed: string | undefined, ...numbers: number[]) =>
+  numbers.map((number) => ({ header: headerOf(number), believed }));
 
 test('the last blocks below the head are looked at in full, older ones are not', () => {
-  const scrutiny = createScrutiny(never);
+  const scrutiny = scrutinyWith(never);
   assert.equal(scrutiny.of({ from: 100, to: 100, head: 100 }), 'full');
   assert.equal(scrutiny.of({ from: 70, to: 91, head: 100 }), 'full');
   assert.equal(scrutiny.of({ from: 70, to: 90, head: 100 }), undefined);
 });
 
 test('a sampled request of a backfill is looked at in full', () => {
-  assert.equal(createScrutiny(() => true).of({ from: 1, to: 30, head: 10_000 }), 'full');
+  assert.equal(scrutinyWith(() => true).of({ from: 1, to: 30, head: 10_000 }), 'full');
 });
 
 test('after a lie the block and the next 1,000 are looked at in full', () => {
-  const scrutiny = createScrutiny(never);
-  scrutiny.suspect(500);
+  const scrutiny = scrutinyWith(never);
+  scrutiny.lied({ node: 'a', block: 500 });
   assert.deepEqual(
     [499, 500, 1_500, 1_501].map((number) => scrutiny.of({ from: number, to: number, head: 9_999 })),
     [undefined, 'full', 'full', undefined],
   );
+});
+
+test('a lie puts in doubt what the same node gave before without a full look, and the report says what to run', () => {
+  const scrutiny = scrutinyWith(never);
+  scrutiny.stored([...givenBy('http://a', 7, 8), ...givenBy('http://b', 9, 10)]);
+  scrutiny.stored([...givenBy('http://a', 39), ...givenBy(undefined, 41)]);
+  scrutiny.lied({ node: 'http://a', block: 60 });
+  assert.match(scrutiny.doubts()[0]?.message ?? '', /run chainbell repair --from 7 --to 39 --dry-run$/);
+  // It was on its way when the lie was found.
+  scrutiny.stored(givenBy('http://a', 40));
+  assert.deepEqual(scrutiny.doubts(), [
+    {
+      node: 'http://a',
+      message:
+        'it lied about block 60, so blocks 7 to 40, of which it gave some, may lack transfers that it hid: run chainbell repair --from 7 --to 40 --dry-run',
+      at: noon,
+    },
+  ]);
+});
+
+test('a lie of a node whose blocks were all looked at in full puts none in doubt', () => {
+  const scrutiny = scrutinyWith(never);
+  scrutiny.stored([...givenBy(undefined, 7, 8), ...givenBy('http://b', 9)]);
+  scrutiny.lied({ node: 'http://a', block: 60 });
+  assert.deepEqual(scrutiny.doubts(), []);
 });

@@ -46,6 +46,7 @@ async function makePayment(sender: Address): Promise<{ transfer: Transfer; sende
 const blockOf = (transfers: Transfer[], parts: Partial<ReadBlock> = {}): ReadBlock => ({
   ...{ header: headerOf(1), proved: true, traced: true, pairEvents: [], activities: [] },
   transfers,
+  unconfirmed: transfers.map(({ txHash }) => txHash),
   ...parts,
 });
 
@@ -161,7 +162,7 @@ onEachDatabase(({ database }) => {
 
   test('what was looked at in full needs no second word', async () => {
     await watchAddress(database());
-    const block = blockOf([transferOf({ kind: 'internal' })], { scrutiny: 'full' });
+    const block = blockOf([transferOf({ kind: 'internal' })], { unconfirmed: undefined });
     assert.deepEqual(await commit(database(), block, { quorum: 2, tracingNodes: 2 }), {
       ...{ outcome: 'committed', asked: [], rounds: 0 },
     });

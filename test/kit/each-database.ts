@@ -43,6 +43,6 @@ function onDatabase(kind: DatabaseKind, declare: (suite: Suite) => void): void {
 /** Removes every row; ids begin at 1 again. */
 export async function emptyDatabase(database: Database): Promise<void> {
   await database.script(`
-    truncate chain, block, watcher, api_key, signing_secret, lane, watched_address, notification, delivery_attempt, idempotent_answer, price, price_observation, pair, swap, swap_volume, pair_state, pair_reading, point, point_day, point_month, referral, accrual, accrual_before, supply_reading, supply_balance restart identity;
+    truncate chain, block, reorg, orphaned_block, watcher, api_key, signing_secret, lane, watched_address, notification, delivery_attempt, idempotent_answer, price, price_observation, pair, swap, swap_volume, pair_state, pair_reading, point, point_day, point_month, referral, accrual, accrual_before, supply_reading, supply_balance restart identity;
     update clock_state set steps_ms = 0, last_step_ms = null, last_step_at = null, prune_from = null, probed_at = null`);
 }
