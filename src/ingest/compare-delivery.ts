@@ -2,6 +2,7 @@
  * Whether a notification of a canonical transfer is on its way to its receiver: acknowledged, or scheduled where a worker
  * finds it, or held for a reason that ends. Pure.
  */
+import { counted } from '../core/counted.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
 import type { StoredLane, StoredNotification, StoredWatch } from '../store/comparison.ts';
 import { CONFIRMATIONS_MAX } from '../store/settings.ts';
@@ -71,7 +72,7 @@ function findScheduleFault(
   const allowed =
     retryCount === 0
       ? 'the first attempt is due at once'
-      : `after ${retryCount} failures it is due within ${delayMs / 60_000} minutes`;
+      : `after ${counted(retryCount, 'failure')} it is due within ${counted(delayMs / 60_000, 'minute')}`;
   return { message: `it is scheduled for ${nextAttemptAt.toISOString()}, but ${allowed}`, isLate: true };
 }
 

@@ -23,6 +23,7 @@ const waiting: StoredNotification = {
   ...transferOf(),
   ...{ shardId: 1, id: 5, watchedAddressId: watch.id, blockNumber: 10, createdAt: noon, state: 'waiting' },
   ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: noon, laneId: 1, version: '1' },
+  ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
   ...{ releaseNumber: undefined, turn: undefined },
 };
 

@@ -465,7 +465,7 @@ function reportOf({
       range: { from: 1, to: last },
       blocks: last,
       notifications: NOTIFICATIONS,
-      ...{ swaps: 0, awards: 0, notCompared: [] },
+      ...{ swaps: 0, awards: 0, notCompared: [], quorum: { nodes: 1, needed: 1 }, unanswered: [] },
       differences: 0,
       dissents: 0,
     },
