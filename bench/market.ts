@@ -46,7 +46,7 @@ export async function market(): Promise<Figures> {
     const rounds = Array.from({ length: STORED_ROUNDS }, (_, round) => swapsOf(round));
     rows.push({
       what: `storing ${STORED_BATCH} swaps`,
-      ...(await timeEach(rounds, (swaps) => insertSwaps(database, swaps))),
+      ...(await timeEach(rounds, (swaps) => database.transaction((tx) => insertSwaps(tx, swaps)))),
     });
     return {
       conditions: { swapsInWindow: SWAPS_IN_WINDOW, pairs: 1, asked: ASKED, database: 'PostgreSQL' },

@@ -4,7 +4,7 @@
 import { encryptKey, generateApiKey, lookupOf } from './core/api-key.ts';
 import { Fault } from './core/fault.ts';
 import type { KeyRing } from './core/key-ring.ts';
-import type { Db } from './store/db.ts';
+import type { Db, Tx } from './store/db.ts';
 import { ensureWatcher, findKey, insertKey, revokeKey } from './store/keys.ts';
 import type { SecretStore } from './store/signing-secrets.ts';
 
@@ -56,7 +56,7 @@ const notFound = (keyId: string) =>
   new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
 
 async function insertNewKey(
-  tx: Db,
+  tx: Tx,
   keyRing: KeyRing,
   { watcherName, now }: { watcherName: string; now: Date },
 ): Promise<IssuedKey> {

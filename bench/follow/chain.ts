@@ -11,6 +11,8 @@ import { installPairs, type SwapPair, swapCalls } from './pairs.ts';
 export type Counts = { token: number; native: number };
 
 export type BenchChain = Anvil & {
+  /** Three addresses of this node; Chainbell takes each for a node. */
+  hosts: readonly [string, ...string[]];
   token: Address;
   /** Everybody who receives anything here; nobody of them sends. */
   recipients: readonly Address[];
@@ -37,7 +39,10 @@ const TOKEN: Address = `0x${'70'.repeat(20)}`;
 const TRANSFER_TOPIC = 'ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 const GAS = 500_000;
 const CALL_MS_MAX = 30_000;
+/** startAnvil names the first one. */
+const HOSTS = ['127.0.0.1', '127.0.0.2', '127.0.0.3'] as const;
 const ANVIL_ARGUMENTS = [
+  ...HOSTS.slice(1).flatMap((host) => ['--host', host]),
   '--no-mining',
   '--disable-block-gas-limit',
   // Blocks and receipts stay in any case; states of the past, which nobody here asks for, would be written to the disk.
@@ -93,6 +98,7 @@ export async function startBenchChain(
     }
     return {
       ...anvil,
+      hosts: HOSTS,
       token: TOKEN,
       pairs,
       recipients: Array.from({ length: recipients }, (_, index) => recipientOf(index)),

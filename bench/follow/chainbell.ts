@@ -14,15 +14,20 @@ const WEBHOOK_ORIGIN = 'https://receiver.example';
 export function chainbell({
   verify,
   ledgers = false,
+  nodes,
   flags = [],
 }: {
   verify: 'auto' | 'off';
   /** Whether it keeps the books of the chain's pairs, and of points for each swap. */
   ledgers?: boolean;
+  /** How many addresses of the node it takes for nodes of their own, and compares; 1 unless given. */
+  nodes?: 1 | 3;
   flags?: readonly string[];
 }): Contestant {
   return {
-    name: `Chainbell, ${verify === 'off' ? 'unproved' : 'proved'}${ledgers ? ', with pairs and points' : ''}`,
+    name: `Chainbell, ${verify === 'off' ? 'unproved' : 'proved'}${ledgers ? ', with pairs and points' : ''}${
+      nodes === undefined ? '' : `, ${nodes === 1 ? 'one node' : `${nodes} nodes`}`
+    }`,
     findsNative: true,
     async prepare({ chain, client, databaseUrl, folder, startBlock }) {
       await watchAll(client, chain.recipients);
@@ -38,7 +43,10 @@ export function chainbell({
         folder,
         environment: {
           CHAINBELL_CHAIN_ID: '31337',
-          CHAINBELL_CHAIN_RPC: `${chain.url},${chain.wsUrl}`,
+          CHAINBELL_CHAIN_RPC: chain.hosts
+            .slice(0, nodes ?? 1)
+            .flatMap((host) => [chain.url, chain.wsUrl].map((url) => url.replace(chain.hosts[0], host)))
+            .join(),
           CHAINBELL_CHAIN_START_BLOCK: String(startBlock),
           CHAINBELL_CHAIN_INTERNAL_TRANSFERS: 'off',
           CHAINBELL_CHAIN_VERIFY: verify,

@@ -1,7 +1,8 @@
 /**
  * Chainbell beside Ponder on the same chain and the same PostgreSQL server, one after another:
  * `npm run bench -- follow [--repeats 5] [--blocks 2000] [--only TEXT]`, its parts `follow/backfill`,
- * `follow/linear`, `follow/live` and, on a chain with swaps, `follow/ledgers`; `follow --profile` tells where Chainbell's time goes, `follow --table` prints the last results.
+ * `follow/linear`, `follow/live`; and apart from these, on a chain with swaps `follow/ledgers`, and with one node beside three
+ * `follow/nodes` and `follow/live-nodes`. `follow --profile` tells where Chainbell's time goes, `follow --table` prints the last results.
  */
 import { parseArgs } from 'node:util';
 import pg from 'pg';
@@ -24,9 +25,13 @@ type Task = { part: Part; name: string; blocks: number; run(): Promise<Figures> 
 const proved = chainbell({ verify: 'auto' });
 const unproved = chainbell({ verify: 'off' });
 const withLedgers = chainbell({ verify: 'auto', ledgers: true });
+const withOneNode = chainbell({ verify: 'auto', nodes: 1 });
+const withThreeNodes = chainbell({ verify: 'auto', nodes: 3 });
 const ponders = (options: Omit<PonderOptions, 'version'>) =>
   (['0.17.7', '0.16.10'] as const).map((version) => ponder({ version, ...options }));
 
+/** Parts that run only when they are asked for. */
+const APART: readonly Part[] = ['ledgers', 'nodes', 'live-nodes'];
 const COUNT_MAX = 999_999;
 const LIVE_BLOCKS = 200;
 /** No repeat begins that would probably end after it. */
@@ -49,7 +54,7 @@ export async function follow(words: string[]): Promise<void> {
     return;
   }
   const asked = positionals.flatMap((word) =>
-    parts.filter((part) => (word === 'follow' ? part !== 'ledgers' : word === `follow/${part}`)),
+    parts.filter((part) => (word === 'follow' ? !APART.includes(part) : word === `follow/${part}`)),
   );
   const repeats = parseCount(values.repeats, COUNT_MAX);
   const swaps = asked.includes('ledgers');
@@ -84,6 +89,13 @@ function tasksOf(part: Part, chain: BenchChain): Task[] {
       return [all / 4, all / 2, all].map((blocks) => fill(proved, Math.round(blocks)));
     case 'ledgers':
       return [proved, withLedgers].map((contestant) => fill(contestant, all));
+    case 'nodes':
+      return [withOneNode, withThreeNodes].map((contestant) => fill(contestant, all));
+    case 'live-nodes':
+      return [withOneNode, withThreeNodes].map((contestant) => {
+        const run = () => followLive(contestant, LIVE_BLOCKS);
+        return { part, name: contestant.name, blocks: LIVE_BLOCKS, run };
+      });
     case 'live':
       return [proved, ...ponders({ urlCount: 20, native: false })].map((contestant) => {
         const run = () => followLive(contestant, LIVE_BLOCKS);

@@ -4,6 +4,8 @@
 import { spreadOf } from '../spread.ts';
 import { type Outcome, type Part, parts, type Results } from './results.ts';
 
+const liveColumns = { p50Ms: 'p50, ms', p90Ms: 'p90, ms', p99Ms: 'p99, ms', maxMs: 'max, ms' };
+
 /** Figures of a run by their names in the results, with the headings of their columns. */
 const columns: Record<Part, Record<string, string>> = {
   backfill: {
@@ -23,7 +25,15 @@ const columns: Record<Part, Record<string, string>> = {
     swaps: 'swaps',
     awards: 'awards',
   },
-  live: { p50Ms: 'p50, ms', p90Ms: 'p90, ms', p99Ms: 'p99, ms', maxMs: 'max, ms' },
+  live: liveColumns,
+  nodes: {
+    seconds: 'time, s',
+    secondsFromFirstRows: 'from first rows, s',
+    cpuSeconds: 'CPU, s',
+    nodeCpuSeconds: 'CPU of anvil, s',
+    peakMiB: 'peak, MiB',
+  },
+  'live-nodes': liveColumns,
 };
 
 /** A table for each part that has results, with its conditions above it. */

@@ -3,6 +3,7 @@
  * parent and `AbortSignal.timeout` lives on after its work: both were measured as memory that only grows.
  */
 import { once } from 'node:events';
+import { Fault } from './fault.ts';
 
 export type WorkAbort = {
   readonly signal: AbortSignal;
@@ -14,11 +15,14 @@ export type WorkAbort = {
 /** One for all: an error with a stack for each work that simply ends is much of what a delivery costs. */
 const ENDED = new DOMException('this work has ended', 'AbortError');
 
-/** Aborts with the parent, after `timeoutMs` (reason: a TimeoutError), or when told to. */
+/**
+ * Aborts with the parent, after `timeoutMs`, or when told to. The reason of a timeout is a Fault, so that code which throws
+ * the reason fails as it does without an answer.
+ */
 export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
   const own = new AbortController();
   const onParent = () => own.abort(parent.reason);
-  const onTimeout = () => own.abort(new DOMException(`no end after ${timeoutMs} ms`, 'TimeoutError'));
+  const onTimeout = () => own.abort(new Fault('unavailable', `no answer within ${timeoutMs} ms`));
   const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timeoutMs);
   if (parent.aborted) onParent();
   else parent.addEventListener('abort', onParent, { once: true });

@@ -16,7 +16,7 @@ import {
   type PositionKey,
   savePositions,
 } from '../store/accruals.ts';
-import type { Db } from '../store/db.ts';
+import type { Tx } from '../store/db.ts';
 import { type ClosedDay, closeDay, openPosition, type Touch, touchPosition } from './accrual.ts';
 import type { Activity, Placed } from './activities.ts';
 import { type Inputs, logEnvironment, type PriceAt, userOf } from './environment.ts';
@@ -32,7 +32,7 @@ const FORGOTTEN_MAX = 50_000;
 
 /** Moves the balances, and returns the days that ended before. */
 export async function moveBalances(
-  tx: Db,
+  tx: Tx,
   movements: readonly Placed<Movement>[],
   priceAt: PriceAt,
 ): Promise<Closed[]> {
@@ -73,7 +73,7 @@ export async function moveBalances(
 
 /** Closes days of the rules that ended before the last of these blocks, one of each balance, the oldest first. */
 export async function closeDays(
-  tx: Db,
+  tx: Tx,
   rules: readonly string[],
   blocks: readonly { header: BlockHeader }[],
 ): Promise<Closed[]> {

@@ -21,7 +21,7 @@ import {
   insertChain,
   requireChain,
 } from '../store/blocks.ts';
-import type { Database, Db } from '../store/db.ts';
+import type { Database, Tx } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
 import { createBranchReader, createLeftTips, findAncestor, linkedPrefix } from './branch.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
@@ -29,9 +29,9 @@ import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
 /** What else is taken from blocks and written in their transaction: swap pairs, points. */
 export type Ledger = {
-  write(tx: Db, blocks: readonly ReadBlock[]): Promise<void>;
+  write(tx: Tx, blocks: readonly ReadBlock[]): Promise<void>;
   /** Undoes what was written for all blocks above this one. */
-  undo(tx: Db, ancestorNumber: number): Promise<void>;
+  undo(tx: Tx, ancestorNumber: number): Promise<void>;
 };
 
 export type FollowerOptions = {
@@ -280,7 +280,7 @@ export function createFollower(options: FollowerOptions): Follower {
     return commit(tip, blocks, { head, startedAt, ancestor: ancestor.number }, signal);
   }
 
-  async function undo(tx: Db, ancestor: number): Promise<void> {
+  async function undo(tx: Tx, ancestor: number): Promise<void> {
     for (const ledger of options.ledgers.toReversed()) await ledger.undo(tx, ancestor);
   }
 

@@ -6,7 +6,7 @@ import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { decimal } from '../core/decimal.ts';
 import { type PairEvents, pairPrice, swapTokenValue, swapValue, type ValuedPair } from '../core/pair.ts';
-import type { Db } from '../store/db.ts';
+import type { Tx } from '../store/db.ts';
 import { deletePairStatesAbove, insertPairStates, type PairStateChange } from '../store/market.ts';
 import { followPairs, unfollowPairsAbove } from '../store/pairs.ts';
 import { listPrices, type Price } from '../store/prices.ts';
@@ -40,7 +40,7 @@ export function createMarketLedger(pairs: readonly ValuedPair[], clock: Clock): 
 
 /** Stores swaps and states of these blocks; those that are there already stay as they are. */
 export async function writePairEvents(
-  tx: Db,
+  tx: Tx,
   pairs: readonly ValuedPair[],
   blocks: readonly MarketBlock[],
 ): Promise<void> {
@@ -70,7 +70,7 @@ export function toState({ header, pair, events }: Placed): PairStateChange[] {
   return [{ ...place, ...reserves, price, supplyChange, liquidityK }];
 }
 
-async function priceSwaps(tx: Db, placed: readonly Placed[]): Promise<PricedSwap[]> {
+async function priceSwaps(tx: Tx, placed: readonly Placed[]): Promise<PricedSwap[]> {
   const traded = placed.filter(({ events }) => events.swaps.length > 0);
   const feeds = await readFeeds(tx, traded);
   return traded.flatMap(({ header, pair, events }) =>
@@ -83,7 +83,7 @@ async function priceSwaps(tx: Db, placed: readonly Placed[]): Promise<PricedSwap
 }
 
 /** The prices in force at the times of the blocks, of each asset that values one of the pairs. */
-async function readFeeds(tx: Db, traded: readonly Placed[]): Promise<Map<string, Price>> {
+async function readFeeds(tx: Tx, traded: readonly Placed[]): Promise<Map<string, Price>> {
   const headersOf = new Map<string, Set<BlockHeader>>();
   for (const { header, pair } of traded) {
     const value = swapTokenValue(pair);

@@ -10,7 +10,7 @@ import type { Log } from '../core/log.ts';
 import type { Step } from '../core/loop.ts';
 import { pairPrice, type ValuedPair } from '../core/pair.ts';
 import { findBlockHash, findTipHeader, holdBlocks } from '../store/blocks.ts';
-import type { Database, Db } from '../store/db.ts';
+import type { Database, Tx } from '../store/db.ts';
 import { findPairStateOfBlock, insertPairStates } from '../store/market.ts';
 import { insertReadings, listReadings, type PairReading } from '../store/pair-readings.ts';
 import { readFees, readPairs } from './pair-contracts.ts';
@@ -78,7 +78,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
   }
 
   /** A block that has died meanwhile says nothing; the next step reads at the new one. */
-  async function store(tx: Db, readings: readonly PairReading[], tip: BlockHeader): Promise<void> {
+  async function store(tx: Tx, readings: readonly PairReading[], tip: BlockHeader): Promise<void> {
     await holdBlocks(tx);
     if ((await findBlockHash(tx, tip.number)) !== tip.hash) return;
     await insertReadings(tx, readings, tip.number);

@@ -7,7 +7,7 @@ import type { Log } from '../core/log.ts';
 import type { EventListener, Listener, Movement, ReferralListener, Rules } from '../core/points/rules.ts';
 import { dayOf, startOf } from '../core/points/window.ts';
 import { undoAccruals } from '../store/accruals.ts';
-import type { Db } from '../store/db.ts';
+import type { Db, Tx } from '../store/db.ts';
 import { insertAwards, sumUserDays, undoAwards } from '../store/points.ts';
 import { listPrices, type Price } from '../store/prices.ts';
 import { findReferrers, insertReferrals, type Referral, undoReferrals } from '../store/referrals.ts';
@@ -22,7 +22,7 @@ import { dayKey, settleClaims } from './settle-claims.ts';
 export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): Ledger {
   const accrualIds = [...rules.accruals.keys()];
 
-  async function write(tx: Db, blocks: Parameters<Ledger['write']>[1]): Promise<void> {
+  async function write(tx: Tx, blocks: Parameters<Ledger['write']>[1]): Promise<void> {
     const placed = blocks.flatMap(({ header, activities }) =>
       activities.map((activity): Placed => ({ activity, block: header })),
     );
@@ -42,12 +42,12 @@ export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): 
     log.debug({ claims: claims.length, awards: count }, 'points.awarded');
   }
 
-  async function writeMovements(tx: Db, movements: readonly Placed<Movement>[]): Promise<Closed[]> {
+  async function writeMovements(tx: Tx, movements: readonly Placed<Movement>[]): Promise<Closed[]> {
     const needs = movements.flatMap((placed) => needsOf(placed, ({ when, change }) => [when, change]));
     return moveBalances(tx, movements, await loadPrices(tx, needs, log));
   }
 
-  async function claimDays(tx: Db, { accruals }: Rules, closed: readonly Closed[]): Promise<Claim[]> {
+  async function claimDays(tx: Tx, { accruals }: Rules, closed: readonly Closed[]): Promise<Claim[]> {
     const due = closed.flatMap(({ day, block }) =>
       (accruals.get(day.rule) ?? []).map((rule) => ({ rule, day, block })),
     );
@@ -70,22 +70,22 @@ export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): 
 
 /** What the events have earned, before caps. Prices in force that are not there are logged. */
 export async function claimEvents(
-  tx: Db,
+  db: Db,
   events: readonly Placed<EventListener>[],
   log: Log,
 ): Promise<Claim[]> {
   const needs = events.flatMap((placed) => needsOf(placed, ({ rule }) => [rule.when, rule.points]));
-  const priceAt = await loadPrices(tx, needs, log);
+  const priceAt = await loadPrices(db, needs, log);
   return events.flatMap(({ activity, block }) => claimEvent(activity, { block, priceAt }) ?? []);
 }
 
 /** Prices in force; what has none is told, because it is worth nothing then. */
-async function loadPrices(tx: Db, needs: readonly Need[], log: Log): Promise<PriceAt> {
+async function loadPrices(db: Db, needs: readonly Need[], log: Log): Promise<PriceAt> {
   const byAsset = new Map<string, Map<number, Price>>();
   for (const asset of new Set(needs.map((need) => need.asset))) {
     const ats = needs.flatMap((need) => (need.asset === asset ? [need.at.getTime()] : []));
     const times = [...new Set(ats)].map((ms) => new Date(ms));
-    const prices = await listPrices(tx, asset, times);
+    const prices = await listPrices(db, asset, times);
     const missing = times.find((_, index) => prices[index] === undefined);
     if (missing !== undefined) log.warn({ asset, at: missing.toISOString() }, 'points.no_price');
     byAsset.set(
@@ -109,7 +109,7 @@ function needsOf<Listening extends Listener>(
 const orderOf = ({ referral }: Rules) => (referral?.firstWins === false ? 'newest' : 'first');
 
 async function writeReferrals(
-  tx: Db,
+  tx: Tx,
   rules: Rules,
   placed: readonly Placed<ReferralListener>[],
 ): Promise<void> {
@@ -124,7 +124,7 @@ async function writeReferrals(
 }
 
 /** What users have earned on the days in question, where a cap asks for it. */
-async function loadEarned(tx: Db, claims: readonly Claim[]) {
+async function loadEarned(tx: Tx, claims: readonly Claim[]) {
   const capped = claims.filter(({ rule }) => rule.perUserPerDay !== undefined);
   const byKey = new Map(capped.map((claim) => [dayKey(claim), claim]));
   const questions = Array.from(byKey.values(), ({ rule, user, earnedAt }) => ({
@@ -141,13 +141,13 @@ async function loadEarned(tx: Db, claims: readonly Claim[]) {
 
 /** Who referred the users of claims of which a referrer gets a share, at the time of each. */
 export async function loadReferrers(
-  tx: Db,
+  db: Db,
   rules: Rules,
   claims: readonly Claim[],
 ): Promise<Map<Claim, Address>> {
   const sharing = claims.filter(({ rule }) => rule.referralShare.numerator > 0n);
   const questions = sharing.map(({ user, referredBefore }) => ({ user, before: referredBefore }));
-  const referrers = await findReferrers(tx, questions, orderOf(rules));
+  const referrers = await findReferrers(db, questions, orderOf(rules));
   return new Map(
     sharing.flatMap((claim, index) => (referrers[index] ? [[claim, referrers[index]] as const] : [])),
   );

@@ -4,7 +4,7 @@
  */
 import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
 /** A user's balance that a rule counts, up to a time. */
@@ -42,9 +42,9 @@ const columns = sql`rule, user_address, balance::text as balance, day, balance_s
   tx_hash, touch`;
 
 /** Those of the named positions that are there. */
-export async function listPositions(tx: Db, keys: readonly PositionKey[]): Promise<Position[]> {
+export async function listPositions(db: Db, keys: readonly PositionKey[]): Promise<Position[]> {
   if (keys.length === 0) return [];
-  const rows = await tx.query<Row>(sql`
+  const rows = await db.query<Row>(sql`
     select ${columns} from accrual
     where (rule, user_address) in (
       select * from unnest(${keys.map(({ rule }) => rule)}::text[], ${bytesOf(keys.map(({ user }) => user))}::bytea[]))
@@ -54,7 +54,7 @@ export async function listPositions(tx: Db, keys: readonly PositionKey[]): Promi
 
 /** Positions of these rules with a day before this one to be closed, the oldest first. */
 export async function listOpenPositions(
-  tx: Db,
+  tx: Tx,
   { rules, today, limit }: { rules: readonly string[]; today: number; limit: number },
 ): Promise<Position[]> {
   const rows = await tx.query<Row>(sql`
@@ -66,7 +66,7 @@ export async function listOpenPositions(
 
 /** Stores positions as they are now, and what they were before blocks that may be undone. */
 export async function savePositions(
-  tx: Db,
+  tx: Tx,
   positions: readonly Position[],
   before: readonly PositionBefore[],
 ): Promise<void> {
@@ -96,7 +96,7 @@ export async function savePositions(
 }
 
 /** Gives the positions back what they were before the first block above this one. */
-export async function undoAccruals(tx: Db, ancestorNumber: number): Promise<void> {
+export async function undoAccruals(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`
     with dead as (
       delete from accrual_before where block_number > ${ancestorNumber} returning *
@@ -113,7 +113,7 @@ export async function undoAccruals(tx: Db, ancestorNumber: number): Promise<void
 }
 
 /** Forgets what positions were before blocks that are final: so many at most, the rest another time. */
-export async function forgetFinalAccruals(tx: Db, limit: number): Promise<void> {
+export async function forgetFinalAccruals(tx: Tx, limit: number): Promise<void> {
   await tx.query(sql`
     delete from accrual_before where ctid in (
       select b.ctid from accrual_before b, chain c

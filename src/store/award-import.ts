@@ -4,7 +4,7 @@
 import type { Award } from '../core/award.ts';
 import { decimalText } from '../core/decimal.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Tx } from './db.ts';
 import { insertAwards, lockPoints } from './points.ts';
 import { type Sql, sql } from './sql.ts';
 
@@ -56,7 +56,7 @@ export function rehearse<T>(database: Database, work: (store: StoreBatch) => Pro
   });
 }
 
-async function findConflicts(tx: Db, table: Sql, awards: readonly Award[]): Promise<number[]> {
+async function findConflicts(tx: Tx, table: Sql, awards: readonly Award[]): Promise<number[]> {
   const rows = await tx.query<{ position: number }>(sql`
     select b.position from ${batchOf(awards)} join ${table} p using (tx_hash, ordinal, rule, version, role)
     where (p.user_address, p.category, p.points, p.awarded_at) <> (b.user_address, b.category, b.points, b.awarded_at)

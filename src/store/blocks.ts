@@ -4,7 +4,7 @@
 import type { BlockHeader, BlockId, Transfer } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Db, Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { insertNotifications, listMatches, type MatchedTransfer, releaseHeld } from './matching.ts';
 import { beginReorg, endReorg } from './reorgs.ts';
@@ -45,13 +45,13 @@ export type BlockCommit = {
   /** Of these transfers those that must not be told yet; nothing is stored while there are any. */
   findUnproved?(matched: readonly MatchedTransfer[]): readonly MatchedTransfer[];
   /** Written in the same transaction, last. */
-  also?(tx: Db): Promise<void>;
+  also?(tx: Tx): Promise<void>;
 };
 
 export type Reorg = {
   ancestorNumber: number;
   /** Undone in the same transaction, before the blocks go. */
-  undo?(tx: Db): Promise<void>;
+  undo?(tx: Tx): Promise<void>;
 };
 
 /** `orphanedCount`: stored blocks that the reorg undid. */
@@ -106,7 +106,7 @@ export async function findKnownHash(db: Db, number: number): Promise<Hash | unde
   const stored = await findBlockHash(db, number);
   if (stored !== undefined) return stored;
   const first = await findFirst(db);
-  return first?.number === number + 1 ? first.parentHash : undefined;
+  return number >= 0 && first?.number === number + 1 ? first.parentHash : undefined;
 }
 
 /** The hash that is stored at a height. */
@@ -180,26 +180,26 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
   });
 }
 
-async function orphanBlocks(tx: Db, { reorg, expectedTip, now }: BlockCommit) {
+async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   if (reorg === undefined || expectedTip === undefined) return undefined;
   await reorg.undo?.(tx);
   return beginReorg(tx, { ancestorNumber: reorg.ancestorNumber, tip: expectedTip, now });
 }
 
 /** Until this transaction ends nobody commits blocks and nobody undoes any. */
-export async function holdBlocks(tx: Db): Promise<void> {
+export async function holdBlocks(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
 }
 
 /** The compare of the compare-and-set; the lock is held until the transaction ends. */
-async function isTip(tx: Db, expected: BlockId | undefined): Promise<boolean> {
+async function isTip(tx: Tx, expected: BlockId | undefined): Promise<boolean> {
   await holdBlocks(tx);
   const tip = await findTip(tx);
   return tip?.number === expected?.number && tip?.hash === expected?.hash;
 }
 
 async function updateChain(
-  tx: Db,
+  tx: Tx,
   { blocks, finalizedNumber, corroboratedNumber, enforcedChecks = [] }: BlockCommit,
 ): Promise<void> {
   await tx.query(sql`
@@ -212,7 +212,7 @@ async function updateChain(
       or not enforced_checks @> ${enforcedChecks}::text[]`);
 }
 
-async function insertHeaders(tx: Db, { blocks, now }: BlockCommit): Promise<void> {
+async function insertHeaders(tx: Tx, { blocks, now }: BlockCommit): Promise<void> {
   const headers = blocks.map(({ header }) => header);
   await tx.query(sql`
     insert into block (number, hash, parent_hash, mined_at, proved, stored_at)

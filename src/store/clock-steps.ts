@@ -4,7 +4,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { listOf } from './arrays.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Db, Tx } from './db.ts';
 import { LANE_CHANNEL } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
 
@@ -41,7 +41,7 @@ export type StepSeen = {
   /** The steps that this process had followed. */
   stepsMs: number;
   /** How far the clock has moved for this process since then, and the present after that. */
-  measure(tx: Db): Promise<{ movedMs: number; now: Date }>;
+  measure(tx: Tx): Promise<{ movedMs: number; now: Date }>;
   leaseMs: number;
   prunePauseMs: number;
 };

@@ -10,6 +10,12 @@ export type Db = {
   query<Row = Record<string, unknown>>(statement: Sql): Promise<Row[]>;
 };
 
+/**
+ * One open transaction, which only `transaction` makes: what several statements must do together, or after the locks of an
+ * earlier one, takes it, so that the pool does not fit.
+ */
+export type Tx = Db & { readonly kind: 'transaction' };
+
 /** What holds things for as long as this process lives: advisory locks and LISTEN. Ends with its connection. */
 export type Session = {
   /** Takes or already has the advisory lock (space, key); false while another session holds it. */
@@ -26,7 +32,7 @@ export type Database = Db & {
   /** Hands on the rows of one statement as they come, and keeps none. @throws what `onRow` does, after the last one. */
   each<Row>(statement: Sql, onRow: (row: Row) => void): Promise<void>;
   /** Commits what `work` did, or nothing. Never held open over network I/O. */
-  transaction<T>(work: (tx: Db) => Promise<T>): Promise<T>;
+  transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Runs a text of several statements, in a transaction of its own; for migrations. */
   script(text: string): Promise<void>;
   session(): Promise<Session>;

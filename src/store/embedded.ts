@@ -33,7 +33,8 @@ export async function openEmbedded(dataDir: string): Promise<Database> {
       }
     },
     // PGlite queues every other query until the transaction has ended.
-    transaction: (work) => pglite.transaction((tx) => work({ query: (statement) => run(tx, statement) })),
+    transaction: (work) =>
+      pglite.transaction((tx) => work({ kind: 'transaction', query: (statement) => run(tx, statement) })),
     script: async (text) => {
       await pglite.transaction((tx) => tx.exec(text));
     },

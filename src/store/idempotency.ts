@@ -2,7 +2,7 @@
  * Work that is done once for a key of the caller's: its answer is kept in the transaction that did it.
  */
 import { Fault } from '../core/fault.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
 export type Once = {
@@ -29,7 +29,7 @@ const KEY_LOCK_SPACE = 0x6362_0005;
 export function doOnce<T>(
   database: Database,
   once: Once | undefined,
-  work: (tx: Db) => Promise<T>,
+  work: (tx: Tx) => Promise<T>,
 ): Promise<T> {
   return database.transaction(async (tx) => {
     if (once === undefined) return work(tx);

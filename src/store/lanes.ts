@@ -1,7 +1,7 @@
 /**
  * Lanes: all work of one shard for one webhook origin. Workers lease lanes, not rows; every lease has a new epoch.
  */
-import type { Database, Db } from './db.ts';
+import type { Database, Db, Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
 /**
@@ -52,7 +52,7 @@ export async function ensureLanes(
  * the order of their ids, so that transactions that wake the same lanes take turns.
  */
 export async function wakeLanes(
-  tx: Db,
+  tx: Tx,
   laneIds: readonly number[],
   now: Date,
   reason: 'due' | 'reorg' = 'due',

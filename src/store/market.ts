@@ -4,7 +4,7 @@
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import type { Reserves } from '../core/pair.ts';
 import { listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
 export type PairState = Reserves & {
@@ -127,7 +127,7 @@ export async function listPriceHours(
 }
 
 /** Of one block or several, each pair at most once a block; what is there already stays. */
-export async function insertPairStates(tx: Db, states: readonly PairStateChange[]): Promise<void> {
+export async function insertPairStates(tx: Tx, states: readonly PairStateChange[]): Promise<void> {
   await tx.query(sql`
     insert into pair_state (pair_id, block_number, mined_at, reserve0, reserve1, price, supply_change, liquidity_k)
     select * from unnest(
@@ -162,14 +162,14 @@ export async function listPairStatesOf(
 }
 
 /** Removes what is known of all blocks above this one. */
-export async function deletePairStatesAbove(tx: Db, blockNumber: number): Promise<void> {
+export async function deletePairStatesAbove(tx: Tx, blockNumber: number): Promise<void> {
   await tx.query(sql`delete from pair_state where block_number > ${blockNumber}`);
   await tx.query(sql`delete from pair_reading where block_number > ${blockNumber}`);
 }
 
 /** Removes the states of these pairs in a range of blocks. */
 export async function deletePairStatesBetween(
-  tx: Db,
+  tx: Tx,
   pairIds: readonly number[],
   { from, to }: { from: number; to: number },
 ): Promise<void> {

@@ -5,7 +5,7 @@
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../core/block.ts';
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 import type { OrderedRecord } from './turns.ts';
 
@@ -40,7 +40,7 @@ const newsOf = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
  * transfer that was orphaned meets its old row, which is on the canonical chain again.
  */
 export async function insertNotifications(
-  tx: Db,
+  tx: Tx,
   {
     blocks,
     matches,
@@ -148,7 +148,7 @@ function meetAgain(reorgId: number | undefined): Sql {
 }
 
 /** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
-async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolean> {
+async function isAnyMetBefore(tx: Tx, matches: readonly Match[]): Promise<boolean> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
   const met = await tx.query(sql`
     select from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
@@ -158,7 +158,7 @@ async function isAnyMetBefore(tx: Db, matches: readonly Match[]): Promise<boolea
 }
 
 /** Lanes before rows: a worker that settles one of these has its lane. */
-async function lockLanesOf(tx: Db, matches: readonly Match[]): Promise<void> {
+async function lockLanesOf(tx: Tx, matches: readonly Match[]): Promise<void> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
   await tx.query(sql`
     select from lane where id in (
@@ -173,7 +173,7 @@ export type MatchedTransfer = { transfer: Transfer; block: number };
 export type Match = MatchedTransfer & { side: 'sender' | 'receiver'; occurrence: number };
 
 /** The sides of these blocks' transfers that somebody watches, in the order of the transfers. */
-export function listMatches(tx: Db, blocks: readonly MatchedBlock[]): Promise<Match[]> {
+export function listMatches(tx: Tx, blocks: readonly MatchedBlock[]): Promise<Match[]> {
   return findMatches(tx, onceEach(blocks));
 }
 
@@ -193,7 +193,7 @@ function onceEach(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
 }
 
 /** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
-async function findMatches(tx: Db, transfers: readonly MatchedTransfer[]): Promise<Match[]> {
+async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[]): Promise<Match[]> {
   const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];
   const rows = await tx.query<{ address: Uint8Array }>(sql`
@@ -215,7 +215,7 @@ async function findMatches(tx: Db, transfers: readonly MatchedTransfer[]): Promi
 
 /** The lower bound keeps the scan off what lies dead in the index: without it 2,500 entries were read per block. */
 export async function releaseHeld(
-  tx: Db,
+  tx: Tx,
   { releasedBefore = -1, releasedNumber, now }: Moment & { releasedBefore?: number | undefined },
 ): Promise<News[]> {
   const rows = await tx.query<NewsRow>(sql`

@@ -3,7 +3,7 @@
  */
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Db, Tx } from './db.ts';
 import { isOfThisTime, type Lane, wakeLanes } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { takeBack } from './removals.ts';
@@ -111,7 +111,7 @@ export async function listDue(
 }
 
 /** The record changed between the commit of the block and now: it decides. */
-async function correct(tx: Db, lane: Lane, row: DueRow, now: Date): Promise<void> {
+async function correct(tx: Tx, lane: Lane, row: DueRow, now: Date): Promise<void> {
   if (row.record_lane_id === null) {
     // All of them: what is held for its turn would never get one.
     await tx.query(sql`
@@ -230,7 +230,7 @@ async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promi
 type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string | null };
 
 /** Those of lanes that are held: their log rows, and their notifications where the outcome still counts. */
-async function record(tx: Db, settlements: readonly Settlement[]): Promise<Recorded[]> {
+async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recorded[]> {
   const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
     with ${validOf(settlements)}, updated as (
       ${updateFrom(sql`true`)}
@@ -322,7 +322,7 @@ function updateFrom(fits: Sql): Sql {
 }
 
 /** Reports what arrived, or may have arrived, after it was withdrawn. */
-async function takeBackTold(tx: Db, untouched: readonly Settlement[], now: Date): Promise<void> {
+async function takeBackTold(tx: Tx, untouched: readonly Settlement[], now: Date): Promise<void> {
   const settlements = untouched.filter(({ mayHaveArrived }) => mayHaveArrived);
   const ids = listOf(settlements.map(({ notificationId }) => notificationId));
   const shards = listOf(settlements.map(({ lane }) => lane.shardId));

@@ -5,7 +5,7 @@
 import { type Decimal, decimal } from '../core/decimal.ts';
 import type { LpSupply, Reserves } from '../core/pair.ts';
 import { listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
 export type PairReading = Reserves & LpSupply & { pairId: number };
@@ -75,7 +75,7 @@ export async function listReadings(
 }
 
 export async function insertReadings(
-  tx: Db,
+  tx: Tx,
   readings: readonly PairReading[],
   blockNumber: number,
 ): Promise<void> {

@@ -6,7 +6,7 @@ import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import type { Pair } from '../core/pair.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
 /** A pair that nobody has read the past of is read back to this long before it was first followed. */
@@ -37,7 +37,7 @@ export async function requirePairs(db: Db, pairs: readonly Pair[]): Promise<void
  * @throws Fault `conflict` as requirePairs.
  */
 export async function followPairs(
-  tx: Db,
+  tx: Tx,
   pairs: readonly Pair[],
   first: { header: BlockHeader; now: Date },
 ): Promise<void> {
@@ -56,7 +56,7 @@ export async function followPairs(
 
 /** What was read of a contract before the block before this one says nothing of the blocks in between. */
 async function beginPairs(
-  tx: Db,
+  tx: Tx,
   pairs: readonly Pair[],
   { header, now }: { header: BlockHeader; now: Date },
 ): Promise<void> {
@@ -85,7 +85,7 @@ async function beginPairs(
 }
 
 /** After a fork: a pair whose followed blocks are all gone begins anew with the next block. */
-export async function unfollowPairsAbove(tx: Db, ancestorNumber: number): Promise<void> {
+export async function unfollowPairsAbove(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`
     update pair set followed_from = null, backfill_number = null, backfill_hash = null
     where followed_from > ${ancestorNumber}`);
@@ -132,7 +132,7 @@ export async function findBackfill(db: Db, pairIds: readonly number[]): Promise<
  * when it is not where it was any more.
  */
 export async function advanceBackfill(
-  tx: Db,
+  tx: Tx,
   { pairIds, number, hash }: Pick<PairBackfill, 'pairIds' | 'number' | 'hash'>,
   next: { number: number; hash: Hash } | undefined,
 ): Promise<boolean> {

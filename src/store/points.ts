@@ -5,7 +5,7 @@ import type { Award } from '../core/award.ts';
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
 /** Advisory lock of whoever writes awards: blocks and imports take turns, so that they never wait for each other's rows. */
@@ -14,7 +14,7 @@ const POINTS_LOCK = 0x6362_000b;
 const AWARDS_MAX = 10_000;
 
 /** Waits for whoever writes awards; held until the transaction ends. */
-export async function lockPoints(tx: Db): Promise<void> {
+export async function lockPoints(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${POINTS_LOCK})`);
 }
 
@@ -22,7 +22,7 @@ export async function lockPoints(tx: Db): Promise<void> {
  * Stores awards with their sums, in the caller's transaction; returns how many are new. An award that is there already,
  * by rule, version, transaction, ordinal and role, stays as it is.
  */
-export async function insertAwards(tx: Db, awards: readonly Award[]): Promise<number> {
+export async function insertAwards(tx: Tx, awards: readonly Award[]): Promise<number> {
   if (awards.length === 0) return 0;
   await lockPoints(tx);
   const [row] = await tx.query<{ count: number }>(sql`
@@ -70,7 +70,7 @@ export async function insertAwards(tx: Db, awards: readonly Award[]): Promise<nu
  * Removes the awards of all blocks above this one from the facts and their sums, in the caller's transaction. Imported
  * ones stay.
  */
-export async function undoAwards(tx: Db, ancestorNumber: number): Promise<void> {
+export async function undoAwards(tx: Tx, ancestorNumber: number): Promise<void> {
   await lockPoints(tx);
   await tx.query(sql`
     with gone as (
@@ -105,11 +105,11 @@ const summedColumns = sql`user_address, category, rule, version, role, points,
 
 /** What each user has earned by this version of the rule on that day (UTC), referrals not counted; for caps. */
 export async function sumUserDays(
-  tx: Db,
+  db: Db,
   questions: readonly { rule: string; version: number; user: Address; day: Date }[],
 ): Promise<Decimal[]> {
   if (questions.length === 0) return [];
-  const rows = await tx.query<{ points: string }>(sql`
+  const rows = await db.query<{ points: string }>(sql`
     select coalesce((
       select sum(d.points) from point_day d
       where d.user_address = q.user_address and d.day = q.day and d.rule = q.rule and d.version = q.version

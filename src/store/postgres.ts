@@ -3,7 +3,7 @@
  */
 import pg from 'pg';
 import { Fault, messageOf } from '../core/fault.ts';
-import { type Database, type Db, databaseError, INT8_OID, parseInt8, type Session } from './db.ts';
+import { type Database, type Db, databaseError, INT8_OID, parseInt8, type Session, type Tx } from './db.ts';
 import type { Sql } from './sql.ts';
 
 const CONNECT_MS_MAX = 10_000;
@@ -90,8 +90,10 @@ function each<Row>(pool: pg.Pool, { text, values }: Sql, onRow: (row: Row) => vo
   });
 }
 
-const transaction = <T>(pool: pg.Pool, work: (tx: Db) => Promise<T>): Promise<T> =>
-  inTransaction(pool, (client) => work({ query: (statement) => run(client, statement) }));
+const transaction = <T>(pool: pg.Pool, work: (tx: Tx) => Promise<T>): Promise<T> =>
+  inTransaction(pool, (client) =>
+    work({ kind: 'transaction', query: (statement) => run(client, statement) }),
+  );
 
 async function inTransaction<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const client = await connect(pool);

@@ -2,7 +2,7 @@
  * Delivering again what a watcher asks for: the same rows under the same ids, on a schedule of their own.
  */
 import { listOf } from './arrays.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { findMatches, type LogFilter } from './log.ts';
 import { type Sql, sql } from './sql.ts';
@@ -55,7 +55,7 @@ type Wanted = { watcherId: number; ids: readonly number[]; startedAt: Date | und
  * To the lane that the record has now; without its record a notification has nowhere to go. Lanes before rows, as
  * settling does, so that neither waits for the other's locks.
  */
-async function redeliver(tx: Db, wanted: Wanted): Promise<number> {
+async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
   const { watcherId, ids, now } = wanted;
   const found = await tx.query<{ id: number; lane_id: number }>(sql`
     select n.id, w.lane_id
@@ -87,8 +87,8 @@ async function redeliver(tx: Db, wanted: Wanted): Promise<number> {
  * reorg has orphaned is not sent again, only its removal notice.
  */
 function isWanted({ startedAt, now }: Wanted): Sql {
-  // What was processed in the future was so before the clock was set back; a minute is more than clocks differ by.
+  // What was processed in the future was so before the clock was set back: common-clock.ts keeps processes within 4 s of each other.
   return sql`(n.reorg_id is null or n.revision % 2 = 1) and (n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
-      or n.processed_at > ${now}::timestamptz + interval '1 minute')
+      or n.processed_at > ${now}::timestamptz + interval '5 seconds')
     or n.state = 'waiting' and n.next_attempt_at > ${now})`;
 }

@@ -3,7 +3,7 @@
  */
 import { type Address, fromBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
 export type Referral = {
@@ -24,7 +24,7 @@ export type ReferralOrder = 'first' | 'newest';
 
 /** Adds referrals of new blocks, in their order; where the first one stays, none for users who have one. */
 export async function insertReferrals(
-  tx: Db,
+  tx: Tx,
   referrals: readonly Referral[],
   order: ReferralOrder,
 ): Promise<void> {
@@ -45,14 +45,14 @@ export async function insertReferrals(
 
 /** The referrer for each question, undefined where there was none yet. */
 export async function findReferrers(
-  tx: Db,
+  db: Db,
   questions: readonly { user: Address; before: ReferredBefore }[],
   order: ReferralOrder,
 ): Promise<(Address | undefined)[]> {
   if (questions.length === 0) return [];
   const places = questions.map(({ before }) => ('time' in before ? undefined : before));
   const direction = order === 'first' ? sql`block_number, log_index` : sql`block_number desc, log_index desc`;
-  const rows = await tx.query<{ referrer_address: Uint8Array | null }>(sql`
+  const rows = await db.query<{ referrer_address: Uint8Array | null }>(sql`
     select found.referrer_address
     from unnest(
       ${bytesOf(questions.map(({ user }) => user))}::bytea[],
@@ -71,6 +71,6 @@ export async function findReferrers(
 }
 
 /** Removes the referrals of all blocks above this one. */
-export async function undoReferrals(tx: Db, ancestorNumber: number): Promise<void> {
+export async function undoReferrals(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`delete from referral where block_number > ${ancestorNumber}`);
 }

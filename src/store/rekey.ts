@@ -6,7 +6,7 @@ import { decryptKey, encryptKey, lookupOf } from '../core/api-key.ts';
 import { fromBytes } from '../core/hex.ts';
 import { type KeyRing, seal, unseal } from '../core/key-ring.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { type SecretStore, signingRow } from './signing-secrets.ts';
 import { sql } from './sql.ts';
 
@@ -32,7 +32,7 @@ export async function countToRekey({ database, keyRing }: SecretStore): Promise<
   return row?.count ?? 0;
 }
 
-async function rekeyApiKeys(tx: Db, keyRing: KeyRing): Promise<number> {
+async function rekeyApiKeys(tx: Tx, keyRing: KeyRing): Promise<number> {
   const rows = await tx.query<{ id: string; watcher_id: number; ciphertext: Uint8Array; kek_id: string }>(sql`
     select id, watcher_id, ciphertext, kek_id from api_key where kek_id <> ${keyRing.kekId}
     order by id
@@ -54,7 +54,7 @@ async function rekeyApiKeys(tx: Db, keyRing: KeyRing): Promise<number> {
   return rows.length;
 }
 
-async function rekeySigningSecrets(tx: Db, keyRing: KeyRing): Promise<number> {
+async function rekeySigningSecrets(tx: Tx, keyRing: KeyRing): Promise<number> {
   const rows = await tx.query<{
     watcher_id: number;
     number: number;

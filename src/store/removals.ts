@@ -2,7 +2,7 @@
  * Removal notices, for records that want `removed`. The notification's own row holds its current revision, so that there
  * is one truth for each transfer, attempted until a 2xx.
  */
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
 import type { OrderedRecord } from './turns.ts';
@@ -12,7 +12,7 @@ import type { OrderedRecord } from './turns.ts';
  * the newest goes first, and all of them before the new branch. Returns the records in strict order whose next
  * notification may go, once everything that is orphaned with it has been handled.
  */
-export async function takeBack(tx: Db, condition: Sql, now: Date): Promise<OrderedRecord[]> {
+export async function takeBack(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const wanted = sql`watched_address w
     where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
   // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.

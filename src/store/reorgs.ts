@@ -3,7 +3,7 @@
  * branch holds too loses the mark again (blocks.ts); what is still marked then is withdrawn, or reported as removed.
  */
 import type { BlockId } from '../core/block.ts';
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { takeBack } from './removals.ts';
 import { type Sql, sql } from './sql.ts';
@@ -14,7 +14,7 @@ const CLOCK_DIFFERENCE = sql`interval '1 second'`;
 
 /** Removes the blocks above the ancestor and marks their notifications as orphaned. */
 export async function beginReorg(
-  tx: Db,
+  tx: Tx,
   { ancestorNumber, tip, now }: { ancestorNumber: number; tip: BlockId; now: Date },
 ): Promise<{ reorgId: number; orphanedCount: number }> {
   const reorgId = await insertReorg(tx, ancestorNumber, now);
@@ -31,7 +31,7 @@ export async function beginReorg(
  * chain. As after a reorg, `endReorg` ends them. Returns those that it marked.
  */
 export async function orphanNotifications(
-  tx: Db,
+  tx: Tx,
   { isOrphaned, tip, now }: { isOrphaned: Sql; tip: BlockId; now: Date },
 ): Promise<{ reorgId: number; marked: { shardId: number; id: number }[] }> {
   const reorgId = await insertReorg(tx, tip.number, now);
@@ -44,7 +44,7 @@ export async function orphanNotifications(
   return { reorgId, marked };
 }
 
-async function insertReorg(tx: Db, ancestorNumber: number, now: Date): Promise<number> {
+async function insertReorg(tx: Tx, ancestorNumber: number, now: Date): Promise<number> {
   const [reorg] = await tx.query<{ id: number }>(sql`
     insert into reorg (happened_at, ancestor_number) values (${now}, ${ancestorNumber}) returning id`);
   if (reorg === undefined) throw new Error('the statement returned no row');
@@ -52,7 +52,7 @@ async function insertReorg(tx: Db, ancestorNumber: number, now: Date): Promise<n
 }
 
 async function markOrphaned(
-  tx: Db,
+  tx: Tx,
   { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
 ): Promise<{ shardId: number; id: number }[]> {
   // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
@@ -90,7 +90,7 @@ export const isToldAndGone = sql`n.reorg_id is not null and n.may_be_seen and n.
  * seen it, a removal notice goes out; otherwise attempts stop, because to a receiver that reads only the body a notice
  * would look like a credit. Returns the records in strict order whose next notification may go.
  */
-export async function endReorg(tx: Db, reorgId: number, now: Date): Promise<OrderedRecord[]> {
+export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
   const isGone = sql`n.reorg_id = ${reorgId} and n.revision % 2 = 0`;
   const reported = await takeBack(tx, sql`${isGone} and n.may_be_seen and n.state <> 'withdrawn'`, now);
   const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`

@@ -5,7 +5,7 @@ import type { BlockId, Transfer } from '../core/block.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import { findTip, holdBlocks } from './blocks.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { insertNotifications, listMatches } from './matching.ts';
 import { endReorg, isToldAndGone, orphanNotifications } from './reorgs.ts';
@@ -83,7 +83,7 @@ export async function applyRepairs(
 
 /** Marks those rows that are as they were compared; undefined when there are none. */
 async function orphan(
-  tx: Db,
+  tx: Tx,
   wrong: readonly Extract<Repair, { action: 'orphan' }>[],
   { tip, now }: { tip: BlockId; now: Date },
 ): Promise<{ reorgId: number; applied: Repair[] } | undefined> {
@@ -100,7 +100,7 @@ async function orphan(
 }
 
 /** Queues before rows, as a worker that settles locks them: the other way round they would stop each other. */
-async function lockLanes(tx: Db, repairs: readonly Repair[]): Promise<void> {
+async function lockLanes(tx: Tx, repairs: readonly Repair[]): Promise<void> {
   const rows = repairs.flatMap((repair) => ('id' in repair ? [repair] : []));
   const made = repairs.flatMap((repair) => (repair.action === 'create' ? [repair] : []));
   await tx.query(sql`
@@ -124,7 +124,7 @@ async function lockLanes(tx: Db, repairs: readonly Repair[]): Promise<void> {
     order by id for update`);
 }
 
-async function listHashes(tx: Db, repairs: readonly Repair[]): Promise<Map<number, Hash>> {
+async function listHashes(tx: Tx, repairs: readonly Repair[]): Promise<Map<number, Hash>> {
   const numbers = [...new Set(repairs.flatMap((repair) => ('block' in repair ? [repair.block.number] : [])))];
   const rows = await tx.query<{ number: number; hash: Uint8Array }>(sql`
     select number, hash from block where number = any(${listOf(numbers)}::bigint[])
@@ -144,7 +144,7 @@ type Moment = {
 };
 
 async function apply(
-  tx: Db,
+  tx: Tx,
   repair: Exclude<Repair, { action: 'orphan' }>,
   moment: Moment,
 ): Promise<boolean> {
@@ -164,7 +164,7 @@ async function apply(
 
 /** As the commit of the block would have; false when it is there already, or would credit twice. */
 async function create(
-  tx: Db,
+  tx: Tx,
   repair: Extract<Repair, { action: 'create' }>,
   moment: Moment,
 ): Promise<boolean> {
@@ -182,7 +182,7 @@ async function create(
 
 /** Whether a receiver may have seen other content of the transaction, which no removal notice takes back. */
 async function isToldOtherwise(
-  tx: Db,
+  tx: Tx,
   { shardId, watchedAddressId, transfer: { txHash, kind } }: Extract<Repair, { action: 'create' }>,
 ): Promise<boolean> {
   const rows = await tx.query(sql`
@@ -196,7 +196,7 @@ async function isToldOtherwise(
 const isAsCompared = ({ shardId, id, version }: Row) =>
   sql`n.shard_id = ${shardId} and n.id = ${id} and n.xmin::text = ${version}`;
 
-async function correctBlock(tx: Db, repair: Extract<Repair, { action: 'update' }>): Promise<boolean> {
+async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }>): Promise<boolean> {
   const rows = await tx.query(sql`
     update notification n set block_number = ${repair.block.number} where ${isAsCompared(repair)} returning n.id`);
   return rows.length > 0;
@@ -207,7 +207,7 @@ async function correctBlock(tx: Db, repair: Extract<Repair, { action: 'update' }
  * strict order ask for. A removal that was announced of a transfer on the chain is followed by the transfer.
  */
 async function reschedule(
-  tx: Db,
+  tx: Tx,
   repair: Extract<Repair, { action: 'update' }>,
   { confirmations, releasedNumber, now, ordered }: Moment,
 ): Promise<boolean> {

@@ -3,7 +3,7 @@
  */
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { lockPoints } from './points.ts';
 import { type Sql, sql } from './sql.ts';
 import { bucketOf } from './swaps.ts';
@@ -102,7 +102,7 @@ const awardedFrom = (day: string, length: Sql) => sql`
     and awarded_at < (${day}::date::timestamp + ${length}) at time zone 'UTC'`;
 
 /** Makes the sum that of its swaps. The caller holds the blocks, whose transactions write both. */
-export async function recomputeVolume(tx: Db, { pairId, startedAt }: VolumeKey): Promise<boolean> {
+export async function recomputeVolume(tx: Tx, { pairId, startedAt }: VolumeKey): Promise<boolean> {
   await tx.query(sql`delete from swap_volume where pair_id = ${pairId} and started_at = ${startedAt}`);
   await tx.query(sql`
     insert into swap_volume (pair_id, started_at, usd_value, swap_count)
@@ -115,7 +115,7 @@ export async function recomputeVolume(tx: Db, { pairId, startedAt }: VolumeKey):
 
 /** Makes the sum that of its awards. */
 export async function recomputeDay(
-  tx: Db,
+  tx: Tx,
   { user, day, category, rule, version, role }: DayKey,
 ): Promise<boolean> {
   await lockPoints(tx);
@@ -131,7 +131,7 @@ export async function recomputeDay(
 }
 
 /** Makes the sum that of its awards. */
-export async function recomputeMonth(tx: Db, { user, month }: MonthKey): Promise<boolean> {
+export async function recomputeMonth(tx: Tx, { user, month }: MonthKey): Promise<boolean> {
   await lockPoints(tx);
   const own = sql`user_address = ${toBytes(user)}`;
   await tx.query(sql`delete from point_month where month = ${month}::date and ${own}`);

@@ -6,7 +6,7 @@ import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import { fromBytes } from '../core/hex.ts';
 import type { Swap } from '../core/pair.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Db, Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
 /** The value of a swap and the id of the price that it comes from, if it comes from a feed. */
@@ -25,7 +25,7 @@ export const bucketOf = (time: Sql) =>
   sql`date_bin('5 minutes', ${time}, '1970-01-01T00:00:00Z'::timestamptz)`;
 
 /** Stores swaps with their sums; what is there already stays as it is. */
-export async function insertSwaps(tx: Db, swaps: readonly PricedSwap[]): Promise<void> {
+export async function insertSwaps(tx: Tx, swaps: readonly PricedSwap[]): Promise<void> {
   await tx.query(sql`
     with made as (
       insert into swap (pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out,
@@ -53,13 +53,13 @@ export async function insertSwaps(tx: Db, swaps: readonly PricedSwap[]): Promise
 }
 
 /** Removes the swaps of all blocks above this one. */
-export async function deleteSwapsAbove(tx: Db, blockNumber: number): Promise<void> {
+export async function deleteSwapsAbove(tx: Tx, blockNumber: number): Promise<void> {
   await deleteSwaps(tx, sql`block_number > ${blockNumber}`);
 }
 
 /** Removes the swaps of these pairs in a range of blocks. */
 export async function deleteSwapsBetween(
-  tx: Db,
+  tx: Tx,
   pairIds: readonly number[],
   { from, to }: { from: number; to: number },
 ): Promise<void> {
@@ -69,7 +69,7 @@ export async function deleteSwapsBetween(
   );
 }
 
-async function deleteSwaps(tx: Db, where: Sql): Promise<void> {
+async function deleteSwaps(tx: Tx, where: Sql): Promise<void> {
   await tx.query(sql`
     with gone as (delete from swap where ${where} returning pair_id, mined_at, usd_value),
     sums as (
@@ -118,7 +118,7 @@ export async function listUnvaluedSwaps(db: Db, pairId: number, limit: number): 
 
 /** Gives swaps that had none their value; those that have one, or are gone, stay so. */
 export async function valueSwaps(
-  tx: Db,
+  tx: Tx,
   swaps: readonly (BlockSwap & { price: SwapPrice })[],
 ): Promise<void> {
   await tx.query(sql`

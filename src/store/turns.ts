@@ -3,7 +3,7 @@
  * behind it are held, so that nobody reads them while it fails.
  */
 import { listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';
 
@@ -16,7 +16,7 @@ export type OrderedRecord = { shardId: number; id: string };
  * Where nothing of a record is under way, lets the first of what is held go, unless it lacks confirmations. To be called
  * in every transaction that makes something of the record, or ends something, behind its other statements.
  */
-export async function giveTurns(tx: Db, records: readonly OrderedRecord[], now: Date): Promise<void> {
+export async function giveTurns(tx: Tx, records: readonly OrderedRecord[], now: Date): Promise<void> {
   if (records.length === 0) return;
   const ordered = [...new Map(records.map((record) => [record.id, record])).values()].sort((a, b) =>
     a.id < b.id ? -1 : 1,

@@ -3,7 +3,7 @@
  */
 import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { ensureLanes } from './lanes.ts';
 import { sql } from './sql.ts';
 import {
@@ -25,14 +25,14 @@ type Update = { operation: 'update'; id: string; patch: WatchedAddressPatch };
 type Deletion = { operation: 'delete'; id: string };
 
 /** Whose records, in which transaction. */
-type Scope = { tx: Db; watcherId: number; shardId: number; laneOf(url: string): number; now: Date };
+type Scope = { tx: Tx; watcherId: number; shardId: number; laneOf(url: string): number; now: Date };
 
 /**
  * Makes the changes in their order, with the effects on notifications that each has alone. For each change its record:
  * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id.
  */
 export async function changeWatchedAddresses(
-  tx: Db,
+  tx: Tx,
   watcherId: number,
   changes: readonly Change[],
   now: Date,
@@ -77,7 +77,7 @@ function splitAtRepeats(changes: readonly Change[]): Change[][] {
 }
 
 async function findLanes(
-  tx: Db,
+  tx: Tx,
   shardId: number,
   changes: readonly Change[],
 ): Promise<(url: string) => number> {

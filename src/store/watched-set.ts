@@ -4,7 +4,7 @@
 import type { Address } from '../core/hex.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Db } from './db.ts';
+import type { Tx } from './db.ts';
 import { ensureLane } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
 import { cancelNotifications, shardOf } from './watched.ts';
@@ -20,7 +20,7 @@ const SET_LOCK_SPACE = 0x6362_0006;
  * address stays, with the member's flags; surplus records go as deleted ones do.
  */
 export async function replaceWatchedSet(
-  tx: Db,
+  tx: Tx,
   watcherId: number,
   webhookUrl: string,
   members: readonly SetMember[],
@@ -80,7 +80,7 @@ export async function replaceWatchedSet(
 }
 
 /** Runs a statement that changes rows; how many. */
-async function count(tx: Db, statement: Sql): Promise<number> {
+async function count(tx: Tx, statement: Sql): Promise<number> {
   const [row] = await tx.query<{ count: number }>(
     sql`with changed as (${statement} returning 1) select count(*) as count from changed`,
   );

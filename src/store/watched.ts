@@ -3,7 +3,7 @@
  */
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
-import type { Database, Db } from './db.ts';
+import type { Database, Db, Tx } from './db.ts';
 import { ensureLane, wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';
 
@@ -29,7 +29,7 @@ export const shardOf = (watcherId: number) => watcherId;
 
 /** Stores a new record, in a transaction of the caller's; blocks that are committed after it are matched against it. */
 export async function insertWatchedAddress(
-  tx: Db,
+  tx: Tx,
   watcherId: number,
   record: NewWatchedAddress,
   { origin, now }: { origin: string; now: Date },
@@ -137,7 +137,7 @@ export async function deleteWatchedAddress(
 }
 
 /** What still waits for records that are gone never goes out. */
-export async function cancelNotifications(tx: Db, shardId: number, ids: readonly string[]): Promise<void> {
+export async function cancelNotifications(tx: Tx, shardId: number, ids: readonly string[]): Promise<void> {
   await tx.query(sql`
     update notification set state = 'cancelled'
     where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting')`);
@@ -145,7 +145,7 @@ export async function cancelNotifications(tx: Db, shardId: number, ids: readonly
 
 /** What still waits for records with a new URL goes to the lanes of those; the former queue may have sent it. */
 export async function moveNotifications(
-  tx: Db,
+  tx: Tx,
   shardId: number,
   moved: readonly { id: string; laneId: number }[],
   now: Date,

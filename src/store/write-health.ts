@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { type Database, type Db, databaseError } from './db.ts';
+import { type Database, databaseError, type Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
 /** A part of the process whose last write failed. */
@@ -71,6 +71,7 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
         note(part, (noteStatement) =>
           database.transaction((tx) =>
             work({
+              ...tx,
               query(statement) {
                 noteStatement(statement);
                 return tx.query(statement);
@@ -109,7 +110,7 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
 
 /** Stores something, and needs as much new space as a commit of some blocks: small rows fit into pages that exist. */
 async function probeWrite(database: Database, now: Date): Promise<void> {
-  await database.transaction(async (tx: Db) => {
+  await database.transaction(async (tx: Tx) => {
     // A database that is read-only takes temporary tables, so both are needed.
     await tx.query(sql`update clock_state set probed_at = ${now}`);
     await tx.query(sql`

@@ -55,9 +55,9 @@ onEachDatabase(({ database }) => {
     await database().transaction((tx) => insertAwards(tx, [awardOf({ awardedAt: noon })]));
     const place = { pairId: 1, blockNumber: 1, minedAt: noon, reserve0: 4n, reserve1: 4n };
     const state = { ...place, price: decimal('1'), supplyChange: 0n, liquidityK: undefined };
-    await insertPairStates(database(), [state]);
+    await database().transaction((tx) => insertPairStates(tx, [state]));
     const reading = { pairId: 1, totalSupply: 4n, kLast: 0n, isFeeOn: false, reserve0: 4n, reserve1: 4n };
-    await insertReadings(database(), [reading], 1);
+    await database().transaction((tx) => insertReadings(tx, [reading], 1));
     const { ask, clock } = createApiStory(database(), undefined, undefined, {
       ...{ prices, supply, pairs: [pair] },
     });

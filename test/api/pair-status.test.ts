@@ -47,12 +47,14 @@ onEachDatabase(({ database }) => {
       return { pairs, gauges: gauges.map(([, name, pair, value]) => `${name} ${pair} ${value}`).sort() };
     };
     const reserves = (block: number, reserve0: bigint) =>
-      insertPairStates(
-        database(),
-        [2, 3].map((pairId) => ({
-          ...{ pairId, blockNumber: block, minedAt: later(block * 1000), reserve0, reserve1: 10n },
-          ...{ price: decimal(reserve0).div(10), supplyChange: 0n, liquidityK: undefined },
-        })),
+      database().transaction((tx) =>
+        insertPairStates(
+          tx,
+          [2, 3].map((pairId) => ({
+            ...{ pairId, blockNumber: block, minedAt: later(block * 1000), reserve0, reserve1: 10n },
+            ...{ price: decimal(reserve0).div(10), supplyChange: 0n, liquidityK: undefined },
+          })),
+        ),
       );
     await insertPrice(database(), {
       asset: 'ETH',

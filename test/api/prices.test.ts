@@ -53,13 +53,15 @@ const accept = (database: Database, asset: string, price: string, observedAt = n
   insertPrice(database, { asset, price: decimal(price), observedAt, source: 'test' });
 
 const trade = (database: Database, pairId: number, price: string, blockNumber = 1) =>
-  insertPairStates(database, [
-    {
-      ...{ pairId, blockNumber, minedAt: noon, reserve0: 1n, reserve1: 1n, supplyChange: 0n },
-      price: decimal(price),
-      liquidityK: undefined,
-    },
-  ]);
+  database.transaction((tx) =>
+    insertPairStates(tx, [
+      {
+        ...{ pairId, blockNumber, minedAt: noon, reserve0: 1n, reserve1: 1n, supplyChange: 0n },
+        price: decimal(price),
+        liquidityK: undefined,
+      },
+    ]),
+  );
 
 onEachDatabase(({ database }) => {
   test('the native price is the newest of the feed, with all digits (spec 4.2)', async () => {

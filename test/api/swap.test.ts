@@ -186,7 +186,7 @@ onEachDatabase(({ database }) => {
     const place = { txHash: hashOf(swapCount), ordinal: 0, pairId: 1, blockNumber: swapCount, minedAt };
     const moved = { amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n };
     const price = { usdValue: decimal(usd), priceId: undefined };
-    await insertSwaps(database(), [{ ...place, ...moved, price }]);
+    await database().transaction((tx) => insertSwaps(tx, [{ ...place, ...moved, price }]));
   }
 
   let stateCount = 0;
@@ -198,11 +198,13 @@ onEachDatabase(({ database }) => {
     const { ms = 1000, price, ...reserves } = state;
     const place = { pairId, blockNumber: stateCount, minedAt: later(ms) };
     const none = { supplyChange: 0n, liquidityK: undefined };
-    await insertPairStates(database(), [{ ...place, ...reserves, price: decimal(price), ...none }]);
+    await database().transaction((tx) =>
+      insertPairStates(tx, [{ ...place, ...reserves, price: decimal(price), ...none }]),
+    );
   }
 
   async function supplyOf(pairId: number, totalSupply: bigint): Promise<void> {
     const reading = { pairId, totalSupply, kLast: 0n, isFeeOn: false, reserve0: 0n, reserve1: 0n };
-    await insertReadings(database(), [reading], stateCount);
+    await database().transaction((tx) => insertReadings(tx, [reading], stateCount));
   }
 });

@@ -8,6 +8,7 @@ import { readBalancesAtHead } from '../../src/chain/balances.ts';
 import { type ContractReader, callContracts } from '../../src/chain/contracts.ts';
 import { parseHeader } from '../../src/chain/parse.ts';
 import { poll } from '../../src/chain/poll.ts';
+import { startAbort } from '../../src/core/abort.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { blocks, complete, countOf, type NodesStage, nodeAt, withNodes } from '../kit/nodes.ts';
@@ -52,6 +53,17 @@ test('a vote that is known already is not asked for again', async () => {
     return { key: 'same', answer: 1 };
   });
   assert.deepEqual(asked, ['b']);
+});
+
+test('a poll whose time is up fails like one that nobody answered', async () => {
+  const limit = startAbort(signal, 20);
+  const pending = poll(
+    { ...options, signal: limit.signal, quorum: 2 },
+    ['a', 'b', 'c'],
+    () => new Promise(() => {}),
+  );
+  await assert.rejects(pending, (error) => error instanceof Fault && error.code === 'unavailable');
+  limit.release();
 });
 
 test('beside a voter that is late the next one is asked', async () => {

@@ -1,5 +1,5 @@
 /**
- * `npm run faults [-- word …] [--list] [--json]`: tells the stories whose name contains one of the words, all of them by
+ * `npm run faults [-- word …] [--confirmations N] [--list] [--json]`: tells the stories whose name contains one of the words, all of them by
  * default, and prints what became of each. The exit code is 1 when anything was lost, doubled or made up.
  */
 import { parseArgs } from 'node:util';
@@ -7,19 +7,21 @@ import { messageOf } from '../../src/core/fault.ts';
 import { allStories } from './stories.ts';
 import { createTeller, problemsOf, type Row, type Story } from './story.ts';
 
-const HELP = `npm run faults [-- word …] [--list] [--json]
+const HELP = `npm run faults [-- word …] [--confirmations N] [--list] [--json]
 
 Tells what a node, a chain, a database connection or a kill can do to Chainbell, on a real chain and a real PostgreSQL, and
 compares what is stored and what was heard with the chain (docs/faults.md).
 
   word     only the stories whose name contains it, or one of them
+  --confirmations N
+           tell them with this chain.confirmations instead of their own (0 in most)
   --list   only the names
   --json   the rows for programs
 
 A row is clean when the fault struck and all of these are 0: stored blocks that are not the chain's (wrongBlocks), transfers
 without a notification that was heard (lost), a second one (doubled), one of what did not happen (falseNotices), blocks of
 the chain that were rolled back (falseRollbacks). recoveredMs: from the end of the fault until two more blocks were told.
-The exit code is 0 when every row is clean, 1 when one is not or no story has the word, 2 for an unknown option.
+The exit code is 0 when every row is clean, 1 when one is not or no story has the word, 2 for an invalid option.
 `;
 
 const { values: flags, positionals: words } = parseWords();
@@ -27,9 +29,12 @@ if (flags.help === true) {
   process.stdout.write(HELP);
   process.exit(0);
 }
-const stories = allStories.filter(
-  ({ name }) => words.length === 0 || words.some((word) => name.includes(word)),
-);
+const confirmations = parseConfirmations(flags.confirmations);
+const stories = allStories
+  .filter(({ name }) => words.length === 0 || words.some((word) => name.includes(word)))
+  .map((story) =>
+    confirmations === undefined ? story : { ...story, chain: { ...story.chain, confirmations } },
+  );
 if (flags.list === true) {
   for (const { name } of stories) process.stdout.write(`${name}\n`);
   process.exit(stories.length === 0 ? 1 : 0);
@@ -68,11 +73,18 @@ async function tellInTurn(): Promise<void> {
   for (const story of stories) if (story.isSlow !== true) await tell(story);
 }
 
+function parseConfirmations(text: string | undefined): number | undefined {
+  if (text === undefined || /^\d{1,3}$/.test(text)) return text === undefined ? undefined : Number(text);
+  process.stderr.write(`--confirmations: ${text} is not a number of blocks from 0 to 999.\n`);
+  process.exit(2);
+}
+
 function parseWords() {
   try {
     return parseArgs({
       options: {
         help: { type: 'boolean', short: 'h' },
+        confirmations: { type: 'string' },
         list: { type: 'boolean' },
         json: { type: 'boolean' },
       },

@@ -174,11 +174,13 @@ onEachDatabase(({ database }) => {
   test('what was awarded is told with its own inputs; a cap that left nothing by what is stored', async () => {
     const rules = compile(rule('pay', { caps: { perTx: 5 } }), rule('daily', { caps: { perUserPerDay: 7 } }));
     const awards = [awardOf({})];
-    await insertAwards(database(), [
-      ...awards,
-      awardOf({ rule: 'daily', points: decimal('7'), txHash: hashOf(1) }),
-      awardOf({ rule: 'daily', points: decimal('9'), txHash: hashOf(2), user: bob, role: 'referrer' }),
-    ]);
+    await database().transaction((tx) =>
+      insertAwards(tx, [
+        ...awards,
+        awardOf({ rule: 'daily', points: decimal('7'), txHash: hashOf(1) }),
+        awardOf({ rule: 'daily', points: decimal('9'), txHash: hashOf(2), user: bob, role: 'referrer' }),
+      ]),
+    );
     const logs = [paid(alice, 9n), paid(alice, 1n), paid(bob, 1n)];
     assert.deepEqual(
       (await verdicts(rules, logs, { awards })).map((each) => each.slice(0, 2)),

@@ -13,22 +13,39 @@ import { followMadeUp } from '../kit/follower.ts';
 const [HEAD, DEPTH] = [300, 20];
 const { signal } = new AbortController();
 
-type Chain = { tagged: number | undefined; branchOf(number: number): number };
+type Chain = {
+  tagged: number | undefined;
+  branchOf(number: number): number;
+  startBlock?: number;
+  headNumber?: number;
+};
 
-/** Follows for some blocks from block 1 on; the clock moves as often as what is final is asked for. */
-async function follow(database: Database, { tagged, branchOf }: Chain, until: number): Promise<void> {
+/**
+ * Follows for some blocks; the clock moves as often as what is final is asked for. Returns the heights that the nodes were
+ * asked for by number.
+ */
+async function follow(
+  database: Database,
+  { tagged, branchOf, startBlock = 1, headNumber = HEAD }: Chain,
+  until: number,
+): Promise<number[]> {
+  const asked: number[] = [];
   const clock = createTestClock();
   const chain = {
-    head: () => headerOf(HEAD),
+    head: () => headerOf(headNumber),
     at: (number: number) => headerOf(number),
-    asked: (number: number) => headerOf(number, branchOf(number)),
-    finalized: tagged,
+    asked(number: number) {
+      asked.push(number);
+      return headerOf(number, branchOf(number));
+    },
+    ...{ finalized: tagged, startBlock },
   };
   const follower = followMadeUp(database, chain, { clock, finalityDepth: DEPTH });
   while (((await findTip(database))?.number ?? 0) < until) {
     await follower.step(signal);
     clock.advance(10_000);
   }
+  return asked;
 }
 
 onEachDatabase(({ database }) => {
@@ -44,6 +61,18 @@ onEachDatabase(({ database }) => {
   test('a tag that is not stored makes nothing final that the nodes have otherwise', async () => {
     await follow(database(), { tagged: 290, branchOf: () => 1 }, 150);
     assert.equal(await readFinal(), 0);
+  });
+
+  test('nodes are never asked for a block below genesis', async () => {
+    const asked = await follow(
+      database(),
+      { tagged: 290, branchOf: () => 0, startBlock: 0, headNumber: DEPTH - 1 },
+      5,
+    );
+    assert.deepEqual(
+      asked.filter((number) => number < 0),
+      [],
+    );
   });
 
   test('a stored block that the tag names is final, and nothing above it', async () => {

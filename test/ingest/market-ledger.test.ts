@@ -8,7 +8,7 @@ import type { PairEvents, ValuedPair } from '../../src/core/pair.ts';
 import type { Ledger } from '../../src/ingest/follow.ts';
 import { createMarketLedger } from '../../src/ingest/market.ts';
 import { createSwapValuer } from '../../src/ingest/swap-values.ts';
-import type { Database } from '../../src/store/db.ts';
+import type { Database, Tx } from '../../src/store/db.ts';
 import { listPairCoverage } from '../../src/store/pairs.ts';
 import { insertPrice } from '../../src/store/prices.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -134,7 +134,8 @@ onEachDatabase(({ database }) => {
   test('without configured pairs the database is asked once, and not again for later blocks', async () => {
     const ledger = createMarketLedger([], clock);
     let asked = 0;
-    const counting = {
+    const counting: Tx = {
+      kind: 'transaction',
       query: async <Row>(statement: Parameters<Database['query']>[0]) => {
         asked += 1;
         return database().query<Row>(statement);

@@ -25,7 +25,7 @@ const bundleOf = (number: number): Bundle => {
 
 onEachDatabase(({ database }) => {
   test('blocks that are too large together are read one by one, each once', async () => {
-    await followPairs(database(), [pair], { header: headerOf(LAST + 1), now: noon });
+    await database().transaction((tx) => followPairs(tx, [pair], { header: headerOf(LAST + 1), now: noon }));
     const asked: number[][] = [];
     const nodes: Pick<ChainNodes, 'bundles'> = {
       async bundles(references, abort, { onBytes } = {}) {

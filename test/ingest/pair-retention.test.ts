@@ -48,20 +48,24 @@ onEachDatabase(({ database }) => {
     const placeOf = (number: number) => ({
       ...{ pairId: PAIR, blockNumber: number, minedAt: later((number - 1_500) * 60_000) },
     });
-    await insertSwaps(
-      database(),
-      numbers.map((number) => ({
-        ...{ ...placeOf(number), txHash: hashOf(number), ordinal: 0 },
-        ...{ amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n },
-        price: { usdValue: decimal('1'), priceId: undefined },
-      })),
+    await database().transaction((tx) =>
+      insertSwaps(
+        tx,
+        numbers.map((number) => ({
+          ...{ ...placeOf(number), txHash: hashOf(number), ordinal: 0 },
+          ...{ amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n },
+          price: { usdValue: decimal('1'), priceId: undefined },
+        })),
+      ),
     );
-    await insertPairStates(
-      database(),
-      numbers.map((number) => ({
-        ...{ ...placeOf(number), reserve0: 1n, reserve1: 1n, price: decimal('1') },
-        ...{ supplyChange: 0n, liquidityK: undefined },
-      })),
+    await database().transaction((tx) =>
+      insertPairStates(
+        tx,
+        numbers.map((number) => ({
+          ...{ ...placeOf(number), reserve0: 1n, reserve1: 1n, price: decimal('1') },
+          ...{ supplyChange: 0n, liquidityK: undefined },
+        })),
+      ),
     );
     const dayVolume = async () => {
       const until = clock.now();

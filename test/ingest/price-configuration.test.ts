@@ -50,13 +50,15 @@ const pairFeed = (pair: number, minutes = 30) => ({
 onEachDatabase(({ database }) => {
   /** A pair whose price was so many minutes before the tip, which was mined at noon. */
   const trade = (pairId: number, blockNumber: number, minutesBefore: number, price: string) =>
-    insertPairStates(database(), [
-      {
-        ...{ pairId, blockNumber, reserve0: 1n, reserve1: 1n, supplyChange: 0n, liquidityK: undefined },
-        minedAt: new Date(noon.getTime() - minutesBefore * MINUTE_MS),
-        price: decimal(price),
-      },
-    ]);
+    database().transaction((tx) =>
+      insertPairStates(tx, [
+        {
+          ...{ pairId, blockNumber, reserve0: 1n, reserve1: 1n, supplyChange: 0n, liquidityK: undefined },
+          minedAt: new Date(noon.getTime() - minutesBefore * MINUTE_MS),
+          price: decimal(price),
+        },
+      ]),
+    );
 
   const read = async (prices: NonNullable<ConfigOverrides['prices']>, asset: string) => {
     const nodes = { ask: () => Promise.reject(new Error('no node is asked here')) };

@@ -154,7 +154,7 @@ onEachDatabase(({ database }) => {
   });
 
   test('a swap is missing unless those of its age are deleted; that notifications of its age are says nothing', async () => {
-    await followPairs(database(), [swapped], { header: headerOf(1), now: noon });
+    await database().transaction((tx) => followPairs(tx, [swapped], { header: headerOf(1), now: noon }));
     const { report, differences } = await verify(headerOf, { pairs: [swapped] });
     assert.deepEqual([report.undecided.pruned, differences], [1, []]);
     const kept = await verify(headerOf, { pairs: [swapped], swapsMs: Date.now() });

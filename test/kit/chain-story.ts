@@ -71,7 +71,7 @@ export async function watchAddress(database: Database, watch: Watch = {}): Promi
   } = watch;
   const record = { id: randomUUID(), address, watchCoin, watchToken, webhookUrl: url };
   const at = { origin: webhookOrigin(url), now: noon };
-  const inserted = await insertWatchedAddress(database, watcherId, record, at);
+  const inserted = await database.transaction((tx) => insertWatchedAddress(tx, watcherId, record, at));
   if (settings !== undefined) {
     const change = { settings: { ...defaultSettings, ...settings }, now: noon };
     await replaceSettings(database, watcherId, record.id, change);

@@ -3,7 +3,7 @@
  */
 import type { BlockId } from '../../src/core/block.ts';
 import { commitBlocks } from '../../src/store/blocks.ts';
-import type { Database, Db } from '../../src/store/db.ts';
+import type { Database, Tx } from '../../src/store/db.ts';
 
 /** Undoes every block above the ancestor; returns how many went, 'lost' as in commitBlocks. */
 export async function rollbackTo(
@@ -13,7 +13,7 @@ export async function rollbackTo(
     expectedTip,
     now,
     also: undo,
-  }: { ancestorNumber: number; expectedTip: BlockId; now: Date; also?(tx: Db): Promise<void> },
+  }: { ancestorNumber: number; expectedTip: BlockId; now: Date; also?(tx: Tx): Promise<void> },
 ): Promise<number | 'lost'> {
   const reorg = { ancestorNumber, ...(undo !== undefined && { undo }) };
   const nothing = { blocks: [], releasedNumber: -1, finalizedNumber: 0 };

@@ -60,7 +60,7 @@ export function createClients(world: World, cast: Cast) {
     };
     const record = keep(random.pick(WATCHERS), fields);
     const { name, watcherId, address, webhookUrl } = record;
-    await insertWatchedAddress(database, watcherId, fields, at(webhookUrl));
+    await database.transaction((tx) => insertWatchedAddress(tx, watcherId, fields, at(webhookUrl)));
     if (random.chance(0.5)) {
       const settings = { ...defaultSettings, removed: true };
       Object.assign(record, { settings, removed: 'always' });

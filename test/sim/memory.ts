@@ -16,7 +16,7 @@ export async function openMemoryDatabase(): Promise<Database> {
   const database: Database = {
     ...on(pglite),
     kind: 'embedded',
-    transaction: (work) => pglite.transaction((tx) => work(on(tx))),
+    transaction: (work) => pglite.transaction((tx) => work({ ...on(tx), kind: 'transaction' })),
     script: async (text) => {
       await pglite.transaction((tx) => tx.exec(text));
     },

@@ -35,16 +35,14 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
       return answer(tips);
     });
 
-  /** The block that enough of the nodes name at a height. @throws Fault. */
-  function agreed(tips: readonly SimBlock[], number: number): SimBlock {
+  /** The block that enough of the nodes name at a height; undefined when there is none. */
+  function agreed(tips: readonly SimBlock[], number: number): SimBlock | undefined {
     const blocks = tips.flatMap((tip) => chain.at(tip, number) ?? []);
     const hash = mostNamed(
       blocks.map(({ header }) => header.hash),
       quorum,
     );
-    const block = blocks.find(({ header }) => header.hash === hash);
-    if (block === undefined) throw new Fault('inconsistent', `no ${quorum} nodes name a block ${number}`);
-    return block;
+    return blocks.find(({ header }) => header.hash === hash);
   }
 
   function find(tip: SimBlock, reference: BlockReference): SimBlock | undefined {
@@ -71,10 +69,11 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
 
   return {
     identify: () =>
-      askEach('who they are', (tips) => ({
-        chainId: CHAIN_ID,
-        genesisHash: agreed(tips, 0).header.hash,
-      })),
+      askEach('who they are', (tips) => {
+        const genesis = agreed(tips, 0);
+        if (genesis === undefined) throw new Fault('inconsistent', `no ${quorum} nodes name a genesis block`);
+        return { chainId: CHAIN_ID, genesisHash: genesis.header.hash };
+      }),
     pin() {},
     doubt() {},
     head: () =>
@@ -86,7 +85,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
       }),
     bundles,
     anchored: bundles,
-    corroborated: (number) => askEach(`for the header ${number}`, (tips) => agreed(tips, number).header),
+    corroborated: (number) => askEach(`for the header ${number}`, (tips) => agreed(tips, number)?.header),
     // By hash, which binds the header: one node will do.
     parentOf: (child) =>
       askEach(`for the header ${shortOf(child.parentHash)}`, () => {

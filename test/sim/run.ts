@@ -22,6 +22,7 @@ const { values } = parseArgs({
 const steps = values.steps === undefined ? {} : { steps: parseCount('steps', values.steps) };
 const { bug } = values;
 if (!isBug(bug)) throw new RangeError(`--bug is one of: ${Object.keys(bugs).join(', ')}`);
+const PROGRESS_MS = 10_000;
 const options = { bug, ...steps };
 if ((values.seed === undefined) === (values.seeds === undefined))
   throw new RangeError('Give either --seed N or --seeds FIRST..LAST');
@@ -54,9 +55,14 @@ async function runRange(on: Stage, text: string): Promise<boolean> {
   const broken: { seed: number; problem: string }[] = [];
   const counts: Record<string, number> = {};
   let seed = first;
+  let toldMs = startedMs;
   for (; seed <= last && performance.now() - startedMs < msMax; seed += 1) {
     const story = await simulate(on, { seed, ...options });
     for (const [name, count] of Object.entries(story.counts)) counts[name] = (counts[name] ?? 0) + count;
+    if (performance.now() - toldMs >= PROGRESS_MS) {
+      toldMs = performance.now();
+      process.stderr.write(`seed ${seed} of ${first}..${last}, ${broken.length} broke a promise\n`);
+    }
     if (story.problem === undefined) continue;
     broken.push({ seed, problem: story.problem });
     process.stderr.write(`${reportOf(story)}\n`);

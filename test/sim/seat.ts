@@ -3,7 +3,7 @@
  * which may fail or kill the actor, before or after it has come through.
  */
 import { Fault } from '../../src/core/fault.ts';
-import type { Database, Db, Session } from '../../src/store/db.ts';
+import type { Database, Session, Tx } from '../../src/store/db.ts';
 import { WORKER_LOCK_SPACE } from '../../src/store/lanes.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
 import type { Bug } from './bugs.ts';
@@ -79,13 +79,14 @@ export function createSeat(options: SeatOptions): Database {
         if (point === 'listDue') options.onRead(rows);
         return rows;
       }),
-    transaction: <T>(work: (tx: Db) => Promise<T>): Promise<T> =>
+    transaction: <T>(work: (tx: Tx) => Promise<T>): Promise<T> =>
       inTurn<T>(async () => {
         const texts: string[] = [];
         let hasWritten = false;
         const outcome = await database
           .transaction(async (tx) => {
             const result = await work({
+              kind: 'transaction',
               query: <Row>(statement: Sql) => {
                 texts.push(statement.text);
                 hasWritten ||= isWrite(statement);

@@ -31,13 +31,15 @@ function positionOf(parts: Partial<Position> = {}): Position {
 async function change(database: Database, position: Position, blockNumber: number): Promise<void> {
   const [before] = await listPositions(database, [position]);
   const { rule, user } = position;
-  await savePositions(database, [position], [{ rule, user, blockNumber, position: before }]);
+  await database.transaction((tx) =>
+    savePositions(tx, [position], [{ rule, user, blockNumber, position: before }]),
+  );
 }
 
 onEachDatabase(({ database }) => {
   test('positions come back as they were saved, all digits', async () => {
     const positions = [positionOf({ user: bob, balance: -1n }), positionOf()];
-    await savePositions(database(), positions, []);
+    await database().transaction((tx) => savePositions(tx, positions, []));
     assert.deepEqual(await listPositions(database(), positions), positions);
     assert.deepEqual(await listPositions(database(), [{ rule: 'other', user: alice }]), []);
   });
@@ -48,9 +50,9 @@ onEachDatabase(({ database }) => {
     await change(database(), positionOf({ balance: 2n }), 6);
     await change(database(), positionOf({ balance: 3n }), 8);
     await change(database(), positionOf({ user: bob }), 8);
-    await undoAccruals(database(), 5);
+    await database().transaction((tx) => undoAccruals(tx, 5));
     assert.deepEqual(await listPositions(database(), [first, { rule: 'hold', user: bob }]), [first]);
-    await undoAccruals(database(), 4);
+    await database().transaction((tx) => undoAccruals(tx, 4));
     assert.deepEqual(await listPositions(database(), [first]), []);
   });
 
@@ -59,7 +61,7 @@ onEachDatabase(({ database }) => {
     await change(database(), first, 5);
     await change(database(), positionOf({ balance: 2n }), 6);
     await change(database(), positionOf({ balance: 3n }), 6);
-    await undoAccruals(database(), 5);
+    await database().transaction((tx) => undoAccruals(tx, 5));
     assert.deepEqual(await listPositions(database(), [first]), [first]);
   });
 
@@ -72,9 +74,11 @@ onEachDatabase(({ database }) => {
       positionOf({ ...some, day: 20_000, rule: 'gone' }),
       positionOf({ ...some, day: 20_000, rule: 'kept', user: bob, balance: 0n }),
     ];
-    await savePositions(database(), positions, []);
+    await database().transaction((tx) => savePositions(tx, positions, []));
     const open = (limit: number) =>
-      listOpenPositions(database(), { rules: ['hold', 'kept'], today: 20_002, limit });
+      database().transaction((tx) =>
+        listOpenPositions(tx, { rules: ['hold', 'kept'], today: 20_002, limit }),
+      );
     assert.deepEqual(await open(9), [positions[2], positions[1]]);
     assert.deepEqual(await open(1), [positions[2]]);
   });
@@ -84,11 +88,11 @@ onEachDatabase(({ database }) => {
     await database().query(sql`update chain set finalized_number = 6`);
     for (const block of [5, 6, 7]) await change(database(), positionOf({ balance: BigInt(block) }), block);
     const count = async () => (await database().query(sql`select from accrual_before limit 9`)).length;
-    await forgetFinalAccruals(database(), 1);
+    await database().transaction((tx) => forgetFinalAccruals(tx, 1));
     assert.equal(await count(), 2);
-    await forgetFinalAccruals(database(), 9);
+    await database().transaction((tx) => forgetFinalAccruals(tx, 9));
     assert.equal(await count(), 1);
-    await undoAccruals(database(), 6);
+    await database().transaction((tx) => undoAccruals(tx, 6));
     assert.equal((await listPositions(database(), [positionOf()]))[0]?.balance, 6n);
   });
 });

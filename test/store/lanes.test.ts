@@ -66,9 +66,9 @@ onEachDatabase(({ database }) => {
   test('only lanes with something due are leased, the longest due first, up to the limit', async () => {
     const ids = await Promise.all(['a', 'b', 'c', 'd'].map((origin) => ensureLane(database(), 1, origin)));
     const [a = 0, b = 0, c = 0] = ids;
-    await wakeLanes(database(), [a], later(3));
-    await wakeLanes(database(), [b], later(1));
-    await wakeLanes(database(), [c], later(2));
+    await database().transaction((tx) => wakeLanes(tx, [a], later(3)));
+    await database().transaction((tx) => wakeLanes(tx, [b], later(1)));
+    await database().transaction((tx) => wakeLanes(tx, [c], later(2)));
     assert.deepEqual(await findNextDue(database()), later(1));
     assert.deepEqual(await lease(database(), 1, noon), []);
     const leased = await lease(database(), 1, later(3), 2);
@@ -83,10 +83,10 @@ onEachDatabase(({ database }) => {
 
   test('waking never makes a lane due later than it was', async () => {
     const id = await ensureLane(database(), 1, 'a');
-    await wakeLanes(database(), [id], later(5));
-    await wakeLanes(database(), [id], later(9));
+    await database().transaction((tx) => wakeLanes(tx, [id], later(5)));
+    await database().transaction((tx) => wakeLanes(tx, [id], later(9)));
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(5));
-    await wakeLanes(database(), [id], later(2));
+    await database().transaction((tx) => wakeLanes(tx, [id], later(2)));
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(2));
   });
 
@@ -142,11 +142,11 @@ onEachDatabase(({ database }) => {
     const session = await database().session();
     const heard: string[] = [];
     await session.listen(LANE_CHANNEL, (payload) => heard.push(payload));
-    await wakeLanes(database(), [], noon);
-    await wakeLanes(database(), [3, 4], noon);
+    await database().transaction((tx) => wakeLanes(tx, [], noon));
+    await database().transaction((tx) => wakeLanes(tx, [3, 4], noon));
     const many = Array.from({ length: 501 }, (_, index) => 10 ** 12 + index);
-    await wakeLanes(database(), many.slice(1), noon);
-    await wakeLanes(database(), many, noon);
+    await database().transaction((tx) => wakeLanes(tx, many.slice(1), noon));
+    await database().transaction((tx) => wakeLanes(tx, many, noon));
     await waitUntil(() => heard.length === 3);
     assert.deepEqual(heard, ['3,4', many.slice(1).join(','), '*']);
     await session.close();

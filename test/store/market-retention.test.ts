@@ -52,8 +52,8 @@ onEachDatabase(({ database }) => {
   test('of an hour that is over and final the last state stays, of others all', async () => {
     const minutes = [0, 10, 50, 60, 61, 119, 121];
     await isFinal(61);
-    await insertPairStates(database(), minutes.map(stateOf));
-    await insertPairStates(database(), [{ ...stateOf(5), pairId: OTHER }]);
+    await database().transaction((tx) => insertPairStates(tx, minutes.map(stateOf)));
+    await database().transaction((tx) => insertPairStates(tx, [{ ...stateOf(5), pairId: OTHER }]));
     const range = { from: later(-1e9), before: later(121 * MINUTE_MS), limit: 1 };
     while ((await prunePairStates(database(), range)) > 0);
     assert.deepEqual(await statesLeft(), [...[50, 61, 119, 121].map((number) => [PAIR, number]), [OTHER, 5]]);
@@ -61,7 +61,7 @@ onEachDatabase(({ database }) => {
 
   test('a state stays while the last one of its hour may still be undone', async () => {
     await isFinal(10);
-    await insertPairStates(database(), [0, 10, 50].map(stateOf));
+    await database().transaction((tx) => insertPairStates(tx, [0, 10, 50].map(stateOf)));
     const range = { from: later(-1e9), before: later(10 * HOUR_MS), limit: 10 };
     assert.equal(await prunePairStates(database(), range), 1);
     assert.deepEqual(
@@ -81,15 +81,17 @@ onEachDatabase(({ database }) => {
       kLast: 0n,
       isFeeOn: false,
     };
-    await insertReadings(database(), [reading], 5);
-    await insertPairStates(database(), [{ ...stateOf(10), supplyChange: 7n, liquidityK: 1n }, stateOf(50)]);
+    await database().transaction((tx) => insertReadings(tx, [reading], 5));
+    await database().transaction((tx) =>
+      insertPairStates(tx, [{ ...stateOf(10), supplyChange: 7n, liquidityK: 1n }, stateOf(50)]),
+    );
     const supply = async () => (await findPairNow(database(), PAIR))?.supply?.totalSupply;
     const prune = async () => [
       await prunePairStates(database(), { from: later(-1e9), before: later(10 * HOUR_MS), limit: 10 }),
       await pruneOldPairStates(database(), { before: later(10 * HOUR_MS), limit: 10 }),
     ];
     assert.deepEqual([await prune(), await supply()], [[0, 0], 107n]);
-    await insertReadings(database(), [{ ...reading, totalSupply: 107n }], 51);
+    await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 107n }], 51));
     assert.deepEqual(await prune(), [0, 0], 'a reading that a fork may undo');
     await database().query(sql`update chain set finalized_number = 51`);
     assert.equal(await prunePairReadings(database(), 10), 1);
@@ -100,8 +102,8 @@ onEachDatabase(({ database }) => {
     await isFinal(300);
     await insertPair(PAIR);
     await insertPair(OTHER);
-    await insertPairStates(database(), [10, 100, 200, 300].map(stateOf));
-    await insertPairStates(database(), [{ ...stateOf(5), pairId: OTHER }]);
+    await database().transaction((tx) => insertPairStates(tx, [10, 100, 200, 300].map(stateOf)));
+    await database().transaction((tx) => insertPairStates(tx, [{ ...stateOf(5), pairId: OTHER }]));
     const before = later(250 * MINUTE_MS);
     while ((await pruneOldPairStates(database(), { before, limit: 1 })) > 0);
     assert.deepEqual(await statesLeft(), [...[200, 300].map((number) => [PAIR, number]), [OTHER, 5]]);
@@ -115,7 +117,7 @@ onEachDatabase(({ database }) => {
     await isFinal(3);
     await insertPair(PAIR);
     const swaps = [1, 2, 3, 4, 5].map((number) => swapOf(number, '10'));
-    await insertSwaps(database(), swaps);
+    await database().transaction((tx) => insertSwaps(tx, swaps));
     const prune = (limit: number) =>
       pruneSwaps(database(), { before: later(5 * MINUTE_MS), unvaluedBefore: later(0), limit });
     assert.equal(await prune(2), 2);
@@ -123,14 +125,14 @@ onEachDatabase(({ database }) => {
     assert.equal(await prune(10), 1);
     assert.deepEqual(await swapsLeft(), [4, 5], 'what is not final stays');
     assert.deepEqual(await volumes(), [['50', 5]]);
-    await deleteSwapsAbove(database(), 3);
+    await database().transaction((tx) => deleteSwapsAbove(tx, 3));
     assert.deepEqual(await volumes(), [['30', 3]], 'a fork takes what it undoes');
   });
 
   test('a swap of the moment from which on swaps are kept is kept', async () => {
     await isFinal(100);
     await insertPair(PAIR);
-    await insertSwaps(database(), [swapOf(4, '1'), swapOf(5, '1')]);
+    await database().transaction((tx) => insertSwaps(tx, [swapOf(4, '1'), swapOf(5, '1')]));
     await pruneSwaps(database(), { before: later(5 * MINUTE_MS), unvaluedBefore: later(0), limit: 10 });
     assert.deepEqual(await swapsLeft(), [5]);
   });
@@ -138,7 +140,9 @@ onEachDatabase(({ database }) => {
   test('a swap that waits for its first price stays as long as sums do', async () => {
     await isFinal(100);
     await insertPair(PAIR);
-    await insertSwaps(database(), [swapOf(1, undefined), swapOf(2, '1'), swapOf(3, undefined)]);
+    await database().transaction((tx) =>
+      insertSwaps(tx, [swapOf(1, undefined), swapOf(2, '1'), swapOf(3, undefined)]),
+    );
     const before = later(HOUR_MS);
     await pruneSwaps(database(), { before, unvaluedBefore: later(2 * MINUTE_MS), limit: 10 });
     assert.deepEqual(await swapsLeft(), [3]);
@@ -147,7 +151,7 @@ onEachDatabase(({ database }) => {
   test('while the past of a pair is read nothing of it goes, and nothing counts twice', async () => {
     await isFinal(100);
     await insertPair(PAIR, 2);
-    await insertSwaps(database(), [swapOf(1, '1')]);
+    await database().transaction((tx) => insertSwaps(tx, [swapOf(1, '1')]));
     const before = later(HOUR_MS);
     assert.equal(await pruneSwaps(database(), { before, unvaluedBefore: before, limit: 10 }), 0);
   });
@@ -155,9 +159,11 @@ onEachDatabase(({ database }) => {
   test('a sum goes at its age, but not before its swaps', async () => {
     await isFinal(100);
     await insertPair(PAIR);
-    await insertSwaps(
-      database(),
-      [1, 6, 11].map((number) => swapOf(number, '1')),
+    await database().transaction((tx) =>
+      insertSwaps(
+        tx,
+        [1, 6, 11].map((number) => swapOf(number, '1')),
+      ),
     );
     const before = later(10 * MINUTE_MS);
     assert.equal(await pruneSwapVolumes(database(), { before, limit: 10 }), 0);

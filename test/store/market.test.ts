@@ -20,18 +20,20 @@ const PAIR = 1;
 
 onEachDatabase(({ database }) => {
   test('the newest block decides the price of a pair', async () => {
-    await insertPairStates(database(), [stateOf(10, '0.5'), stateOf(12, '0.25'), stateOf(11, '3')]);
+    await database().transaction((tx) =>
+      insertPairStates(tx, [stateOf(10, '0.5'), stateOf(12, '0.25'), stateOf(11, '3')]),
+    );
     assert.equal(textOf(await findLatestPairPrice(database(), PAIR)), '0.25');
     assert.equal(await findLatestPairPrice(database(), 2), undefined);
   });
 
   test('a pool without reserves has no price', async () => {
-    await insertPairStates(database(), [stateOf(10, '0.5'), stateOf(11, undefined)]);
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(10, '0.5'), stateOf(11, undefined)]));
     assert.equal(await findLatestPairPrice(database(), PAIR), undefined);
   });
 
   test('at a time a pair is as the newest block until then left it', async () => {
-    await insertPairStates(database(), [stateOf(10, '1'), stateOf(20, '2')]);
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(10, '1'), stateOf(20, '2')]));
     const numberAt = async (ms: number) => (await findPairStateAt(database(), PAIR, later(ms)))?.blockNumber;
     assert.equal(await numberAt(9_999), undefined);
     assert.equal(await numberAt(10_000), 10);
@@ -40,7 +42,9 @@ onEachDatabase(({ database }) => {
   });
 
   test('an average weighs each price with the time that it was in force', async () => {
-    await insertPairStates(database(), [stateOf(10, '1'), stateOf(20, '2'), stateOf(50, '10')]);
+    await database().transaction((tx) =>
+      insertPairStates(tx, [stateOf(10, '1'), stateOf(20, '2'), stateOf(50, '10')]),
+    );
     const average = (from: number, to: number) =>
       findAveragePairPrice(database(), PAIR, { from: later(from), to: later(to) });
     // 10 s at 1, 30 s at 2, 10 s at 10.
@@ -51,16 +55,18 @@ onEachDatabase(({ database }) => {
   });
 
   test('a fork takes what was read of contracts in dead blocks: what they said before counts again', async () => {
-    await insertPairStates(database(), [stateOf(5, '1')]);
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(5, '1')]));
     const reading = { pairId: PAIR, reserve0: 1n, reserve1: 1n, kLast: 0n, isFeeOn: false };
-    await insertReadings(database(), [{ ...reading, totalSupply: 100n }], 5);
-    await insertReadings(database(), [{ ...reading, totalSupply: 200n }], 6);
-    await deletePairStatesAbove(database(), 5);
+    await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 100n }], 5));
+    await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 200n }], 6));
+    await database().transaction((tx) => deletePairStatesAbove(tx, 5));
     assert.equal((await findPairNow(database(), PAIR))?.supply?.totalSupply, 100n);
   });
 
   test('the average of a time in which the pool was empty is not known', async () => {
-    await insertPairStates(database(), [stateOf(10, '1'), stateOf(20, undefined), stateOf(30, '1')]);
+    await database().transaction((tx) =>
+      insertPairStates(tx, [stateOf(10, '1'), stateOf(20, undefined), stateOf(30, '1')]),
+    );
     const range = { from: later(10_000), to: later(40_000) };
     assert.equal(await findAveragePairPrice(database(), PAIR, range), undefined);
   });

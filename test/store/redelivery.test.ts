@@ -139,6 +139,16 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await listStates(database()), states);
   });
 
+  test('a range asked for after the clock was set back holds what was processed before that, seconds ago or long ago', async () => {
+    for (const ms of [6_000, 60_000, 86_400_000]) {
+      const { lane, due } = await createStory(database());
+      await settleAt(database(), lane, due, ms);
+      const place = { startedAt: noon, after: undefined, now: noon };
+      assert.equal((await redeliverStep(database(), WATCHER, {}, place)).count, 1, `${ms} ms ago`);
+      await database().query(sql`truncate notification, watched_address, lane, block, delivery_attempt`);
+    }
+  });
+
   test('a notification whose record is gone stays processed', async () => {
     const { record, lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
@@ -237,7 +247,7 @@ onPostgres(({ database }) => {
     await database().query(sql`analyze notification`);
     await database().query(sql`analyze watched_address`);
     const { plans, db } = withPlans(database());
-    const planned: Database = { ...database(), transaction: (work) => work(db) };
+    const planned: Database = { ...database(), transaction: (work) => work({ ...db, kind: 'transaction' }) };
     const place = { startedAt: later(999_999_999), after: 50_000, now: later(999_999_999) };
     assert.equal((await redeliverStep(planned, WATCHER, {}, place)).count, 1_000);
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on notification/);

@@ -16,8 +16,10 @@ const place = (blockNumber: number, logIndex = 0, user = alice) => ({
 
 onEachDatabase(({ database }) => {
   test('the first referral of a user stays, over blocks and within one, and counts from behind its log on', async () => {
-    await insertReferrals(database(), [link(bob, 5, 3), link(carol, 5, 4)], 'first');
-    await insertReferrals(database(), [link(carol, 6), link(alice, 6, 1, bob)], 'first');
+    await database().transaction((tx) => insertReferrals(tx, [link(bob, 5, 3), link(carol, 5, 4)], 'first'));
+    await database().transaction((tx) =>
+      insertReferrals(tx, [link(carol, 6), link(alice, 6, 1, bob)], 'first'),
+    );
     const questions = [place(5, 3), place(5, 4), place(9), place(9, 0, bob), place(9, 0, carol)];
     assert.deepEqual(await findReferrers(database(), questions, 'first'), [
       undefined,
@@ -29,7 +31,7 @@ onEachDatabase(({ database }) => {
   });
 
   test('where the newest counts, each place and time has its own', async () => {
-    await insertReferrals(database(), [link(bob, 5), link(carol, 7)], 'newest');
+    await database().transaction((tx) => insertReferrals(tx, [link(bob, 5), link(carol, 7)], 'newest'));
     const questions = [
       ...[place(6), place(7), place(7, 1)],
       ...[5000, 5001, 7001].map((ms) => ({ user: alice, before: { time: later(ms) } })),
@@ -45,9 +47,9 @@ onEachDatabase(({ database }) => {
   });
 
   test('a fork undoes the referrals of its blocks, and the first one after it stays', async () => {
-    await insertReferrals(database(), [link(bob, 5)], 'first');
-    await undoReferrals(database(), 4);
-    await insertReferrals(database(), [link(carol, 5)], 'first');
+    await database().transaction((tx) => insertReferrals(tx, [link(bob, 5)], 'first'));
+    await database().transaction((tx) => undoReferrals(tx, 4));
+    await database().transaction((tx) => insertReferrals(tx, [link(carol, 5)], 'first'));
     assert.deepEqual(await findReferrers(database(), [place(9)], 'first'), [carol]);
   });
 });

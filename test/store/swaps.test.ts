@@ -42,8 +42,8 @@ onEachDatabase(({ database }) => {
       fc.asyncProperty(story, async ({ swaps, ranges, aboveNumber }) => {
         await emptyDatabase(database());
         const stored = swaps.map(({ ms, units }, index) => swapOf(index + 1, ms, amountOf(units, 18)));
-        if (stored.length > 0) await insertSwaps(database(), stored);
-        await deleteSwapsAbove(database(), aboveNumber);
+        if (stored.length > 0) await database().transaction((tx) => insertSwaps(tx, stored));
+        await database().transaction((tx) => deleteSwapsAbove(tx, aboveNumber));
         const left = stored.filter(({ blockNumber }) => blockNumber <= aboveNumber);
         for (const [one, other] of ranges) {
           const [after, until] = [later(Math.min(one, other)), later(Math.max(one, other))];
@@ -58,24 +58,25 @@ onEachDatabase(({ database }) => {
 
   test('a swap that is stored twice counts once', async () => {
     const swaps = [swapOf(1, 0, decimal('3')), swapOf(2, 0, decimal('4'))];
-    await insertSwaps(database(), swaps);
-    await insertSwaps(database(), [...swaps, swapOf(3, 0, decimal('5'))]);
+    await database().transaction((tx) => insertSwaps(tx, swaps));
+    await database().transaction((tx) => insertSwaps(tx, [...swaps, swapOf(3, 0, decimal('5'))]));
     assert.equal(await volume(), '12');
   });
 
   test('swaps of other pairs and other blocks stay when some are removed', async () => {
     const foreign = { ...swapOf(2, 0, decimal('100')), pairId: 2, ordinal: 9 };
-    await insertSwaps(database(), [
-      ...[1, 2, 3, 4].map((number) => swapOf(number, 0, decimal('1'))),
-      foreign,
-    ]);
-    await deleteSwapsBetween(database(), [PAIR], { from: 2, to: 3 });
+    await database().transaction((tx) =>
+      insertSwaps(tx, [...[1, 2, 3, 4].map((number) => swapOf(number, 0, decimal('1'))), foreign]),
+    );
+    await database().transaction((tx) => deleteSwapsBetween(tx, [PAIR], { from: 2, to: 3 }));
     assert.equal(await volume(), '2');
     assert.equal(await volume(ever, 2), '100');
   });
 
   test('a swap without a price counts as 0 until it is valued, once', async () => {
-    await insertSwaps(database(), [swapOf(1, 0, undefined), swapOf(2, 0, decimal('1'))]);
+    await database().transaction((tx) =>
+      insertSwaps(tx, [swapOf(1, 0, undefined), swapOf(2, 0, decimal('1'))]),
+    );
     assert.equal(await volume(), '1');
     assert.deepEqual(await listUnvaluedPairs(database(), [PAIR, 2]), [PAIR]);
     const open = await listUnvaluedSwaps(database(), PAIR, 10);
@@ -84,8 +85,8 @@ onEachDatabase(({ database }) => {
       [[1, 2n ** 200n]],
     );
     const valued = open.map((swap) => ({ ...swap, price: { usdValue: decimal('2.5'), priceId: 3 } }));
-    await valueSwaps(database(), valued);
-    await valueSwaps(database(), valued);
+    await database().transaction((tx) => valueSwaps(tx, valued));
+    await database().transaction((tx) => valueSwaps(tx, valued));
     assert.equal(await volume(), '3.5');
     assert.deepEqual(await listUnvaluedPairs(database(), [PAIR]), []);
   });

@@ -126,10 +126,12 @@ onEachDatabase(({ database }) => {
       };
       const createdAt = later(Math.floor(number / 3));
       ids.push([createdAt.getTime(), record.id] as const);
-      await insertWatchedAddress(database(), 1, record, {
-        origin: 'https://one.example:443',
-        now: createdAt,
-      });
+      await database().transaction((tx) =>
+        insertWatchedAddress(tx, 1, record, {
+          origin: 'https://one.example:443',
+          now: createdAt,
+        }),
+      );
     }
     await watchAddress(database(), { watcherId: 2 });
     const expected = ids

@@ -26,7 +26,7 @@ function failing(database: Database) {
     ...database,
     query: async (statement) => database.query(check(statement)),
     transaction: (work) =>
-      database.transaction((tx) => work({ query: async (statement) => tx.query(check(statement)) })),
+      database.transaction((tx) => work({ ...tx, query: async (statement) => tx.query(check(statement)) })),
   };
   return {
     wrapped,
