@@ -12,10 +12,10 @@ import { startChain } from '../kit/anvil.ts';
 import { hashOf } from '../kit/chain-story.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { startProgram } from '../kit/program.ts';
-import { startReceiver } from '../kit/receiver.ts';
+import { type ReceivedRequest, startReceiver } from '../kit/receiver.ts';
 import { CHAIN_ID, createWatcher, freshAddress, SECRET, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
-import { createHeaderLedger, createPlainLedger } from '../sim/ledger.ts';
+import { createHeaderLedger, createPlainLedger, type Ledger } from '../sim/ledger.ts';
 
 /** Each in the order in which they pass; what lies between two of them reads. */
 const statements = [
@@ -39,6 +39,15 @@ const moments: Moment[] = [
   ...statements.map((statement): Moment => ({ statements: ['pg_advisory', statement], when: 'asked' })),
   { statements: ['pg_advisory', "set state = 'withdrawn'", 'commit'], when: 'answered' },
 ];
+
+/** Enters a webhook as its receiver got it. */
+function enter(ledger: Ledger, { headers, body }: ReceivedRequest): void {
+  const texts = Object.entries(headers).map(([name, value]) => [name, String(value)]);
+  ledger.take({ headers: Object.fromEntries(texts), body });
+}
+
+const balanceOf = (ledger: Ledger, recordId: string) =>
+  [...ledger.creditsOf(recordId).values()].reduce((sum, amount) => sum + amount, 0n);
 
 /** Of each record; so many of them are damaged in each way. */
 const PAYMENTS = 20;
@@ -172,4 +181,50 @@ test('killed at any statement beside a busy service, and run again: nothing is l
     where r.watched_address_id = ${off} and r.reorg_id is null and (${between(1)} or ${between(2)})`);
   assert.equal(balance('off'), paid.off + BigInt(credited[0]?.amount ?? 0));
   assert.doesNotMatch(program.log, /deadlock|"level":"(?:error|fatal)"/);
+});
+
+test('on the embedded database, between two runs of the service: what was told wrongly is taken back', async () => {
+  await using parts = new AsyncDisposableStack();
+  const chain = parts.use(await startChain());
+  const place = parts.use(await createTestDatabase('embedded'));
+  const receiver = parts.use(await startReceiver());
+  const options = { database: place, rpc: [chain.url], receivers: [receiver] };
+  const before = await startTestService({ ...options, chain: { startBlock: 1 } });
+  const watcher = await createWatcher(before, 'acme');
+  const address = freshAddress();
+  const record = await watcher.watch({ address, webhookUrl: receiver.url });
+  await watcher.configure(record, { removed: true });
+  for (const valueWei of [5n, 6n])
+    await chain.transferNative({ from: chain.accounts[1], to: address, valueWei });
+  const { number: last } = await chain.head();
+  await receiver.waitFor(2, 60_000);
+  await before.drained();
+  await before.database.query(sql`
+    update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`);
+  await before.database.query(sql`update notification set amount = 50 where amount = 5`);
+  await before.stop();
+
+  const env = {
+    CHAINBELL_CHAIN_ID: String(CHAIN_ID),
+    CHAINBELL_CHAIN_RPC: chain.url,
+    CHAINBELL_SECRET: SECRET,
+  };
+  const words = ['repair', '--from', '1', '--to', String(last), '--apply'];
+  const run = () => chainbell(place.dataDir, { ...env, CHAINBELL_DATA_DIR: place.dataDir }, ...words);
+  const applied = await run();
+  assert.equal(applied.code, 0, applied.out + applied.err);
+  assert.match(applied.out, /^send removal notice, then create and deliver: /);
+  const again = await run();
+  assert.deepEqual([again.code, again.out], [0, ''], again.err);
+
+  await using service = await startTestService(options);
+  const [, , ...told] = await receiver.waitFor(4, 60_000);
+  await service.drained();
+  assert.deepEqual(
+    new Set(told.map(({ headers }) => `${headers['webhook-id']} ${headers['chainbell-replaces'] ?? ''}`)),
+    new Set(['1-1 ', '3 1']),
+  );
+  const ledger = createHeaderLedger();
+  for (const request of receiver.requests) enter(ledger, request);
+  assert.equal(balanceOf(ledger, record.id), 11n);
 });
