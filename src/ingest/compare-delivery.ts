@@ -44,7 +44,7 @@ export function findDeliveryFault(
     case 'held':
       return findLaneFault(one, watch, side) ?? findHeldFault(one, watch, side);
     default:
-      return fault(`it is ${one.state}, but its record exists`);
+      return fault(`it is ${one.state}, but its watched address exists`);
   }
 }
 
@@ -98,14 +98,16 @@ function findHeldFault(
     // What a record that was changed since then asked for is unknown.
     const asked = updatedAt > createdAt ? CONFIRMATIONS_MAX : settings.confirmations;
     if (releaseNumber > blockNumber + asked)
-      return fault(`it is held until block ${releaseNumber}, but its record asks for ${asked} confirmations`);
+      return fault(
+        `it is held until block ${releaseNumber}, but its watched address asks for ${asked} confirmations`,
+      );
     return releaseNumber > tipNumber - confirmations
       ? undefined
       : fault(`it is held until block ${releaseNumber}, which has its confirmations`);
   }
   if (turn === undefined) return fault('it is held without a reason');
   return firstInTurn.get(watchedAddressId) === id
-    ? fault('it is held for strict order, but no notification of its record comes before it')
+    ? fault('it is held for strict order, but no notification of its watched address comes before it')
     : undefined;
 }
 

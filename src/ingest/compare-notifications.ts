@@ -106,7 +106,7 @@ function judgeDue(
 ): Verdict {
   const isOlder = one.createdAt < stored.storedAt;
   if (!isOlder && isAfter(watch.createdAt, stored))
-    return difference('unexpected', one, stored.number, 'its record was made after the block');
+    return difference('unexpected', one, stored.number, 'its watched address was created after the block');
   return judgeState(one, watch, { stored, delivery }) ?? 'equal';
 }
 
@@ -150,7 +150,7 @@ function judgeUnwanted(side: StoredSide, one: StoredNotification): Verdict {
     return { ...difference('unexpected', one, stored.number, why), ...withdrawalOf(side, one, stored) };
   }
   if (!mayHaveChanged(watch, stored))
-    return difference('unexpected', one, stored.number, 'its record does not watch this');
+    return difference('unexpected', one, stored.number, 'its watched address does not ask for it');
   return judgeState(one, watch, { stored, delivery: side.delivery }) ?? 'record_changed';
 }
 

@@ -296,10 +296,10 @@ onEachDatabase(({ database, kind }) => {
     assert.deepEqual(
       wrong.map(({ message }) => message.replace(/0x\w+/, 'somebody')),
       [
-        'sum: points of somebody on 2026-01-30 in trading by rule pay 1 (user): 6 in 3 is stored, 4 in 2 awards come out',
-        'sum: points of somebody on 2026-01-30 in trading by rule pay 1 (user): none is stored, 3 in 1 awards come out',
-        'sum: points of somebody in 2026-01: 6 in 3 is stored, 4 in 2 awards come out',
-        'sum: points of somebody in 2026-01: none is stored, 3 in 1 awards come out',
+        'sum: points of somebody on 2026-01-30 in trading by rule pay 1 (user): 6 in 3 awards stored, 4 in 2 awards calculated',
+        'sum: points of somebody on 2026-01-30 in trading by rule pay 1 (user): none stored, 3 in 1 award calculated',
+        'sum: points of somebody in 2026-01: 6 in 3 awards stored, 4 in 2 awards calculated',
+        'sum: points of somebody in 2026-01: none stored, 3 in 1 award calculated',
       ],
     );
     const repairs = wrong.flatMap((one) => one.repairs ?? []);

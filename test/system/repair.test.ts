@@ -14,7 +14,11 @@ import { NOTIFICATIONS, useVerifiedChain } from '../kit/verified-chain.ts';
 const { chain, records, payment, split, last, change, verify, run, nodeBlocks } = await useVerifiedChain();
 
 for (const [fate, fields, message] of [
-  ['cancelled beside its record', sql`state = 'cancelled'`, /it is cancelled, but its record exists/],
+  [
+    'cancelled beside its record',
+    sql`state = 'cancelled'`,
+    /it is cancelled, but its watched address exists/,
+  ],
   ['that waits until the year 9999', sql`next_attempt_at = '9999-12-31'`, /it is scheduled for 9999-12-31T/],
   ['that waits for ever', sql`next_attempt_at = 'infinity'`, /it is scheduled for 9999-12-31T/],
   [
@@ -167,7 +171,7 @@ test('repair as a process beside the service: a plan that changes nothing, then 
   assert.equal(planned.code, 1, planned.err);
   assert.match(
     planned.out,
-    /^reschedule: block \d+: delivery: notification \d+, value of transaction 0x\w+, watched address \S+: it is cancelled, but its record/m,
+    /^reschedule: block \d+: delivery: notification \d+, value of transaction 0x\w+, watched address \S+: it is cancelled, but its watched address/m,
   );
   assert.match(planned.out, /^create and deliver: block \d+: missing: internal transfer 1 of transaction /m);
   assert.match(
