@@ -221,7 +221,7 @@ test('on the embedded database, between two runs of the service: what was told w
   const [, , ...told] = await receiver.waitFor(4, 60_000);
   await service.drained();
   assert.deepEqual(
-    new Set(told.map(({ headers }) => `${headers['webhook-id']} ${headers['chainbell-replaces'] ?? ''}`)),
+    new Set(told.map(({ headers }) => [headers['webhook-id'], headers['chainbell-replaces']].join(' '))),
     new Set(['1-1 ', '3 1']),
   );
   const ledger = createHeaderLedger();
