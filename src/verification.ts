@@ -46,17 +46,20 @@ export async function runVerification(
 export type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
   /** Called with the plan before anything is written. Whether it is applied. */
   onPlan(plan: RepairPlan): boolean;
+  /** Whether receivers may be sent what they may have credited under another id. */
+  mayCreditTwice: boolean;
 };
 
 /** Plans repairs of the range, and applies them if asked to; returns what it has repaired. @throws as runVerification. */
 export async function runRepair(
   config: Config,
-  { signal, clock, onPlan, ...request }: RepairOptions,
+  { signal, clock, onPlan, mayCreditTwice, ...request }: RepairOptions,
 ): Promise<Set<Difference>> {
   await using parts = new AsyncDisposableStack();
   const options = await openVerification(config, { signal, clock, parts });
   const plan = await planRepairs({ ...options, ...request }, signal);
-  return onPlan(plan) ? await applyPlan(options.database, plan, options, signal) : new Set();
+  if (!onPlan(plan)) return new Set();
+  return await applyPlan(options.database, plan, { ...options, mayCreditTwice }, signal);
 }
 
 type Opened = Omit<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'>;

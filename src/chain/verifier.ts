@@ -3,6 +3,7 @@
  */
 
 import type { BlockId } from '../core/block.ts';
+import { Fault } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import {
   type CalibrationOptions,

@@ -1,16 +1,17 @@
 /**
- * `chainbell repair`: says how each difference that `verify` finds can be repaired, and repairs it.
+ * `chainbell repair`: prints how each difference that `verify` finds can be repaired, and repairs it.
  */
 import type { Command } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
+import { counted } from '../core/counted.ts';
 import { Fault } from '../core/fault.ts';
 import type { Difference } from '../ingest/compare.ts';
 import { PLAN_MAX, type RepairPlan } from '../ingest/repair.ts';
-import type { Repair } from '../store/repair.ts';
 import { runRepair } from '../verification.ts';
 import { exitCodes, withConfig } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
+import { DOUBLE_CREDIT_FLAG, planLines } from './repair-plan.ts';
 import { createDissentLines, createProgressLines, describe, parseNumber, reportJson } from './verify.ts';
 
 type Flags = {
@@ -20,18 +21,23 @@ type Flags = {
   to: number;
   dryRun?: boolean;
   apply?: boolean;
+  allowDoubleCredit?: boolean;
 };
 
 export function addRepairCommand(program: Command): void {
   program
     .command('repair')
     .description(
-      'compare stored blocks with the chain as verify does, print what would repair the differences, and repair them',
+      'compare stored blocks with the chain as verify does, print a plan that repairs the differences, and carry it out',
     )
     .requiredOption('--from <number>', 'first block', parseNumber)
     .requiredOption('--to <number>', 'last block', parseNumber)
     .option('--dry-run', 'print the plan and change nothing')
-    .option('--apply', 'print the plan, then do exactly that')
+    .option('--apply', 'print the plan, then do what it says')
+    .option(
+      DOUBLE_CREDIT_FLAG,
+      'with --apply: send a right notification even if its receiver may have credited the transfer under another id',
+    )
     .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
     .option(
       '--json',
@@ -45,17 +51,17 @@ export function addRepairCommand(program: Command): void {
       const { from, to, dryRun = false, apply = false } = flags;
       if (from > to) command.error(`error: --from ${from} is above --to ${to}`);
       if (dryRun === apply)
-        command.error('error: begin with --dry-run, which prints the plan; then give --apply instead of it');
+        command.error('error: begin with --dry-run, which prints the plan; then give --apply instead');
       await untilInterrupted((signal) => withConfig(flags, (config) => repair(flags, config, signal)));
     });
 }
 
 async function repair(flags: Flags, config: Config, signal: AbortSignal): Promise<void> {
-  const { from, to, apply = false, json = false } = flags;
+  const { from, to, apply = false, json = false, allowDoubleCredit: mayCreditTwice = false } = flags;
   const clock = systemClock();
   let plan: RepairPlan | undefined;
   const repaired = await runRepair(config, {
-    ...{ from, to, signal, clock },
+    ...{ from, to, signal, clock, mayCreditTwice },
     onDissent: createDissentLines(json),
     onProgress: createProgressLines(clock, process.stderr),
     onPlan(made) {
@@ -69,65 +75,45 @@ async function repair(flags: Flags, config: Config, signal: AbortSignal): Promis
     throw error;
   });
   if (plan === undefined || signal.aborted) {
-    process.stderr.write(`chainbell: interrupted; ${repaired.size} repaired\n`);
+    process.stderr.write(`chainbell: interrupted, ${repaired.size} repaired: run it again for the rest\n`);
     process.exitCode = exitCodes.tryAgain;
     return;
   }
-  printSummary(plan, repaired, { apply, json });
+  printSummary(plan, repaired, { apply, json, mayCreditTwice });
 }
 
 function printPlan({ repairable, unrepairable }: RepairPlan, isJson: boolean): void {
-  for (const difference of repairable) {
-    const steps = difference.repairs ?? [];
-    print(difference, steps.map(nameOf).join(', then '), isJson);
-  }
-  for (const difference of unrepairable) print(difference, 'cannot repair', isJson);
+  for (const difference of [...repairable, ...unrepairable])
+    process.stdout.write(planLines(difference, isJson));
 }
 
-function print({ what, block, message, notification }: Difference, step: string, isJson: boolean): void {
-  if (!isJson) {
-    const id = notification?.id === undefined ? '' : ` (notification ${notification.id})`;
-    process.stdout.write(`${step}${id}: ${message}\n`);
-    return;
-  }
-  const fields = notification && { id: notification.id, watched_addresses_id: notification.watchedAddressId };
-  process.stdout.write(`${JSON.stringify({ repair: step, difference: what, block, ...fields, message })}\n`);
-}
-
-function nameOf(repair: Repair): string {
-  switch (repair.action) {
-    case 'create':
-      return 'create and deliver';
-    case 'withdraw':
-      return 'withdraw';
-    case 'update':
-      return repair.isRescheduled ? 'reschedule' : 'correct block';
-    case 'recompute_volume':
-    case 'recompute_day':
-    case 'recompute_month':
-      return 'recompute';
-  }
-}
+type Outcome = { apply: boolean; json: boolean; mayCreditTwice: boolean };
 
 function printSummary(
   { report, repairable, unrepairable }: RepairPlan,
   repaired: ReadonlySet<Difference>,
-  { apply, json }: { apply: boolean; json: boolean },
+  { apply, json, mayCreditTwice }: Outcome,
 ): void {
+  const doubtful = repairable.filter((one) => one.mayCreditTwice === true && !repaired.has(one)).length;
+  const heldBack = mayCreditTwice ? 0 : doubtful;
   const counts = {
     ...{ planned: repairable.length, repaired: repaired.size, cannot_repair: unrepairable.length },
-    skipped: apply ? repairable.length - repaired.size : 0,
+    ...{ held_back: heldBack, skipped: apply ? repairable.length - repaired.size - heldBack : 0 },
   };
   if (json)
     process.stdout.write(`${JSON.stringify({ summary: { ...counts, verify: reportJson(report) } })}\n`);
   const isPartial = Math.max(repairable.length, unrepairable.length) === PLAN_MAX;
+  const planned = `${counted(counts.planned, 'repair')} planned, ${counts.repaired} done`;
   const lines = [
-    `${counts.planned} repairs planned, ${counts.repaired} done, ${counts.cannot_repair} differences cannot be repaired`,
+    `${planned}, ${counted(counts.cannot_repair, 'difference')} can't be repaired`,
     ...(counts.skipped > 0
-      ? [`${counts.skipped} skipped: a block or row changed meanwhile; run it again`]
+      ? [`${counts.skipped} skipped, because a block or row changed meanwhile: run it again`]
       : []),
-    ...(isPartial ? [`a plan has ${PLAN_MAX} differences at most; run it again for the others`] : []),
-    ...(!apply && counts.planned > 0 ? ['nothing was changed; to do this give --apply'] : []),
+    ...(heldBack > 0 ? [doubtText(heldBack)] : []),
+    ...(isPartial ? [`a plan has at most ${PLAN_MAX} differences: run it again for the others`] : []),
+    ...(!apply && counts.planned > 0
+      ? ['nothing was changed; to do what the plan says, give --apply instead of --dry-run']
+      : []),
   ];
   process.stderr.write(describe(report) + lines.map((line) => `${line}\n`).join(''));
   const left = repairable.length - repaired.size + unrepairable.length;
@@ -135,3 +121,7 @@ function printSummary(
   if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
   if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
 }
+
+const doubtText = (count: number) =>
+  `${counted(count, 'repair')} can credit a receiver twice and ${count === 1 ? 'needs' : 'need'} ${DOUBLE_CREDIT_FLAG}: first ask the receiver what it credited ` +
+  'for each id under "told" (docs/operations.md, Repairing)';

@@ -115,7 +115,7 @@ function render(status: StatusBody): string {
       'quorum',
       quorum === null
         ? 'not here'
-        : `${quorum.needed} of ${quorum.nodes} nodes, by ${quorum.compares}; ${quorum.votes} name the head`,
+        : `${quorum.needed} of ${quorum.nodes} nodes, by ${quorum.compares}; ${quorum.votes} ${quorum.votes === 1 ? 'names' : 'name'} the head`,
     ],
     ['proof', proof === null ? 'not here' : `${proof.mode}: ${describe(proof.checks)}`],
     ['agreement', describeAgreement(status.agreement)],

@@ -4,6 +4,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
+import { counted } from '../core/counted.ts';
 import { Fault } from '../core/fault.ts';
 import type { Difference } from '../ingest/compare.ts';
 import type { VerifyOptions, VerifyReport } from '../ingest/verify.ts';
@@ -13,7 +14,7 @@ import { untilInterrupted } from './interrupt.ts';
 
 type Flags = { config?: string; json?: boolean; from?: number; to?: number };
 
-/** Who has more differences has one cause; the summary counts them all. */
+/** Thousands of differences have one cause; the summary counts them all. */
 const DIFFERENCES_SHOWN_MAX = 1_000;
 const PROGRESS_MS = 10_000;
 
@@ -59,7 +60,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   if (json) process.stdout.write(`${JSON.stringify({ summary: reportJson(report) })}\n`);
   process.stderr.write(describe(report));
   if (report.outcome === 'different')
-    process.stderr.write('what to do: docs/operations.md, When something differs\n');
+    process.stderr.write('what to do: docs/operations.md, "When something differs"\n');
   if (report.outcome === 'different') process.exitCode = 1;
   if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
   if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;
@@ -85,7 +86,7 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
   };
 }
 
-/** A line for each thing that a node is alone with. */
+/** A line for each difference on which a node stands against the others. */
 export function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] {
   let shown = 0;
   return ({ node, block, message }) => {
@@ -107,7 +108,7 @@ export function createProgressLines(
     const nowMs = clock.now().getTime();
     if (nowMs - shownMs < PROGRESS_MS) return;
     shownMs = nowMs;
-    output.write(`${done} of ${total} blocks, ${differences} differences\n`);
+    output.write(`${done} of ${total} blocks, ${counted(differences, 'difference')}\n`);
   };
 }
 
@@ -117,11 +118,10 @@ export function reportJson({ range, undecided, notCompared, ...counts }: VerifyR
   return { from, to, ...counts, not_comparable: undecided, not_compared: notCompared };
 }
 
-/** The report in words. */
+/** The report in words: what was left out and why, then the outcome. */
 export function describe(report: VerifyReport): string {
-  const { outcome, range, blocks, differences, dissents, undecided, notCompared } = report;
+  const { range, differences, dissents, undecided, notCompared, quorum, unanswered } = report;
   if (range === undefined) return 'no block is stored: there is nothing to compare\n';
-  const { from, to } = range;
   const lines = [
     ...Object.entries(undecided).flatMap(([reason, count]) =>
       count > 0 ? [`not comparable, ${reason.replaceAll('_', ' ')}: ${count}`] : [],
@@ -130,20 +130,47 @@ export function describe(report: VerifyReport): string {
       ({ figure, count, reason }) =>
         `not compared, ${figure}${count === undefined ? '' : ` (${count})`}: ${reason}`,
     ),
-    ...(differences > DIFFERENCES_SHOWN_MAX ? [`shown: the first ${DIFFERENCES_SHOWN_MAX}`] : []),
-    ...(dissents > 0 ? [`nodes stood alone ${dissents} times: compare them`] : []),
-    outcome === 'reorganised'
-      ? 'a reorg changed these blocks meanwhile: try again'
-      : `${outcome.replaceAll('_', ' ')}: blocks ${from} to ${to}, ${blocks} compared, ${factsOf(report)} equal, ${differences} differences`,
+    ...(differences > DIFFERENCES_SHOWN_MAX
+      ? [`only the first ${DIFFERENCES_SHOWN_MAX} differences are shown`]
+      : []),
+    ...unanswered.map(({ node, message }) => `node ${node} did not answer: ${message}`),
+    ...(dissents > 0
+      ? [
+          `the nodes did not agree about ${counted(dissents, 'difference')}: compare the nodes that are named above`,
+        ]
+      : []),
+    ...(undecided.unconfirmed > 0
+      ? [
+          `${quorum.needed} of ${quorum.nodes} nodes must confirm what differs: repair or replace the nodes above, then run it again`,
+        ]
+      : []),
+    outcomeText(report, range),
   ];
   return lines.map((line) => `${line}\n`).join('');
 }
 
+function outcomeText(report: VerifyReport, { from, to }: { from: number; to: number }): string {
+  const { outcome, blocks, differences } = report;
+  const compared = `${counted(blocks, 'block')} of ${from} to ${to} compared, ${factsOf(report)} equal`;
+  switch (outcome) {
+    case 'equal':
+      return `equal: ${compared}, no differences`;
+    case 'different':
+      return `different: ${compared}, ${counted(differences, 'difference')}`;
+    case 'not_compared':
+      return blocks === 0
+        ? `not compared: no block of ${from} to ${to} could be compared`
+        : `not confirmed: ${compared}, the rest is neither equal nor different`;
+    case 'reorganised':
+      return 'a reorg changed these blocks meanwhile: run it again';
+  }
+}
+
 function factsOf({ notifications, swaps, awards }: VerifyReport): string {
   const facts = [
-    `${notifications} notifications`,
-    ...(swaps > 0 ? [`${swaps} swaps`] : []),
-    ...(awards > 0 ? [`${awards} awards`] : []),
+    counted(notifications, 'notification'),
+    ...(swaps > 0 ? [counted(swaps, 'swap')] : []),
+    ...(awards > 0 ? [counted(awards, 'award')] : []),
   ];
   return facts.join(' and ');
 }

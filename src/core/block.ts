@@ -38,3 +38,21 @@ export type Transfer = {
 export function sidesOf({ sender, receiver }: Transfer): Address[] {
   return receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
 }
+
+/** What a transfer says: transaction, kind, parties, token and amount, and not its position. */
+export const contentOf = ({ txHash, kind, sender, receiver, token, amount }: Omit<Transfer, 'ordinal'>) =>
+  [txHash, kind, sender, receiver, token, amount].join(' ');
+
+/**
+ * Says of each transfer which of several equal ones it is for the same owner (0 is the first). With the content this is a
+ * notification's identity (docs/reorgs.md). Transfers come in the order of the chain.
+ */
+export function createOccurrences(): (owner: string, transfer: Omit<Transfer, 'ordinal'>) => number {
+  const counts = new Map<string, number>();
+  return (owner, transfer) => {
+    const key = `${owner} ${contentOf(transfer)}`;
+    const occurrence = counts.get(key) ?? 0;
+    counts.set(key, occurrence + 1);
+    return occurrence;
+  };
+}

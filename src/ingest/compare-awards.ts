@@ -131,7 +131,7 @@ function changesOf(stored: Award, own: Award): string[] {
   const [is, should] = [textsOf(stored), textsOf(own)];
   const fields = Object.keys(is) as (keyof typeof is)[];
   return fields.flatMap((field) =>
-    is[field] === should[field] ? [] : [`${field} ${is[field]} is stored, ${should[field]} comes out`],
+    is[field] === should[field] ? [] : [`${field} ${is[field]} is stored, ${should[field]} is calculated`],
   );
 }
 

@@ -11,6 +11,7 @@ import {
   listLanesById,
   listNotificationsOf,
   listStoredBlocks,
+  listTold,
   listWatchesById,
   listWatchesOf,
   type StoredBlock,
@@ -25,7 +26,6 @@ import { listSwapsOf, type StoredSwap } from '../store/swaps.ts';
 import { readTime } from '../store/time.ts';
 import {
   compareBlock,
-  compareNotifications,
   type Difference,
   differenceOf,
   dueOf,
@@ -36,6 +36,7 @@ import {
 import { compareAwards } from './compare-awards.ts';
 import type { DeliverySide } from './compare-delivery.ts';
 import { compareStates, judgeValue } from './compare-market.ts';
+import { compareNotifications } from './compare-notifications.ts';
 import { compareSwaps } from './compare-swaps.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
@@ -93,8 +94,10 @@ export async function compareBatch(
   const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
   const due = dueOf(events, watching, ROWS_MAX);
   if (watching.length === ROWS_MAX || due.length > ROWS_MAX) return 'too many';
-  const notifications = await listNotificationsOf(snapshot, span, placesOf(due), ROWS_MAX);
-  if (notifications.length === ROWS_MAX) return 'too many';
+  const places = placesOf(due);
+  const notifications = await listNotificationsOf(snapshot, span, places, ROWS_MAX);
+  const told = await listTold(snapshot, span, places, ROWS_MAX);
+  if (Math.max(notifications.length, told.length) === ROWS_MAX) return 'too many';
   const market = await compareMarket(snapshot, [...blocks.values()], options);
   const awards = await compareAwards(snapshot, {
     ...{ rules: options.rules, blocks: [...blocks.values()], limit: ROWS_MAX },
@@ -105,7 +108,7 @@ export async function compareBatch(
   const verdicts = [
     ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
     ...compareNotifications({
-      ...{ blocks, events, due, notifications, keptSince },
+      ...{ blocks, events, due, notifications, told, keptSince },
       watches: new Map(watches.map((watch) => [watch.id, watch])),
       delivery: await readDelivery(snapshot, { notifications, watches }, options),
     }),

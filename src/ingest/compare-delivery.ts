@@ -2,6 +2,7 @@
  * Whether a notification of a canonical transfer is on its way to its receiver: acknowledged, or scheduled where a worker
  * finds it, or held for a reason that ends. Pure.
  */
+import { counted } from '../core/counted.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
 import type { StoredLane, StoredNotification, StoredWatch } from '../store/comparison.ts';
 import { CONFIRMATIONS_MAX } from '../store/settings.ts';
@@ -43,7 +44,7 @@ export function findDeliveryFault(
     case 'held':
       return findLaneFault(one, watch, side) ?? findHeldFault(one, watch, side);
     default:
-      return fault(`it is ${one.state}, but its record exists`);
+      return fault(`it is ${one.state}, but its watched address exists`);
   }
 }
 
@@ -71,7 +72,7 @@ function findScheduleFault(
   const allowed =
     retryCount === 0
       ? 'the first attempt is due at once'
-      : `after ${retryCount} failures it is due within ${delayMs / 60_000} minutes`;
+      : `after ${counted(retryCount, 'failure')} it is due within ${counted(delayMs / 60_000, 'minute')}`;
   return { message: `it is scheduled for ${nextAttemptAt.toISOString()}, but ${allowed}`, isLate: true };
 }
 
@@ -97,14 +98,16 @@ function findHeldFault(
     // What a record that was changed since then asked for is unknown.
     const asked = updatedAt > createdAt ? CONFIRMATIONS_MAX : settings.confirmations;
     if (releaseNumber > blockNumber + asked)
-      return fault(`it is held until block ${releaseNumber}, but its record asks for ${asked} confirmations`);
+      return fault(
+        `it is held until block ${releaseNumber}, but its watched address asks for ${asked} confirmations`,
+      );
     return releaseNumber > tipNumber - confirmations
       ? undefined
       : fault(`it is held until block ${releaseNumber}, which has its confirmations`);
   }
   if (turn === undefined) return fault('it is held without a reason');
   return firstInTurn.get(watchedAddressId) === id
-    ? fault('it is held for strict order, but no notification of its record comes before it')
+    ? fault('it is held for strict order, but no notification of its watched address comes before it')
     : undefined;
 }
 

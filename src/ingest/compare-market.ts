@@ -161,7 +161,7 @@ const wasSeen = ({ observedAt }: Price, storedAt: Date | undefined) =>
 
 function compareValues(swap: StoredSwap, stored: Decimal, own: Decimal): Difference | undefined {
   if (stored.eq(own)) return undefined;
-  return valueDifference(swap, `${decimalText(stored)} USD is stored, ${decimalText(own)} comes out`);
+  return valueDifference(swap, `${decimalText(stored)} USD is stored, ${decimalText(own)} is calculated`);
 }
 
 function valueDifference({ pairId, blockNumber, txHash, ordinal }: StoredSwap, why: string): Difference {

@@ -2,6 +2,7 @@
  * What follows from other stored facts, against those: sums of swaps and of awards, and prices of observations. The time of
  * the range is compared, in small statements.
  */
+import { counted } from '../core/counted.ts';
 import { decimalText } from '../core/decimal.ts';
 import type { ValuedPair } from '../core/pair.ts';
 import type { Db } from '../store/db.ts';
@@ -50,7 +51,7 @@ async function compareVolumes(
     for (const { pairId, startedAt, ...sum } of wrong) {
       const subject = `volume of pair ${pairId} from ${startedAt.toISOString()}`;
       const repair: Repair = { action: 'recompute_volume', pairId, startedAt };
-      differences.push(difference(block, { subject, ...sum, of: 'swaps' }, repair));
+      differences.push(difference(block, { subject, ...sum, of: 'swap' }, repair));
     }
   }
   return differences;
@@ -66,14 +67,14 @@ async function comparePoints(db: Db, { block, first, last }: SumSide): Promise<D
       const { user, category, rule, version, role } = key;
       const subject = `points of ${user} on ${day} in ${category} by rule ${rule} ${version} (${role})`;
       const repair: Repair = { action: 'recompute_day', ...key };
-      differences.push(difference(block, { subject, stored, derived, of: 'awards' }, repair));
+      differences.push(difference(block, { subject, stored, derived, of: 'award' }, repair));
     }
   }
   for (const month of months) {
     for (const { stored, derived, ...key } of await listWrongMonths(db, month, SUMS_MAX)) {
       const subject = `points of ${key.user} in ${month.slice(0, 7)}`;
       const repair: Repair = { action: 'recompute_month', ...key };
-      differences.push(difference(block, { subject, stored, derived, of: 'awards' }, repair));
+      differences.push(difference(block, { subject, stored, derived, of: 'award' }, repair));
     }
   }
   return differences;
@@ -119,10 +120,11 @@ const floorTo = (time: Date, stepMs: number) => Math.floor(time.getTime() / step
 
 function difference(
   block: number,
-  sum: { subject: string; stored: string | undefined; derived: string | undefined; of: 'swaps' | 'awards' },
+  sum: { subject: string; stored: string | undefined; derived: string | undefined; of: 'swap' | 'award' },
   repair: Repair,
 ): Difference {
   const { subject, stored = 'none', derived = 'none', of } = sum;
-  const message = `sum: ${subject}: ${stored} is stored, ${derived} ${of} come out`;
+  const textOf = (digits: string) => digits.replace(/(?<= in )\d+$/, (count) => counted(Number(count), of));
+  const message = `sum: ${subject}: ${textOf(stored)} stored, ${textOf(derived)} calculated`;
   return { what: 'sum', block, message, subject, repairs: [repair] };
 }

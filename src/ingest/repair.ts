@@ -2,7 +2,7 @@
  * Repairing what `verify` found: first a plan, then exactly that plan, in small transactions beside a running service.
  */
 import type { Database } from '../store/db.ts';
-import { applyRepairs } from '../store/repair.ts';
+import { applyRepairs, type Repair } from '../store/repair.ts';
 import { readTime } from '../store/time.ts';
 import type { Difference } from './compare.ts';
 import { type VerifyOptions, type VerifyReport, verifyStored } from './verify.ts';
@@ -41,20 +41,33 @@ export async function planRepairs(
 }
 
 /**
+ * What is done of a difference. Without `mayCreditTwice` a right notification that might be credited once more is held back,
+ * and so is the mark on a wrong one that was acknowledged. A wrong one that is still being sent stops all the same.
+ */
+export function repairsOf(
+  { repairs = [], mayCreditTwice: isDoubtful = false, told }: Difference,
+  { mayCreditTwice }: { mayCreditTwice: boolean },
+): readonly Repair[] {
+  if (!isDoubtful || mayCreditTwice) return repairs;
+  return repairs.filter(({ action }) => action === 'orphan' && told?.state !== 'processed');
+}
+
+/**
  * Does what the plan says. Returns the differences that are repaired; the others met a block or a notification that changed
  * since it was compared. Ends between two transactions when it is interrupted.
  */
 export async function applyPlan(
   database: Database,
   { repairable }: RepairPlan,
-  { confirmations }: Pick<VerifyOptions, 'confirmations'>,
+  { confirmations, mayCreditTwice }: Pick<VerifyOptions, 'confirmations'> & { mayCreditTwice: boolean },
   signal: AbortSignal,
 ): Promise<Set<Difference>> {
   const repaired = new Set<Difference>();
   for (let start = 0; start < repairable.length && !signal.aborted; start += STEP_DIFFERENCES) {
     const step = repairable.slice(start, start + STEP_DIFFERENCES);
-    const repairs = step.flatMap((difference) => difference.repairs ?? []);
-    const applied = await applyRepairs(database, repairs, { confirmations, now: await readTime(database) });
+    const repairs = step.flatMap((difference) => repairsOf(difference, { mayCreditTwice }));
+    const now = await readTime(database);
+    const applied = await applyRepairs(database, repairs, { confirmations, mayCreditTwice, now });
     for (const difference of step)
       if (difference.repairs?.every((repair) => applied.has(repair)) === true) repaired.add(difference);
   }

@@ -5,8 +5,12 @@
 import { type QuorumSetting, quorumOf } from '../chain/quorum.ts';
 import type { Difference } from './compare.ts';
 
-/** What one node's blocks differ in; undefined when it did not give them. */
-export type Opinion = { node: string; differences: readonly Difference[] | undefined };
+/** What one node's blocks differ in; undefined when it did not give them, and why. */
+export type Opinion = {
+  node: string;
+  differences: readonly Difference[] | undefined;
+  problem?: string;
+};
 
 export type Agreed = {
   /** Whether enough nodes gave the blocks. */
@@ -15,7 +19,7 @@ export type Agreed = {
   differences: Difference[];
   /** Neither confirmed nor denied by a quorum. */
   unconfirmed: Difference[];
-  /** Nodes that are alone with what they say, or do not say. */
+  /** Nodes that differ from the others. */
   dissents: { node: string; block: number; message: string }[];
 };
 
@@ -40,12 +44,13 @@ export function agreeOn(opinions: readonly Opinion[], setting: QuorumSetting): A
           quorum,
         ),
       );
-      for (const { node } of denying) dissent(node, 'this node alone denies it');
+      for (const { node } of denying) dissent(node, 'only this node does not have this difference');
     } else if (denying.length >= quorum) {
-      for (const { node } of confirming) dissent(node, 'only this node says so');
+      for (const { node } of confirming) dissent(node, 'only this node has this difference');
     } else {
       agreed.unconfirmed.push(difference);
-      for (const { node } of denying.length > 0 ? confirming : []) dissent(node, 'the nodes disagree');
+      for (const { node } of denying.length > 0 ? confirming : [])
+        dissent(node, 'has this difference, and another node does not');
     }
   }
   return agreed;
@@ -57,7 +62,7 @@ function chooseAgreed(confirmed: readonly Difference[], quorum: number): Differe
   const [agreed] = same.find((group) => group.length >= quorum) ?? [];
   if (agreed !== undefined) return agreed;
   const [first] = confirmed;
-  if (first === undefined) throw new Error('a confirmed difference was confirmed by nobody');
+  if (first === undefined) throw new Error('a confirmed difference has no node');
   const { repairs: _, ...rest } = first;
   return rest;
 }

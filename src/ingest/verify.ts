@@ -51,7 +51,7 @@ export type VerifyOptions = CompareOptions & {
 export type Witness = { name: string; nodes: Pick<ChainNodes, 'bundles' | 'findHeader'> };
 
 export type VerifyReport = {
-  /** `not_compared`: of the whole range no block is stored and served, or too few nodes confirm what they say. */
+  /** `not_compared`: no block of the range is stored and served, or too few nodes answered or agreed. */
   outcome: 'equal' | 'different' | 'not_compared' | 'reorganised';
   /** Undefined when nothing is stored. */
   range: { from: number; to: number } | undefined;
@@ -67,6 +67,10 @@ export type VerifyReport = {
   undecided: Record<UndecidedReason, number>;
   /** Stored figures that cannot be derived again, and why. */
   notCompared: NotCompared[];
+  /** The configured nodes, and how many of them must confirm what differs. */
+  quorum: { nodes: number; needed: number };
+  /** Nodes that did not give a block that all were asked for, each with the first reason. */
+  unanswered: { node: string; message: string }[];
 };
 
 /** `count` is how many were met, where they were counted. */
@@ -83,7 +87,8 @@ const SETTLE_MS = 5_000;
  */
 export async function verifyStored(options: VerifyOptions, signal: AbortSignal): Promise<VerifyReport> {
   const { database, nodes, clock } = options;
-  const report = emptyReport();
+  const nodeCount = Math.max(1, options.witnesses.length);
+  const report = emptyReport({ nodes: nodeCount, needed: quorumOf(nodeCount, options.quorum) });
   const chain = await findChain(database);
   const tip = await findTip(database);
   if (chain?.startNumber === undefined || tip === undefined) return report;
@@ -181,16 +186,20 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     const { astray, blocks, swaps, verdicts } = compared;
     if (await isReorganising(astray.filter(({ header }) => header.number > finalizedNumber)))
       return 'reorganised';
+    const all = [...astray.map(judgeAstray), ...verdicts];
+    const differences = all.filter((verdict) => typeof verdict !== 'string');
+    const confirmed = await confirm(read, differences);
+    if (confirmed === 'reorganised') return confirmed;
+    if (confirmed === 'unconfirmed') {
+      report.undecided.unconfirmed += read.length;
+      return 'compared';
+    }
     report.blocks += blocks;
     report.swaps += swaps;
     report.awards += compared.awards;
     skipped.accrued += compared.accrued;
     skipped.unknownRule += compared.unknownRule;
-    const all = [...astray.map(judgeAstray), ...verdicts];
     for (const verdict of all) if (typeof verdict === 'string') count(verdict);
-    const differences = all.filter((verdict) => typeof verdict !== 'string');
-    const confirmed = await confirm(read, differences);
-    if (confirmed === 'reorganised') return confirmed;
     for (const difference of confirmed) {
       const known = await relocate(difference);
       if (known !== undefined) count(known);
@@ -198,11 +207,11 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     return 'compared';
   }
 
-  /** Those of the differences that as many nodes confirm as must; where there is one node, all. */
+  /** The differences that a quorum of the nodes confirms, all with one node; `unconfirmed` when too few of them answer. */
   async function confirm(
     read: readonly ReadBlock[],
     differences: readonly Difference[],
-  ): Promise<readonly Difference[] | 'reorganised'> {
+  ): Promise<readonly Difference[] | 'reorganised' | 'unconfirmed'> {
     const { witnesses } = options;
     const last = read.at(-1)?.header;
     if (witnesses.length < 2 || last === undefined) return differences;
@@ -211,9 +220,14 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     if (differences.length === 0 && anchor === 'anchored') return [];
     const opinions: Opinion[] = [];
     for (const { name, nodes: own } of witnesses)
-      opinions.push({ node: name, differences: await findDifferences(own, read) });
+      opinions.push({ node: name, ...(await findDifferences(own, read)) });
+    for (const { node, problem } of opinions) {
+      const isKnown = report.unanswered.some((one) => one.node === node);
+      if (problem !== undefined && !isKnown) report.unanswered.push({ node, message: problem });
+    }
     const agreed = agreeOn(opinions, options.quorum);
-    report.undecided.unconfirmed += agreed.isQuorate ? agreed.unconfirmed.length : read.length;
+    if (!agreed.isQuorate) return 'unconfirmed';
+    report.undecided.unconfirmed += agreed.unconfirmed.length;
     report.dissents += agreed.dissents.length;
     for (const dissent of agreed.dissents) options.onDissent(dissent);
     return agreed.differences;
@@ -240,13 +254,13 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     return votes >= quorumOf(options.witnesses.length, options.quorum);
   }
 
-  /** What differs where this node alone is believed; undefined when it does not give the blocks. */
+  /** What differs where this node alone is believed, or why it does not give the blocks. */
   async function findDifferences(
     own: Witness['nodes'],
     read: readonly ReadBlock[],
-  ): Promise<Difference[] | undefined> {
+  ): Promise<Omit<Opinion, 'node'>> {
     const [first, last] = [read[0]?.header.number, read.at(-1)?.header.number];
-    if (first === undefined || last === undefined) return [];
+    if (first === undefined || last === undefined) return { differences: [] };
     const blocks: ReadBlock[] = [];
     const alone = createReadAhead({ nodes: own, clock, extract, scrutinyOf: () => 'full' });
     try {
@@ -254,12 +268,13 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
         blocks.push(...(await alone.next(next, { number: last, hash: undefined }, signal)));
     } catch (error) {
       ignoreFault(error);
-      return undefined;
+      return { differences: undefined, problem: messageOf(error) };
     }
     const compared = await readSnapshot(database, (snapshot) => compareBatch(snapshot, blocks, context));
-    if (compared === 'too many') return undefined;
+    if (compared === 'too many')
+      return { differences: undefined, problem: 'its blocks have too much to compare at once' };
     const verdicts = [...compared.astray.map(judgeAstray), ...compared.verdicts];
-    return verdicts.filter((verdict) => typeof verdict !== 'string');
+    return { differences: verdicts.filter((verdict) => typeof verdict !== 'string') };
   }
 
   function ignoreFault(error: unknown): undefined {
@@ -273,7 +288,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     const number = await findBlockNumber(notification.txHash);
     if (number === undefined || number === difference.block) return difference;
     if (number >= range.from && number <= range.to) return undefined;
-    const { repairs: _, ...rest } = difference;
+    const { repairs: _, mayCreditTwice: _2, ...rest } = difference;
     return {
       ...rest,
       message: `${rest.message}; its transaction is in block ${number}: compare that one too`,
@@ -351,7 +366,7 @@ function listNotCompared(
   return listed.flatMap(({ isMet, ...one }) => (isMet ? [one] : []));
 }
 
-function emptyReport(): VerifyReport {
+function emptyReport(quorum: VerifyReport['quorum']): VerifyReport {
   const counts = {
     blocks: 0,
     notifications: 0,
@@ -359,7 +374,7 @@ function emptyReport(): VerifyReport {
     awards: 0,
     differences: 0,
     dissents: 0,
-    notCompared: [],
+    ...{ notCompared: [], quorum, unanswered: [] },
     undecided: { ...nothingUndecided },
   };
   return { outcome: 'equal', range: undefined, ...counts };

@@ -7,8 +7,10 @@ import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { livingWorkers } from './lanes.ts';
 import { type MovementRow, toMovement } from './movement.ts';
+import { isToldAndGone, mayBeSeen } from './reorgs.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from './settings.ts';
 import { sql } from './sql.ts';
+import { readTime } from './time.ts';
 import type { WatchedAddress } from './watched.ts';
 
 export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
@@ -23,10 +25,15 @@ export type StoredNotification = Transfer & {
   shardId: number;
   id: number;
   watchedAddressId: string;
+  /** Which of several equal transfers of its transaction it is. */
+  occurrence: number;
   blockNumber: number;
   createdAt: Date;
   /** `held`, `waiting`, `processed` or `cancelled`. */
   state: string;
+  /** Whether its receiver may have seen it by now. */
+  mayBeSeen: boolean;
+  processedAt: Date | undefined;
   revision: number;
   retryCount: number;
   redeliveryCount: number;
@@ -154,9 +161,10 @@ export async function listNotificationsOf(
   places: readonly NotificationPlace[],
   limit: number,
 ): Promise<StoredNotification[]> {
+  const now = await readTime(db);
   // A time beyond the range of a Date ('infinity') is read as the year 9999.
   const columns = sql`n.shard_id, n.id, n.watched_address_id, n.kind, n.tx_hash, n.ordinal, n.sender, n.receiver, n.amount,
-    n.token, n.block_number, n.created_at, n.state, n.revision, n.retry_count, n.redelivery_count,
+    n.token, n.occurrence, n.block_number, n.created_at, n.state, n.revision, n.processed_at, ${mayBeSeen(now)} as may_be_seen, n.retry_count, n.redelivery_count,
     least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.turn,
     n.xmin::text as version`;
   const rows = await db.query<NotificationRow>(sql`
@@ -181,9 +189,12 @@ export async function listNotificationsOf(
     txHash: fromBytes(row.tx_hash),
     ordinal: row.ordinal,
     ...toMovement(row),
+    occurrence: row.occurrence,
     blockNumber: row.block_number,
     createdAt: row.created_at,
     state: row.state,
+    mayBeSeen: row.may_be_seen,
+    processedAt: row.processed_at ?? undefined,
     revision: row.revision,
     retryCount: row.retry_count,
     redeliveryCount: row.redelivery_count,
@@ -194,6 +205,76 @@ export async function listNotificationsOf(
     version: row.version,
   }));
 }
+
+/** A notification that its receiver may have seen, off the chain and not taken back. */
+export type ToldNotification = Pick<
+  StoredNotification,
+  | 'id'
+  | 'watchedAddressId'
+  | 'txHash'
+  | 'kind'
+  | 'ordinal'
+  | 'amount'
+  | 'blockNumber'
+  | 'state'
+  | 'processedAt'
+> & {
+  /** A repair orphaned it in a block that stayed, so even its transaction may be wrong. */
+  isOfBlock: boolean;
+};
+
+/**
+ * Up to `limit` orphaned notifications that nothing stands in for and no removal notice takes back: those of these
+ * transactions, and those that a repair orphaned in blocks of the range.
+ */
+export async function listTold(
+  db: Db,
+  { from, to }: { from: number; to: number },
+  places: readonly NotificationPlace[],
+  limit: number,
+): Promise<ToldNotification[]> {
+  const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
+    n.processed_at`;
+  const rows = await db.query<ToldRow>(sql`
+    select ${columns}, false as is_of_block
+    from unnest(
+      ${listOf(places.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
+      ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
+    ) as p (shard_id, watched_address_id, tx_hash)
+    join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
+    where ${isToldAndGone}
+    union all
+    select ${columns}, true as is_of_block from notification n
+    -- After a reorg the block has another hash.
+    join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
+    join block b on b.number = o.number and b.hash = o.hash
+    where n.block_number between ${from} and ${to} and ${isToldAndGone}
+    order by id limit ${limit}`);
+  return rows.map((row) => ({
+    ...{
+      id: row.id,
+      watchedAddressId: row.watched_address_id,
+      kind: row.kind,
+      txHash: fromBytes(row.tx_hash),
+    },
+    ...{ ordinal: row.ordinal, amount: BigInt(row.amount), blockNumber: row.block_number, state: row.state },
+    ...{ processedAt: row.processed_at ?? undefined, isOfBlock: row.is_of_block },
+  }));
+}
+
+type ToldRow = Pick<
+  NotificationRow,
+  | 'id'
+  | 'watched_address_id'
+  | 'kind'
+  | 'tx_hash'
+  | 'ordinal'
+  | 'amount'
+  | 'block_number'
+  | 'state'
+  | 'processed_at'
+> & { is_of_block: boolean };
 
 /** The delivery queues of these ids that exist. */
 export async function listLanesById(db: Db, ids: readonly number[], now: Date): Promise<StoredLane[]> {
@@ -244,8 +325,11 @@ type NotificationRow = MovementRow & {
   kind: TransferKind;
   tx_hash: Uint8Array;
   ordinal: number;
+  occurrence: number;
   block_number: number;
   created_at: Date;
+  may_be_seen: boolean;
+  processed_at: Date | null;
   state: string;
   revision: number;
   retry_count: number;

@@ -2,7 +2,7 @@
  * The matching join, the heart of the product: transfers of new blocks become notifications of the records that watch them,
  * and notifications that were held become due.
  */
-import { type BlockHeader, sidesOf, type Transfer } from '../core/block.ts';
+import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../core/block.ts';
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
@@ -64,7 +64,6 @@ export async function insertNotifications(
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
   const isMet = await isAnyMetBefore(tx, matches);
   if (isMet) await lockLanesOf(tx, matches);
-  const occurrences = countOccurrences(matches);
   const rows = await tx.query<NewsRow>(sql`
     with t as (
       select * from unnest(
@@ -76,7 +75,7 @@ export async function insertNotifications(
         ${bytesOf(matches.map(({ transfer }) => transfer.receiver))}::bytea[],
         ${listOf(matches.map(({ transfer }) => transfer.amount))}::numeric[],
         ${bytesOf(matches.map(({ transfer }) => transfer.token))}::bytea[],
-        ${listOf(occurrences)}::integer[],
+        ${listOf(matches.map(({ occurrence }) => occurrence))}::integer[],
         ${listOf(matches.map(({ block }) => block))}::bigint[]
       ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)
     ), made as (
@@ -169,22 +168,10 @@ async function lockLanesOf(tx: Tx, matches: readonly Match[]): Promise<void> {
     order by id for update`);
 }
 
-/** Of each match, which of several equal transfers of its transaction it is. */
-function countOccurrences(matches: readonly Match[]): number[] {
-  const counts = new Map<string, number>();
-  return matches.map(({ side, transfer }) => {
-    const { txHash, kind, sender, receiver, token, amount } = transfer;
-    const content = [side, txHash, kind, sender, receiver, token, amount].join();
-    const occurrence = counts.get(content) ?? 0;
-    counts.set(content, occurrence + 1);
-    return occurrence;
-  });
-}
-
 /** A transfer and the number of its block. */
 export type MatchedTransfer = { transfer: Transfer; block: number };
-/** The side of it that somebody watches. */
-export type Match = MatchedTransfer & { side: 'sender' | 'receiver' };
+/** The side of it that somebody watches; `occurrence`: which of several equal transfers of its transaction it is. */
+export type Match = MatchedTransfer & { side: 'sender' | 'receiver'; occurrence: number };
 
 /** The sides of these blocks' transfers that somebody watches, in the order of the transfers. */
 export function listMatches(tx: Tx, blocks: readonly MatchedBlock[]): Promise<Match[]> {
@@ -216,10 +203,14 @@ async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[]): Promi
     order by p.address limit ${addresses.size}`);
   const known = new Set(rows.map(({ address }) => fromBytes(address)));
   if (known.size === 0) return [];
+  const occurrenceOf = createOccurrences();
   return transfers.flatMap(({ transfer, block }) =>
     sidesOf(transfer)
-      .filter((side) => known.has(side))
-      .map((side) => ({ transfer, block, side: side === transfer.sender ? 'sender' : 'receiver' })),
+      .filter((address) => known.has(address))
+      .map((address) => {
+        const side = address === transfer.sender ? 'sender' : 'receiver';
+        return { transfer, block, side, occurrence: occurrenceOf(side, transfer) };
+      }),
   );
 }
 

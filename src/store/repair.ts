@@ -2,16 +2,16 @@
  * Repairs of what `verify` found: each is applied only while the block, and the row, are those that were compared.
  */
 import type { BlockId, Transfer } from '../core/block.ts';
-import { type Address, fromBytes, type Hash } from '../core/hex.ts';
+import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import { findTip, holdBlocks } from './blocks.ts';
 import type { Database, Tx } from './db.ts';
-import { wakeLanes } from './lanes.ts';
+import { unsentEpoch, wakeLanes } from './lanes.ts';
 import { insertNotifications, listMatches } from './matching.ts';
-import { takeBack } from './removals.ts';
+import { endReorg, isToldAndGone, orphanNotifications } from './reorgs.ts';
 import { sql } from './sql.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
-import { giveTurns } from './turns.ts';
+import { giveTurns, type OrderedRecord } from './turns.ts';
 
 /** A notification as it was compared. */
 type Row = { shardId: number; id: number; version: string };
@@ -26,11 +26,15 @@ export type Repair =
       /** Which of several equal transfers of its transaction it is. */
       occurrence: number;
       block: BlockId;
+      /** A receiver that credits each `id` once may have been told of it before. */
+      mayCreditTwice: boolean;
+      /** The wrong notification in whose place it comes: it must have been orphaned with this repair. */
+      insteadOf?: number | undefined;
     }
   /** `block` is the one that it is in; `isRescheduled`: it goes to its record's queue; `isLate`: and is due now. */
   | ({ action: 'update'; block: BlockId; isRescheduled: boolean; isLate: boolean } & Row)
-  /** A notification of a transfer that is not on the chain is not sent any more. */
-  | ({ action: 'withdraw'; block: BlockId } & Row)
+  /** A notification that says what is not on the chain ends as after a reorg. */
+  | ({ action: 'orphan'; block: BlockId } & Row)
   | { action: 'recompute_volume'; pairId: number; startedAt: Date }
   | {
       action: 'recompute_day';
@@ -47,25 +51,52 @@ export type Repair =
 
 /**
  * Applies the repairs in one transaction, in which no follower commits. Returns those that were applied: others met a block
- * or a row that has changed since it was compared.
+ * or a row that has changed since it was compared, or may credit twice without `mayCreditTwice`.
  */
 export async function applyRepairs(
   database: Database,
   repairs: readonly Repair[],
-  { confirmations, now }: { confirmations: number; now: Date },
+  { confirmations, mayCreditTwice, now }: { confirmations: number; mayCreditTwice: boolean; now: Date },
 ): Promise<Set<Repair>> {
   return database.transaction(async (tx) => {
     await holdBlocks(tx);
     await lockLanes(tx, repairs);
-    const releasedNumber = ((await findTip(tx))?.number ?? 0) - confirmations;
+    const tip = await findTip(tx);
     const hashes = await listHashes(tx, repairs);
-    const applied = new Set<Repair>();
-    for (const repair of repairs) {
-      if ('block' in repair && hashes.get(repair.block.number) !== repair.block.hash) continue;
-      if (await apply(tx, repair, { confirmations, releasedNumber, now })) applied.add(repair);
-    }
+    const current = repairs.filter(
+      (repair) => !('block' in repair) || hashes.get(repair.block.number) === repair.block.hash,
+    );
+    const ordered: OrderedRecord[] = [];
+    const moment = { confirmations, mayCreditTwice, releasedNumber: (tip?.number ?? 0) - confirmations, now };
+    // As a reorg does it: wrong ones are marked first, so that the right ones can name what they replace.
+    const wrong = current.filter((repair) => repair.action === 'orphan');
+    const orphaned = tip && (await orphan(tx, wrong, { tip, now }));
+    const applied = new Set<Repair>(orphaned?.applied);
+    for (const repair of current)
+      if (repair.action !== 'orphan' && (await apply(tx, repair, { ...moment, ordered, applied })))
+        applied.add(repair);
+    if (orphaned !== undefined) ordered.push(...(await endReorg(tx, orphaned.reorgId, now)));
+    await giveTurns(tx, ordered, now);
     return applied;
   });
+}
+
+/** Marks those rows that are as they were compared; undefined when there are none. */
+async function orphan(
+  tx: Tx,
+  wrong: readonly Extract<Repair, { action: 'orphan' }>[],
+  { tip, now }: { tip: BlockId; now: Date },
+): Promise<{ reorgId: number; applied: Repair[] } | undefined> {
+  if (wrong.length === 0) return undefined;
+  const isOrphaned = sql`n.reorg_id is null and (n.shard_id, n.id, n.xmin::text) in (
+    select * from unnest(
+      ${listOf(wrong.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(wrong.map(({ id }) => id))}::bigint[],
+      ${listOf(wrong.map(({ version }) => version))}::text[]))`;
+  const { reorgId, marked } = await orphanNotifications(tx, { isOrphaned, tip, now });
+  const places = new Set(marked.map(({ shardId, id }) => `${shardId} ${id}`));
+  if (marked.length === 0) return undefined;
+  return { reorgId, applied: wrong.filter(({ shardId, id }) => places.has(`${shardId} ${id}`)) };
 }
 
 /** Queues before rows, as a worker that settles locks them: the other way round they would stop each other. */
@@ -101,16 +132,27 @@ async function listHashes(tx: Tx, repairs: readonly Repair[]): Promise<Map<numbe
   return new Map(rows.map(({ number, hash }) => [number, fromBytes(hash)]));
 }
 
-type Moment = { confirmations: number; releasedNumber: number; now: Date };
+type Moment = {
+  confirmations: number;
+  releasedNumber: number;
+  mayCreditTwice: boolean;
+  now: Date;
+  /** Collects the records in strict order whose next notification may go. */
+  ordered: OrderedRecord[];
+  /** Those that were applied before. */
+  applied: ReadonlySet<Repair>;
+};
 
-async function apply(tx: Tx, repair: Repair, moment: Moment): Promise<boolean> {
+async function apply(
+  tx: Tx,
+  repair: Exclude<Repair, { action: 'orphan' }>,
+  moment: Moment,
+): Promise<boolean> {
   switch (repair.action) {
     case 'create':
       return create(tx, repair, moment);
     case 'update':
       return repair.isRescheduled ? reschedule(tx, repair, moment) : correctBlock(tx, repair);
-    case 'withdraw':
-      return withdraw(tx, repair, moment.now);
     case 'recompute_volume':
       return recomputeVolume(tx, repair);
     case 'recompute_day':
@@ -120,20 +162,35 @@ async function apply(tx: Tx, repair: Repair, moment: Moment): Promise<boolean> {
   }
 }
 
-/** As the commit of the block would have; false when it is there already. */
+/** As the commit of the block would have; false when it is there already, or would credit twice. */
 async function create(
   tx: Tx,
-  { watchedAddressId: recordId, transfer, occurrence, block }: Extract<Repair, { action: 'create' }>,
+  repair: Extract<Repair, { action: 'create' }>,
   moment: Moment,
 ): Promise<boolean> {
-  // Equal transfers before it are there, and stay as they are.
-  const blocks = [{ header: block, transfers: Array<Transfer>(occurrence + 1).fill(transfer) }];
-  const matches = await listMatches(tx, blocks);
+  const { watchedAddressId: recordId, transfer, occurrence, block, insteadOf } = repair;
+  const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
+  if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
+  if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await isToldOtherwise(tx, repair)))) return false;
+  const blocks = [{ header: block, transfers: [transfer] }];
+  const matches = (await listMatches(tx, blocks)).map((match) => ({ ...match, occurrence }));
   const made = await insertNotifications(tx, { blocks, matches, recordId, ...moment }, undefined);
   await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
-  const ordered = made.flatMap((one) => one.ordered ?? []);
-  await giveTurns(tx, ordered, moment.now);
+  moment.ordered.push(...made.flatMap((one) => one.ordered ?? []));
   return made.length > 0;
+}
+
+/** Whether a receiver may have seen other content of the transaction, which no removal notice takes back. */
+async function isToldOtherwise(
+  tx: Tx,
+  { shardId, watchedAddressId, transfer: { txHash, kind } }: Extract<Repair, { action: 'create' }>,
+): Promise<boolean> {
+  const rows = await tx.query(sql`
+    select from notification n
+    join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id and not w.removed
+    where n.tx_hash = ${toBytes(txHash)} and n.watched_address_id = ${watchedAddressId} and n.shard_id = ${shardId}
+      and n.kind = ${kind} and ${isToldAndGone} limit 1`);
+  return rows.length > 0;
 }
 
 const isAsCompared = ({ shardId, id, version }: Row) =>
@@ -152,7 +209,7 @@ async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }
 async function reschedule(
   tx: Tx,
   repair: Extract<Repair, { action: 'update' }>,
-  { confirmations, releasedNumber, now }: Moment,
+  { confirmations, releasedNumber, now, ordered }: Moment,
 ): Promise<boolean> {
   const { shardId, block, isLate } = repair;
   const [found] = await tx.query<{ lane_id: number; record_id: string }>(sql`
@@ -167,6 +224,10 @@ async function reschedule(
     update notification n set
       block_number = ${block.number},
       lane_id = ${found.lane_id},
+      -- Epochs of another queue say nothing of this one.
+      may_be_seen = n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting',
+      unsent_epoch = case when n.lane_id = ${found.lane_id} then n.unsent_epoch
+        else (select ${unsentEpoch} from lane l where l.id = ${found.lane_id}) end,
       state = case when n.state = 'waiting' and n.revision % 2 = 0 then 'waiting'
         when release.number > ${releasedNumber} or n.turn is not null then 'held' else 'waiting' end,
       release_number = case when (n.state <> 'waiting' or n.revision % 2 = 1) and release.number > ${releasedNumber}
@@ -184,19 +245,6 @@ async function reschedule(
       select ${block.number}::bigint + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
     where ${isAsCompared(repair)} and w.shard_id = n.shard_id and w.id = n.watched_address_id
     returning n.turn`);
-  if (row?.turn !== null) await giveTurns(tx, [{ shardId, id: found.record_id }], now);
+  if (row !== undefined && row.turn !== null) ordered.push({ shardId, id: found.record_id });
   return row !== undefined;
-}
-
-/** A receiver that wants `removed`, and may have seen it, is told that it is gone. */
-async function withdraw(tx: Tx, row: Row, now: Date): Promise<boolean> {
-  const [found] = await tx.query<{ record_id: string; is_seen: boolean }>(sql`
-    select n.watched_address_id as record_id, n.retry_count > 0 or n.revision > 0 as is_seen
-    from notification n where ${isAsCompared(row)}`);
-  if (found === undefined) return false;
-  const ordered = found.is_seen ? await takeBack(tx, isAsCompared(row), now) : [];
-  // Where nothing was taken back the row is as it was.
-  await tx.query(sql`update notification n set state = 'withdrawn' where ${isAsCompared(row)}`);
-  await giveTurns(tx, [...ordered, { shardId: row.shardId, id: found.record_id }], now);
-  return true;
 }

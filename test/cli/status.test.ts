@@ -57,7 +57,7 @@ describe('status of a running service', () => {
     assert.match(out, new RegExp(`^genesis +${makeHash(0, 0, 0)}$`, 'm'));
     assert.match(out, /^cursor +block 2 of 2023-11-14T/m);
     assert.match(out, /^queue +0 waiting, 0 due/m);
-    assert.match(out, /^quorum +1 of 1 nodes, by contents; 1 name the head$/m);
+    assert.match(out, /^quorum +1 of 1 nodes, by contents; 1 names the head$/m);
     assert.match(out, /^proof +auto: header_hash \w+/m);
     assert.match(out, /^agreement +one node decides; no node traces internal transfers$/m);
     const name = new URL(node.url).origin;

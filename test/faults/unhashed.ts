@@ -121,7 +121,7 @@ const reported: Story = {
     if (from !== undefined && to !== undefined)
       await runRepair(stage.config, {
         ...{ from: Number(from), to: Number(to), signal: new AbortController().signal },
-        ...{ onPlan: () => true, onDissent() {}, onProgress() {} },
+        ...{ onPlan: () => true, mayCreditTwice: false, onDissent() {}, onProgress() {} },
       });
     await stage.settled();
     node.mend();

@@ -23,6 +23,7 @@ const waiting: StoredNotification = {
   ...transferOf(),
   ...{ shardId: 1, id: 5, watchedAddressId: watch.id, blockNumber: 10, createdAt: noon, state: 'waiting' },
   ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: noon, laneId: 1, version: '1' },
+  ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
   ...{ releaseNumber: undefined, turn: undefined },
 };
 
@@ -58,7 +59,7 @@ test('what is cancelled, or anything else, although its record exists, is never 
   for (const state of ['cancelled', 'orphaned', 'lost'])
     assert.match(
       faultOf({ one: { state } })?.message ?? '',
-      new RegExp(`^it is ${state}, but its record exists`),
+      new RegExp(`^it is ${state}, but its watched address exists`),
     );
 });
 
@@ -121,7 +122,7 @@ test('what lacks confirmations is held until it has them, and no longer than its
   assert.equal(held(TIP - 2, { side: { confirmations: 3 } }), undefined);
   assert.match(held(TIP - 2, { side: { confirmations: 2 } }) ?? '', /which has its confirmations/);
   assert.equal(held(TIP + 3, { watch: asking }), undefined);
-  assert.match(held(TIP + 4, { watch: asking }) ?? '', /but its record asks for 5 confirmations/);
+  assert.match(held(TIP + 4, { watch: asking }) ?? '', /but its watched address asks for 5 confirmations/);
   // A record that was changed may have asked for more, but not for more than any may.
   const changed = { updatedAt: later(1) };
   assert.equal(held(TIP - 2 + CONFIRMATIONS_MAX, { watch: changed }), undefined);
@@ -135,6 +136,6 @@ test('what is held for strict order stands behind another, and without a reason 
       side: { firstInTurn: new Map(first === undefined ? [] : [[watch.id, first]]) },
     })?.message;
   assert.equal(behind(4), undefined);
-  assert.match(behind(waiting.id) ?? '', /no notification of its record comes before it/);
+  assert.match(behind(waiting.id) ?? '', /no notification of its watched address comes before it/);
   assert.match(faultOf({ one: { state: 'held' } })?.message ?? '', /held without a reason/);
 });

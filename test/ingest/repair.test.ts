@@ -2,94 +2,17 @@
  * Repairs: what was damaged is as it was, nothing else changes, and a second run finds nothing.
  */
 import assert from 'node:assert/strict';
-import { beforeEach, test } from 'node:test';
-import type { BlockReference, BundleTransaction } from '../../src/chain/bundle.ts';
-import { Fault } from '../../src/core/fault.ts';
+import { test } from 'node:test';
 import { toBytes } from '../../src/core/hex.ts';
-import { applyPlan, planRepairs, type RepairPlan } from '../../src/ingest/repair.ts';
-import type { VerifyOptions } from '../../src/ingest/verify.ts';
-import { commitBlocks, insertChain } from '../../src/store/blocks.ts';
-import type { WatchSettings } from '../../src/store/settings.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
-import {
-  alice,
-  bob,
-  hashOf,
-  headerOf,
-  later,
-  listNotifications,
-  type NotificationRow,
-  watchAddress,
-} from '../kit/chain-story.ts';
-import { createTestClock } from '../kit/clock.ts';
+import { hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
-
-const noRules = { listeners: [], accruals: new Map(), referral: undefined };
-const BLOCKS = 5;
-/** Behind the making of the records by more than anybody doubts their order. */
-const stored = later(60_000);
-
-/** Each block pays bob as many wei as its number. */
-const paymentOf = (number: number): BundleTransaction => ({
-  ...{ hash: hashOf(0x7000 + number), from: alice, to: bob, value: BigInt(number) },
-  ...{ succeeded: true, calls: [], logs: [] },
-});
-const transferIn = (number: number) => ({
-  ...{ kind: 'transaction' as const, txHash: hashOf(0x7000 + number), ordinal: 0 },
-  ...{ sender: alice, receiver: bob, amount: BigInt(number), token: undefined },
-});
-
-const nodes: VerifyOptions['nodes'] = {
-  head: async () => headerOf(BLOCKS),
-  findHeader: async (reference) => headerOf(Number(reference)),
-  ask: () => Promise.reject(new Fault('unavailable', 'nobody asks for transactions')),
-  bundles: async (references: readonly BlockReference[]) =>
-    references.map((one) => ({
-      ...{
-        header: headerOf(Number(one)),
-        transactions: [paymentOf(Number(one))],
-        proved: true,
-        traced: true,
-      },
-    })),
-};
+import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
 
 onEachDatabase(({ database }) => {
-  beforeEach(async () => {
-    await insertChain(database(), 1, undefined);
-  });
-
-  async function follow(settings?: Partial<WatchSettings>, confirmations = 0): Promise<void> {
-    await watchAddress(database(), settings === undefined ? {} : { settings });
-    const numbers = Array.from({ length: BLOCKS }, (_, index) => index + 1);
-    await commitBlocks(database(), {
-      expectedTip: undefined,
-      blocks: numbers.map((number) => ({
-        ...{ header: headerOf(number), proved: true, transfers: [transferIn(number)] },
-      })),
-      ...{ releasedNumber: BLOCKS - confirmations, finalizedNumber: 0, now: stored },
-    });
-  }
-
-  const options = (confirmations = 0): Omit<VerifyOptions, 'onDifference'> => ({
-    ...{ database: database(), nodes, witnesses: [], clock: createTestClock(), isProofOn: true, pairs: [] },
-    ...{ from: undefined, to: undefined, notificationsMs: Date.now(), swapsMs: Date.now(), confirmations },
-    ...{
-      quorum: 'auto',
-      retryDelayMs: () => 60_000,
-      onDissent: () => {},
-      onProgress: () => {},
-      rules: noRules,
-    },
-  });
-  const signal = new AbortController().signal;
-  const plan = (confirmations = 0): Promise<RepairPlan> => planRepairs(options(confirmations), signal);
-  const apply = (made: RepairPlan, confirmations = 0) =>
-    applyPlan(database(), made, { confirmations }, signal);
+  const { follow, plan, apply, txHashOf } = createPaidChain(database);
   const damage = (fields: Sql, number = 3) =>
-    database().query(
-      sql`update notification set ${fields} where tx_hash = ${toBytes(transferIn(number).txHash)}`,
-    );
+    database().query(sql`update notification set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`);
   const outline = ({ state, block_number, amount, lane_id }: NotificationRow) =>
     `${block_number}: ${amount} ${state} in ${lane_id}`;
 
@@ -97,10 +20,10 @@ onEachDatabase(({ database }) => {
   async function repairs(confirmations = 0): Promise<NotificationRow[]> {
     const made = await plan(confirmations);
     assert.deepEqual([made.repairable.length, made.unrepairable], [1, []]);
-    assert.equal((await apply(made, confirmations)).size, 1);
+    assert.equal((await apply(made, { confirmations })).size, 1);
     const again = await plan(confirmations);
     assert.deepEqual([again.report.outcome, again.repairable], ['equal', []]);
-    assert.equal((await apply(again, confirmations)).size, 0);
+    assert.equal((await apply(again, { confirmations })).size, 0);
     return listNotifications(database());
   }
 
@@ -145,7 +68,7 @@ onEachDatabase(({ database }) => {
     await damage(sql`state = 'cancelled'`);
     const made = await plan(1);
     assert.equal(made.repairable.length, 3);
-    assert.equal((await apply(made, 1)).size, 3);
+    assert.equal((await apply(made, { confirmations: 1 })).size, 3);
     const rows = await database().query<{
       block_number: number;
       state: string;
@@ -185,7 +108,7 @@ onEachDatabase(({ database }) => {
     await damage(sql`amount = 17, state = 'processed', processed_at = ${stored}`, 3);
     const made = await plan();
     assert.deepEqual(made.unrepairable, []);
-    assert.equal((await apply(made)).size, 2);
+    assert.equal((await apply(made, { mayCreditTwice: true })).size, 2);
     const rows = await listNotifications(database());
     assert.deepEqual(rows.map(outline), [
       ...[healthy[0], '2: 17 withdrawn in 1', '3: 17 processed in 1', healthy[3], healthy[4]],
@@ -197,11 +120,11 @@ onEachDatabase(({ database }) => {
   test('a notification of a transfer that never was is withdrawn; a receiver that may have seen it is told, if it asked', async () => {
     for (const removed of [false, true]) await watchAddress(database(), { settings: { removed } });
     await follow();
-    await damage(sql`tx_hash = ${toBytes(hashOf(5))}, retry_count = 1`);
+    await damage(sql`tx_hash = ${toBytes(hashOf(5))}, may_be_seen = true`);
     await database().query(sql`
       insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
         receiver, amount, block_number, state, next_attempt_at, created_at)
-      select shard_id, lane_id, watched_address_id, watcher_id, kind, ${toBytes(transferIn(3).txHash)}, ordinal, sender,
+      select shard_id, lane_id, watched_address_id, watcher_id, kind, ${toBytes(txHashOf(3))}, ordinal, sender,
         receiver, amount, block_number, 'processed', next_attempt_at, created_at
       from notification where tx_hash = ${toBytes(hashOf(5))}`);
     const made = await plan();
@@ -247,7 +170,7 @@ onEachDatabase(({ database }) => {
     await follow();
     await damage(sql`state = 'cancelled'`);
     const made = await plan();
-    const repaired = await applyPlan(database(), made, { confirmations: 0 }, AbortSignal.abort());
+    const repaired = await apply(made, { until: AbortSignal.abort() });
     assert.equal(repaired.size, 0);
     assert.equal((await repairs()).length, BLOCKS);
   });

@@ -244,7 +244,7 @@ onEachDatabase(({ database }) => {
     assert.equal(report.outcome, 'different');
     assert.deepEqual(
       dissents,
-      wrong.map((number) => `node 0 in ${number}, this node alone denies it`),
+      wrong.map((number) => `node 0 in ${number}, only this node does not have this difference`),
     );
   });
 

@@ -1,6 +1,7 @@
 /**
  * A real chain that the service has followed, for changing by hand what is stored of it: `restore` undoes that.
  */
+import { after, beforeEach } from 'node:test';
 import { encodeCall } from '../../devnet/contracts.ts';
 import type { ConfigOverrides } from '../../src/config/load.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
@@ -99,6 +100,21 @@ export async function openVerifiedChain(): Promise<VerifiedChain> {
       }
     },
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
+  };
+}
+
+/** For a file of tests: opens one for all of them, which each finds as it was followed, with short words for its database. */
+export async function useVerifiedChain() {
+  const story = await openVerifiedChain();
+  beforeEach(() => story.restore());
+  after(() => story[Symbol.asyncDispose]());
+  return {
+    ...story,
+    change: (statement: Sql) => story.service.database.query(statement),
+    verify: (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options),
+    /** The command as a process, on the database that the service uses meanwhile. */
+    run: (...words: string[]) => runOn(story, ...words),
+    nodeBlocks: () => nodeBlocks(story),
   };
 }
 

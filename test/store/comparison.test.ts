@@ -121,6 +121,7 @@ onEachDatabase(({ database }) => {
       transfers.map((transfer, index) => ({
         ...{ shardId: 2, watchedAddressId: id, ...transfer },
         ...{ blockNumber: index + 2, createdAt: later(index + 2), state: 'waiting' },
+        ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
         ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: later(index + 2) },
         ...{ laneId: 1, releaseNumber: undefined, turn: undefined },
       })),

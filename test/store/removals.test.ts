@@ -4,6 +4,7 @@ import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
 import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
+import { redeliverOne } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings } from '../../src/store/settings.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
 import { attemptDue, readDue } from '../kit/attempts.ts';
@@ -18,7 +19,7 @@ import {
   type Watch,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { emptyDatabase, onEachDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const removed: Watch = { settings: { removed: true } };
@@ -61,6 +62,25 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await attempt(120_010, true), [{ id, revision: 1, retryCount: 2 }]);
     const { state, processed_at } = await onlyRow();
     assert.deepEqual([state, processed_at], ['processed', later(120_010)]);
+  });
+
+  test('a removal notice is sent again when its watcher asks; an orphaned transfer is not', async () => {
+    for (const [watch, revisions] of [
+      [removed, [1]],
+      [{}, []],
+    ] as const) {
+      await emptyDatabase(database());
+      await begin([transferOf()], watch);
+      await attempt(1, true);
+      await kill();
+      await attempt(10, true);
+      const { id } = await onlyRow();
+      assert.equal(await redeliverOne(database(), 1, id, later(20)), revisions.length > 0);
+      assert.deepEqual(
+        (await attempt(30, true)).map(({ revision }) => revision),
+        revisions,
+      );
+    }
   });
 
   test('what was tried and not delivered is told to be gone: its receiver may have heard it', async () => {

@@ -2,48 +2,29 @@
  * Notifications that no receiver would get, nodes that lie, and `chainbell repair`, on a real chain beside the service.
  */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { test } from 'node:test';
+import { describe } from '../../src/cli/verify.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import type { Difference } from '../../src/ingest/compare.ts';
-import { type Sql, sql } from '../../src/store/sql.ts';
-import type { Chain } from '../kit/anvil.ts';
+import { sql } from '../../src/store/sql.ts';
 import { chainMethods, type NodeBlock, startScriptedNode, traceMethod } from '../kit/scripted-node.ts';
-import { CHAIN_ID, type TestService } from '../kit/service.ts';
-import {
-  NOTIFICATIONS,
-  nodeBlocks,
-  openVerifiedChain,
-  type Run,
-  runOn,
-  type VerifiedChain,
-  verifyChain,
-} from '../kit/verified-chain.ts';
+import { CHAIN_ID } from '../kit/service.ts';
+import { NOTIFICATIONS, useVerifiedChain } from '../kit/verified-chain.ts';
 
-let chain: Chain;
-let service: TestService;
-let records: VerifiedChain['records'];
-let payment: VerifiedChain['payment'];
-let split: VerifiedChain['split'];
-let last: number;
-let story: VerifiedChain;
-before(async () => {
-  story = await openVerifiedChain();
-  ({ chain, service, records, payment, split, last } = story);
-});
-beforeEach(() => story.restore());
-after(() => story[Symbol.asyncDispose]());
-
-const change = (statement: Sql) => service.database.query(statement);
-const verify = (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options);
+const { chain, records, payment, split, last, change, verify, run, nodeBlocks } = await useVerifiedChain();
 
 for (const [fate, fields, message] of [
-  ['cancelled beside its record', sql`state = 'cancelled'`, /it is cancelled, but its record exists/],
+  [
+    'cancelled beside its record',
+    sql`state = 'cancelled'`,
+    /it is cancelled, but its watched address exists/,
+  ],
   ['that waits until the year 9999', sql`next_attempt_at = '9999-12-31'`, /it is scheduled for 9999-12-31T/],
   ['that waits for ever', sql`next_attempt_at = 'infinity'`, /it is scheduled for 9999-12-31T/],
   [
     'that is scheduled a day late',
     sql`retry_count = 1, next_attempt_at = now() + interval '1 day'`,
-    /after 1 failures it is due within 1 minutes/,
+    /after 1 failure it is due within 1 minute$/,
   ],
   [
     'that is held for ever',
@@ -89,7 +70,7 @@ test('a queue that is never due is found by each notification that waits in it',
 
 /** A node with the whole chain, whose traces are what `lie` makes of them. */
 async function startTracingNode(lie: (blocks: NodeBlock[]) => void = () => {}) {
-  const blocks = await nodeBlocks(story);
+  const blocks = await nodeBlocks();
   lie(blocks);
   return startScriptedNode({
     ...chainMethods(CHAIN_ID, blocks),
@@ -124,9 +105,9 @@ test('one node that lies adds no difference to what two others have, and it is n
   // Of both internal transfers it says that they never were, and it does not say that one is cancelled.
   const { origin } = new URL(liar.url);
   assert.deepEqual(dissents.map((line) => line.slice(0, line.indexOf(': block'))).sort(), [
-    `${origin}: only this node says so`,
-    `${origin}: only this node says so`,
-    `${origin}: this node alone denies it`,
+    `${origin}: only this node does not have this difference`,
+    `${origin}: only this node has this difference`,
+    `${origin}: only this node has this difference`,
   ]);
 });
 
@@ -150,65 +131,120 @@ test('of two nodes that disagree neither is believed', async () => {
   const { report, differences, dissents } = await verify({ rpc: [liar.url, chain.url] });
   assert.deepEqual([report.outcome, differences, report.undecided.unconfirmed], ['not_compared', [], 3]);
   assert.equal(dissents.length, 3);
-  assert.ok(dissents.every((line) => line.includes(': the nodes disagree: block')));
+  assert.ok(
+    dissents.every((line) => line.includes(': has this difference, and another node does not: block')),
+  );
 });
 
-test('where too few nodes answer, the blocks count as unconfirmed', async () => {
-  const { report, differences } = await verify({ rpc: [chain.url, 'http://127.0.0.1:1'] });
+test('where too few nodes answer, the blocks count as unconfirmed and not as compared, and the node is named', async () => {
+  const away = 'http://127.0.0.1:1';
+  const { report, differences } = await verify({ rpc: [chain.url, away] });
   assert.deepEqual([report.outcome, differences, report.undecided.unconfirmed], ['not_compared', [], last]);
+  assert.deepEqual([report.blocks, report.notifications, report.quorum], [0, 0, { nodes: 2, needed: 2 }]);
+  assert.deepEqual(
+    report.unanswered.map(({ node }) => node),
+    [away],
+  );
+  const shown = describe(report);
+  assert.match(
+    shown,
+    new RegExp(
+      `^not comparable, unconfirmed: ${last}\nnode ${away} did not answer: .*ECONNREFUSED.*\n2 of 2 nodes must confirm what differs: repair or replace the nodes above, then run it again\nnot compared: no block of 1 to ${last} could be compared\n$`,
+    ),
+  );
 });
+
+const range = ['repair', '--from', '1', '--to', String(last)];
+const linesOf = (out: string) =>
+  out
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
 
 test('repair as a process beside the service: a plan that changes nothing, then that plan, then nothing to do', async () => {
   await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
   await change(sql`update notification set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`);
-  await change(sql`
-    update notification set amount = 17, state = 'processed', processed_at = now()
-    where tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
-  const range = ['repair', '--from', '1', '--to', String(last)];
   const { differences } = await verify();
-  assert.equal(differences.length, 3);
+  assert.equal(differences.length, 2);
 
-  const planned = await runOn(story, ...range, '--dry-run');
+  const planned = await run(...range, '--dry-run');
   assert.equal(planned.code, 1, planned.err);
   assert.match(
     planned.out,
-    /^reschedule \(notification \d+\): block \d+: delivery: .* it is cancelled, but its record/m,
+    /^reschedule: block \d+: delivery: notification \d+, value of transaction 0x\w+, watched address \S+: it is cancelled, but its watched address/m,
   );
-  assert.match(planned.out, /^create and deliver: block \d+: missing: internal 1 of /m);
-  assert.match(
-    planned.out,
-    /^create and deliver \(notification \d+\): block \d+: changed: .* amount 17 is stored/m,
-  );
+  assert.match(planned.out, /^create and deliver: block \d+: missing: internal transfer 1 of transaction /m);
   assert.match(
     planned.err,
-    /3 repairs planned, 0 done, 0 differences cannot be repaired\nnothing was changed; /,
+    /\n2 repairs planned, 0 done, 0 differences can't be repaired\nnothing was changed; /,
   );
   assert.deepEqual((await verify()).differences.map(outline), differences.map(outline));
 
-  const applied = await runOn(story, ...range, '--apply');
+  const applied = await run(...range, '--apply');
   assert.deepEqual([applied.code, applied.out], [0, planned.out], applied.err);
-  assert.match(applied.err, /3 repairs planned, 3 done, 0 differences cannot be repaired\n$/);
+  assert.match(applied.err, /2 repairs planned, 2 done, 0 differences can't be repaired\n$/);
 
-  const again = await runOn(story, ...range, '--apply', '--json');
-  const lines = again.out
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line));
-  assert.deepEqual([again.code, lines.length], [1, 2]);
-  const { message, id, ...fields } = lines[0];
-  // The right one was sent under another id; what was told cannot be called back.
-  assert.match(message, /amount 17 is stored, 1 is on the chain/);
-  assert.equal(typeof id, 'number');
+  const again = await run(...range, '--apply', '--json');
+  assert.equal(again.code, 0);
+  const [{ summary }] = linesOf(again.out);
+  const { verify: _, ...counts } = summary;
+  assert.deepEqual(counts, { planned: 0, repaired: 0, cannot_repair: 0, held_back: 0, skipped: 0 });
+});
+
+/** A webhook that was acknowledged, and whose row says another amount than the chain. */
+const damageTold = () =>
+  change(sql`
+    update notification set amount = 17, state = 'processed', processed_at = '2026-11-22T10:00:00Z', may_be_seen = true
+    where tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
+
+test('what may be credited twice is held back until it is allowed, and the plan says what was told and what is sent', async () => {
+  await damageTold();
+  for (const word of ['--dry-run', '--apply']) {
+    const held = await run(...range, word);
+    assert.equal(held.code, 1);
+    const [step, told, sends] = held.out.split('\n');
+    assert.match(
+      step ?? '',
+      /^mark as orphaned, then create and deliver: block \d+: changed: notification \d+, .* amount 17 is stored, 1 is on the chain$/,
+    );
+    assert.match(
+      told ?? '',
+      /^ {2}told: the receiver acknowledged notification \d+ at 2026-11-22T10:00:00.000Z; what was sent is not stored: amount 17 as the row says now, or amount 1 if the row was changed after it was sent$/,
+    );
+    assert.match(
+      sends ?? '',
+      /^ {2}sends: amount 1 under a new id, only with --allow-double-credit: without the setting "removed", notification \d+ can't be taken back. A receiver/,
+    );
+    assert.match(held.err, /1 repair planned, 0 done, 0 differences can't be repaired\n/);
+    assert.match(held.err, /1 repair can credit a receiver twice and needs --allow-double-credit: first ask/);
+  }
+  const [line, { summary }] = linesOf((await run(...range, '--apply', '--json')).out);
+  const { message: _, id, told, sends, ...fields } = line;
   assert.deepEqual(fields, {
-    ...{ repair: 'cannot repair', difference: 'changed', block: split.block },
-    watched_addresses_id: records.receiver,
+    ...{ repair: 'mark as orphaned, then create and deliver', difference: 'changed', block: split.block },
+    ...{ watched_addresses_id: records.receiver, needs: '--allow-double-credit' },
   });
-  const { verify: _, ...counts } = lines[1].summary;
-  assert.deepEqual(counts, { planned: 0, repaired: 0, cannot_repair: 1, skipped: 0 });
+  const { text: _text, ...facts } = told;
+  assert.deepEqual(facts, {
+    ...{ id, amount: '17', is_acknowledged: true, acknowledged_at: '2026-11-22T10:00:00.000Z', fate: 'kept' },
+  });
+  assert.equal(sends.amount, '1');
+  assert.deepEqual([summary.planned, summary.repaired, summary.held_back, summary.skipped], [1, 0, 1, 0]);
 
-  await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and amount = 17`);
-  const healed = await runOn(story, ...range, '--apply');
+  const applied = await run(...range, '--apply', '--allow-double-credit');
+  assert.equal(applied.code, 0, applied.err);
+  const healed = await run(...range, '--apply');
   assert.deepEqual([healed.code, healed.out], [0, ''], healed.err);
+});
+
+test('with removed on the plan announces the removal notice, and needs no leave', async () => {
+  await change(sql`update watched_address set removed = true where id = ${records.receiver}`);
+  await damageTold();
+  const { code, out, err } = await run(...range, '--apply');
+  assert.equal(code, 0, err);
+  const [step, , sends] = out.split('\n');
+  assert.match(step ?? '', /^send removal notice, then create and deliver: /);
+  assert.match(sends ?? '', /^ {2}sends: removal notice (\d+)-1 until a 2xx, and amount 1 under a new id$/);
 });
 
 const outline = ({ what, block, notification }: Difference) => [what, block, notification];

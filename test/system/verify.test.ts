@@ -3,12 +3,11 @@
  * by hand stays unseen. The service runs meanwhile.
  */
 import assert from 'node:assert/strict';
-import { after, before, beforeEach, test } from 'node:test';
+import { test } from 'node:test';
 import { type Hash, toBytes } from '../../src/core/hex.ts';
 import { type Difference, nothingUndecided } from '../../src/ingest/compare.ts';
 import type { VerifyReport } from '../../src/ingest/verify.ts';
-import { type Sql, sql } from '../../src/store/sql.ts';
-import type { Chain } from '../kit/anvil.ts';
+import { sql } from '../../src/store/sql.ts';
 import {
   chainMethods,
   type NodeBlock,
@@ -16,35 +15,10 @@ import {
   startScriptedNode,
   traceMethod,
 } from '../kit/scripted-node.ts';
-import { CHAIN_ID, freshAddress, type TestService } from '../kit/service.ts';
-import {
-  blockAt,
-  NOTIFICATIONS,
-  nodeBlockAt,
-  nodeBlocks,
-  openVerifiedChain,
-  type Run,
-  runOn,
-  type VerifiedChain,
-  verifyChain,
-} from '../kit/verified-chain.ts';
+import { CHAIN_ID, freshAddress } from '../kit/service.ts';
+import { blockAt, NOTIFICATIONS, nodeBlockAt, useVerifiedChain } from '../kit/verified-chain.ts';
 
-let chain: Chain;
-let service: TestService;
-let records: VerifiedChain['records'];
-let payment: VerifiedChain['payment'];
-let split: VerifiedChain['split'];
-let last: number;
-let story: VerifiedChain;
-before(async () => {
-  story = await openVerifiedChain();
-  ({ chain, service, records, payment, split, last } = story);
-});
-beforeEach(() => story.restore());
-after(() => story[Symbol.asyncDispose]());
-
-const change = (statement: Sql) => service.database.query(statement);
-const verify = (options?: Parameters<typeof verifyChain>[1]): Promise<Run> => verifyChain(story, options);
+const { chain, records, payment, split, last, change, verify, run, nodeBlocks } = await useVerifiedChain();
 const hour = sql`interval '1 hour'`;
 
 test('what was followed is equal to the chain: blocks, proof and every notification', async () => {
@@ -66,7 +40,9 @@ test('a notification that is gone is missing', async () => {
   assert.deepEqual(differences.map(outline), [['missing', split.block, expected]]);
   assert.match(
     differences[0]?.message ?? '',
-    new RegExp(`^block ${split.block}: missing: internal 1 of ${split.hash}`),
+    new RegExp(
+      `^block ${split.block}: missing: internal transfer 1 of transaction ${split.hash}, watched address `,
+    ),
   );
   assert.deepEqual([report.outcome, report.notifications], ['different', NOTIFICATIONS - 1]);
 });
@@ -152,7 +128,7 @@ test('what changes while it is compared is a fork on its way, and no difference'
 });
 
 test('a block that its node changes its mind about is a fork on its way, and no difference', async () => {
-  const blocks = await nodeBlocks(story);
+  const blocks = await nodeBlocks();
   const stored = blocks[last] ?? (await nodeBlockAt(chain, last));
   const hash = `0x${'5'.repeat(64)}`;
   blocks[last] = {
@@ -169,7 +145,7 @@ test('a block that its node changes its mind about is a fork on its way, and no 
 });
 
 test('nodes that go away meanwhile end it: what they had not given yet is not told as not served', async () => {
-  const blocks = await nodeBlocks(story);
+  const blocks = await nodeBlocks();
   blocks.splice(payment.block, 1);
   await using node = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
   const settings = { verify: 'off', internalTransfers: 'off' } as const;
@@ -313,7 +289,7 @@ test('a transaction that was mined again with another amount, and not told, is a
   const { differences } = await verify();
   assert.deepEqual(
     differences.map(({ what, block, repairs }) => [what, block, repairs?.map(({ action }) => action)]),
-    [['changed', payment.block, ['create']]],
+    [['changed', payment.block, ['orphan', 'create']]],
   );
   assert.match(differences[0]?.message ?? '', /amount 6 is stored, 7 is on the chain$/);
 });
@@ -381,7 +357,7 @@ test('a block with more records than are compared at once is counted, and the ot
 });
 
 test('a block that no node proves is told, one that no node has is not compared, and the others are', async () => {
-  const blocks = await nodeBlocks(story);
+  const blocks = await nodeBlocks();
   const told = (number: number) => blocks[number]?.receipts[0] ?? {};
   // A receipt without its logs breaks its root.
   told(last).logs = [];
@@ -401,8 +377,8 @@ test('a block that no node proves is told, one that no node has is not compared,
 });
 
 test('as a process: 0 and a summary when equal, 1 and a line for each difference when not', async () => {
-  const run = (...words: string[]) => runOn(story, 'verify', ...words);
-  const equal = await run('--json');
+  const runVerify = (...words: string[]) => run('verify', ...words);
+  const equal = await runVerify('--json');
   assert.equal(equal.code, 0, equal.err);
   const { outcome, from, to, blocks, notifications, differences, not_comparable } = JSON.parse(
     equal.out,
@@ -417,20 +393,23 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.equal(not_comparable.pruned, 0);
   await change(sql`update notification set amount = 8 where tx_hash = ${toBytes(payment.hash)}`);
   const words = ['--from', String(payment.block), '--to', String(payment.block)];
-  const shown = await run(...words);
+  const shown = await runVerify(...words);
   assert.equal(shown.code, 1, shown.err);
   assert.match(
     shown.out,
-    /^block \d+: changed: transaction 0 of 0x\w+ for \S+: amount 8 is stored, 7 is on the chain\n$/,
+    /^block \d+: changed: notification \d+, value of transaction 0x\w+, watched address \S+: amount 8 is stored, 7 is on the chain\n$/,
   );
   assert.match(
     shown.err,
-    /different: blocks \d+ to \d+, 1 compared, 0 notifications equal, 1 differences\nwhat to do: docs\/operations.md, When something differs\n$/,
+    /^different: 1 block of \d+ to \d+ compared, 0 notifications equal, 1 difference\nwhat to do: docs\/operations.md, "When something differs"\n$/,
   );
-  const nothing = await run('--from', String(last + 5));
+  const nothing = await runVerify('--from', String(last + 5));
   assert.deepEqual([nothing.code, nothing.out], [69, '']);
-  assert.match(nothing.err, /^not comparable, after tip: 1\nnot compared: blocks \d+ to \d+, 0 compared/);
-  const [line = '', summary = ''] = (await run('--json', ...words)).out.split('\n');
+  assert.match(
+    nothing.err,
+    /^not comparable, after tip: 1\nnot compared: no block of \d+ to \d+ could be compared\n$/,
+  );
+  const [line = '', summary = ''] = (await runVerify('--json', ...words)).out.split('\n');
   const { message, ...fields } = JSON.parse(line);
   assert.match(message, /amount 8 is stored/);
   assert.deepEqual(fields, {
@@ -444,7 +423,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
       block_number, state, next_attempt_at, created_at)
     select shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, i, sender, amount + i, block_number, state, now(), now()
     from notification, generate_series(1, 1000) as i where tx_hash = ${toBytes(payment.hash)}`);
-  const many = await run('--json', ...words);
+  const many = await runVerify('--json', ...words);
   const lines = many.out.trimEnd().split('\n');
   assert.equal(lines.length, 1_000 + 1);
   assert.equal(JSON.parse(lines.at(-1) ?? '').summary.differences, 1_001);
@@ -465,7 +444,7 @@ function reportOf({
       range: { from: 1, to: last },
       blocks: last,
       notifications: NOTIFICATIONS,
-      ...{ swaps: 0, awards: 0, notCompared: [] },
+      ...{ swaps: 0, awards: 0, notCompared: [], quorum: { nodes: 1, needed: 1 }, unanswered: [] },
       differences: 0,
       dissents: 0,
     },

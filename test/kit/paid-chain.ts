@@ -1,0 +1,77 @@
+/**
+ * A made-up chain whose blocks pay bob, as `chainbell repair` sees it: followed, damaged, planned, repaired.
+ */
+import type { BlockReference, BundleTransaction } from '../../src/chain/bundle.ts';
+import type { Transfer } from '../../src/core/block.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { applyPlan, planRepairs, type RepairPlan } from '../../src/ingest/repair.ts';
+import type { VerifyOptions } from '../../src/ingest/verify.ts';
+import { commitBlocks, insertChain } from '../../src/store/blocks.ts';
+import type { Database } from '../../src/store/db.ts';
+import type { WatchSettings } from '../../src/store/settings.ts';
+import { alice, bob, hashOf, headerOf, later, watchAddress } from './chain-story.ts';
+import { createTestClock } from './clock.ts';
+
+const noRules = { listeners: [], accruals: new Map(), referral: undefined };
+export const BLOCKS = 5;
+/** Behind the making of the records by more than anybody doubts their order. */
+export const stored = later(60_000);
+const signal = new AbortController().signal;
+
+export type PaidChain = ReturnType<typeof createPaidChain>;
+
+/** Each block pays bob as many wei as its number, `equalCalls` times by calls of its transaction, too. */
+export function createPaidChain(database: () => Database, { equalCalls = 0 } = {}) {
+  const txHashOf = (number: number) => hashOf(0x7000 + number);
+  const calls = Array.from({ length: equalCalls }, () => ({ sender: alice, receiver: bob, amount: 1n }));
+  const transactionIn = (number: number): BundleTransaction => ({
+    ...{ hash: txHashOf(number), from: alice, to: bob, value: BigInt(number) },
+    ...{ succeeded: true, calls, logs: [] },
+  });
+  const transfersIn = (number: number): Transfer[] => {
+    const common = { txHash: txHashOf(number), sender: alice, receiver: bob, token: undefined };
+    return [
+      { ...common, kind: 'transaction', ordinal: 0, amount: BigInt(number) },
+      ...calls.map((_, ordinal): Transfer => ({ ...common, kind: 'internal', ordinal, amount: 1n })),
+    ];
+  };
+  const nodes: VerifyOptions['nodes'] = {
+    head: async () => headerOf(BLOCKS),
+    findHeader: async (reference) => headerOf(Number(reference)),
+    ask: () => Promise.reject(new Fault('unavailable', 'nobody asks for transactions')),
+    bundles: async (references: readonly BlockReference[]) =>
+      references.map(Number).map((number) => ({
+        ...{ header: headerOf(number), transactions: [transactionIn(number)], proved: true, traced: true },
+      })),
+  };
+  const options = (confirmations: number): Omit<VerifyOptions, 'onDifference'> => ({
+    ...{ database: database(), nodes, witnesses: [], clock: createTestClock(), isProofOn: true, pairs: [] },
+    ...{ from: undefined, to: undefined, notificationsMs: Date.now(), swapsMs: Date.now(), confirmations },
+    ...{
+      quorum: 'auto',
+      retryDelayMs: () => 60_000,
+      onDissent: () => {},
+      onProgress: () => {},
+      rules: noRules,
+    },
+  });
+  return {
+    txHashOf,
+    /** Stores all blocks for a record of bob with these settings, and those that there are already. */
+    async follow(settings?: Partial<WatchSettings>, confirmations = 0): Promise<void> {
+      await insertChain(database(), 1, undefined);
+      await watchAddress(database(), settings === undefined ? {} : { settings });
+      const numbers = Array.from({ length: BLOCKS }, (_, index) => index + 1);
+      await commitBlocks(database(), {
+        expectedTip: undefined,
+        blocks: numbers.map((number) => ({
+          ...{ header: headerOf(number), proved: true, transfers: transfersIn(number) },
+        })),
+        ...{ releasedNumber: BLOCKS - confirmations, finalizedNumber: 0, now: stored },
+      });
+    },
+    plan: (confirmations = 0): Promise<RepairPlan> => planRepairs(options(confirmations), signal),
+    apply: (made: RepairPlan, { confirmations = 0, mayCreditTwice = false, until = signal } = {}) =>
+      applyPlan(database(), made, { confirmations, mayCreditTwice }, until),
+  };
+}
