@@ -205,11 +205,12 @@ onEachDatabase(({ database }) => {
     const hanging: PriceSource = {
       name: 'hanging',
       maxAgeMs: 1,
-      read: (abort) =>
-        new Promise((_resolve, reject) => {
-          abort.addEventListener('abort', () => reject(abort.reason));
-          asked.resolve();
-        }),
+      async read(abort) {
+        asked.resolve();
+        await abortOf(abort);
+        abort.throwIfAborted();
+        throw new Error('it has aborted');
+      },
     };
     const quick: PriceSource = {
       name: 'quick',
