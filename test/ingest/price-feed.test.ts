@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { abortOf } from '../../src/core/abort.ts';
 import { decimal, decimalText } from '../../src/core/decimal.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
