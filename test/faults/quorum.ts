@@ -12,7 +12,7 @@ import { down, type NodeFault } from './node-proxy.ts';
 import { reorg } from './reorgs.ts';
 import { block, both, change, changeLog, dropLog, heads, type Json, listOf, receipts } from './spoil.ts';
 import type { Stage } from './stage.ts';
-import type { Story } from './story.ts';
+import { lieUntil, type Story } from './story.ts';
 
 /** A branch that is longer than the honest one. */
 const BRANCH_BLOCKS = 6;
@@ -266,15 +266,16 @@ const flipping: Story = {
 const wrongBody: Story = {
   name: 'a preferred node that gives right hashes with wrong bodies and receipts',
   nodes: 3,
-  async tell({ nodes: [node], payUntil, settled, status }) {
+  async tell(stage) {
+    const { settled, status } = stage;
+    const [node] = stage.nodes;
     const spoilt = [
       block((one) => ({ ...one, transactions: change(listOf(one.transactions), 0, { value: '0x7' }) })),
       receipts((all) => changeLog(all, { data: `0x${'7'.padStart(64, '0')}` })),
       receipts(dropLog),
     ];
     for (const fault of spoilt) {
-      node.inject(fault);
-      await payUntil(() => node.struck() >= 1, 'the lie to be told');
+      await lieUntil(stage, fault, async () => node.struck() >= 1, 'the lie to be told');
       await settled();
       assert.equal((await status()).state, 'ok');
     }
@@ -291,9 +292,10 @@ const withheld: NodeFault = {
 const withheldBody: Story = {
   name: 'a preferred node that announces heads and withholds their bodies, also during a reorg',
   nodes: 3,
-  async tell({ chain, nodes: [node], payBlock, payUntil, settled, oracle }) {
-    node.inject(withheld);
-    await payUntil(() => node.struck() >= 2, 'bodies to be withheld');
+  async tell(stage) {
+    const { chain, payBlock, settled, oracle } = stage;
+    const [node] = stage.nodes;
+    await lieUntil(stage, withheld, async () => node.struck() >= 2, 'bodies to be withheld');
     const paid = await payBlock();
     await settled();
     await oracle.look();

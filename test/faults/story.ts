@@ -1,6 +1,7 @@
 /**
  * How a story is told: the fault, the recovery, two more blocks, and the oracle's verdict as a row.
  */
+import type { NodeFault } from './node-proxy.ts';
 import type { Verdict } from './oracle.ts';
 import { findAll, type Setting, type Stage, setStage } from './stage.ts';
 
@@ -56,6 +57,32 @@ export function problemsOf(row: Row): string[] {
     ...wrong.flatMap(([what, count]) => (count === 0 ? [] : [`${what}: ${count}`])),
     ...(row.injected === 0 ? ['the fault never struck'] : []),
   ];
+}
+
+/**
+ * Lets the first of several nodes lie until the condition holds. A loaded machine may make that node slow: then it is asked
+ * last for minutes, of which a new start knows nothing.
+ */
+export async function lieUntil(
+  stage: Stage,
+  fault: NodeFault,
+  condition: () => Promise<boolean>,
+  describe: string,
+): Promise<void> {
+  const [node] = stage.nodes;
+  for (;;) {
+    let isMet = false;
+    node.inject(fault);
+    await stage.payUntil(async () => {
+      isMet = await condition();
+      return isMet || (await stage.status()).nodes[0]?.state === 'slow';
+    }, describe);
+    if (isMet) return;
+    node.mend();
+    await stage.service.stop();
+    await stage.restart();
+    await stage.settled();
+  }
 }
 
 async function tellOn(stage: Stage, story: Story): Promise<Row> {

@@ -9,7 +9,7 @@ import { sql } from '../../src/store/sql.ts';
 import { runRepair } from '../../src/verification.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { block, both, change, type Json, listOf, receipts } from './spoil.ts';
-import type { Story } from './story.ts';
+import { lieUntil, type Story } from './story.ts';
 
 const STRANGER = `0x${'7'.repeat(40)}`;
 /** Blocks that a restart must catch up with: more than are looked at in full. */
@@ -68,13 +68,14 @@ const atHead = ({ name, fault }: Lie): Story => ({
   name: `${name}, at the head, by the first of three nodes`,
   nodes: 3,
   isPolled: true,
-  async tell({ nodes: [node], payUntil, settled, status }) {
-    node.inject(fault);
+  async tell(stage) {
+    const { settled, status } = stage;
+    const [node] = stage.nodes;
     const isNamed = async () => {
       const said = JSON.stringify((await status()).nodes[0] ?? null);
       return node.struck() >= 3 && /false sender|other internal transfers/.test(said);
     };
-    await payUntil(isNamed, '/status to say of the first node that it lies');
+    await lieUntil(stage, fault, isNamed, '/status to say of the first node that it lies');
     await settled();
     assert.equal((await status()).state, 'ok');
     node.mend();
