@@ -71,10 +71,12 @@ async function markOrphaned(
 
 /**
  * Whether a receiver may have seen the notification `n`: a queue that was leased while the row was due may have sent it,
- * because no row is written before an attempt.
+ * because no row is written before an attempt. A process that has not yet followed a step forward tells an old time, so the
+ * moment of the last step counts too.
  */
 export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'processed'
-  or n.state = 'waiting' and n.next_attempt_at <= ${now}::timestamptz + ${CLOCK_DIFFERENCE} and coalesce((
+  or n.state = 'waiting' and n.next_attempt_at <=
+    greatest(${now}::timestamptz, (select last_step_at from clock_state)) + ${CLOCK_DIFFERENCE} and coalesce((
     select l.owner is not null or l.epoch > n.unsent_epoch from lane l where l.id = n.lane_id), true))`;
 
 /**
