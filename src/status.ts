@@ -10,6 +10,7 @@ import type { Verifier } from './chain/verifier.ts';
 import type { Voters } from './chain/voting.ts';
 import type { CommonClock } from './common-clock.ts';
 import type { Config } from './config/schema.ts';
+import { startAbort } from './core/abort.ts';
 import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
 import type { Step } from './core/loop.ts';
@@ -18,7 +19,7 @@ import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
-import { queueStatistics } from './store/outbox.ts';
+import { type QueueStatistics, queueStatistics } from './store/outbox.ts';
 import { readTime } from './store/time.ts';
 import type { WriteFailure, WriteHealth } from './store/write-health.ts';
 
@@ -49,6 +50,8 @@ const DATABASE_MS_MAX = 2_000;
 export function createStatus(options: StatusOptions): Status {
   const { version, config, database, nodes, clock, metrics } = options;
   let followerFault: { fault: Fault; since: Date } | undefined;
+  /** Since when the database cannot be read. */
+  let unreadSince: Date | undefined;
 
   async function checkDatabase(): Promise<Check> {
     const timer = new AbortController();
@@ -91,6 +94,35 @@ export function createStatus(options: StatusOptions): Status {
       : { ok: true, message: `block ${tip.number}` };
   }
 
+  /** What the database holds, or why it cannot be read. */
+  async function readStored(now: Date): Promise<Stored | { fault: Trouble }> {
+    const timer = startAbort(new AbortController().signal);
+    try {
+      const isLate = clock.wait(DATABASE_MS_MAX, timer.signal).then(() => 'late' as const);
+      const reading = Promise.all([
+        findTipTimes(database),
+        findChain(database),
+        queueStatistics(database, now),
+        describePrices(config, database, now),
+        describePairs(config, database, now),
+        options.writes.failures(),
+      ]);
+      const read = await Promise.race([reading, isLate]);
+      if (read === 'late')
+        throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
+      const [tip, chain, queue, prices, pairs, writeFailures] = read;
+      unreadSince = undefined;
+      return { tip, chain, queue, prices, pairs, writeFailures };
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      unreadSince ??= now;
+      const message = `${messageOf(error)}. What is stored is unknown here: check that the database runs, and database.url`;
+      return { fault: { state: 'degraded', message, since: unreadSince } };
+    } finally {
+      timer.abort();
+    }
+  }
+
   function findTrouble(tipNumber: number | undefined): Trouble | undefined {
     const trouble = troubleOf(followerFault, nodes?.quorum());
     if (trouble !== undefined || nodes === undefined || tipNumber === undefined) return trouble;
@@ -119,17 +151,11 @@ export function createStatus(options: StatusOptions): Status {
     },
     async status() {
       const now = clock.now();
-      const [tip, chain, queue, prices, pairs, writeFailures] = await Promise.all([
-        findTipTimes(database),
-        findChain(database),
-        queueStatistics(database, now),
-        describePrices(config, database, now),
-        describePairs(config, database, now),
-        options.writes.failures(),
-      ]);
+      const stored = await readStored(now);
+      const { tip, chain, queue, prices, pairs, writeFailures } = 'fault' in stored ? unread : stored;
       const head = nodes?.headNumber();
       const quorum = nodes?.quorum();
-      const trouble = findTrouble(tip?.number);
+      const trouble = findTrouble(tip?.number) ?? ('fault' in stored ? stored.fault : undefined);
       const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
       return {
         version,
@@ -158,12 +184,7 @@ export function createStatus(options: StatusOptions): Status {
           return { part, message, since: since.toISOString() };
         }),
         clock_step: describeStep(options.recentStep()),
-        queue: {
-          held: queue.held,
-          waiting: queue.waiting,
-          due: queue.due,
-          oldest_due_age_seconds: queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
-        },
+        queue: queue === undefined ? null : describeQueue(queue, now),
         prices,
         pairs,
         quorum: quorum === undefined ? null : describeQuorum(quorum, options.proof),
@@ -194,6 +215,24 @@ export function createStatus(options: StatusOptions): Status {
   };
 }
 
+type Stored = {
+  tip: Awaited<ReturnType<typeof findTipTimes>>;
+  chain: Awaited<ReturnType<typeof findChain>>;
+  queue: QueueStatistics | undefined;
+  prices: Awaited<ReturnType<typeof describePrices>>;
+  pairs: Awaited<ReturnType<typeof describePairs>>;
+  writeFailures: readonly WriteFailure[];
+};
+const unread: Stored = {
+  ...{ tip: undefined, chain: undefined, queue: undefined },
+  ...{ prices: [], pairs: [], writeFailures: [] },
+};
+
+function describeQueue({ held, waiting, due, oldestDueAt }: QueueStatistics, now: Date) {
+  const age = oldestDueAt === undefined ? 0 : ageSeconds(oldestDueAt, now);
+  return { held, waiting, due, oldest_due_age_seconds: age };
+}
+
 function describeStep(step: ReturnType<CommonClock['recentStep']>) {
   if (step === undefined) return null;
   const { ms, at, pruneFrom } = step;
@@ -212,8 +251,9 @@ function troubleOf(
     const state = isHolding ? 'holding' : 'degraded';
     return { state, message: messageOf(failed.fault), since: failed.since };
   }
-  const held = quorum?.dispute ?? quorum?.stalled;
+  const held = quorum?.dispute ?? quorum?.stalled ?? quorum?.unanswered;
   if (held !== undefined) return { state: 'holding', ...held };
+  if (quorum?.ahead !== undefined) return { state: 'degraded', ...quorum.ahead };
   if (quorum?.silent === undefined) return undefined;
   const { name, since } = quorum.silent;
   return {

@@ -154,12 +154,17 @@ export const StatusBody = Type.Object(
         { description: 'The last step of the shared clock; null a day later.' },
       ),
     ),
-    queue: Type.Object({
-      held: Type.Integer(),
-      waiting: Type.Integer(),
-      due: Type.Integer(),
-      oldest_due_age_seconds: Type.Number(),
-    }),
+    queue: orNull(
+      Type.Object(
+        {
+          held: Type.Integer(),
+          waiting: Type.Integer(),
+          due: Type.Integer(),
+          oldest_due_age_seconds: Type.Number(),
+        },
+        { description: 'Null while the database cannot be read; cursor, prices and pairs are empty then.' },
+      ),
+    ),
     prices: Type.Array(Price),
     pairs: Type.Array(Pair),
     quorum: orNull(

@@ -9,7 +9,7 @@ import { gather } from './gather.ts';
 import { headPatienceMs, isOverdue, isReady, isSound, type Node } from './node.ts';
 import { createProgress } from './progress.ts';
 import { credibleCount, type Quorum } from './quorum.ts';
-import { corroborate, hear, hearBelow, isNamedBy, reachedBy, type Voice } from './votes.ts';
+import { corroborate, hear, hearBelow, isNamedBy, reachedBy, VOTE_MS_MAX, type Voice } from './votes.ts';
 
 export type HeadReader = {
   /**
@@ -33,6 +33,10 @@ export type HeadReader = {
   belowSince(number: number): Date | undefined;
   /** Why the head does not move although an honest node names higher ones. */
   stalled(): { message: string; since: Date } | undefined;
+  /** Which nodes are ahead of a head that has not moved for long: too few to be followed. */
+  ahead(): { message: string; since: Date } | undefined;
+  /** Who owes an answer for so long that no quorum is left. */
+  unanswered(): { message: string; since: Date } | undefined;
   /** Why the nodes' newest blocks are not followed, while they disagree about them. */
   dispute(): { message: string; since: Date } | undefined;
 };
@@ -48,12 +52,12 @@ export type HeadReaderOptions = {
   askAt(node: Node, number: number, signal: AbortSignal): Promise<Hash | undefined>;
 };
 
-/** A vote counts for so long. Nodes are polled at least every two seconds. */
-const VOTE_MS_MAX = 5_000;
 /** After a push the lagging nodes are asked again after these pauses: propagation takes a fraction of a second. */
 const AFTER_PUSH_MS = [25, 50, 100, 200];
 /** Two honest nodes may be on sibling blocks until the next one. /status shows what lasts longer. */
 const DISPUTE_MS_MIN = 2_000;
+/** A node that has the next block a little earlier than the others is no news. */
+const AHEAD_BLOCKS_MIN = 2;
 /** How long the other nodes wait for a node's block at a lower head. */
 const BELOW_MS_MAX = 1_000;
 
@@ -189,6 +193,28 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
     return { message, since };
   }
 
+  function ahead(): { message: string; since: Date } | undefined {
+    const since = progress.unmovedSince();
+    if (served === undefined || since === undefined) return undefined;
+    const from = served.number + AHEAD_BLOCKS_MIN;
+    const higher = nodes.filter(
+      (node) => isVote(node) && isSound(node) && (node.voice?.head.number ?? 0) >= from,
+    );
+    if (higher.length === 0) return undefined;
+    const each = higher.map(({ rpc, voice }) => `${rpc.name} names block ${voice?.head.number}`);
+    const message = `the head has stayed at block ${served.number}, which ${quorum.needed()} of ${nodes.length} nodes name, while ${each.join('; ')}: if the chain is there, repair or replace the other nodes; if not, this one`;
+    return { message, since };
+  }
+
+  function unanswered(): { message: string; since: Date } | undefined {
+    const asked = nodes.flatMap(({ headAskedAt }) =>
+      headAskedAt !== undefined && nowMs() - headAskedAt > VOTE_MS_MAX ? headAskedAt : [],
+    );
+    const canAnswer = nodes.length - asked.length >= quorum.needed();
+    if (canAnswer || voices().length >= quorum.needed()) return undefined;
+    return { message: describe(), since: new Date(Math.min(...asked)) };
+  }
+
   /** Enough nodes have reached a height at which no quorum has the same block. */
   function noteDispute(head: BlockId | undefined): void {
     const height = reachedBy(voices(), quorum.needed());
@@ -221,6 +247,8 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
     isHeld: () => isHeld,
     belowSince: progress.belowSince,
     stalled,
+    ahead,
+    unanswered,
     dispute: () =>
       dispute !== undefined && nowMs() - dispute.since.getTime() >= DISPUTE_MS_MIN ? dispute : undefined,
     hear: note,

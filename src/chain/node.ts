@@ -13,7 +13,7 @@ import { createWindow, type MethodHealth, type Window } from './health.ts';
 import type { Capabilities } from './probe.ts';
 import { createRpc, type NodeRpc } from './rpc.ts';
 import type { ThrottleStatus } from './throttle.ts';
-import { isLinked, LINKED_MAX, type Voice } from './votes.ts';
+import { isLinked, LINKED_MAX, VOTE_MS_MAX, type Voice } from './votes.ts';
 
 export type Node = {
   readonly url: string;
@@ -190,10 +190,11 @@ const IDENTIFY_MS_MIN = 60_000;
  */
 export function needsIdentity(node: Node, head: BlockHeader, clock: Clock): boolean {
   const { head: last, voice } = node;
-  if (last === undefined || last.hash === head.hash || last.hash === head.parentHash || isLinked(voice, head))
-    return false;
-  const isAhead = head.number > last.number && head.number - last.number <= LINKED_MAX;
+  if (last === undefined) return false;
   const isKnown = clock.steadyMs() - node.identifiedMs < IDENTIFY_MS_MIN;
+  const isNext = last.hash === head.hash || last.hash === head.parentHash || isLinked(voice, head);
+  if (isNext && (isKnown || !node.isUnsure)) return false;
+  const isAhead = head.number > last.number && head.number - last.number <= LINKED_MAX;
   node.isUnsure = isAhead && isKnown && node.fault?.code !== 'conflict';
   if (!node.isUnsure) node.identifiedMs = clock.steadyMs();
   return !node.isUnsure;
@@ -287,7 +288,10 @@ export function statusOf(node: Node, now: number): NodeStatus {
     state: stateOf(node, now),
     head: node.head?.number,
     blocksBehind: node.blocksBehind,
-    vote: node.voice && { number: node.voice.head.number, hash: node.voice.head.hash },
+    vote:
+      node.voice === undefined || now - node.voice.atMs > VOTE_MS_MAX
+        ? undefined
+        : { number: node.voice.head.number, hash: node.voice.head.hash },
     disagreement: node.disagreement,
     outvotedCount: node.outvotedCount,
     outvoted: node.outvoted,

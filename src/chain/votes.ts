@@ -15,6 +15,9 @@ export type Voice = {
 /** Linked headers kept for each node: a vote for a block is a vote for this many of its ancestors. */
 export const LINKED_MAX = 64;
 
+/** A vote counts for so long. Nodes are polled at least every two seconds. */
+export const VOTE_MS_MAX = 5_000;
+
 /** Adds a header that the node calls its head. Hashes that it named before stay only where the header links to them. */
 export function hear(known: Voice | undefined, head: BlockHeader, atMs: number): Voice {
   const { number, hash, parentHash } = head;

@@ -109,7 +109,9 @@ function render(status: StatusBody): string {
     ],
     [
       'queue',
-      `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held`,
+      queue === null
+        ? 'unknown'
+        : `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held`,
     ],
     [
       'quorum',

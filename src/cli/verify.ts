@@ -52,7 +52,8 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
     if (signal.aborted && error instanceof Fault) return undefined;
     throw error;
   });
-  if (report === undefined) {
+  // A comparison that is broken off may also end without a Fault, with what it had compared.
+  if (report === undefined || signal.aborted) {
     process.stderr.write('chainbell: interrupted\n');
     process.exitCode = exitCodes.tryAgain;
     return;

@@ -83,7 +83,11 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
     compareWith: unused,
     quorum: () => ({
       ...{ nodes: 2, needed: 2, votes: 2, isHeld: false },
-      ...{ dispute: undefined, stalled: undefined, silent: undefined },
+      ...{
+        dispute: undefined,
+        ...{ stalled: undefined, ahead: undefined, unanswered: undefined },
+        silent: undefined,
+      },
     }),
     belowSince: () => undefined,
     findHeader: unused,

@@ -19,6 +19,7 @@ import { onEachDatabase } from '../kit/each-database.ts';
 import { noChecks } from '../kit/follower.ts';
 import { type NodesStage, withNodes } from '../kit/nodes.ts';
 import { chainMethods, makeHash, makeNodeBlock, type NodeBlock } from '../kit/scripted-node.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 const { signal } = new AbortController();
 const config = loadConfig({ env: { CHAINBELL_CHAIN_ID: '1', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' } });
@@ -42,6 +43,8 @@ type Stage = Pick<NodesStage, 'scripted' | 'clock' | 'metrics'> & {
   poll(times?: number): Promise<void>;
   status(): Promise<StatusBody>;
   nodesCheck(): Promise<unknown>;
+  /** From now on no statement is answered. */
+  breakDatabase(): void;
 };
 
 function withFollower(
@@ -60,8 +63,16 @@ function withFollower(
         ...{ backfill: { advance: () => false }, checks: noChecks, isLeader: async () => true },
       });
       const writes = createWriteHealth(database, clock);
+      let isBroken = false;
+      const seen: Database = {
+        ...database,
+        query: (statement) =>
+          isBroken
+            ? Promise.reject(new Fault('unavailable', 'database: connection refused'))
+            : database.query(statement),
+      };
       const status = createStatus({
-        ...{ version: '0', config, database, nodes, proof: undefined, writes, clock, metrics },
+        ...{ version: '0', config, database: seen, nodes, proof: undefined, writes, clock, metrics },
         recentStep: () => undefined,
       });
       const step = status.watch(follower.step);
@@ -78,6 +89,9 @@ function withFollower(
         serve(chain, ...which) {
           const chosen = which.length === 0 ? chains : chains.filter((_, index) => which.includes(index));
           for (const one of chosen) one.splice(0, one.length, ...chain);
+        },
+        breakDatabase() {
+          isBroken = true;
         },
         nodesCheck: async () => (await status.checks()).nodes,
       });
@@ -145,12 +159,51 @@ onEachDatabase(({ database }) => {
       assert.deepEqual(statesOf(await status()), ['ok', 'ok', 'ok']);
     }));
 
-  test('a node far ahead alone makes no other node one that is behind', () =>
+  test('a node far ahead alone makes no other node one that is behind, and is a problem while the head stays', () =>
     withFollower(database(), 3, async ({ serve, poll, status }) => {
       serve([...chainTo(9), makeNodeBlock(1_000_000)], 0);
+      await poll(2);
+      assert.equal((await status()).state, 'ok', 'a moment is normal');
       await poll(POLLS);
+      const { nodes, state, chain, problem } = await status();
       assert.deepEqual(statesOf(await status()), ['ok', 'ok', 'ok']);
-      assert.deepEqual([(await status()).state, (await status()).chain.head], ['ok', 9]);
+      assert.deepEqual([state, chain.head], ['degraded', 9]);
+      assert.equal(
+        problem?.message,
+        `the head has stayed at block 9, which 2 of 3 nodes name, while ${nodes[0]?.name} names block 1000000: if the chain is there, repair or replace the other nodes; if not, this one`,
+      );
+      serve(chainTo(10), 1, 2);
+      await poll();
+      assert.deepEqual([(await status()).state, (await status()).chain.head], ['ok', 10]);
+    }));
+
+  for (const nodeCount of [1, 3])
+    test(`while ${nodeCount === 1 ? 'the only node takes' : 'all nodes take'} requests and never answer, the state is holding before they time out`, () =>
+      withFollower(database(), nodeCount, async ({ scripted, poll, status, clock }) => {
+        const counts = scripted.map((node) => node.exchangeCount());
+        for (const node of scripted) node.setHttp('hang');
+        const asking = poll();
+        await waitUntil(() =>
+          scripted.every((node, index) => node.exchangeCount() > (counts[index] ?? Infinity)),
+        );
+        const since = clock.now().toISOString();
+        assert.equal((await status()).state, 'ok', 'a moment is normal');
+        clock.advance(6_000);
+        const { state, problem, nodes } = await status();
+        assert.deepEqual([state, problem?.since], ['holding', since]);
+        for (const { name, vote } of nodes) {
+          assert.ok(problem?.message.includes(`${name} gives no vote (no answer, block 9 before)`));
+          assert.equal(vote, null);
+        }
+        asking.catch(() => {});
+      }));
+
+  test('while the database cannot be read, the nodes are still shown, and the problem says so', () =>
+    withFollower(database(), 1, async ({ status, breakDatabase }) => {
+      breakDatabase();
+      const { state, problem, cursor, queue, nodes, chain } = await status();
+      assert.deepEqual([state, cursor, queue, chain.head, nodes.length], ['degraded', null, null, 9, 1]);
+      assert.match(problem?.message ?? '', /^database: .*check that the database runs, and database.url$/);
     }));
 
   test('of two nodes the one that is stuck stops everything, and problem names it', () =>

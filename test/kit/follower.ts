@@ -61,7 +61,12 @@ export function followMadeUp(
       nodes: chain.nodeCount ?? 1,
       needed: 1,
       votes: 1,
-      ...{ dispute: undefined, stalled: undefined, silent: undefined, isHeld: false },
+      ...{
+        dispute: undefined,
+        ...{ stalled: undefined, ahead: undefined, unanswered: undefined },
+        silent: undefined,
+        isHeld: false,
+      },
     }),
     findHeader: async (reference) =>
       typeof reference === 'number' ? (chain.asked ?? chain.at)(reference) : undefined,

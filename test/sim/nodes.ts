@@ -96,7 +96,11 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     compareWith: async () => {},
     quorum: () => ({
       ...{ nodes: 3, needed: quorum, votes: quorum, isHeld: false },
-      ...{ dispute: undefined, stalled: undefined, silent: undefined },
+      ...{
+        dispute: undefined,
+        ...{ stalled: undefined, ahead: undefined, unanswered: undefined },
+        silent: undefined,
+      },
     }),
     findHeader: (reference) =>
       askEach(`for the header ${shortOf(reference)}`, (tips) => {
