@@ -256,7 +256,6 @@ export async function startService(config: Config, options: ServiceOptions = {})
     });
     await retryAtStart(() => pin(signal), { ...patience, what: 'nodes' });
     await retryAtStart(() => checkContracts(), { ...patience, what: 'nodes' });
-    // What is done beside the follower is done where it leads.
     const led =
       (step: Step): Step =>
       async (abort) =>

@@ -92,5 +92,6 @@ export async function agreeOnFinalized(
   }
   const lackingCount = answers.length - faults.length - headers.length;
   if (voters.length - lackingCount < needed) return undefined;
-  throw new Fault('unavailable', `too few nodes say what is final: ${faults.map(messageOf).join('; ')}`);
+  const why = faults.length === 0 ? 'no answer in time' : faults.map(messageOf).join('; ');
+  throw new Fault('unavailable', `too few nodes say what is final: ${why}`);
 }

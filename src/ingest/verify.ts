@@ -251,7 +251,14 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
       options.witnesses.map(({ nodes: own }) => own.findHeader(number, signal).catch(ignoreFault)),
     );
     const votes = headers.filter((header) => header?.hash === hash).length;
-    return votes >= quorumOf(options.witnesses.length, options.quorum);
+    if (votes < quorumOf(options.witnesses.length, options.quorum)) return false;
+    for (const [index, { name: node }] of options.witnesses.entries()) {
+      const other = headers[index]?.hash;
+      if (other === undefined || other === hash) continue;
+      report.dissents += 1;
+      options.onDissent({ node, block: number, message: `block ${number} is ${other}, elsewhere ${hash}` });
+    }
+    return true;
   }
 
   /** What differs where this node alone is believed, or why it does not give the blocks. */

@@ -70,7 +70,7 @@ function folderFault(error: unknown, folder: string): unknown {
   const found = CAUSES.find((cause) => cause.pattern.test(text) || cause.wasiNumber === wasiNumber);
   // What PGlite throws is not always an Error.
   const known =
-    error instanceof Error ? error : new Error(`file system error ${wasiNumber}`, { cause: error });
+    error instanceof Error ? error : new Error(`file system error ${wasiNumber ?? String(error)}`);
   if (found === undefined) return known;
   const { code, sqlState, problem } = found;
   return new Fault(code, problem(folder), { cause: Object.assign(known, { code: sqlState }) });

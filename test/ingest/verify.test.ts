@@ -248,6 +248,16 @@ onEachDatabase(({ database }) => {
     );
   });
 
+  test('a node on a branch of its own is named, although blocks come from the others', async () => {
+    const witnesses = witnessesOf(leavesAt(3), headerOf, headerOf);
+    const said: string[] = [];
+    const onDissent = ({ node, message }: Parameters<VerifyOptions['onDissent']>[0]) =>
+      said.push(`${node}: ${message}`);
+    const { report } = await verify(headerOf, { witnesses, onDissent });
+    assert.deepEqual([report.outcome, report.dissents > 0], ['equal', true]);
+    assert.match(said.join('\n'), /^node 0: block \d+ is 0x\w+, elsewhere 0x\w+$/m);
+  });
+
   test('chain.quorum decides: of three nodes two do not suffice where it says three', async () => {
     const witnesses = witnessesOf(headerOf, leavesAt(3), leavesAt(3));
     const { report, differences } = await verify(headerOf, { witnesses, quorum: 3 });

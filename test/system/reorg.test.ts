@@ -213,6 +213,8 @@ for (const kind of databaseKinds) {
           differences: 0,
           dissents: 0,
           notCompared: [],
+          quorum: { nodes: 1, needed: 1 },
+          unanswered: [],
         };
         assert.deepEqual(report, { outcome: 'equal', range: { from: 0, to: number }, ...counts });
         assert.deepEqual(undecided, { ...nothingUndecided, dead_fork });
