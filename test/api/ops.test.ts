@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { describe, test } from 'node:test';
 import { createMetricsServer } from '../../src/api/ops.ts';
+import type { StatusBody } from '../../src/api/status-body.ts';
 import type { NodeStatus } from '../../src/chain/node.ts';
 import type { ChainNodes } from '../../src/chain/nodes.ts';
 import type { Verifier } from '../../src/chain/verifier.ts';
@@ -463,10 +464,11 @@ onPostgres(({ place }) => {
       message: 'cannot be reached',
     });
     assert.equal((await ask('GET', '/livez')).status, 200);
-    assert.deepEqual((await ask('GET', '/status')).json, {
-      statusCode: 503,
-      statusMessage: 'Service Unavailable',
-    });
+    const shown = await ask('GET', '/status');
+    assert.equal(shown.status, 200);
+    const { state, queue, problem } = shown.json as StatusBody;
+    assert.deepEqual([state, queue], ['degraded', null]);
+    assert.match(problem?.message ?? '', /^database: .*check that the database runs, and database.url$/);
     assert.match(await readMetrics(metrics, status.refreshMetrics), /^chainbell_build_info/m);
     await proxy.mend();
     assert.equal((await ask('GET', '/readyz')).status, 200);
