@@ -8,7 +8,7 @@ import { insertChain } from '../../src/store/blocks.ts';
 import { headerOf, mine } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { createTestDatabase } from '../kit/database.ts';
-import { startScriptedNode } from '../kit/scripted-node.ts';
+import { chainMethods, makeHash, makeNodeBlock, startScriptedNode } from '../kit/scripted-node.ts';
 import { chain, chainbell, startChainbell } from './chainbell.ts';
 
 const CHAINBELL_SECRET = Buffer.alloc(32, 7).toString('base64');
@@ -77,6 +77,37 @@ test('who interrupts it is told so, with 75, and it ends in order', async () => 
     const { code, out, err } = await run.ended;
     assert.deepEqual({ code, out, err }, { code: 75, out: '', err: 'chainbell: interrupted\n' });
   }
+});
+
+test('an interrupted comparison is not called equal, whatever it has compared', async () => {
+  await using place = await createTestDatabase('postgres');
+  const database = await place.open();
+  const blocks = [1, 2, 3].map((number) => makeNodeBlock(number, { transactions: 0 }));
+  await insertChain(database, 31_337, undefined);
+  for (const number of [1, 2, 3]) {
+    const [hash, parentHash] = [makeHash(0, number, 0), makeHash(0, number - 1, 0)];
+    await mine(
+      database,
+      { number, hash, parentHash, minedAt: new Date(1_700_000_000_000 + number * 1000) },
+      [],
+    );
+  }
+  const methods = chainMethods(31_337, blocks);
+  await using node = await startScriptedNode(methods);
+  const urls = { CHAINBELL_CHAIN_RPC: node.url, CHAINBELL_DATABASE_URL: place.url };
+  const env = { ...chain, CHAINBELL_SECRET, ...urls, CHAINBELL_CHAIN_VERIFY: 'off' };
+  const run = startChainbell(place.dataDir, env, 'verify');
+  node.methods = {
+    ...methods,
+    eth_getBlockByNumber(params) {
+      // The second block: one has been compared, or is about to be.
+      if (params[0] === '0x2') run.process.kill('SIGINT');
+      return methods.eth_getBlockByNumber?.(params);
+    },
+  };
+  const { code, out, err } = await run.ended;
+  assert.deepEqual([code, out], [75, ''], err);
+  assert.match(err, /^chainbell: interrupted$/m);
 });
 
 test('a database of another chain, or with an older schema, ends with 78', async () => {
