@@ -10,9 +10,9 @@ import type { Verifier } from './chain/verifier.ts';
 import type { Voters } from './chain/voting.ts';
 import type { CommonClock } from './common-clock.ts';
 import type { Config } from './config/schema.ts';
-import { startAbort } from './core/abort.ts';
 import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
+import { firstOrLate } from './core/late.ts';
 import type { Step } from './core/loop.ts';
 import type { Metrics } from './core/metrics.ts';
 import { describePairs, refreshPairMetrics } from './pair-status.ts';
@@ -46,6 +46,8 @@ export type Status = OpsSources & {
 
 /** A database that does not answer within this is not ready. */
 const DATABASE_MS_MAX = 2_000;
+/** Nothing else ends these waits. */
+const never = new AbortController().signal;
 
 export function createStatus(options: StatusOptions): Status {
   const { version, config, database, nodes, clock, metrics } = options;
@@ -54,15 +56,11 @@ export function createStatus(options: StatusOptions): Status {
   let unreadSince: Date | undefined;
 
   async function checkDatabase(): Promise<Check> {
-    const timer = new AbortController();
     try {
-      const isLate = clock.wait(DATABASE_MS_MAX, timer.signal).then(() => 'late' as const);
-      const answer = await Promise.race([readTime(database), isLate]);
+      const answer = await firstOrLate({ clock, signal: never }, [readTime(database)], DATABASE_MS_MAX);
       return answer === 'late' ? { ok: false, message: 'no answer' } : { ok: true, message: database.kind };
     } catch (error) {
       return { ok: false, message: error instanceof Fault ? 'cannot be reached' : messageOf(error) };
-    } finally {
-      timer.abort();
     }
   }
 
@@ -96,9 +94,7 @@ export function createStatus(options: StatusOptions): Status {
 
   /** What the database holds, or why it cannot be read. */
   async function readStored(now: Date): Promise<Stored | { fault: Trouble }> {
-    const timer = startAbort(new AbortController().signal);
     try {
-      const isLate = clock.wait(DATABASE_MS_MAX, timer.signal).then(() => 'late' as const);
       const reading = Promise.all([
         findTipTimes(database),
         findChain(database),
@@ -107,7 +103,7 @@ export function createStatus(options: StatusOptions): Status {
         describePairs(config, database, now),
         options.writes.failures(),
       ]);
-      const read = await Promise.race([reading, isLate]);
+      const read = await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX);
       if (read === 'late')
         throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
       const [tip, chain, queue, prices, pairs, writeFailures] = read;
@@ -118,8 +114,6 @@ export function createStatus(options: StatusOptions): Status {
       unreadSince ??= now;
       const message = `${messageOf(error)}. What is stored is unknown here: check that the database runs, and database.url`;
       return { fault: { state: 'degraded', message, since: unreadSince } };
-    } finally {
-      timer.abort();
     }
   }
 
@@ -251,7 +245,7 @@ function troubleOf(
     const state = isHolding ? 'holding' : 'degraded';
     return { state, message: messageOf(failed.fault), since: failed.since };
   }
-  const held = quorum?.dispute ?? quorum?.stalled ?? quorum?.unanswered;
+  const held = quorum?.dispute ?? quorum?.stalled;
   if (held !== undefined) return { state: 'holding', ...held };
   if (quorum?.ahead !== undefined) return { state: 'degraded', ...quorum.ahead };
   if (quorum?.silent === undefined) return undefined;

@@ -72,6 +72,10 @@ function tasksOf(part: Part, chain: BenchChain): Task[] {
   const fill = (contestant: Contestant, blocks: number): Task => {
     return { part, name: contestant.name, blocks, run: () => backfill(contestant, { chain, blocks }) };
   };
+  const live = (contestant: Contestant): Task => {
+    const run = () => followLive(contestant, LIVE_BLOCKS);
+    return { part, name: contestant.name, blocks: LIVE_BLOCKS, run };
+  };
   const all = chain.head();
   switch (part) {
     case 'backfill':
@@ -92,15 +96,9 @@ function tasksOf(part: Part, chain: BenchChain): Task[] {
     case 'nodes':
       return [withOneNode, withThreeNodes].map((contestant) => fill(contestant, all));
     case 'live-nodes':
-      return [withOneNode, withThreeNodes].map((contestant) => {
-        const run = () => followLive(contestant, LIVE_BLOCKS);
-        return { part, name: contestant.name, blocks: LIVE_BLOCKS, run };
-      });
+      return [withOneNode, withThreeNodes].map(live);
     case 'live':
-      return [proved, ...ponders({ urlCount: 20, native: false })].map((contestant) => {
-        const run = () => followLive(contestant, LIVE_BLOCKS);
-        return { part, name: contestant.name, blocks: LIVE_BLOCKS, run };
-      });
+      return [proved, ...ponders({ urlCount: 20, native: false })].map(live);
   }
 }
 

@@ -7,6 +7,7 @@ import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Address } from '../core/hex.ts';
+import { firstOrLate } from '../core/late.ts';
 import type { Log } from '../core/log.ts';
 import { type Balance, type SupplyReading, type SupplyTerms, supplyAddresses } from './supply-record.ts';
 
@@ -113,16 +114,9 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
     underWay ??= readNow().finally(() => {
       underWay = undefined;
     });
-    const limit = startAbort(options.signal);
-    try {
-      const isLate = clock.wait(ANSWER_MS_MAX, limit.signal).then(() => undefined);
-      const reading = await Promise.race([underWay, isLate]);
-      if (reading === undefined) throw new Fault('unavailable', `no balances after ${ANSWER_MS_MAX} ms`);
-      return reading;
-    } finally {
-      limit.abort();
-      limit.release();
-    }
+    const reading = await firstOrLate({ clock, signal: options.signal }, [underWay], ANSWER_MS_MAX);
+    if (reading === 'late') throw new Fault('unavailable', `no balances after ${ANSWER_MS_MAX} ms`);
+    return reading;
   }
 
   return {

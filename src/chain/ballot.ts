@@ -5,7 +5,7 @@ import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { firstOrLate } from './late.ts';
+import { firstOrLate } from '../core/late.ts';
 import { mostNamed } from './votes.ts';
 
 export type Ballot<Voter, Vote> = {

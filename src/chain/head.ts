@@ -31,12 +31,10 @@ export type HeadReader = {
   isHeld(): boolean;
   /** Since when each head has been below this height, if that lasts. */
   belowSince(number: number): Date | undefined;
-  /** Why the head does not move although an honest node names higher ones. */
+  /** Why the head does not move: a node that the quorum needs is behind, or owes an answer. */
   stalled(): { message: string; since: Date } | undefined;
   /** Which nodes are ahead of a head that has not moved for long: too few to be followed. */
   ahead(): { message: string; since: Date } | undefined;
-  /** Who owes an answer for so long that no quorum is left. */
-  unanswered(): { message: string; since: Date } | undefined;
   /** Why the nodes' newest blocks are not followed, while they disagree about them. */
   dispute(): { message: string; since: Date } | undefined;
 };
@@ -182,7 +180,7 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
     for (const node of nodes) node.blocksBehind = node.head && progress.blocksBehind(node.head.number);
   }
 
-  function stalled(): { message: string; since: Date } | undefined {
+  function behind(): { message: string; since: Date } | undefined {
     const since = progress.unmovedSince();
     if (served === undefined || since === undefined) return undefined;
     if (progress.blocksBehind(served.number) === undefined) return undefined;
@@ -246,9 +244,8 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
     voices,
     isHeld: () => isHeld,
     belowSince: progress.belowSince,
-    stalled,
+    stalled: () => behind() ?? unanswered(),
     ahead,
-    unanswered,
     dispute: () =>
       dispute !== undefined && nowMs() - dispute.since.getTime() >= DISPUTE_MS_MIN ? dispute : undefined,
     hear: note,

@@ -5,7 +5,7 @@
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
-import { firstOrLate } from './late.ts';
+import { firstOrLate } from '../core/late.ts';
 
 export type Hedging<C> = {
   /** How long the first may take before the next is asked beside it. */

@@ -370,7 +370,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
       return {
         ...{ nodes: nodes.length, needed: quorum.needed(), dispute: heads.dispute() },
         ...{ isHeld: heads.isHeld(), stalled: heads.stalled() },
-        ...{ ahead: heads.ahead(), unanswered: heads.unanswered() },
+        ahead: heads.ahead(),
         votes: head === undefined ? 0 : countVotes(heads.voices(), head),
         silent: silent && { name: silent.voter.rpc.name, since: silent.since },
       };

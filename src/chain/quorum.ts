@@ -31,12 +31,10 @@ export type QuorumStatus = {
   dispute: { message: string; since: Date } | undefined;
   /** Set when the nodes were last asked and no quorum named a block that all of it has reached. */
   isHeld: boolean;
-  /** Why the head does not move although an honest node names higher ones. */
+  /** Why the head does not move: a node that the quorum needs is behind, or owes an answer. */
   stalled: { message: string; since: Date } | undefined;
   /** Which nodes are ahead of a head that has not moved for long: too few to be followed. */
   ahead: { message: string; since: Date } | undefined;
-  /** Who owes an answer for so long that no quorum is left. */
-  unanswered: { message: string; since: Date } | undefined;
   /** Of two nodes, the one without which the other one is followed. */
   silent: { name: string; since: Date } | undefined;
 };

@@ -245,7 +245,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     return (await isAnchored(last)) ? 'anchored' : 'disputed';
   }
 
-  /** Whether a quorum has this block: all below it follows from its parent hashes. */
+  /** Whether a quorum has this block: all below it follows from its parent hashes. Reports the nodes that have another. */
   async function isAnchored({ number, hash }: BlockHeader): Promise<boolean> {
     const headers = await Promise.all(
       options.witnesses.map(({ nodes: own }) => own.findHeader(number, signal).catch(ignoreFault)),

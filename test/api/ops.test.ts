@@ -86,7 +86,7 @@ function nodesWith(statuses: NodeStatus[]): ChainNodes {
       ...{ nodes: 2, needed: 2, votes: 2, isHeld: false },
       ...{
         dispute: undefined,
-        ...{ stalled: undefined, ahead: undefined, unanswered: undefined },
+        ...{ stalled: undefined, ahead: undefined },
         silent: undefined,
       },
     }),

@@ -63,7 +63,7 @@ export function followMadeUp(
       votes: 1,
       ...{
         dispute: undefined,
-        ...{ stalled: undefined, ahead: undefined, unanswered: undefined },
+        ...{ stalled: undefined, ahead: undefined },
         silent: undefined,
         isHeld: false,
       },

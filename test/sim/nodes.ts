@@ -98,7 +98,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
       ...{ nodes: 3, needed: quorum, votes: quorum, isHeld: false },
       ...{
         dispute: undefined,
-        ...{ stalled: undefined, ahead: undefined, unanswered: undefined },
+        ...{ stalled: undefined, ahead: undefined },
         silent: undefined,
       },
     }),

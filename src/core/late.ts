@@ -1,8 +1,8 @@
 /**
- * Waiting for an answer only so long, for whoever asks somebody else then.
+ * A bounded wait for an answer, after which the caller asks somewhere else or fails.
  */
-import { startAbort } from '../core/abort.ts';
-import type { Clock } from '../core/clock.ts';
+import { startAbort } from './abort.ts';
+import type { Clock } from './clock.ts';
 
 /** The first of the outcomes to come, or 'late' when none has after `ms` or when the signal aborts. */
 export async function firstOrLate<Outcome>(
