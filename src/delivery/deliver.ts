@@ -1,6 +1,6 @@
 /**
- * Delivering: one step leases lanes that have something due and sets each to work; lanes run beside one another, so a
- * receiver that hangs holds up nobody else.
+ * Delivering: one step leases lanes that have something due, watcher by watcher, and sets each to work. Lanes run beside
+ * one another and take turns at starting attempts, so a receiver or a watcher that hangs holds up no other.
  */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
@@ -12,14 +12,18 @@ import {
   freeDeadLanes,
   type Lane,
   leaseLanes,
+  listWaitingWatchers,
+  noteNextVisits,
   REORG_PREFIX,
   renewLeases,
+  TURN_LANES_MAX,
+  TURN_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
 } from '../store/lanes.ts';
+import { createFairQueue } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
-import { CONNECTIONS_PER_ORIGIN_MAX } from './send.ts';
+import { createDueReader } from './reader.ts';
 import { createSettler } from './settler.ts';
-import { createSlots } from './slots.ts';
 
 export type DelivererOptions = DeliveryOptions & {
   /** The process's session; a new one after the old one was lost. */
@@ -51,20 +55,14 @@ const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
 /** How often leases are renewed: three chances before the end. */
 const RENEW_MS = 8_000;
-const LANES_PER_STEP_MAX = 64;
 const LANES_MAX = 4_096;
-/** When there are more lanes than that with something due, one that has had this long gives way. */
+/** A lane that has been leased for so long gives way when its watcher, or this process, can't have others beside it. */
 const TURN_MS = 10_000;
+/** So many give way at once. */
+const GIVE_WAY_MAX = 64;
 /** A worker that has given lanes to those with fewer takes none for as long: twice as long as it takes the others to look. */
 const SHARE_MS = 2_000;
-/**
- * Attempts under way in this process, which bounds sockets and memory; half of them may be such as will probably hang.
- * To one receiver there are as many as the sender has connections: an attempt that is rendered does not wait for one.
- */
-const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: CONNECTIONS_PER_ORIGIN_MAX };
-/** Lanes whose low concurrency is remembered between their turns. */
-const LEARNED_MAX = 10_000;
-/** A queue that nobody rings for is looked at this often. */
+/** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;
 /** How long a shutdown waits for answers before it breaks attempts off; they will be made again. */
 const STOP_MS_MAX = 2_000;
@@ -82,8 +80,9 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   let worker: { session: Session; number: number } | undefined;
   let renewedMs = Number.NEGATIVE_INFINITY;
   let takesNoneUntil = Number.NEGATIVE_INFINITY;
-  const slots = createSlots(SLOT_LIMITS);
-  const learned = new Map<number, number>();
+  let polledMs = Number.NEGATIVE_INFINITY;
+  const fair = createFairQueue({ clock, onCredit: () => wake.ring() });
+  const reader = createDueReader(options);
 
   /** This worker's number, locked for as long as the session lives: a new one for each session. */
   async function workerNumber(): Promise<number> {
@@ -109,21 +108,33 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const owner = await workerNumber();
     const [now, stepsMs] = [clock.now(), clock.stepsMs()];
     if (clock.steadyMs() < takesNoneUntil) return 'idle';
-    const limit = Math.min(LANES_PER_STEP_MAX, lanesMax - lanes.size);
-    if (limit <= 0) {
+    const room = lanesMax - lanes.size;
+    if (room <= 0) {
       await makeRoom(now);
       return 'idle';
     }
-    const leaseUntil = new Date(now.getTime() + LEASE_MS);
-    const leased = await leaseLanes(database, { owner, now, stepsMs, leaseUntil, limit });
+    const lanesEach = Math.min(TURN_LANES_MAX, room);
+    const watchersMax = Math.min(TURN_WATCHERS_MAX, Math.floor(room / lanesEach));
+    const { leased, drained, visited } = await leaseLanes(database, {
+      ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
+      ...{ full: fair.full(), watchersMax, lanesEach },
+    });
     for (const lane of leased) begin(lane);
-    return leased.length === limit ? 'worked' : 'idle';
+    // Behind the lanes: their first webhooks do not wait for it.
+    await noteNextVisits(database, drained);
+    return leased.length > 0 && (visited === watchersMax || drained.length < visited) ? 'worked' : 'idle';
   }
 
   /** The longest at work give way to those that wait; they come back after them. */
   async function makeRoom(now: Date): Promise<void> {
-    const nextDue = await findNextDue(database);
-    if (nextDue !== undefined && nextDue <= now) giveWay(LANES_PER_STEP_MAX);
+    const nextDue = await findNextDue(database, fair.full());
+    if (nextDue !== undefined && nextDue <= now) giveWay(GIVE_WAY_MAX);
+  }
+
+  /** Of watchers that can have no further lanes here, those at work for long give way to others of the same watcher. */
+  async function rotate(): Promise<void> {
+    const waiting = new Set(await listWaitingWatchers(database, fair.full(), clock.now()));
+    if (waiting.size > 0) giveWay(GIVE_WAY_MAX, ({ lane }) => waiting.has(lane.watcherId));
   }
 
   /** Lanes with much to do would stay for hours with the worker that came first: others that live get their share. */
@@ -136,43 +147,40 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   }
 
   /** Tells the longest at work, if they have had their turn; how many did not know. */
-  function giveWay(limit: number): number {
+  function giveWay(limit: number, isMeant: (run: LaneRun) => boolean = () => true): number {
     const nowMs = clock.steadyMs();
     // A Map lists in the order of insertion: the oldest first.
-    const hadTheirTurn = [...lanes.values()].filter(({ startedMs }) => nowMs - startedMs >= TURN_MS);
+    const hadTheirTurn = [...lanes.values()].filter(
+      ({ run, startedMs }) => nowMs - startedMs >= TURN_MS && isMeant(run),
+    );
     return hadTheirTurn.slice(0, limit).filter(({ run }) => run.giveWay()).length;
   }
 
   function begin(lane: Lane): void {
     const { id } = lane;
     const signals = { stopping: stopping.signal, killed: killed.signal };
-    const run = runLane(lane, { ...options, settler, slots, concurrency: learned.get(id), ...signals });
+    const run = runLane(lane, { ...options, settler, reader, fair, ...signals });
     const entry = { run, startedMs: clock.steadyMs() };
     lanes.set(id, entry);
     metrics.webhookLanes.set(lanes.size);
     run.done.catch(bug.reject).finally(() => {
       if (lanes.get(id) === entry) lanes.delete(id);
       metrics.webhookLanes.set(lanes.size);
-      remember(id, run.learnedConcurrency());
       // It may have become due again between its last look and its return.
       wake.ring();
     });
   }
 
-  /** What a receiver does not take is not tried again at each turn. */
-  function remember(laneId: number, concurrency: number | undefined): void {
-    learned.delete(laneId);
-    if (concurrency === undefined) return;
-    learned.set(laneId, concurrency);
-    const [oldest] = learned.keys();
-    if (learned.size > LEARNED_MAX && oldest !== undefined) learned.delete(oldest);
-  }
-
   async function heartbeat(): Promise<'idle'> {
-    if (await freeDeadLanes(database)) wake.ring();
     const now = clock.now();
+    if ((await freeDeadLanes(database, now)) > 0) wake.ring();
     if (worker === undefined) return 'idle';
+    if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
+      polledMs = clock.steadyMs();
+      for (const { run } of lanes.values()) run.poll();
+    }
     await shareOut(worker.number);
+    await rotate();
     if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
     const laneIds = [...lanes.keys()];
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
@@ -191,7 +199,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       if (lanes.size >= lanesMax) return POLL_MS_MAX;
       const pauseMs = takesNoneUntil - clock.steadyMs();
       if (pauseMs > 0) return pauseMs;
-      const nextDue = await findNextDue(database);
+      const nextDue = await findNextDue(database, fair.full());
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);
     },

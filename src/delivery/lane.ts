@@ -1,8 +1,7 @@
 /**
- * Working one leased lane: reads its due notifications in order, keeps a bounded number of attempts under way, and
- * gives the lane back when nothing is due.
+ * Working one leased lane: makes the next of its due notifications an attempt whenever it is the lane's turn, and gives
+ * the lane back when nothing is due.
  */
-import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { KeyRing } from '../core/key-ring.ts';
@@ -10,13 +9,14 @@ import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Database } from '../store/db.ts';
 import { type Lane, releaseLane } from '../store/lanes.ts';
-import { type DueNotification, listDue } from '../store/outbox.ts';
-import { type Credentials, readCredentials, sendWith } from './credentials.ts';
+import type { DueNotification } from '../store/outbox.ts';
+import { type Credentials, sendWith } from './credentials.ts';
+import type { Begin, FairQueue, Ticket } from './fair.ts';
 import { renderMessage } from './payload.ts';
+import type { Due, DueReader } from './reader.ts';
 import { nextRetryAt } from './schedule.ts';
 import type { Send, SendResult } from './send.ts';
 import type { Settler } from './settler.ts';
-import type { SlotKind, Slots } from './slots.ts';
 
 /** What delivering needs, from the whole down to one lane. */
 export type DeliveryOptions = {
@@ -32,9 +32,8 @@ export type DeliveryOptions = {
 
 export type LaneOptions = DeliveryOptions & {
   settler: Settler;
-  slots: Slots;
-  /** How many attempts at once the lane took when it was last worked, where that is known and low. */
-  concurrency: number | undefined;
+  reader: DueReader;
+  fair: FairQueue;
   /** No new attempts from here on. */
   stopping: AbortSignal;
   /** Break off what is under way. */
@@ -45,6 +44,8 @@ export type LaneRun = {
   readonly lane: Lane;
   /** There may be something new in this lane. */
   ring(): void;
+  /** As ring, where something is under way: what comes due meanwhile rings no bell. */
+  poll(): void;
   /** Rows that were read before are out of date: a reorg changed some of them. */
   forget(): void;
   /** The lease is gone: start nothing more. */
@@ -52,130 +53,122 @@ export type LaneRun = {
   /** Others wait: start nothing more, and give the lane back. False when it is ending already. */
   giveWay(): boolean;
   readonly done: Promise<void>;
-  /** Attempts at once that the receiver takes; undefined while nothing speaks against the usual beginning. */
-  learnedConcurrency(): number | undefined;
 };
 
-/** Attempts of one lane under way: start, ceiling, and the floor that keeps due times exact (delivery reference, trap 13). */
-const CONCURRENCY_START = 16;
-const CONCURRENCY_MAX = 64;
-const CONCURRENCY_MIN = 4;
 /** Rows read ahead are used within this time, or read again: the record may change or go meanwhile. */
 const READ_AHEAD_MS_MAX = 1_000;
-const READ_MAX = 128;
 const RETRY_MS = 250;
-
-type Due = { notification: DueNotification; credentials: Credentials };
 
 /** Works the lane until nothing is due, it is lost, or it has to give way. `done` rejects only for a bug. */
 export function runLane(lane: Lane, options: LaneOptions): LaneRun {
-  const { database, clock, log, metrics, slots, stopping } = options;
-  const underWay = new Map<number, Promise<void>>();
+  const { database, clock, log, metrics, reader, stopping } = options;
+  const underWay = new Set<number>();
   let retriesUnderWay = 0;
-  let concurrency = options.concurrency ?? CONCURRENCY_START;
   let firsts: Due[] = [];
   let retries: Due[] = [];
   let readMs = Number.NEGATIVE_INFINITY;
+  let isReading = false;
   /** Counts reorgs: what was asked for before one is not used after it. */
   let generation = 0;
   /** Attempts that were broken off undecided: their request may have arrived. */
   const undecided = new Set<number>();
   let mayHaveMore = { firsts: true, retries: true };
   let end: 'lost' | 'gives way' | undefined;
-  let wakeUp = () => {};
-  const onSlotFree = () => wakeUp();
+  let isOver = false;
+  const done = Promise.withResolvers<void>();
+  const seat = options.fair.join(lane, take);
 
-  async function work(): Promise<void> {
-    while (!stopping.aborted && end === undefined) {
-      if (underWay.size < concurrency) {
-        await readAhead();
-        // It may have been told to end while it read.
-        if (stopping.aborted || end !== undefined) break;
-        startWhatMay();
-      }
-      const hasRows = firsts.length > 0 || retries.length > 0;
-      if (underWay.size > 0 || hasRows) await nextEvent();
-      else if (!mayHaveMore.firsts && !mayHaveMore.retries) break;
+  /** The next attempt, now that it is this lane's turn; nothing while its rows have to be read first. */
+  function take(): Begin | undefined {
+    if (isReading || isEnding()) return undefined;
+    const isUsedUp =
+      (firsts.length === 0 && mayHaveMore.firsts) || (retries.length === 0 && mayHaveMore.retries);
+    if (isUsedUp || clock.steadyMs() - readMs > READ_AHEAD_MS_MAX) {
+      void read();
+      return undefined;
     }
-    slots.leave(lane.origin, onSlotFree);
-    await Promise.all(underWay.values());
-    if (end !== 'lost') await giveBack();
+    const due = nextQueue()?.shift();
+    return due && ((ticket) => start(due, ticket));
   }
 
-  /** Refills the rows read ahead when those of a kind are used up, or all are old, and there may be more. */
-  async function readAhead(): Promise<void> {
-    const [now, nowMs, stepsMs] = [clock.now(), clock.steadyMs(), clock.stepsMs()];
-    const isOld = nowMs - readMs > READ_AHEAD_MS_MAX;
-    const isWanted =
-      (firsts.length === 0 && mayHaveMore.firsts) || (retries.length === 0 && mayHaveMore.retries);
-    if (!isOld && !isWanted) return;
+  const isEnding = () => end !== undefined || stopping.aborted;
+
+  /** Refills the rows read ahead. */
+  async function read(): Promise<void> {
+    isReading = true;
+    mayHaveMore = { firsts: false, retries: false };
+    const [readGeneration, startedMs] = [generation, clock.steadyMs()];
+    // Twice what may be under way at once, so that there is something to start while the next ones are read.
+    const limit = 2 * seat.limit();
     try {
-      mayHaveMore = { firsts: false, retries: false };
-      const exclude = [...underWay.keys()];
-      const readGeneration = generation;
-      const rows = await listDue(database, lane, { now, stepsMs, exclude, limit: READ_MAX });
-      if (rows === 'lost') {
-        end = 'lost';
+      const due = await reader.read({ lane, exclude: [...underWay], limit });
+      if (due === 'lost') end = 'lost';
+      else if (generation !== readGeneration) mayHaveMore = { firsts: true, retries: true };
+      else {
+        firsts = due.filter(({ notification }) => notification.retryCount === 0);
+        retries = due.filter(({ notification }) => notification.retryCount > 0);
+        mayHaveMore.firsts ||= firsts.length === limit;
+        mayHaveMore.retries ||= retries.length === limit;
+        readMs = startedMs;
+      }
+    } catch (error) {
+      if (!(error instanceof Fault)) {
+        done.reject(error);
         return;
       }
-      const [first] = rows;
-      const credentials = first && (await readCredentials(options, first.watcherId));
-      const isOutOfDate = generation !== readGeneration;
-      if (isOutOfDate) mayHaveMore = { firsts: true, retries: true };
-      const due =
-        credentials === undefined || isOutOfDate
-          ? []
-          : rows.map((row) => ({ notification: row, credentials }));
-      firsts = due.filter(({ notification }) => notification.retryCount === 0);
-      retries = due.filter(({ notification }) => notification.retryCount > 0);
-      mayHaveMore.firsts ||= firsts.length === READ_MAX;
-      mayHaveMore.retries ||= retries.length === READ_MAX;
-      readMs = nowMs;
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
-      // What was read before is of the past: its key may be revoked, its record gone.
-      firsts = [];
-      retries = [];
+      // The rows that were read before are of the past: the key may be revoked, the record deleted.
+      forgetRows();
       mayHaveMore = { firsts: true, retries: true };
       await clock.wait(RETRY_MS, stopping);
     }
+    isReading = false;
+    proceed();
   }
 
-  /** As many attempts as the lane and the process take; where both wait, first attempts and retries share the lane. */
-  function startWhatMay(): void {
-    while (underWay.size < concurrency) {
-      const queue = nextQueue();
-      const due = queue?.[0];
-      if (due === undefined) return;
-      const isDoubtful = due.notification.retryCount > 0 || concurrency <= CONCURRENCY_MIN;
-      const kind = isDoubtful ? 'doubtful' : 'promising';
-      if (!slots.tryTake(lane.origin, kind, onSlotFree)) return;
-      queue?.shift();
-      start(due, kind);
-    }
+  function forgetRows(): void {
+    firsts = [];
+    retries = [];
   }
 
   /** One place is always left to first attempts. */
   function nextQueue(): Due[] | undefined {
-    const mayRetry = retries.length > 0 && retriesUnderWay < concurrency - 1;
+    const mayRetry = retries.length > 0 && retriesUnderWay < seat.limit() - 1;
     if (firsts.length === 0) return mayRetry ? retries : undefined;
     return mayRetry && retriesUnderWay < underWay.size - retriesUnderWay ? retries : firsts;
   }
 
-  function start(due: Due, kind: SlotKind): void {
+  function start(due: Due, ticket: Ticket): void {
     const { id, retryCount } = due.notification;
-    if (retryCount > 0) retriesUnderWay += 1;
-    const attempt = attemptOnce(due).finally(() => {
-      slots.give(lane.origin, kind);
-      if (retryCount > 0) retriesUnderWay -= 1;
-      underWay.delete(id);
-      wakeUp();
-    });
-    underWay.set(id, attempt);
+    const isRetry = retryCount > 0;
+    underWay.add(id);
+    if (isRetry) retriesUnderWay += 1;
+    attemptOnce(due, ticket)
+      .catch(done.reject)
+      .finally(() => {
+        underWay.delete(id);
+        if (isRetry) retriesUnderWay -= 1;
+        ticket.end();
+        proceed();
+      });
   }
 
-  async function attemptOnce({ notification, credentials }: Due): Promise<void> {
+  /** Asks for the next turn, or ends where nothing is left to do. */
+  function proceed(): void {
+    const hasMore = firsts.length > 0 || retries.length > 0 || mayHaveMore.firsts || mayHaveMore.retries;
+    if (hasMore && !isEnding()) seat.want();
+    else if (underWay.size === 0 && !isReading && !isOver) void finish();
+  }
+
+  async function finish(): Promise<void> {
+    isOver = true;
+    stopping.removeEventListener('abort', proceed);
+    seat.leave();
+    if (end !== 'lost') await giveBack();
+    done.resolve();
+  }
+
+  async function attemptOnce({ notification, credentials }: Due, ticket: Ticket): Promise<void> {
     const startedAt = clock.now();
     const render = (current: Credentials) =>
       renderMessage(notification, { ...current, nativeSymbol: options.nativeSymbol, now: clock.now() });
@@ -196,7 +189,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     const failureCount = notification.retryCount + 1;
     const retryAt =
       result.outcome === 'success' ? undefined : nextRetryAt(settledAt, failureCount, options.retryMinutes);
-    adapt(result.outcome);
+    ticket.decided({
+      isAnswered: result.status !== undefined,
+      isOverloaded: result.outcome === 'timeout' || result.outcome === 'connect',
+      durationMs: result.durationMs,
+    });
     const settled = await options.settler
       .submit({
         lane,
@@ -220,13 +217,6 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       });
     if (settled === 'lost') end = 'lost';
     report(notification, result, retryAt, settled);
-  }
-
-  /** Additive increase, halved when the receiver does not take connections or does not answer. */
-  function adapt(outcome: SendResult['outcome']): void {
-    if (outcome === 'success') concurrency = Math.min(concurrency + 1, CONCURRENCY_MAX);
-    else if (outcome === 'timeout' || outcome === 'connect')
-      concurrency = Math.max(concurrency >> 1, CONCURRENCY_MIN);
   }
 
   function report(
@@ -267,37 +257,32 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     }
   }
 
-  /** The end of an attempt, a ring, a stop, or the end of the time for which rows may be held in memory. */
-  async function nextEvent(): Promise<void> {
-    const early = startAbort(stopping);
-    wakeUp = () => early.abort();
-    await clock.wait(READ_AHEAD_MS_MAX, early.signal);
-    wakeUp = () => {};
-    early.release();
+  function ring(): void {
+    mayHaveMore = { firsts: true, retries: true };
+    proceed();
   }
+
+  stopping.addEventListener('abort', proceed);
+  proceed();
 
   return {
     lane,
-    ring() {
-      mayHaveMore = { firsts: true, retries: true };
-      wakeUp();
-    },
+    ring,
+    poll: () => underWay.size > 0 && ring(),
     forget() {
       generation += 1;
-      firsts = [];
-      retries = [];
+      forgetRows();
     },
     lose() {
       end = 'lost';
-      wakeUp();
+      proceed();
     },
     giveWay() {
       if (end !== undefined) return false;
       end = 'gives way';
-      wakeUp();
+      proceed();
       return true;
     },
-    done: work(),
-    learnedConcurrency: () => (concurrency < CONCURRENCY_START ? concurrency : undefined),
+    done: done.promise,
   };
 }

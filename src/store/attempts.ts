@@ -2,8 +2,8 @@
  * The attempts that were made: those of one notification, and all of a watcher as they come.
  */
 import type { Db } from './db.ts';
+import { shardOf } from './lanes.ts';
 import { sql } from './sql.ts';
-import { shardOf } from './watched.ts';
 
 export type Attempt = {
   id: number;

@@ -124,6 +124,9 @@ export async function repairSchedule(
         next_due = least(next_due, case when next_due is not null then ${now}::timestamptz end),
         lease_until = least(lease_until, case when owner is not null then ${leaseUntil}::timestamptz end)
       where next_due > ${now} or lease_until > ${leaseUntil}`);
+    await tx.query(sql`
+      update watcher_queue set next_due = ${now} where watcher_id in (
+        select watcher_id from watcher_queue where next_due > ${now} order by watcher_id for update)`);
     const latest = latestOf(now, retryMinutes);
     await tx.query(sql`
       update notification n set

@@ -1,6 +1,7 @@
 /**
  * Lanes: all work of one shard for one webhook origin. Workers lease lanes, not rows; every lease has a new epoch.
  */
+import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
@@ -19,21 +20,25 @@ export const WORKER_LOCK_SPACE = 0x6362_0003;
 export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epoch - 1 end`;
 
 /** A leased lane. `origin` is the webhooks' scheme, host and port. */
-export type Lane = { id: number; shardId: number; origin: string; epoch: number };
+export type Lane = { id: number; watcherId: number; shardId: number; origin: string; epoch: number };
 
-/** The lane of a shard and a webhook origin, made when it is new. */
-export async function ensureLane(db: Db, shardId: number, origin: string): Promise<number> {
-  const laneId = (await ensureLanes(db, shardId, [origin])).get(origin);
-  if (laneId === undefined) throw new Error(`lane ${shardId} ${origin} is missing`);
+/** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
+export const shardOf = (watcherId: number) => watcherId;
+
+/** The lane of a watcher and a webhook origin, made when it is new. */
+export async function ensureLane(db: Db, watcherId: number, origin: string): Promise<number> {
+  const laneId = (await ensureLanes(db, watcherId, [origin])).get(origin);
+  if (laneId === undefined) throw new Error(`lane ${watcherId} ${origin} is missing`);
   return laneId;
 }
 
-/** The lanes of a shard by webhook origin, made when they are new; each origin once. */
+/** The watcher's lanes by webhook origin, made when they are new; each origin once. */
 export async function ensureLanes(
   db: Db,
-  shardId: number,
+  watcherId: number,
   origins: readonly string[],
 ): Promise<Map<string, number>> {
+  const shardId = shardOf(watcherId);
   const list = async () => {
     const rows = await db.query<{ id: number; origin: string }>(sql`
       select id, origin from lane where shard_id = ${shardId} and origin = any(${origins}::text[])
@@ -44,15 +49,17 @@ export async function ensureLanes(
   if (known.size === origins.length) return known;
   // In one order, so that two who make the same lanes wait for each other one way round only.
   await db.query(sql`
-    insert into lane (shard_id, origin) select ${shardId}::bigint, origin from unnest(${origins}::text[]) as origin
+    insert into lane (shard_id, watcher_id, origin)
+    select ${shardId}::bigint, ${watcherId}::bigint, origin from unnest(${origins}::text[]) as origin
     order by origin
     on conflict do nothing`);
   return list();
 }
 
 /**
- * Marks lanes as having something due now and tells the workers, when the transaction commits. Their rows are locked in
- * the order of their ids, so that transactions that wake the same lanes take turns.
+ * Marks lanes as having something due now, and notifies the workers when the transaction commits. To be called behind the
+ * transaction's other statements. Locks lanes in the order of their ids, then watchers in that of theirs, so that
+ * transactions that wake the same ones take turns.
  */
 export async function wakeLanes(
   tx: Tx,
@@ -62,41 +69,112 @@ export async function wakeLanes(
 ): Promise<void> {
   if (laneIds.length === 0) return;
   await tx.query(sql`
-    update lane set next_due = least(next_due, ${now})
-    where id in (select id from lane where id = any(${laneIds}::bigint[]) order by id for update)`);
+    with locked as materialized (
+      select id, watcher_id, next_due from lane where id = any(${laneIds}::bigint[]) order by id for update
+    ), woken as (
+      update lane l set next_due = ${now} from locked
+      where l.id = locked.id and (locked.next_due is null or locked.next_due > ${now})
+    )
+    ${visitNotAfter(sql`select watcher_id, min(${now}::timestamptz) as next_due from locked group by watcher_id`)}`);
   const lanes = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
   const payload = reason === 'reorg' ? `${REORG_PREFIX}${lanes}` : lanes;
   await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
 }
 
+/**
+ * Schedules a visit for each of these (watcher_id, next_due). Also a watcher whose visit is early enough is locked, because
+ * another transaction may be about to write a later one (`noteNextVisits`) that doesn't see this one's lanes.
+ */
+function visitNotAfter(due: Sql): Sql {
+  return sql`
+    insert into watcher_queue as q (watcher_id, next_due)
+    select watcher_id, next_due from (${due}) as due where next_due is not null order by watcher_id
+    on conflict (watcher_id) do update set next_due = excluded.next_due
+      where q.next_due is null or q.next_due > excluded.next_due`;
+}
+
 /** Whether `stepsMs` are all steps of the clock: else `now` is of before a step, and may be far from the schedule. */
 export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
 
+/** Watchers whose turn a lease may take, and lanes of each. */
+export const TURN_WATCHERS_MAX = 128;
+export const TURN_LANES_MAX = 4;
+
+export type LeaseRequest = {
+  owner: number;
+  now: Date;
+  /** The steps of the clock that this process has followed: with another one missing, nothing is leased. */
+  stepsMs?: number;
+  leaseUntil: Date;
+  /** Watchers that are passed over. */
+  full?: readonly number[];
+  /** At most TURN_WATCHERS_MAX. */
+  watchersMax?: number;
+  /** Lanes of each watcher, at most TURN_LANES_MAX. */
+  lanesEach?: number;
+};
+
 /**
- * Leases up to `limit` lanes that have something due and no living owner; their epochs go up by one. None while the
- * process has not followed all `stepsMs` of the clock.
+ * Visits the watchers with something due, the one visited longest ago first, and leases lanes of each that are due and
+ * have no owner; their epochs go up by one. A watcher that was visited goes to the end of the line, the same one for
+ * all workers. `drained` had fewer lanes than its turn allows: `noteNextVisits` is to be called for those.
  */
 export async function leaseLanes(
   db: Db,
-  {
-    owner,
-    now,
-    stepsMs = 0,
-    leaseUntil,
-    limit,
-  }: { owner: number; now: Date; stepsMs?: number; leaseUntil: Date; limit: number },
-): Promise<Lane[]> {
-  const rows = await db.query<{ id: number; shard_id: number; origin: string; epoch: number }>(sql`
-    update lane set owner = ${owner}, epoch = epoch + 1, lease_until = ${leaseUntil}
-    where id in (
-      select id from lane
-      where next_due <= ${now} and (owner is null or lease_until <= ${now}) and ${isOfThisTime(stepsMs)}
-      order by next_due
-      limit ${limit}
+  { owner, now, stepsMs = 0, leaseUntil, full = [], ...limits }: LeaseRequest,
+): Promise<{ leased: Lane[]; drained: number[]; visited: number }> {
+  const { watchersMax = TURN_WATCHERS_MAX, lanesEach = TURN_LANES_MAX } = limits;
+  const rows = await db.query<{ watcher_id: number } & (LaneRow | { id: null })>(sql`
+    with turn as materialized (
+      select watcher_id from watcher_queue
+      where next_due <= ${now} and watcher_id <> all(${listOf(full)}::bigint[]) and ${isOfThisTime(stepsMs)}
+      order by next_due limit ${watchersMax}
       for update skip locked
+    ), picked as materialized (
+      select l.id from turn cross join lateral (
+        select id from lane
+        where lane.watcher_id = turn.watcher_id and owner is null and next_due is not null and next_due <= ${now}
+        order by next_due limit ${lanesEach}
+        for update skip locked) as l
+    ), leased as (
+      update lane set owner = ${owner}, epoch = epoch + 1, lease_until = ${leaseUntil}
+      from picked where lane.id = picked.id
+      returning lane.id, lane.watcher_id, shard_id, origin, epoch
+    ), visited as (
+      update watcher_queue q set next_due = ${now} from turn where q.watcher_id = turn.watcher_id
     )
-    returning id, shard_id, origin, epoch`);
-  return rows.map(({ id, shard_id: shardId, origin, epoch }) => ({ id, shardId, origin, epoch }));
+    select turn.watcher_id, leased.id, shard_id, origin, epoch
+    from turn left join leased on leased.watcher_id = turn.watcher_id
+    order by leased.id`);
+  const counts = new Map<number, number>();
+  const leased: Lane[] = [];
+  for (const { watcher_id: watcherId, ...row } of rows) {
+    const count = counts.get(watcherId) ?? 0;
+    counts.set(watcherId, row.id === null ? count : count + 1);
+    if (row.id === null) continue;
+    leased.push({ id: row.id, watcherId, shardId: row.shard_id, origin: row.origin, epoch: row.epoch });
+  }
+  const drained = [...counts].filter(([, count]) => count < lanesEach).map(([id]) => id);
+  return { leased, drained, visited: counts.size };
+}
+
+type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
+
+/** Notes when these watchers are to be visited next: at no time where no lane waits. */
+export async function noteNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
+  if (watcherIds.length === 0) return;
+  await database.transaction(async (tx) => {
+    // The lock comes in a statement of its own: the next one then sees every lane whose commit could not note the
+    // watcher before it, and a later commit waits for this one and notes it again.
+    await tx.query(sql`
+      select from watcher_queue where watcher_id = any(${listOf(watcherIds)}::bigint[]) order by watcher_id for update`);
+    await tx.query(sql`
+      update watcher_queue q set next_due = (
+        select l.next_due from lane l
+        where l.watcher_id = q.watcher_id and l.owner is null and l.next_due is not null
+        order by l.next_due limit 1)
+      where watcher_id = any(${listOf(watcherIds)}::bigint[])`);
+  });
 }
 
 /** Extends the worker's leases on these lanes; returns those that it still has. */
@@ -130,11 +208,15 @@ export async function releaseLane(
     const [own] = await tx.query(sql`select id from lane where id = ${id} and epoch = ${epoch} for update`);
     if (own === undefined) return;
     await tx.query(sql`
-      update lane set owner = null, lease_until = null, next_due = (
-        select greatest(min(next_attempt_at), ${now}::timestamptz)
-        from (${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)}) as next
-        having min(next_attempt_at) is not null)
-      where id = ${id}`);
+      with released as (
+        update lane set owner = null, lease_until = null, next_due = (
+          select greatest(min(next_attempt_at), ${now}::timestamptz)
+          from (${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)}) as next
+          having min(next_attempt_at) is not null)
+        where id = ${id}
+        returning watcher_id, next_due
+      )
+      ${visitNotAfter(sql`select watcher_id, next_due from released`)}`);
   });
 }
 
@@ -144,12 +226,23 @@ export const livingWorkers = sql`
   where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
     and database = (select oid from pg_database where datname = current_database())`;
 
-/** Takes the lanes of dead workers: those whose advisory lock nobody holds. Returns how many. */
-export async function freeDeadLanes(db: Db): Promise<number> {
+/**
+ * Frees the lanes of dead workers, whose advisory lock no session holds, and those whose lease has ended. Returns how many.
+ * A lane that is locked is left to the next call.
+ */
+export async function freeDeadLanes(db: Db, now: Date): Promise<number> {
   const rows = await db.query(sql`
-    update lane set owner = null, lease_until = null
-    where owner is not null and owner not in (${livingWorkers})
-    returning id`);
+    with dead as materialized (
+      select id from lane
+      where owner is not null and (owner not in (${livingWorkers}) or lease_until <= ${now})
+      order by id for update skip locked
+    ), freed as (
+      update lane l set owner = null, lease_until = null from dead where l.id = dead.id
+      returning l.watcher_id, l.next_due
+    ), noted as (
+      ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from freed group by watcher_id`)}
+    )
+    select from freed`);
   return rows.length;
 }
 
@@ -165,10 +258,25 @@ export async function countWorkers(
   return counts ?? { workers: 0, lanes: 0, own: 0 };
 }
 
-/** When the earliest lane without an owner has something due. */
-export async function findNextDue(db: Db): Promise<Date | undefined> {
-  const [row] = await db.query<{ next_due: Date }>(
-    sql`select next_due from lane where next_due is not null and owner is null order by next_due limit 1`,
-  );
+/** When the first watcher is to be visited, those in `full` aside. */
+export async function findNextDue(db: Db, full: readonly number[] = []): Promise<Date | undefined> {
+  const [row] = await db.query<{ next_due: Date }>(sql`
+    select next_due from watcher_queue where next_due is not null and watcher_id <> all(${listOf(full)}::bigint[])
+    order by next_due limit 1`);
   return row?.next_due;
+}
+
+/** Those of the watchers that have lanes due which no worker has leased. */
+export async function listWaitingWatchers(
+  db: Db,
+  watcherIds: readonly number[],
+  now: Date,
+): Promise<number[]> {
+  if (watcherIds.length === 0) return [];
+  const rows = await db.query<{ watcher_id: number }>(sql`
+    select w.watcher_id from unnest(${listOf(watcherIds)}::bigint[]) as w (watcher_id)
+    where exists (
+      select from lane l where l.watcher_id = w.watcher_id and l.owner is null and l.next_due <= ${now})
+    order by w.watcher_id limit ${watcherIds.length}`);
+  return rows.map((row) => row.watcher_id);
 }

@@ -5,10 +5,10 @@
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
+import { shardOf } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import type { NotificationType } from './outbox.ts';
 import { type Sql, sql } from './sql.ts';
-import { shardOf } from './watched.ts';
 
 export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
 

@@ -61,44 +61,65 @@ type DueRow = MovementRow & {
   wants_removed: boolean | null;
 };
 
+/** What is read of the lanes: everything but `exclude`, which is under way. */
+export type DueRequest = {
+  now: Date;
+  /** The steps of the clock that this process has followed: with another one missing, nothing is due. */
+  stepsMs?: number;
+  exclude: readonly number[];
+  /** Rows of each kind, first attempts and retries, for each lane. */
+  limit: number;
+};
+
 /**
- * Up to `limit` due first attempts of the lane in their order, then as many retries, without those in `exclude` (in
- * flight); 'lost' when the lane is leased to another worker by now. None while the process has not followed all
- * `stepsMs` of the clock. Rows whose record was deleted or moved to another webhook origin while they were being made are
- * cancelled or moved here, and removal notices that the record no longer wants are withdrawn.
+ * By lane, each of them once: up to `limit` due first attempts in their order, then as many retries; 'lost' when the lane
+ * is leased to another worker by now. Rows whose record was deleted or moved to another webhook origin while they were being
+ * made are cancelled or moved here, and removal notices that the record no longer wants are withdrawn.
  */
 export async function listDue(
   database: Database,
-  lane: Lane,
-  {
-    now,
-    stepsMs = 0,
-    exclude,
-    limit,
-  }: { now: Date; stepsMs?: number; exclude: readonly number[]; limit: number },
-): Promise<DueNotification[] | 'lost'> {
+  lanes: readonly Lane[],
+  { now, stepsMs = 0, exclude, limit }: DueRequest,
+): Promise<Map<number, DueNotification[] | 'lost'>> {
   const due = (attempts: Sql) => sql`(
     select * from notification
-    where shard_id = ${lane.shardId} and lane_id = ${lane.id} and state = 'waiting' and ${attempts}
-      and next_attempt_at <= ${now} and id <> all(${exclude}::bigint[]) and ${isOfThisTime(stepsMs)}
+    where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
+      and next_attempt_at <= ${now} and id <> all(${listOf(exclude)}::bigint[]) and ${isOfThisTime(stepsMs)}
     order by next_attempt_at, id
     limit ${limit})`;
   // One row without a notification tells a lane with nothing due from one that is lost.
-  const rows = await database.query<DueRow | { id: null }>(sql`
-    select n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token,
-      to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at, n.revision,
-      n.retry_count, n.redelivery_count,
+  const rows = await database.query<({ lane: number } & DueRow) | { lane: number; id: null }>(sql`
+    select l.id as lane, n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount,
+      n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
+      n.revision, n.retry_count, n.redelivery_count,
       to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
       n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
       w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
-    from lane l
+    from unnest(
+      ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
+    ) as leased (id, epoch)
+    join lane l on l.id = leased.id and l.epoch = leased.epoch
     left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as n on true
     left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
     left join block b on n.reorg_id is null and b.number = n.block_number
     left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
-    where l.id = ${lane.id} and l.epoch = ${lane.epoch}
-    order by n.retry_count > 0, n.next_attempt_at, n.id`);
-  if (rows.length === 0) return 'lost';
+    order by l.id, n.retry_count > 0, n.next_attempt_at, n.id`);
+  const rowsOf = Map.groupBy(rows, (row) => row.lane);
+  const found = new Map<number, DueNotification[] | 'lost'>();
+  for (const lane of lanes) {
+    const own = rowsOf.get(lane.id);
+    found.set(lane.id, own === undefined ? 'lost' : await checkRecords(database, lane, own, now));
+  }
+  return found;
+}
+
+/** The rows that their records still want here. */
+async function checkRecords(
+  database: Database,
+  lane: Lane,
+  rows: readonly (DueRow | { id: null })[],
+  now: Date,
+): Promise<DueNotification[]> {
   const found: DueNotification[] = [];
   for (const row of rows) {
     if (row.id === null) continue;

@@ -2,9 +2,9 @@
  * How the delivery of one watched address fares.
  */
 import type { Db } from './db.ts';
+import { shardOf } from './lanes.ts';
 import type { NotificationState } from './log.ts';
 import { sql } from './sql.ts';
-import { shardOf } from './watched.ts';
 
 export type RecordStatistics = {
   counts: Record<NotificationState, number>;

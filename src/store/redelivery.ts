@@ -3,10 +3,9 @@
  */
 import { listOf } from './arrays.ts';
 import type { Database, Tx } from './db.ts';
-import { wakeLanes } from './lanes.ts';
+import { shardOf, wakeLanes } from './lanes.ts';
 import { findMatches, type LogFilter } from './log.ts';
 import { type Sql, sql } from './sql.ts';
-import { shardOf } from './watched.ts';
 
 /** Rows of one transaction, which holds up outcomes of their lanes meanwhile: some tens of milliseconds. */
 const STEP_ROWS = 1_000;

@@ -111,11 +111,12 @@ create table lane (
   owner integer,
   epoch bigint not null default 0,
   lease_until timestamp with time zone,
+  watcher_id bigint not null,
   constraint lane_pkey PRIMARY KEY (id),
   constraint lane_shard_id_origin_key UNIQUE (shard_id, origin)
 );
-CREATE INDEX lane_due ON public.lane USING btree (next_due) WHERE (next_due IS NOT NULL);
 CREATE INDEX lane_owned ON public.lane USING btree (owner) WHERE (owner IS NOT NULL);
+CREATE INDEX lane_watcher_due ON public.lane USING btree (watcher_id, next_due) WHERE ((next_due IS NOT NULL) AND (owner IS NULL));
 
 create table migration (
   id integer not null,
@@ -419,3 +420,10 @@ create table watcher (
   constraint watcher_pkey PRIMARY KEY (id),
   constraint watcher_name_key UNIQUE (name)
 );
+
+create table watcher_queue (
+  watcher_id bigint not null,
+  next_due timestamp with time zone,
+  constraint watcher_queue_pkey PRIMARY KEY (watcher_id)
+);
+CREATE INDEX watcher_queue_due ON public.watcher_queue USING btree (next_due) WHERE (next_due IS NOT NULL);

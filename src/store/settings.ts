@@ -4,8 +4,8 @@
  */
 import type { Address } from '../core/hex.ts';
 import type { Db } from './db.ts';
+import { shardOf } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
-import { shardOf } from './watched.ts';
 
 export type WatchSettings = {
   /** Blocks that are stored upon the notification's before it is told; the service's own, where those are more. */

@@ -4,14 +4,13 @@
 import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
-import { ensureLanes } from './lanes.ts';
+import { ensureLanes, shardOf } from './lanes.ts';
 import { sql } from './sql.ts';
 import {
   cancelNotifications,
   columns,
   moveNotifications,
   type NewWatchedAddress,
-  shardOf,
   toRecord,
   type WatchedAddress,
   type WatchedAddressPatch,
@@ -38,7 +37,7 @@ export async function changeWatchedAddresses(
   now: Date,
 ): Promise<(WatchedAddress | undefined)[]> {
   const shardId = shardOf(watcherId);
-  const laneOf = await findLanes(tx, shardId, changes);
+  const laneOf = await findLanes(tx, watcherId, changes);
   const scope = { tx, watcherId, shardId, laneOf, now };
   const results: (WatchedAddress | undefined)[] = [];
   for (const run of splitAtRepeats(changes)) {
@@ -78,7 +77,7 @@ function splitAtRepeats(changes: readonly Change[]): Change[][] {
 
 async function findLanes(
   tx: Tx,
-  shardId: number,
+  watcherId: number,
   changes: readonly Change[],
 ): Promise<(url: string) => number> {
   const urls = changes.flatMap((change) => {
@@ -86,7 +85,7 @@ async function findLanes(
     return (change.operation === 'update' ? change.patch.webhookUrl : undefined) ?? [];
   });
   const origins = new Map([...new Set(urls)].map((url) => [url, webhookOrigin(url)]));
-  const lanes = await ensureLanes(tx, shardId, [...new Set(origins.values())]);
+  const lanes = await ensureLanes(tx, watcherId, [...new Set(origins.values())]);
   return (url) => {
     const laneId = lanes.get(origins.get(url) ?? '');
     if (laneId === undefined) throw new Error(`${url} has no lane`);

@@ -5,9 +5,9 @@ import type { Address } from '../core/hex.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
-import { ensureLane } from './lanes.ts';
+import { ensureLane, shardOf } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
-import { cancelNotifications, shardOf } from './watched.ts';
+import { cancelNotifications } from './watched.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
 export type SetCounts = { created: number; updated: number; deleted: number; unchanged: number };
@@ -60,7 +60,7 @@ export async function replaceWatchedSet(
     where ${ofUrl} and w.address = t.address
       and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)`,
   );
-  const laneId = await ensureLane(tx, shardId, webhookOrigin(webhookUrl));
+  const laneId = await ensureLane(tx, watcherId, webhookOrigin(webhookUrl));
   const created = await count(
     tx,
     sql`

@@ -4,7 +4,7 @@
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
-import { ensureLane, unsentEpoch, wakeLanes } from './lanes.ts';
+import { ensureLane, shardOf, unsentEpoch, wakeLanes } from './lanes.ts';
 import { sql } from './sql.ts';
 
 export type WatchedAddress = {
@@ -24,9 +24,6 @@ export type NewWatchedAddress = Pick<
 >;
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
-/** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
-export const shardOf = (watcherId: number) => watcherId;
-
 /** Stores a new record, in a transaction of the caller's; blocks that are committed after it are matched against it. */
 export async function insertWatchedAddress(
   tx: Tx,
@@ -35,7 +32,7 @@ export async function insertWatchedAddress(
   { origin, now }: { origin: string; now: Date },
 ): Promise<WatchedAddress> {
   const shardId = shardOf(watcherId);
-  const laneId = await ensureLane(tx, shardId, origin);
+  const laneId = await ensureLane(tx, watcherId, origin);
   const rows = await tx.query<WatchedRow>(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)
@@ -102,7 +99,7 @@ export async function updateWatchedAddress(
 ): Promise<WatchedAddress | undefined> {
   const shardId = shardOf(watcherId);
   return database.transaction(async (tx) => {
-    const laneId = origin === undefined ? undefined : await ensureLane(tx, shardId, origin);
+    const laneId = origin === undefined ? undefined : await ensureLane(tx, watcherId, origin);
     const [row] = await tx.query<WatchedRow>(sql`
       update watched_address set
         address = coalesce(${patch.address && toBytes(patch.address)}::bytea, address),

@@ -4,14 +4,15 @@ import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { signMessage } from '../../src/core/signature.ts';
-import { runLane } from '../../src/delivery/lane.ts';
+import { createFairQueue } from '../../src/delivery/fair.ts';
+import { type DeliveryOptions, runLane } from '../../src/delivery/lane.ts';
 import type { Message } from '../../src/delivery/payload.ts';
+import { createDueReader } from '../../src/delivery/reader.ts';
 import { createSettler } from '../../src/delivery/settler.ts';
-import { createSlots } from '../../src/delivery/slots.ts';
 import { issueKey } from '../../src/keys.ts';
 import { revokeKey } from '../../src/store/keys.ts';
-import { leaseLanes } from '../../src/store/lanes.ts';
 import { rotateSigningSecret } from '../../src/store/signing-secrets.ts';
+import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
@@ -26,31 +27,16 @@ onEachDatabase(({ database }) => {
     const { watcherId, keyId, key } = await issueKey(store, 'acme', clock.now());
     await watchAddress(database(), { watcherId });
     await mine(database(), headerOf(1), [transferOf(), transferOf(), transferOf()]);
-    const [lane] = await leaseLanes(database(), {
-      owner: 1,
-      now: clock.now(),
-      leaseUntil: later(1e9),
-      limit: 1,
-    });
+    const [lane] = await leaseDue(database(), { now: clock.now() });
     assert.ok(lane !== undefined);
 
-    // One attempt at a time, answered when the test says so.
+    // Answered when the test says so.
     const sent: Message[] = [];
     const answers: (() => void)[] = [];
     const stop = new AbortController();
     const log = silentLog();
-    const run = runLane(lane, {
-      ...store,
-      clock,
-      log,
-      metrics: createMetrics('1.2.3'),
-      nativeSymbol: 'ETH',
-      retryMinutes: [1],
-      settler: createSettler({ database: database(), clock, log, signal: stop.signal }),
-      slots: createSlots({ all: 1, doubtful: 1, perOrigin: 1 }),
-      concurrency: undefined,
-      stopping: stop.signal,
-      killed: stop.signal,
+    const delivery: DeliveryOptions = {
+      ...{ ...store, clock, log, metrics: createMetrics('1.2.3'), nativeSymbol: 'ETH', retryMinutes: [1] },
       send: (message) => {
         sent.push(message);
         return new Promise((resolve) =>
@@ -65,6 +51,18 @@ onEachDatabase(({ database }) => {
           ),
         );
       },
+    };
+    const run = runLane(lane, {
+      ...delivery,
+      settler: createSettler({ database: database(), clock, log, signal: stop.signal }),
+      reader: createDueReader(delivery),
+      // One attempt at a time.
+      fair: createFairQueue({
+        clock,
+        limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 },
+        onCredit: () => {},
+      }),
+      ...{ stopping: stop.signal, killed: stop.signal },
     });
 
     const first = await waitUntil(() => sent[0], { describe: 'the first attempt' });

@@ -13,7 +13,7 @@ import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** What a lane has under way at first, and what it has left then. */
-const AT_ONCE = 16;
+const AT_ONCE = 4;
 const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
 const MINUTE_MS = 60_000;
@@ -130,8 +130,8 @@ onEachDatabase(({ database }) => {
     await story.stop();
   });
 
-  test('where 200 receivers share 64 places, each has its turn before any has a second', async () => {
-    const [watchers, lanesMax] = [200, 64];
+  test('where 200 receivers share 48 places, each has its turn before any has a second', async () => {
+    const [watchers, lanesMax] = [200, 48];
     const story = await startStory(database(), { watchers, lanesMax });
     const all = Array.from({ length: watchers }, (_, index) => index + 1);
     const served: string[] = [];

@@ -3,12 +3,13 @@ import { test } from 'node:test';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
-import { type LaneRun, runLane } from '../../src/delivery/lane.ts';
+import { createFairQueue } from '../../src/delivery/fair.ts';
+import { type DeliveryOptions, type LaneRun, runLane } from '../../src/delivery/lane.ts';
+import { createDueReader } from '../../src/delivery/reader.ts';
 import { createSettler } from '../../src/delivery/settler.ts';
-import { createSlots } from '../../src/delivery/slots.ts';
 import type { Database } from '../../src/store/db.ts';
-import { leaseLanes } from '../../src/store/lanes.ts';
-import { headerOf, later, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { leaseDue } from '../kit/attempts.ts';
+import { headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
@@ -19,13 +20,13 @@ async function countSent(
 ): Promise<number> {
   await watchAddress(database);
   await mine(database, headerOf(1), [transferOf()]);
-  const [lane] = await leaseLanes(database, { owner: 1, now: noon, leaseUntil: later(30_000), limit: 1 });
+  const [lane] = await leaseDue(database, { now: noon, limit: 1 });
   assert.ok(lane !== undefined);
   const stopping = new AbortController();
   const killed = new AbortController();
   const common = { clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') };
   let sent = 0;
-  const run: LaneRun = runLane(lane, {
+  const delivery: DeliveryOptions = {
     ...common,
     database: {
       ...database,
@@ -38,11 +39,6 @@ async function countSent(
     keyRing: deriveKeyRing(Buffer.alloc(32)),
     nativeSymbol: 'ETH',
     retryMinutes: [1],
-    settler: createSettler({ ...common, database, signal: killed.signal }),
-    slots: createSlots({ all: 1, doubtful: 1, perOrigin: 1 }),
-    concurrency: undefined,
-    stopping: stopping.signal,
-    killed: killed.signal,
     async send() {
       sent += 1;
       stopping.abort();
@@ -54,6 +50,14 @@ async function countSent(
         responseText: undefined,
       };
     },
+  };
+  const run: LaneRun = runLane(lane, {
+    ...delivery,
+    settler: createSettler({ ...common, database, signal: killed.signal }),
+    reader: createDueReader(delivery),
+    fair: createFairQueue({ ...common, onCredit: () => {} }),
+    stopping: stopping.signal,
+    killed: killed.signal,
   });
   await run.done;
   return sent;

@@ -3,9 +3,8 @@ import { test } from 'node:test';
 import { setImmediate } from 'node:timers/promises';
 import { silentLog } from '../../src/core/log.ts';
 import { createSettler } from '../../src/delivery/settler.ts';
-import { leaseLanes } from '../../src/store/lanes.ts';
-import { readDue } from '../kit/attempts.ts';
-import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { leaseDue, readDue } from '../kit/attempts.ts';
+import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
@@ -13,7 +12,7 @@ onEachDatabase(({ database }) => {
   test('outcomes that come in one turn of the event loop after another are recorded by one statement', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()]);
-    const [lane] = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(30_000), limit: 1 });
+    const [lane] = await leaseDue(database(), { now: noon });
     assert.ok(lane !== undefined);
     const outcomes = (await readDue(database(), lane, noon)).map(
       ({ id, revision, retryCount, redeliveryCount }) => ({

@@ -7,9 +7,8 @@ import { test } from 'node:test';
 import { toBytes } from '../../src/core/hex.ts';
 import { renderMessage } from '../../src/delivery/payload.ts';
 import type { RepairPlan } from '../../src/ingest/repair.ts';
-import { leaseLanes } from '../../src/store/lanes.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
-import { attemptDue } from '../kit/attempts.ts';
+import { attemptDue, leaseDue } from '../kit/attempts.ts';
 import { hashOf, listNotifications, watchAddress } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { BLOCKS, createPaidChain } from '../kit/paid-chain.ts';
@@ -154,9 +153,7 @@ onEachDatabase(({ database }) => {
     const made = await paid.plan();
     assert.deepEqual(outline(made), { repairable: 1, held: 0, unrepairable: 0 });
     // No row is written before an attempt: only the lease says that it may have been sent.
-    await leaseLanes(database(), {
-      ...{ owner: 1, now: new Date(), leaseUntil: new Date(Date.now() + 30_000), limit: 1 },
-    });
+    await leaseDue(database(), { now: new Date(), limit: 1 });
     assert.equal((await paid.apply(made)).size, 0);
     const rows = await listNotifications(database());
     assert.deepEqual(

@@ -3,8 +3,32 @@
  */
 import assert from 'node:assert/strict';
 import type { Database } from '../../src/store/db.ts';
-import { type Lane, leaseLanes, releaseLane } from '../../src/store/lanes.ts';
+import { type Lane, leaseLanes, noteNextVisits, releaseLane, TURN_LANES_MAX } from '../../src/store/lanes.ts';
 import { type DueNotification, listDue, settle } from '../../src/store/outbox.ts';
+
+/** Leases up to `limit` lanes for 30 s, visit by visit, as a worker does. */
+export async function leaseDue(
+  database: Database,
+  { owner = 1, now, limit = 100 }: { owner?: number; now: Date; limit?: number },
+): Promise<Lane[]> {
+  const leaseUntil = new Date(now.getTime() + 30_000);
+  const lanes: Lane[] = [];
+  while (lanes.length < limit) {
+    const lanesEach = Math.min(TURN_LANES_MAX, limit - lanes.length);
+    const watchersMax = Math.floor((limit - lanes.length) / lanesEach);
+    const { leased, drained } = await leaseLanes(database, {
+      owner,
+      now,
+      leaseUntil,
+      watchersMax,
+      lanesEach,
+    });
+    await noteNextVisits(database, drained);
+    if (leased.length === 0) break;
+    lanes.push(...leased);
+  }
+  return lanes;
+}
 
 /** What is due in a lane that is held. */
 export async function readDue(
@@ -13,8 +37,8 @@ export async function readDue(
   now: Date,
   limit = 100,
 ): Promise<DueNotification[]> {
-  const due = await listDue(database, lane, { now, exclude: [], limit });
-  assert.ok(due !== 'lost');
+  const due = (await listDue(database, [lane], { now, exclude: [], limit })).get(lane.id);
+  assert.ok(due !== undefined && due !== 'lost');
   return due;
 }
 
@@ -27,8 +51,7 @@ export async function attemptDue(
   { now, succeeds, arrives = true }: { now: Date; succeeds: boolean; arrives?: boolean },
 ): Promise<DueNotification[]> {
   const attempted: DueNotification[] = [];
-  const leaseUntil = new Date(now.getTime() + 30_000);
-  for (const lane of await leaseLanes(database, { owner: 1, now, leaseUntil, limit: 100 })) {
+  for (const lane of await leaseDue(database, { now })) {
     const due = await readDue(database, lane, now);
     const common = {
       lane,

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import { findTip } from '../../src/store/blocks.ts';
-import { leaseLanes, releaseLane } from '../../src/store/lanes.ts';
+import { releaseLane } from '../../src/store/lanes.ts';
 import { type DueNotification, settle } from '../../src/store/outbox.ts';
-import { attemptDue, readDue } from '../kit/attempts.ts';
+import { attemptDue, leaseDue, readDue } from '../kit/attempts.ts';
 import { hashOf, later, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
@@ -58,8 +58,8 @@ onEachDatabase(({ database }) => {
 
       /** An attempt that is settled later, whatever happens meanwhile. */
       async function begin(): Promise<void> {
-        const [now, leaseUntil] = [later(ms), later(ms + 1e9)];
-        const [lane] = await leaseLanes(database(), { owner: 1, now, leaseUntil, limit: 1 });
+        const now = later(ms);
+        const [lane] = await leaseDue(database(), { now, limit: 1 });
         if (lane === undefined) return;
         const due = await readDue(database(), lane, now);
         hear(due);

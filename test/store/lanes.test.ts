@@ -8,13 +8,17 @@ import {
   LANE_CHANNEL,
   type Lane,
   leaseLanes,
+  listWaitingWatchers,
+  noteNextVisits,
   releaseLane,
   renewLeases,
+  TURN_LANES_MAX,
+  TURN_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
   wakeLanes,
 } from '../../src/store/lanes.ts';
-import { listDue } from '../../src/store/outbox.ts';
 import { sql } from '../../src/store/sql.ts';
+import { leaseDue, readDue } from '../kit/attempts.ts';
 import {
   headerOf,
   later,
@@ -30,7 +34,27 @@ import { inLine } from '../kit/in-line.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const lease = (database: Database, owner: number, now = noon, limit = 10) =>
-  leaseLanes(database, { owner, now, leaseUntil: new Date(now.getTime() + 30_000), limit });
+  leaseDue(database, { owner, now, limit });
+
+/** A session that keeps the lanes of this worker; it ends with the test. */
+async function live(database: Database, owner: number): Promise<AsyncDisposable> {
+  const session = await database.session();
+  assert.ok(await session.tryLock(WORKER_LOCK_SPACE, owner));
+  return {
+    async [Symbol.asyncDispose]() {
+      await session.close();
+      // The embedded database has one connection, whose locks end with the process: here by hand.
+      if (database.kind === 'embedded') await database.query(sql`select pg_advisory_unlock_all()`);
+    },
+  };
+}
+
+/** When watchers are to be visited. */
+async function listVisits(database: Database): Promise<Record<number, Date | null>> {
+  const rows = await database.query<{ watcher_id: number; next_due: Date | null }>(sql`
+    select watcher_id, next_due from watcher_queue where watcher_id in (select watcher_id from lane) order by watcher_id`);
+  return Object.fromEntries(rows.map((row) => [row.watcher_id, row.next_due]));
+}
 
 /** A lane with one waiting notification, leased by worker 1. */
 async function leaseOne(database: Database): Promise<Lane> {
@@ -42,24 +66,27 @@ async function leaseOne(database: Database): Promise<Lane> {
 }
 
 onEachDatabase(({ database }) => {
-  test('a lane is one per shard and origin, however often it is asked for', async () => {
+  test('a lane is one per watcher and origin, however often it is asked for', async () => {
     const ids = [];
-    for (const [shard, origin] of [
+    for (const [watcher, origin] of [
       [1, 'a'],
       [1, 'b'],
       [2, 'a'],
       [1, 'a'],
     ] as const)
-      ids.push(await ensureLane(database(), shard, origin));
+      ids.push(await ensureLane(database(), watcher, origin));
     assert.deepEqual(ids.slice(0, 3).length, new Set(ids).size);
     assert.equal(ids[3], ids[0]);
   });
 
   test('a lease goes to one worker, under a new epoch, until it ends', async () => {
     const lane = await leaseOne(database());
-    assert.deepEqual(lane, { id: lane.id, shardId: 1, origin: 'https://one.example:443', epoch: 1 });
-    assert.deepEqual(await lease(database(), 2), []);
+    const origin = 'https://one.example:443';
+    assert.deepEqual(lane, { id: lane.id, watcherId: 1, shardId: 1, origin, epoch: 1 });
+    await using _first = await live(database(), 1);
+    assert.equal(await freeDeadLanes(database(), later(29_999)), 0);
     assert.deepEqual(await lease(database(), 2, later(29_999)), []);
+    assert.equal(await freeDeadLanes(database(), later(30_000)), 1);
     assert.deepEqual(await lease(database(), 2, later(30_000)), [{ ...lane, epoch: 2 }]);
   });
 
@@ -117,6 +144,7 @@ onEachDatabase(({ database }) => {
 
   test('a worker that lost its lane cannot release, renew or end the lease of the next one', async () => {
     const lost = await leaseOne(database());
+    assert.equal(await freeDeadLanes(database(), later(30_000)), 1);
     const [taken] = await lease(database(), 2, later(30_000));
     assert.equal(taken?.epoch, 2);
     const before = await listLanes(database());
@@ -134,8 +162,9 @@ onEachDatabase(({ database }) => {
       await renewLeases(database(), { owner: 1, laneIds: [lane.id, 999], leaseUntil: later(60_000) }),
       new Set([lane.id]),
     );
-    assert.deepEqual(await lease(database(), 2, later(59_999)), []);
-    assert.equal((await lease(database(), 2, later(60_000))).length, 1);
+    await using _first = await live(database(), 1);
+    assert.equal(await freeDeadLanes(database(), later(59_999)), 0);
+    assert.equal(await freeDeadLanes(database(), later(60_000)), 1);
   });
 
   test('workers hear which lanes have something, and are told to look themselves when these are too many', async () => {
@@ -154,19 +183,66 @@ onEachDatabase(({ database }) => {
 
   test('the lane of a worker without a living session is freed, and is due as before', async () => {
     const lane = await leaseOne(database());
-    assert.equal(await freeDeadLanes(database()), 1);
+    assert.equal(await freeDeadLanes(database(), noon), 1);
     assert.deepEqual(await lease(database(), 2), [{ ...lane, epoch: 2 }]);
   });
 
   test('the lane of a worker whose session lives is not freed', async () => {
     await leaseOne(database());
-    const session = await database().session();
-    assert.ok(await session.tryLock(WORKER_LOCK_SPACE, 1));
-    assert.equal(await freeDeadLanes(database()), 0);
+    await using _first = await live(database(), 1);
+    assert.equal(await freeDeadLanes(database(), noon), 0);
     assert.deepEqual(await lease(database(), 2), []);
-    await session.close();
-    // The embedded database has one connection, whose locks end with the process: here by hand.
-    await database().query(sql`select pg_advisory_unlock_all()`);
+  });
+
+  test('each watcher with something due is visited once before any is visited again, however many lanes it has', async () => {
+    const watchers = Array.from({ length: 300 }, (_, index) => index + 1);
+    await database().query(sql`
+      insert into lane (shard_id, watcher_id, origin, next_due)
+      select w, w, o, ${later(-1)} from generate_series(1, 300) as w, generate_series(1, case w when 1 then 1000 else 1 end) as o`);
+    await database().query(sql`delete from watcher_queue`);
+    await database().query(sql`
+      insert into watcher_queue (watcher_id, next_due) select w, ${later(-1)} from generate_series(1, 300) as w`);
+    const visited: number[] = [];
+    for (let step = 0; step < Math.ceil(watchers.length / TURN_WATCHERS_MAX); step += 1) {
+      const now = later(step);
+      const { leased, drained } = await leaseLanes(database(), { owner: 1, now, leaseUntil: later(30_000) });
+      await noteNextVisits(database(), drained);
+      const counts = Map.groupBy(leased, ({ watcherId }) => watcherId);
+      for (const own of counts.values()) assert.ok(own.length <= TURN_LANES_MAX);
+      visited.push(...counts.keys());
+    }
+    assert.deepEqual(
+      visited.slice(0, 300).sort((a, b) => a - b),
+      watchers,
+    );
+    const visits = await listVisits(database());
+    assert.notEqual(visits[1], null, 'one that has more is visited again');
+    assert.equal(visits[2], null, 'one that has no more is not');
+  });
+
+  test('a watcher without credit is passed over, and is found waiting', async () => {
+    const [one, two] = [await ensureLane(database(), 1, 'a'), await ensureLane(database(), 2, 'a')];
+    await database().transaction((tx) => wakeLanes(tx, [one, two], noon));
+    const { leased } = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(9), full: [1] });
+    assert.deepEqual(
+      leased.map(({ id }) => id),
+      [two],
+    );
+    assert.equal(await findNextDue(database(), [1, 2]), undefined);
+    assert.deepEqual(await findNextDue(database(), [2]), noon);
+    assert.deepEqual(await listWaitingWatchers(database(), [1, 2], noon), [1]);
+  });
+
+  test('a lane that is given back or freed is visited when it is due', async () => {
+    const lane = await leaseOne(database());
+    assert.deepEqual(await listVisits(database()), { 1: null });
+    await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
+    await releaseLane(database(), lane, noon);
+    assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
+    await lease(database(), 1, later(60_000));
+    assert.deepEqual(await listVisits(database()), { 1: null });
+    assert.equal(await freeDeadLanes(database(), later(60_001)), 1);
+    assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
   });
 });
 
@@ -180,9 +256,11 @@ onPostgres(({ database, place }) => {
     const [first] = await lease(database(), 11, noon, 1);
     const [second] = await lease(database(), 22, noon, 1);
     assert.ok(first !== undefined && second !== undefined);
-    assert.equal(await freeDeadLanes(database()), 0);
+    assert.equal(await freeDeadLanes(database(), noon), 0);
     await dying.close();
-    await waitUntil(async () => (await freeDeadLanes(database())) === 1, { describe: 'one lane is freed' });
+    await waitUntil(async () => (await freeDeadLanes(database(), noon)) === 1, {
+      describe: 'one lane is freed',
+    });
     const owners = new Map((await listLanes(database())).map(({ id, owner }) => [id, owner]));
     assert.deepEqual([owners.get(first.id), owners.get(second.id)], [null, 22]);
     await living.close();
@@ -195,7 +273,7 @@ onPostgres(({ database, place }) => {
     const other = await openDatabase({ url: url.href, dataDir: '' });
     const session = await other.session();
     assert.ok(await session.tryLock(WORKER_LOCK_SPACE, 1));
-    assert.equal(await freeDeadLanes(database()), 1);
+    assert.equal(await freeDeadLanes(database(), noon), 1);
     await session.close();
     await other.close();
   });
@@ -217,7 +295,7 @@ onPostgres(({ database, place }) => {
       const lane = await leaseOne(database());
       await database().query(sql`update notification set state = 'processed'`);
       // The worker has looked and found nothing; now both want the lane's row.
-      assert.deepEqual(await listDue(database(), lane, { now: noon, exclude: [], limit: 10 }), []);
+      assert.deepEqual(await readDue(database(), lane, noon), []);
       const commit = (one: Database) => mine(one, headerOf(2), [transferOf()], { now: later(5) });
       const release = (one: Database) => releaseLane(one, lane, noon);
       const row = sql`select from lane where id = ${lane.id} for update`;
@@ -226,6 +304,20 @@ onPostgres(({ database, place }) => {
       assert.deepEqual(await listLanes(database()), [
         { id: lane.id, owner: null, epoch: 1, next_due: later(5), lease_until: null },
       ]);
+    });
+  }
+
+  for (const firstInLine of ['the wake', 'the note'] as const) {
+    test(`no visit is lost when a lane wakes while its watcher's next visit is noted: ${firstInLine} comes first`, async () => {
+      const id = await ensureLane(database(), 1, 'a');
+      await database().transaction((tx) => wakeLanes(tx, [id], noon));
+      const { drained } = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(30_000) });
+      await database().query(sql`update lane set owner = null, next_due = null`);
+      const wake = (one: Database) => one.transaction((tx) => wakeLanes(tx, [id], later(5)));
+      const note = (one: Database) => noteNextVisits(one, drained);
+      const row = sql`select from watcher_queue where watcher_id = 1 for update`;
+      await inLine(place(), row, firstInLine === 'the wake' ? [wake, note] : [note, wake]);
+      assert.deepEqual(await listVisits(database()), { 1: later(5) });
     });
   }
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
-import { type Lane, leaseLanes } from '../../src/store/lanes.ts';
+import { freeDeadLanes, type Lane } from '../../src/store/lanes.ts';
 import {
   type DueNotification,
   listDue,
@@ -12,6 +12,7 @@ import {
 } from '../../src/store/outbox.ts';
 import { sql } from '../../src/store/sql.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../src/store/watched.ts';
+import { leaseDue } from '../kit/attempts.ts';
 import {
   alice,
   bob,
@@ -39,12 +40,8 @@ async function leaseWith(database: Database, transfers: readonly Transfer[] = [t
 }
 
 async function leaseAgain(database: Database, now = noon, owner = 1): Promise<Lane> {
-  const [lane] = await leaseLanes(database, {
-    owner,
-    now,
-    leaseUntil: new Date(now.getTime() + 30_000),
-    limit: 1,
-  });
+  await freeDeadLanes(database, now);
+  const [lane] = await leaseDue(database, { owner, now, limit: 1 });
   assert.ok(lane !== undefined);
   return lane;
 }
@@ -56,8 +53,8 @@ async function dueOf(
   exclude: number[] = [],
   limit = 100,
 ): Promise<DueNotification[]> {
-  const due = await listDue(database, lane, { now, exclude, limit });
-  assert.ok(due !== 'lost');
+  const due = (await listDue(database, [lane], { now, exclude, limit })).get(lane.id);
+  assert.ok(due !== undefined && due !== 'lost');
   return due;
 }
 
@@ -220,7 +217,7 @@ onEachDatabase(({ database }) => {
     await watchAddress(database(), { url: 'https://one.example/' });
     await watchAddress(database(), { url: 'https://two.example/', watcherId: 2 });
     await mine(database(), headerOf(1), [transferOf()]);
-    const lanes = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(30_000), limit: 5 });
+    const lanes = await leaseDue(database(), { now: noon, limit: 5 });
     const settlements = [];
     for (const lane of lanes) {
       const [due] = await dueOf(database(), lane);
@@ -268,7 +265,8 @@ onEachDatabase(({ database }) => {
     const { lane } = await leaseWith(database());
     const next = await leaseAgain(database(), later(30_000), 2);
     await mine(database(), headerOf(2), [transferOf()]);
-    assert.equal(await listDue(database(), lane, { now: later(30_000), exclude: [], limit: 10 }), 'lost');
+    const read = await listDue(database(), [lane], { now: later(30_000), exclude: [], limit: 10 });
+    assert.equal(read.get(lane.id), 'lost');
     assert.equal((await dueOf(database(), next, later(30_000))).length, 2);
   });
 

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
-import { type Lane, leaseLanes } from '../../src/store/lanes.ts';
-import { type DueNotification, listDue, settle } from '../../src/store/outbox.ts';
+import type { Lane } from '../../src/store/lanes.ts';
+import { type DueNotification, settle } from '../../src/store/outbox.ts';
 import { redeliverOne, redeliverStep } from '../../src/store/redelivery.ts';
 import { sql } from '../../src/store/sql.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../src/store/watched.ts';
+import { leaseDue, readDue } from '../kit/attempts.ts';
 import {
   headerOf,
   later,
@@ -29,17 +30,11 @@ async function createStory(database: Database) {
   const record = await watchAddress(database);
   await mine(database, headerOf(0), []);
   await mine(database, headerOf(1), [transferOf()]);
-  const [lane] = await leaseLanes(database, { owner: 1, now: noon, leaseUntil: later(30_000), limit: 1 });
+  const [lane] = await leaseDue(database, { now: noon, limit: 1 });
   assert.ok(lane !== undefined);
-  const [due] = await dueAt(database, lane, noon);
+  const [due] = await readDue(database, lane, noon);
   assert.ok(due !== undefined);
   return { record, lane, due };
-}
-
-async function dueAt(database: Database, lane: Lane, now: Date): Promise<DueNotification[]> {
-  const due = await listDue(database, lane, { now, exclude: [], limit: 100 });
-  assert.ok(due !== 'lost');
-  return due;
 }
 
 /** Settles an attempt at so many milliseconds after noon; with a success unless it is to be tried again. */
@@ -72,7 +67,7 @@ onEachDatabase(({ database }) => {
   test('a processed notification that is asked for again is due at once, under its id, with a schedule of its own', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5, later(60_000));
-    const [second] = await dueAt(database(), lane, later(60_000));
+    const [second] = await readDue(database(), lane, later(60_000));
     assert.ok(second !== undefined);
     await settleAt(database(), lane, second, 60_005);
     await database().query(sql`update lane set next_due = null`);
@@ -84,7 +79,7 @@ onEachDatabase(({ database }) => {
       [due.id, 'waiting', 0, null, later(70_000), null],
     );
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(70_000));
-    const [again] = await dueAt(database(), lane, later(70_000));
+    const [again] = await readDue(database(), lane, later(70_000));
     assert.ok(again !== undefined);
     assert.deepEqual([again.id, again.retryCount, again.redeliveryCount], [due.id, 0, 1]);
     await settleAt(database(), lane, again, 70_005, later(130_000));
@@ -100,7 +95,7 @@ onEachDatabase(({ database }) => {
       [row.state, row.retry_count, row.next_retry_at, row.next_attempt_at],
       ['waiting', 1, later(100), later(100)],
     );
-    const [again] = await dueAt(database(), lane, later(100));
+    const [again] = await readDue(database(), lane, later(100));
     assert.deepEqual([again?.retryCount, again?.redeliveryCount], [1, 0]);
   });
 
@@ -122,7 +117,7 @@ onEachDatabase(({ database }) => {
       await settleAt(database(), lane, due, 5, retryAt);
       const row = await rowOf(database());
       assert.deepEqual([row.state, row.retry_count, row.next_attempt_at], ['waiting', 0, later(10)]);
-      assert.equal((await dueAt(database(), lane, later(10))).length, 1);
+      assert.equal((await readDue(database(), lane, later(10))).length, 1);
     });
   }
 

@@ -2,12 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
-import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
 import { redeliverOne } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings } from '../../src/store/settings.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
-import { attemptDue, readDue } from '../kit/attempts.ts';
+import { attemptDue, leaseDue, readDue } from '../kit/attempts.ts';
 import {
   headerOf,
   later,
@@ -257,8 +256,8 @@ onEachDatabase(({ database }) => {
 
 /** Begins an attempt of the only one that is due; the returned function settles it and gives the lane back. */
 async function startAttempt(database: Database, succeeds: boolean, ms = 1) {
-  const [now, leaseUntil] = [later(ms), later(ms + 5)];
-  const [lane] = await leaseLanes(database, { owner: 1, now, leaseUntil, limit: 1 });
+  const now = later(ms);
+  const [lane] = await leaseDue(database, { now, limit: 1 });
   assert.ok(lane !== undefined);
   const [due] = await readDue(database, lane, now, 1);
   assert.ok(due !== undefined);

@@ -4,11 +4,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockHeader, Transfer } from '../../src/core/block.ts';
-import { freeDeadLanes, leaseLanes } from '../../src/store/lanes.ts';
+import { freeDeadLanes } from '../../src/store/lanes.ts';
 import { listLog } from '../../src/store/log.ts';
 import { sql } from '../../src/store/sql.ts';
 import { updateWatchedAddress } from '../../src/store/watched.ts';
-import { attemptDue, readDue } from '../kit/attempts.ts';
+import { attemptDue, leaseDue, readDue } from '../kit/attempts.ts';
 import {
   bob,
   carol,
@@ -248,12 +248,7 @@ onEachDatabase(({ database }) => {
     const origin = 'https://two.example';
     await updateWatchedAddress(database(), 1, record.id, { webhookUrl: `${origin}/` }, { origin, now: noon });
     await mine(database(), headerOf(3), []);
-    const lanes = await leaseLanes(database(), {
-      owner: 1,
-      now: later(1),
-      leaseUntil: later(30_000),
-      limit: 9,
-    });
+    const lanes = await leaseDue(database(), { now: later(1), limit: 9 });
     for (const lane of lanes) await readDue(database(), lane, later(1));
     await database().query(sql`update lane set owner = null`);
     await mine(database(), headerOf(2, 1, 1), [], { reorg: { ancestorNumber: 1 }, now: later(2) });
@@ -286,11 +281,11 @@ onEachDatabase(({ database }) => {
       await watchAddress(database(), { settings: { removed: true } });
       await mine(database(), headerOf(1), []);
       await mine(database(), headerOf(2), [hundred()]);
-      const [now, leaseUntil] = [later(1), later(30_000)];
-      const [lane] = await leaseLanes(database(), { owner: 1, now, leaseUntil, limit: 1 });
+      const now = later(1);
+      const [lane] = await leaseDue(database(), { now, limit: 1 });
       assert.ok(lane !== undefined);
       assert.equal((await readDue(database(), lane, now)).length, 1);
-      assert.equal(await freeDeadLanes(database()), 1);
+      assert.equal(await freeDeadLanes(database(), now), 1);
       if (hasFailedSince) await attemptDue(database(), { now: later(2), succeeds: false, arrives: false });
       await mine(database(), headerOf(2, 1, 1), [], { now: later(3), reorg: { ancestorNumber: 1 } });
       const [row] = await listNotifications(database());

@@ -1,11 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
-import { leaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
 import { sql } from '../../src/store/sql.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../src/store/watched.ts';
-import { attemptDue, readDue } from '../kit/attempts.ts';
+import { attemptDue, leaseDue, readDue } from '../kit/attempts.ts';
 import {
   alice,
   headerOf,
@@ -118,12 +117,7 @@ onPostgres(({ database, place }) => {
     test(`no turn is lost when a block is committed while the one before it is settled in a former lane: ${firstInLine} comes first`, async () => {
       const record = await watchAddress(database(), strict);
       await mine(database(), headerOf(1), payments([1n]));
-      const [lane] = await leaseLanes(database(), {
-        owner: 1,
-        now: noon,
-        leaseUntil: later(30_000),
-        limit: 1,
-      });
+      const [lane] = await leaseDue(database(), { now: noon, limit: 1 });
       assert.ok(lane !== undefined);
       const [due] = await readDue(database(), lane, noon, 1);
       assert.ok(due !== undefined);

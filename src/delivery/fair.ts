@@ -1,0 +1,366 @@
+/**
+ * Fair turns for delivery attempts: among watchers, then among the receivers of one, by start-time fair queueing on the
+ * time that attempts hold their slots (Goyal, Vin and Cheng 1996). A slot can't be taken back from an attempt that hangs,
+ * so an attempt that outlives its hand-over time moves to a budget of its own and frees the slot.
+ */
+import type { Clock } from '../core/clock.ts';
+
+/** proven: its last attempt got an answer within the hand-over time. */
+export type Kind = 'unproven' | 'proven';
+
+/** Attempts under way in this process: of each kind, those handed over, all of them, and to one origin. */
+export type FairLimits = Record<Kind | 'hung' | 'open' | 'perOrigin', number>;
+
+export type FairQueue = {
+  /** Lines up a leased lane. `take` gives the lane's next attempt, or nothing until the lane asks again. */
+  join(lane: LaneInLine, take: () => Begin | undefined): Seat;
+  /** Watchers that could not start an attempt in a further lane. When one of them can, `onCredit` is called. */
+  full(): number[];
+};
+
+export type LaneInLine = { id: number; watcherId: number; origin: string };
+
+/** Starts the attempt that holds this ticket. */
+export type Begin = (ticket: Ticket) => void;
+
+export type Ticket = {
+  /** The receiver has answered with a status, or has failed to. */
+  decided(answer: { isAnswered: boolean; isOverloaded: boolean; durationMs: number }): void;
+  /** The attempt is over, and its slot is free. */
+  end(): void;
+};
+
+export type Seat = {
+  /** The lane may have an attempt to make. */
+  want(): void;
+  /** How many attempts the receiver takes at once. */
+  limit(): number;
+  leave(): void;
+};
+
+export type FairOptions = { clock: Clock; limits?: FairLimits; onCredit(): void };
+
+/**
+ * A hung attempt holds a socket for 10 s, about 21 KiB without TLS. Of the proven ones a single watcher gets at most half,
+ * which is more than one process can keep busy.
+ */
+const LIMITS: FairLimits = { unproven: 256, proven: 512, hung: 512, open: 1_536, perOrigin: 128 };
+/** Below this duration an attempt costs more processor time than slot time: 0.21 ms of the thread times 1,024 slots. */
+export const COST_MS_MIN = 215;
+/** What an attempt at an unproven receiver is charged until it ends: as if it hung. */
+export const GUESS_MS = 10_000;
+const HAND_OVER_MS_MAX = 1_000;
+const HAND_OVER_MS_MIN = 100;
+/** An answer that takes so many times the receiver's average counts as hanging. */
+const HAND_OVER_AVERAGES = 8;
+/** How often attempts are looked at for being handed over. */
+const LOOK_MS = 50;
+/** Attempts of one lane: the floor keeps the retries of a dead receiver on time (delivery reference, trap 13). */
+const CONCURRENCY_MIN = 4;
+const CONCURRENCY_MAX = 64;
+/** So many receivers of a watcher that hang at once, and this share of its lanes here: none of them counts as proven. */
+const TURNED_MIN = 4;
+const TURNED_SHARE = 0.1;
+/** Lanes of a watcher that may wait for their turn beside those at work. */
+const WAITING_LANES_MAX = 8;
+/** Receivers remembered between their leases, about 100 B each. */
+const REMEMBERED_MAX = 65_536;
+/** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
+const STARTS_PER_TURN_MAX = 8;
+/** How the proven window follows the time that the thread needs for a turn of its event loop. */
+const TURN_MS_MAX = 5;
+const WINDOW_MIN = 128;
+
+/** What is known of a receiver, for one watcher. */
+type Receiver = { limit: number; isProven: boolean; averageMs: number };
+
+type Account = {
+  readonly watcherId: number;
+  virtualMs: number;
+  /** Where its receivers' virtual time stands. */
+  servedMs: number;
+  readonly line: Set<Member>;
+  readonly ready: Set<Member>;
+  readonly open: Record<Kind | 'hung', number>;
+};
+
+type Member = {
+  readonly lane: LaneInLine;
+  readonly account: Account;
+  readonly receiver: Receiver;
+  readonly take: () => Begin | undefined;
+  virtualMs: number;
+  open: number;
+  hung: number;
+  wants: boolean;
+};
+
+type Attempt = { readonly member: Member; kind: Kind | 'hung'; readonly handOverAtMs: number };
+
+export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOptions): FairQueue {
+  const accounts = new Map<number, Account>();
+  const ready = new Set<Account>();
+  const origins = new Map<string, Map<Account, number>>();
+  const remembered = new Map<number, Receiver>();
+  const open: Record<Kind | 'hung', number> = { unproven: 0, proven: 0, hung: 0 };
+  const undecided = new Set<Attempt>();
+  let window = limits.proven;
+  /** The start tag that was served last. */
+  let servedMs = 0;
+  let passedOver = new Set<Account>();
+  let isLooking = false;
+  let startsLeft = STARTS_PER_TURN_MAX;
+
+  const openOf = (counts: Record<Kind | 'hung', number>): number =>
+    counts.unproven + counts.proven + counts.hung;
+
+  /** No watcher takes the last slots: its own are never more than what is free. */
+  function mayStart(account: Account, kind: Kind): boolean {
+    const own = account.open;
+    if (openOf(open) >= limits.open && openOf(own) > 0) return false;
+    if (own.hung > 0 && own.hung >= limits.hung - open.hung) return false;
+    return own[kind] < (kind === 'proven' ? window : limits.unproven) - open[kind];
+  }
+
+  function mayReach({ lane, account }: Member): boolean {
+    const taken = origins.get(lane.origin);
+    if (taken === undefined) return true;
+    let all = 0;
+    for (const count of taken.values()) all += count;
+    return (taken.get(account) ?? 0) < limits.perOrigin - all;
+  }
+
+  function isFull(account: Account): boolean {
+    if (account.line.size >= 2 * openOf(account.open) + WAITING_LANES_MAX) return true;
+    return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
+  }
+
+  /** Receivers that have answered and hang now may be an attack, and all of them may turn. */
+  function hasTurned({ line }: Account): boolean {
+    let hanging = 0;
+    for (const { hung } of line) if (hung > 0) hanging += 1;
+    return hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
+  }
+
+  const kindOf = ({ receiver, account }: Member): Kind =>
+    receiver.isProven && !(account.open.hung >= TURNED_MIN && hasTurned(account)) ? 'proven' : 'unproven';
+
+  /** The next of this watcher: of its receivers the one with the smallest virtual time that may have an attempt. */
+  function nextOf(account: Account): Member | undefined {
+    const may = { unproven: mayStart(account, 'unproven'), proven: mayStart(account, 'proven') };
+    if (!may.unproven && !may.proven) return undefined;
+    let next: Member | undefined;
+    for (const member of account.ready) {
+      if (next !== undefined && member.virtualMs >= next.virtualMs) continue;
+      if (may[kindOf(member)] && mayReach(member)) next = member;
+    }
+    return next;
+  }
+
+  function pick(): Member | undefined {
+    let next: Member | undefined;
+    for (const account of ready) {
+      if (next !== undefined && account.virtualMs >= next.account.virtualMs) continue;
+      next = nextOf(account) ?? next;
+    }
+    return next;
+  }
+
+  /** Starts what may start, a few in each turn of the event loop. */
+  function pump(): void {
+    while (ready.size > 0 && startsLeft > 0) {
+      const member = pick();
+      if (member === undefined) return;
+      const begin = member.take();
+      if (begin === undefined) {
+        member.wants = false;
+        line(member);
+        continue;
+      }
+      if (startsLeft === STARTS_PER_TURN_MAX) setImmediate(nextTurn);
+      startsLeft -= 1;
+      begin(start(member));
+    }
+  }
+
+  /** A turn of the event loop later: more may start, and the next turn shows how busy the thread is. */
+  function nextTurn(): void {
+    startsLeft = STARTS_PER_TURN_MAX;
+    const beganMs = performance.now();
+    setImmediate(() => {
+      const isLong = performance.now() - beganMs > TURN_MS_MAX;
+      const smaller = Math.max(window - (window >> 3), Math.min(WINDOW_MIN, limits.proven));
+      window = isLong ? smaller : Math.min(window + 1, limits.proven);
+    });
+    pump();
+  }
+
+  /** Puts the member among those that are ready, or takes it out. */
+  function line(member: Member): void {
+    const { account } = member;
+    if (!member.wants || member.open >= member.receiver.limit) {
+      account.ready.delete(member);
+      if (account.ready.size === 0) ready.delete(account);
+      return;
+    }
+    if (account.ready.has(member)) return;
+    // A share that was not used is not saved up.
+    if (member.open === 0) member.virtualMs = Math.max(member.virtualMs, account.servedMs);
+    account.ready.add(member);
+    if (ready.has(account)) return;
+    if (openOf(account.open) === 0) account.virtualMs = Math.max(account.virtualMs, servedMs);
+    ready.add(account);
+  }
+
+  function start(member: Member): Ticket {
+    const { account, receiver } = member;
+    const kind = kindOf(member);
+    const guessMs = kind === 'proven' ? Math.max(receiver.averageMs, COST_MS_MIN) : GUESS_MS;
+    servedMs = account.virtualMs;
+    account.servedMs = member.virtualMs;
+    charge(member, guessMs);
+    const averageMs = receiver.isProven ? receiver.averageMs * HAND_OVER_AVERAGES : HAND_OVER_MS_MAX;
+    const handOverMs = Math.min(Math.max(averageMs, HAND_OVER_MS_MIN), HAND_OVER_MS_MAX);
+    const attempt: Attempt = { member, kind, handOverAtMs: clock.steadyMs() + handOverMs };
+    count(attempt, 1);
+    undecided.add(attempt);
+    line(member);
+    if (!isLooking) void look();
+    return {
+      decided({ isAnswered, isOverloaded, durationMs }) {
+        undecided.delete(attempt);
+        charge(member, Math.max(durationMs, COST_MS_MIN) - guessMs);
+        if (isAnswered) learn(member, { isInTime: attempt.kind !== 'hung', durationMs });
+        else receiver.isProven = false;
+        if (isOverloaded) receiver.limit = Math.max(receiver.limit >> 1, CONCURRENCY_MIN);
+      },
+      end() {
+        undecided.delete(attempt);
+        count(attempt, -1);
+        line(member);
+        offer(account);
+      },
+    };
+  }
+
+  function charge(member: Member, ms: number): void {
+    member.virtualMs += ms;
+    member.account.virtualMs += ms;
+  }
+
+  /** More at once only where what was allowed has been used (Netflix's limits say the same). */
+  function learn(
+    { receiver, open: own }: Member,
+    { isInTime, durationMs }: { isInTime: boolean; durationMs: number },
+  ): void {
+    receiver.averageMs = receiver.isProven ? receiver.averageMs * 0.8 + durationMs * 0.2 : durationMs;
+    receiver.isProven = isInTime;
+    if (2 * own >= receiver.limit) receiver.limit = Math.min(receiver.limit * 2, CONCURRENCY_MAX);
+  }
+
+  function count({ member, kind }: Attempt, by: 1 | -1): void {
+    const { account, lane } = member;
+    open[kind] += by;
+    account.open[kind] += by;
+    member.open += by;
+    if (kind === 'hung') member.hung += by;
+    const taken = origins.get(lane.origin) ?? new Map<Account, number>();
+    const own = (taken.get(account) ?? 0) + by;
+    if (own > 0) taken.set(account, own);
+    else taken.delete(account);
+    if (taken.size > 0) origins.set(lane.origin, taken);
+    else origins.delete(lane.origin);
+  }
+
+  /** Hands over what has been under way for too long; for as long as anything is. */
+  async function look(): Promise<void> {
+    isLooking = true;
+    while (undecided.size > 0) {
+      await clock.wait(LOOK_MS, never);
+      const nowMs = clock.steadyMs();
+      for (const attempt of undecided) {
+        if (attempt.kind === 'hung' || attempt.handOverAtMs > nowMs) continue;
+        count(attempt, -1);
+        attempt.kind = 'hung';
+        count(attempt, 1);
+        attempt.member.receiver.isProven = false;
+        offer(attempt.member.account);
+      }
+    }
+    isLooking = false;
+  }
+
+  /** Something is free: for those that wait here, and for lanes that this process has not leased. */
+  function offer(account: Account): void {
+    pump();
+    if (!passedOver.has(account) || isFull(account)) return;
+    passedOver.delete(account);
+    onCredit();
+  }
+
+  /** A watcher that has used more than its share is remembered until the others have caught up. */
+  const isForgettable = ({ line: own, virtualMs }: Account) => own.size === 0 && virtualMs <= servedMs;
+
+  function accountOf(watcherId: number): Account {
+    const known = accounts.get(watcherId);
+    if (known !== undefined) return known;
+    const counts = { unproven: 0, proven: 0, hung: 0 };
+    const account = {
+      watcherId,
+      virtualMs: servedMs,
+      servedMs: 0,
+      line: new Set<Member>(),
+      ready: new Set<Member>(),
+      open: counts,
+    };
+    accounts.set(watcherId, account);
+    return account;
+  }
+
+  return {
+    join(lane, take) {
+      const account = accountOf(lane.watcherId);
+      const receiver = remembered.get(lane.id) ?? { limit: CONCURRENCY_MIN, isProven: false, averageMs: 0 };
+      remembered.delete(lane.id);
+      const member = {
+        lane,
+        account,
+        receiver,
+        take,
+        virtualMs: account.servedMs,
+        open: 0,
+        hung: 0,
+        wants: false,
+      };
+      account.line.add(member);
+      return {
+        want() {
+          member.wants = true;
+          line(member);
+          pump();
+        },
+        limit: () => receiver.limit,
+        leave() {
+          member.wants = false;
+          line(member);
+          account.line.delete(member);
+          if (receiver.isProven) remember(remembered, lane.id, receiver);
+          offer(account);
+        },
+      };
+    },
+    full() {
+      for (const [id, account] of accounts) if (isForgettable(account)) accounts.delete(id);
+      passedOver = new Set([...accounts.values()].filter(isFull));
+      return [...passedOver].map(({ watcherId }) => watcherId);
+    },
+  };
+}
+
+const never = new AbortController().signal;
+
+function remember(remembered: Map<number, Receiver>, laneId: number, receiver: Receiver): void {
+  remembered.set(laneId, receiver);
+  const [oldest] = remembered.keys();
+  if (remembered.size > REMEMBERED_MAX && oldest !== undefined) remembered.delete(oldest);
+}
