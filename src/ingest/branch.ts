@@ -1,5 +1,5 @@
 /**
- * The branch that the chain went over to: where it leaves the stored one, and its blocks.
+ * The branch that the chain switched to: where it leaves the stored one, and its blocks.
  */
 import type { QuorumStatus } from '../chain/quorum.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
@@ -13,9 +13,9 @@ const SWITCH_BLOCKS_MAX = 64;
 
 /**
  * Walks from a corroborated block by parent hashes to the newest block that is stored, or to the parent of the first one.
- * Where it meets none of them, everything stored is to be replaced: that needs more than one node's word, unless there is
- * only one node.
- * @throws Fault `inconsistent` when the branch leaves below the final block, or replaces everything on one node's word;
+ * If it meets none of them, the branch replaces all stored blocks: that needs more than one node, unless only one is
+ * configured.
+ * @throws Fault `inconsistent` when the branch leaves below the final block, or one node alone would replace everything;
  * those of `parentOf`.
  */
 export async function findAncestor(
