@@ -60,10 +60,7 @@ export function createBranchReader(
       for (const block of read) {
         if (block.header.parentHash !== tip.hash) {
           readAhead.drop();
-          throw new Fault(
-            'unavailable',
-            `the chain changed again at block ${block.header.number}: asking again`,
-          );
+          throw changedAgain(block.header.number);
         }
         blocks.push(block);
         tip = block.header;
@@ -72,6 +69,10 @@ export function createBranchReader(
     return blocks;
   };
 }
+
+/** The nodes went over to another branch while this one was read. */
+export const changedAgain = (number: number) =>
+  new Fault('unavailable', `the chain changed again at block ${number}: asking again`);
 
 /**
  * The blocks up to the first that does not follow the one before it: a reorg happened while they were fetched. A break is

@@ -25,7 +25,7 @@ import {
 } from '../store/blocks.ts';
 import type { Database, Tx } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
-import { createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
+import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
@@ -287,6 +287,10 @@ export function createFollower(options: FollowerOptions): Follower {
       parentOf: (child) => nodes.parentOf(child, signal),
     });
     const blocks = await readBranch(ancestor, head, signal);
+    // The ancestor is that of a branch which the nodes have left: this one leaves ours further up.
+    const [first] = blocks;
+    if (first !== undefined && (await findBlockHash(database, first.header.number)) === first.header.hash)
+      throw changedAgain(first.header.number);
     return commit(tip, blocks, { head, startedAt, ancestor: ancestor.number }, signal);
   }
 
