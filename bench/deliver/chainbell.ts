@@ -42,7 +42,7 @@ export async function makeWatchers(
       const name = `watcher ${hosts.first} ${index}`;
       const { watcherId: id } = await issueKey({ database, keyRing }, name, new Date());
       const { rows } = await client.query<{ id: string }>(
-        'insert into lane (shard_id, origin) values ($1, $2) returning id',
+        'insert into lane (shard_id, watcher_id, origin) values ($1, $1, $2) returning id',
         [id, origin],
       );
       const laneId = Number(rows[0]?.id);
@@ -80,6 +80,12 @@ export async function insertDue(
   );
   await client.query(
     'update lane set next_due = least(next_due, clock_timestamp()) where id = any($1::bigint[])',
+    [laneIds],
+  );
+  await client.query(
+    `insert into watcher_queue as q (watcher_id, next_due)
+     select distinct watcher_id, clock_timestamp() from lane where id = any($1::bigint[])
+     on conflict (watcher_id) do update set next_due = least(q.next_due, excluded.next_due)`,
     [laneIds],
   );
   await client.query("select pg_notify('chainbell_lane', $1)", [

@@ -4,7 +4,7 @@
 import { performance } from 'node:perf_hooks';
 import pg from 'pg';
 import { type Database, openDatabase } from '../../src/store/db.ts';
-import { type Lane, leaseLanes } from '../../src/store/lanes.ts';
+import { type Lane, leaseLanes, noteNextVisits } from '../../src/store/lanes.ts';
 import { listDue } from '../../src/store/outbox.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import type { Figures } from './results.ts';
@@ -12,9 +12,9 @@ import type { Figures } from './results.ts';
 const HEALTHY_LANES = 5_000;
 const ROWS_PER_HEALTHY_LANE = 2;
 const ROUNDS = 5;
-/** As in production (src/delivery/deliver.ts and lane.ts). */
-const LANES_PER_STEP = 64;
-const READ = 128;
+/** As in production (src/delivery/lane.ts): twice what a lane starts with, and what it has at most. */
+const READ = 8;
+const READ_DEAD = 128;
 const IN_FLIGHT = 64;
 const LEASE_MS = 3_600_000;
 
@@ -30,18 +30,19 @@ export async function choose(deadRows: number): Promise<Figures> {
   const readDead: number[] = [];
   for (let round = 0; round < ROUNDS; round += 1) {
     await client.query('update lane set owner = null, lease_until = null');
-    await client.query('vacuum lane');
+    await client.query('update watcher_queue set next_due = now()');
+    await client.query('vacuum lane, watcher_queue');
     for (;;) {
       const now = new Date();
       const leaseUntil = new Date(now.getTime() + LEASE_MS);
-      const lanes = await timed(lease, () =>
-        leaseLanes(database, { owner: 1, now, leaseUntil, limit: LANES_PER_STEP }),
+      const { leased, drained } = await timed(lease, () =>
+        leaseLanes(database, { owner: 1, now, leaseUntil }),
       );
-      for (const lane of lanes) {
-        if (lane.origin === 'https://dead.example') await readDeadLane(database, lane, readDead);
-        else await timed(read, () => listDue(database, lane, { now, exclude: [], limit: READ }));
-      }
-      if (lanes.length === 0) break;
+      await noteNextVisits(database, drained);
+      if (leased.length === 0) break;
+      await timed(read, () => listDue(database, leased, { now, exclude: [], limit: READ }));
+      const dead = leased.find(({ origin }) => origin === 'https://dead.example');
+      if (dead !== undefined) await readDeadLane(database, dead, readDead);
     }
   }
   await database.close();
@@ -60,7 +61,7 @@ export async function choose(deadRows: number): Promise<Figures> {
 async function readDeadLane(database: Database, lane: Lane, times: number[]): Promise<void> {
   const exclude = Array.from({ length: IN_FLIGHT }, (_, index) => index + 1);
   for (let reads = 0; reads < 60; reads += 1) {
-    await timed(times, () => listDue(database, lane, { now: new Date(), exclude, limit: READ }));
+    await timed(times, () => listDue(database, [lane], { now: new Date(), exclude, limit: READ_DEAD }));
   }
 }
 
@@ -70,9 +71,10 @@ async function fill(client: pg.Client, deadRows: number): Promise<void> {
     [HEALTHY_LANES],
   );
   await client.query(`
-    insert into lane (shard_id, origin, next_due)
-    select id, case name when 'w0' then 'https://dead.example' else 'https://' || name || '.example' end, now()
+    insert into lane (shard_id, watcher_id, origin, next_due)
+    select id, id, case name when 'w0' then 'https://dead.example' else 'https://' || name || '.example' end, now()
     from watcher`);
+  await client.query('insert into watcher_queue (watcher_id, next_due) select id, now() from watcher');
   await client.query(`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
       created_at, updated_at)

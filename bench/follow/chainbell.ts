@@ -102,7 +102,7 @@ function ledgersOf({ pairs }: BenchChain) {
 async function watchAll(client: pg.Client, addresses: readonly string[]): Promise<void> {
   await client.query(
     `with watcher as (insert into watcher (name, created_at) values ('bench', now()) returning id),
-       lane as (insert into lane (shard_id, origin) select id, $1 from watcher returning id, shard_id)
+       lane as (insert into lane (shard_id, watcher_id, origin) select id, id, $1 from watcher returning id, shard_id)
      insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
        created_at, updated_at)
      select shard_id, gen_random_uuid(), shard_id, id, address, true, true, $1 || '/hook', now(), now()

@@ -113,8 +113,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       await makeRoom(now);
       return 'idle';
     }
-    const lanesEach = Math.min(TURN_LANES_MAX, room);
-    const watchersMax = Math.min(TURN_WATCHERS_MAX, Math.floor(room / lanesEach));
+    const watchersMax = Math.min(TURN_WATCHERS_MAX, room);
+    const lanesEach = Math.min(TURN_LANES_MAX, Math.floor(room / watchersMax));
     const { leased, drained, visited } = await leaseLanes(database, {
       ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
       ...{ full: fair.full(), watchersMax, lanesEach },

@@ -118,7 +118,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   function mayStart(account: Account, kind: Kind): boolean {
     const own = account.open;
     if (openOf(open) >= limits.open && openOf(own) > 0) return false;
-    if (own.hung > 0 && own.hung >= limits.hung - open.hung) return false;
+    // What is unproven may hang too.
+    if (own.hung > 0 && own.hung + own.unproven >= limits.hung - open.hung) return false;
     return own[kind] < (kind === 'proven' ? window : limits.unproven) - open[kind];
   }
 
@@ -233,6 +234,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         if (isAnswered) learn(member, { isInTime: attempt.kind !== 'hung', durationMs });
         else receiver.isProven = false;
         if (isOverloaded) receiver.limit = Math.max(receiver.limit >> 1, CONCURRENCY_MIN);
+        line(member);
+        pump();
       },
       end() {
         undecided.delete(attempt);

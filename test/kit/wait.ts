@@ -4,11 +4,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 
 const POLL_MS = 5;
-const TIMEOUT_MS = 15_000;
+const TIMEOUT_MS = 60_000;
 
 /**
  * The first answer of `condition` that is neither undefined nor false; asks every `pollMs` (5 ms), one question at a time.
- * @throws Error naming what was waited for, after `timeoutMs` (15 s); what `condition` throws passes through.
+ * @throws Error naming what was waited for, after `timeoutMs` (60 s); what `condition` throws passes through.
  */
 export async function waitUntil<T>(
   condition: () => T | undefined | false | Promise<T | undefined | false>,

@@ -56,7 +56,8 @@ export function createWitness({ oracle, clock, sessions, retryMinutes, fail }: W
         leases.push({ lane: lane.id, actor: sessions.workerOf(lane.owner ?? 0) });
       } else if (before.owner !== null && lane.owner === null) {
         const isOwn = sessions.workerOf(before.owner) === actor;
-        if (!isOwn && sessions.isWorkerAlive(before.owner))
+        const isOver = (before.lease_ms ?? 0) <= nowMs();
+        if (!isOwn && !isOver && sessions.isWorkerAlive(before.owner))
           fail(`lane ${lane.id} was taken from a living worker`);
       }
     }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
+import { releaseLane } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
 import { redeliverOne } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings } from '../../src/store/settings.ts';
@@ -272,6 +273,10 @@ async function startAttempt(database: Database, succeeds: boolean, ms = 1) {
     settledAt: later(ms + 2),
     response: undefined,
   };
-  return () =>
-    settle(database, [{ lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times }]);
+  return async () => {
+    await settle(database, [
+      { lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times },
+    ]);
+    await releaseLane(database, lane, later(ms + 5));
+  };
 }

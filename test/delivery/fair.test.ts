@@ -1,0 +1,273 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import {
+  COST_MS_MIN,
+  createFairQueue,
+  type FairLimits,
+  GUESS_MS,
+  type Ticket,
+} from '../../src/delivery/fair.ts';
+import { createTestClock } from '../kit/clock.ts';
+
+/** An attempt fails after this long without an answer. */
+const ATTEMPT_MS = 10_000;
+const HAND_OVER_MS = 1_000;
+const TICK_MS = 50;
+const FAST = { isAnswered: true, isOverloaded: false, durationMs: 20 };
+
+type Attempt = { watcherId: number; laneId: number; atMs: number; ticket: Ticket };
+type LaneStory = { watcherId: number; rows?: number; origin?: string };
+
+/** Lanes in line, on a clock of the test; an attempt is under way until the test ends it. */
+function startLine(limits?: FairLimits) {
+  const clock = createTestClock();
+  const fair = createFairQueue({
+    clock,
+    ...(limits !== undefined && { limits }),
+    onCredit: () => {
+      story.credits += 1;
+    },
+  });
+  const story = {
+    clock,
+    fair,
+    credits: 0,
+    started: [] as Attempt[],
+    startedCount: 0,
+    join,
+    settle,
+    pass,
+    end,
+  };
+  let lanes = 0;
+
+  function join({ watcherId, rows = 1, origin }: LaneStory) {
+    lanes += 1;
+    const laneId = lanes;
+    const lane = {
+      rows,
+      seat: fair.join({ id: laneId, watcherId, origin: origin ?? `lane ${laneId}` }, take),
+    };
+    function take() {
+      if (lane.rows === 0) return undefined;
+      return (ticket: Ticket) => {
+        lane.rows -= 1;
+        story.startedCount += 1;
+        story.started.push({ watcherId, laneId, atMs: clock.steadyMs(), ticket });
+      };
+    }
+    return {
+      laneId,
+      seat: lane.seat,
+      add(count: number) {
+        lane.rows += count;
+        lane.seat.want();
+      },
+    };
+  }
+
+  /** Until nothing more starts: a turn of the event loop starts only a few. */
+  async function settle(): Promise<void> {
+    for (let before = -1; before !== story.startedCount; ) {
+      before = story.startedCount;
+      for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+    }
+  }
+
+  /** Time passes, and attempts are looked at meanwhile. */
+  async function pass(ms: number): Promise<void> {
+    for (let passed = 0; passed < ms; passed += TICK_MS) {
+      clock.advance(TICK_MS);
+      await settle();
+    }
+  }
+
+  /** Ends those attempts, with what the receiver made of them. */
+  async function end(isMeant: (attempt: Attempt) => boolean, answer = FAST): Promise<void> {
+    const ending = story.started.filter(isMeant);
+    story.started = story.started.filter((attempt) => !isMeant(attempt));
+    for (const { ticket } of ending) {
+      ticket.decided(answer);
+      ticket.end();
+    }
+    await settle();
+  }
+  return story;
+}
+
+const hung = { isAnswered: false, isOverloaded: true, durationMs: ATTEMPT_MS };
+const countOf = (started: readonly Attempt[], watcherId: number) =>
+  started.filter((attempt) => attempt.watcherId === watcherId).length;
+const few: FairLimits = { unproven: 8, proven: 8, hung: 8, open: 24, perOrigin: 8 };
+
+test('no watcher has more attempts under way than it leaves free', async () => {
+  const line = startLine(few);
+  for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId: 1 }).seat.want();
+  await line.settle();
+  assert.equal(line.started.length, 4);
+  line.join({ watcherId: 2 }).seat.want();
+  await line.settle();
+  assert.equal(countOf(line.started, 2), 1);
+});
+
+test('the watcher that has used the least slot time is served first, and of its receivers likewise', async () => {
+  const line = startLine({ ...few, unproven: 1, proven: 1 });
+  for (const watcherId of [1, 2]) line.join({ watcherId, rows: 100 }).seat.want();
+  await line.settle();
+  const order: number[] = [];
+  for (let count = 0; count < 40; count += 1) {
+    // Both are unproven at first; then one slot is left.
+    const [one] = line.started;
+    assert.ok(one !== undefined);
+    if (count >= 20) order.push(one.watcherId);
+    await line.end((other) => other === one, { ...FAST, durationMs: one.watcherId === 1 ? 900 : 20 });
+  }
+  // 900 ms of slot time is what four attempts of the fast one are charged.
+  assert.equal(order.filter((watcherId) => watcherId === 1).length, 4);
+});
+
+test('two watchers that always have work share the slot time, whatever their receivers take', async () => {
+  const line = startLine({ ...few, unproven: 64, proven: 64 });
+  const took: Record<number, number> = { 1: 900, 2: 150 };
+  const used: Record<number, number> = { 1: 0, 2: 0 };
+  for (const watcherId of [1, 2])
+    for (let lane = 0; lane < 20; lane += 1) line.join({ watcherId, rows: 1e6 }).seat.want();
+  await line.settle();
+  for (let tick = 0; tick < 600; tick += 1) {
+    await line.pass(TICK_MS);
+    for (const watcherId of [1, 2]) {
+      const ms = took[watcherId] ?? 0;
+      const isOver = (one: Attempt) => one.watcherId === watcherId && line.clock.steadyMs() - one.atMs >= ms;
+      used[watcherId] =
+        (used[watcherId] ?? 0) + Math.max(ms, COST_MS_MIN) * line.started.filter(isOver).length;
+      await line.end(isOver, { ...FAST, durationMs: ms });
+    }
+  }
+  const [one = 0, two = 0] = [used[1], used[2]];
+  assert.ok(Math.abs(one - two) <= 64 * HAND_OVER_MS, `${one} ms and ${two} ms of slot time`);
+});
+
+test('a healthy watcher starts at once while 100 others hang, and 1,536 attempts are the most', async () => {
+  const line = startLine();
+  const healthy = line.join({ watcherId: 1, rows: 0 });
+  healthy.add(1);
+  await line.settle();
+  await line.end(() => true);
+  for (let watcherId = 2; watcherId <= 101; watcherId += 1)
+    for (let lane = 0; lane < 100; lane += 1) line.join({ watcherId, rows: 1_000 }).seat.want();
+  await line.settle();
+  for (let second = 0; second < 15; second += 1) {
+    await line.pass(HAND_OVER_MS);
+    const nowMs = line.clock.steadyMs();
+    await line.end((one) => nowMs - one.atMs >= ATTEMPT_MS, hung);
+    assert.ok(line.started.length <= 1_536 + 101, `${line.started.length} attempts under way`);
+    healthy.add(1);
+    await line.settle();
+    assert.equal(countOf(line.started, 1), 1, `after ${second + 1} s`);
+    await line.end((one) => one.watcherId === 1);
+  }
+});
+
+test('receivers that answered and then hang give their slots back after the hand-over time', async () => {
+  const line = startLine(few);
+  const turning = Array.from({ length: 8 }, () => line.join({ watcherId: 1, rows: 1e6 }));
+  const healthy = line.join({ watcherId: 2, rows: 1 });
+  healthy.seat.want();
+  for (const { seat } of turning) seat.want();
+  await line.settle();
+  for (let round = 0; round < 20; round += 1) await line.end(() => true);
+  // From here on all of them hang.
+  await line.pass(2 * HAND_OVER_MS);
+  const hanging = line.started.length;
+  assert.ok(hanging < few.hung, `${hanging} hang`);
+  await line.pass(2 * HAND_OVER_MS);
+  assert.equal(line.started.length, hanging, 'nothing more is started');
+  healthy.add(1);
+  await line.settle();
+  assert.equal(countOf(line.started, 2), 1);
+});
+
+test('a receiver takes more at once when it has used what it had, and fewer when it does not answer', async () => {
+  const line = startLine();
+  const lane = line.join({ watcherId: 1, rows: 200 });
+  lane.seat.want();
+  await line.settle();
+  assert.equal(line.started.length, 4);
+  for (const limit of [8, 64]) {
+    await line.end(() => true);
+    assert.ok(line.started.length >= limit);
+  }
+  assert.equal(line.started.length, 64);
+  await line.end(() => true, hung);
+  assert.equal(lane.seat.limit(), 4);
+  const idle = line.join({ watcherId: 2, rows: 1 });
+  idle.seat.want();
+  await line.settle();
+  await line.end((one) => one.watcherId === 2);
+  assert.equal(idle.seat.limit(), 4, 'one at a time shows nothing');
+});
+
+test('a receiver that takes long but answers is sent more at once all the same', async () => {
+  const line = startLine();
+  const lane = line.join({ watcherId: 1, rows: 100 });
+  lane.seat.want();
+  await line.settle();
+  await line.pass(3 * HAND_OVER_MS);
+  await line.end(() => true, { ...FAST, durationMs: 3 * HAND_OVER_MS });
+  assert.ok(line.started.length > 4);
+});
+
+test('of one origin no watcher takes the last connections', async () => {
+  const line = startLine({ ...few, unproven: 100, perOrigin: 8 });
+  for (let lane = 0; lane < 3; lane += 1) line.join({ watcherId: 1, rows: 10, origin: 'shared' }).seat.want();
+  await line.settle();
+  assert.equal(line.started.length, 4);
+  line.join({ watcherId: 2, origin: 'shared' }).seat.want();
+  line.join({ watcherId: 1, origin: 'other' }).seat.want();
+  await line.settle();
+  assert.deepEqual([countOf(line.started, 1), countOf(line.started, 2)], [5, 1]);
+});
+
+test('a watcher without credit is full, and the bell rings when it has some again', async () => {
+  const line = startLine(few);
+  for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId: 1 }).seat.want();
+  await line.settle();
+  await line.pass(2 * HAND_OVER_MS);
+  assert.deepEqual(line.fair.full(), [1]);
+  assert.equal(line.credits, 0);
+  await line.end(() => true, hung);
+  assert.ok(line.credits > 0);
+});
+
+test('what a watcher used beyond its share is not forgotten when its lanes leave', async () => {
+  const line = startLine({ ...few, unproven: 1, proven: 1 });
+  const greedy = line.join({ watcherId: 1, rows: 1 });
+  greedy.seat.want();
+  await line.settle();
+  await line.end(() => true, { ...FAST, durationMs: GUESS_MS });
+  greedy.seat.leave();
+  const blocker = line.join({ watcherId: 3, rows: 1 });
+  blocker.seat.want();
+  await line.settle();
+  line.join({ watcherId: 1, rows: 1 }).seat.want();
+  line.join({ watcherId: 2, rows: 1 }).seat.want();
+  await line.end((one) => one.watcherId === 3);
+  assert.deepEqual(
+    line.started.map(({ watcherId }) => watcherId),
+    [2],
+  );
+});
+
+test('a lane that has nothing to start is not asked again before it wants to be', async () => {
+  const line = startLine(few);
+  const lane = line.join({ watcherId: 1, rows: 0 });
+  lane.seat.want();
+  await line.settle();
+  line.join({ watcherId: 2 }).seat.want();
+  await line.settle();
+  assert.equal(line.started.length, 1);
+  lane.add(1);
+  await line.settle();
+  assert.equal(countOf(line.started, 1), 1);
+});
