@@ -1,0 +1,132 @@
+/**
+ * Fairness between watchers: `npm run bench -- deliver/fairness [--scenario A,B,C,D,E] [--service FOLDER] [--embedded]
+ * [--seconds 90] [--baseline 60] [--friendly 60] [--every-ms 3000] [--hosts 10000] [--rows 50000]`. `--service` names another
+ * checkout, with its node_modules, whose service is measured. `deliver/fairness --table` prints the last results.
+ */
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
+import { parseArgs } from 'node:util';
+import { messageOf } from '../../../src/core/fault.ts';
+import { describeMachine, type Machine } from '../../machine.ts';
+import { parseCount, resultsFile } from '../../repeats.ts';
+import type { PhaseReport } from './measure.ts';
+import { runScenario, type Scenario, type Size, scenarios } from './scenarios.ts';
+import { type DatabaseKind, ROOT } from './stage.ts';
+import { judge, type Requirement } from './verdict.ts';
+
+/** `commit` is that of the service, `machine.commit` that of the benchmark. */
+type Run = {
+  scenario: Scenario;
+  commit: string;
+  database: DatabaseKind;
+  machine: Machine;
+  size: Size;
+  phases: PhaseReport[];
+  requirements: Requirement[];
+};
+type Results = { runs: Run[] };
+
+const COUNT_MAX = 1_000_000;
+const SECONDS_MAX = 3_600;
+const results = resultsFile<Results>('fairness');
+
+export async function fairness(words: string[]): Promise<void> {
+  const { values } = parseArgs({
+    args: words,
+    allowPositionals: true,
+    options: {
+      scenario: { type: 'string', default: Object.keys(scenarios).join(',') },
+      service: { type: 'string', default: ROOT },
+      embedded: { type: 'boolean', default: false },
+      seconds: { type: 'string', default: '90' },
+      baseline: { type: 'string', default: '60' },
+      friendly: { type: 'string', default: '60' },
+      'every-ms': { type: 'string', default: '3000' },
+      hosts: { type: 'string', default: '10000' },
+      rows: { type: 'string', default: '50000' },
+      table: { type: 'boolean', default: false },
+    },
+  });
+  if (values.table) {
+    process.stdout.write(renderTables((await results.read()).runs ?? []));
+    return;
+  }
+  const everyMs = parseCount(values['every-ms'], COUNT_MAX);
+  const blocksOf = (seconds: string) => Math.ceil((parseCount(seconds, SECONDS_MAX) * 1000) / everyMs);
+  const size: Size = {
+    everyMs,
+    baselineBlocks: blocksOf(values.baseline),
+    attackBlocks: blocksOf(values.seconds),
+    friendlyBlocks: blocksOf(values.friendly),
+    hosts: parseCount(values.hosts, COUNT_MAX),
+    rows: parseCount(values.rows, COUNT_MAX),
+  };
+  const service = path.resolve(values.service);
+  const database: DatabaseKind = values.embedded ? 'embedded' : 'postgres';
+  const commit = commitOf(service);
+  for (const scenario of values.scenario.split(',').map(parseScenario)) {
+    const machine = describeMachine();
+    const options = { service, database, isDurable: true, size } as const;
+    const onProgress = (text: string) => void process.stderr.write(`${scenario}: ${text}\n`);
+    try {
+      const phases = await runScenario(scenario, { ...options, onProgress });
+      const requirements = judge(scenario, phases);
+      const run = { scenario, commit, database, machine, size, phases, requirements };
+      process.stdout.write(renderTables([run]));
+      await keep(run);
+    } catch (error) {
+      // The other scenarios are still worth their time.
+      process.stderr.write(`${scenario} failed: ${messageOf(error)}\n`);
+      process.exitCode = 1;
+    }
+  }
+}
+
+/** Adds a run to the file, in place of one of the same scenario, commit and database. */
+async function keep(run: Run): Promise<void> {
+  const { runs = [] } = await results.read();
+  const keyOf = ({ scenario, commit, database }: Run) => `${scenario} ${commit} ${database}`;
+  await results.write({ runs: [...runs.filter((other) => keyOf(other) !== keyOf(run)), run] });
+}
+
+function parseScenario(text: string): Scenario {
+  const scenario = text.trim().toUpperCase();
+  if (scenario in scenarios) return scenario as Scenario;
+  throw new Error(`${text} is none of ${Object.keys(scenarios).join(', ')}`);
+}
+
+/** Ends in `+` when the checkout differs from it. */
+function commitOf(folder: string): string {
+  const git = (...words: string[]) =>
+    execFileSync('git', ['-C', folder, ...words], { encoding: 'utf8' }).trim();
+  const isDirty = git('status', '--porcelain', '--', 'src', 'package-lock.json') !== '';
+  return `${git('rev-parse', '--short=12', 'HEAD')}${isDirty ? '+' : ''}`;
+}
+
+/** For each run its conditions, its phases side by side, and the requirements. */
+function renderTables(runs: readonly Run[]): string {
+  return runs.flatMap(renderRun).join('\n');
+}
+
+function renderRun({ scenario, commit, database, machine, size, phases, requirements }: Run): string[] {
+  const conditions = Object.entries({ service: commit, database, ...size, ...machine });
+  const names = [...new Set(phases.flatMap(({ figures }) => Object.keys(figures)))];
+  const row = (cells: readonly (string | number)[]) => `| ${cells.join(' | ')} |`;
+  return [
+    `### ${scenario}: ${scenarios[scenario]}`,
+    '',
+    conditions.map(([name, value]) => `${name} ${value}`).join(', '),
+    '',
+    row(['', ...phases.map(({ name }) => name)]),
+    `|---|${'---|'.repeat(phases.length)}`,
+    ...names.map((name) => row([name, ...phases.map(({ figures }) => figures[name] ?? '–')])),
+    '',
+    '| required | limit | seen | |',
+    '|---|---|---|---|',
+    ...requirements.map(({ name, limit, seen, isFloor, isMet }) =>
+      row([name, `${isFloor ? '≥' : '≤'} ${limit}`, seen, isMet ? 'met' : '**not met**']),
+    ),
+    '',
+    '',
+  ];
+}
