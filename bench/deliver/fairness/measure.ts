@@ -75,13 +75,13 @@ export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> 
   const committed = await stage.readCommits(blocks[0]?.number ?? 0);
   return {
     name: phase.name,
-    figures: {
+    figures: withoutGaps({
       blocks: blocks.length,
       ...describeTransfers({ transfers, blocks, receipts, committed, endMs }),
       ...describeProbes(times),
       ...describeArrivals(arrivals),
       ...describeSamples(samples),
-    },
+    }),
   };
 }
 
@@ -201,6 +201,11 @@ function describeSamples(samples: readonly Sample[]): Figures {
     hostileRequests: requests,
     hostilePerSecond: Number(rate.toFixed(1)),
   };
+}
+
+/** Without percentiles of nothing, which JSON can't hold. */
+function withoutGaps(figures: Figures): Figures {
+  return Object.fromEntries(Object.entries(figures).filter(([, value]) => !Number.isNaN(value)));
 }
 
 function sorted(values: readonly number[]): number[] {
