@@ -18,6 +18,8 @@ export type RunningProgram = {
   assertAlive(): Promise<void>;
   /** CPU time so far and highest resident memory, of the process with its children; to be asked now and then. */
   usage(): { cpuSeconds: number; peakMiB: number };
+  /** Resident memory now, of the process with its children. */
+  residentMiB(): number;
   /** Ends it as a crash would, without waiting. */
   kill(): void;
   /** Ends it and waits for its end. */
@@ -61,6 +63,9 @@ export async function startProgram({ command, folder, environment }: Program): P
       const together = sum(tree.map((pid) => memoryMiB(pid, 'VmRSS')));
       peakMiB = Math.max(peakMiB, together, root === undefined ? 0 : memoryMiB(root, 'VmHWM'));
       return { cpuSeconds: sum(tree.map(cpuSecondsOf)), peakMiB: Math.round(peakMiB) };
+    },
+    residentMiB() {
+      return child.pid === undefined ? 0 : sum(listTree(child.pid).map((pid) => memoryMiB(pid, 'VmRSS')));
     },
     kill() {
       child.kill('SIGKILL');

@@ -2,14 +2,15 @@
  * Chainbell's delivery, beside job queues that do the same work:
  * `npm run bench -- deliver [--repeats 5] [--rows 20000] [--watched 2000000] [--only TEXT]`, its parts `deliver/http`,
  * `deliver/https`, `deliver/choose`, `deliver/neighbour`, `deliver/crowd`, `deliver/block` and `deliver/takeover`;
- * `deliver --profile` tells where Chainbell's time goes, `deliver --table` prints the last results. BullMQ needs
- * redis-server on the PATH.
+ * `deliver/fairness` has words of its own (fairness/run.ts); `deliver --profile` tells where Chainbell's time goes,
+ * `deliver --table` prints the last results. BullMQ needs redis-server on the PATH.
  */
 import { parseArgs } from 'node:util';
 import { describeMachine } from '../machine.ts';
 import { inTurn, outcomeOf, parseCount } from '../repeats.ts';
 import { block } from './block.ts';
 import { choose } from './choose.ts';
+import { fairness } from './fairness/run.ts';
 import { neighbour } from './neighbour.ts';
 import { profile } from './profile.ts';
 import {
@@ -34,6 +35,7 @@ const NEIGHBOURS = { receivers: 200, hangingRows: 100_000 };
 const CROWD = { receivers: 5_000, hangingRows: DEAD_ROWS };
 
 export async function deliver(words: string[]): Promise<void> {
+  if (words[0] === 'deliver/fairness') return fairness(words);
   const { positionals, values } = parseArgs({
     args: words,
     allowPositionals: true,

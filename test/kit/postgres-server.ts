@@ -52,12 +52,18 @@ const RESTARTER = `
 const READY = /\nready\s*$/;
 
 /**
- * Starts a server of its own, `isDurable` as one is installed. @throws Error that says what to install when there is no
- * PostgreSQL here.
+ * Starts a server of its own, `isDurable` as one is installed, with further `settings`. @throws Error that says what to
+ * install when there is no PostgreSQL here.
  */
-export async function startPostgresServer({ isDurable = false } = {}): Promise<PostgresServer> {
-  const settings = isDurable ? SETTINGS : [...SETTINGS, ...WITHOUT_DISK, ...FRAGILE];
-  const { url, stop } = await start(SUPERVISOR, settings);
+export async function startPostgresServer({
+  isDurable = false,
+  settings = [],
+}: {
+  isDurable?: boolean;
+  settings?: readonly string[];
+} = {}): Promise<PostgresServer> {
+  const disk = isDurable ? [] : [...WITHOUT_DISK, ...FRAGILE];
+  const { url, stop } = await start(SUPERVISOR, [...SETTINGS, ...disk, ...settings]);
   return { url, stop };
 }
 

@@ -1,0 +1,124 @@
+/**
+ * The service's HTTP API as the fairness scenarios use it, and probes of its response times.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import { Agent, request } from 'undici';
+import type { Address } from '../../../src/core/hex.ts';
+import { freshAddress } from '../../../test/kit/service.ts';
+
+export type NewRecord = { address: Address; webhook_url: string };
+
+export type Api = {
+  /** Registers watched addresses with the key of their watcher. */
+  register(key: string, records: readonly NewRecord[]): Promise<void>;
+  /** The number of the newest stored block, undefined before the first one and while the service is not ready. */
+  tip(): Promise<number | undefined>;
+  /** Sends a GET and a small POST at fixed times until the signal, whether or not earlier ones were answered. */
+  probe(probing: Probing, signal: AbortSignal): Promise<ProbeTimes>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+/** The keys of a watcher whose few records are read and of one that creates records, with their URL. */
+export type Probing = { reader: string; writer: string; webhookUrl: string };
+
+/** Milliseconds; a request that failed counts as long as the limit. */
+export type ProbeTimes = { getMs: number[]; postMs: number[]; failures: number };
+
+const RECORDS = '/api/notifications/watched-addresses';
+const CHUNK = 1_000;
+const SINGLE_CALLS = 16;
+const CALL_MS_MAX = 60_000;
+const PROBE_MS_MAX = 10_000;
+const GET_EVERY_MS = 100;
+const POST_EVERY_MS = 250;
+
+export function createApi(url: string): Api {
+  // Connections of their own: registering must not queue in front of probes.
+  const dispatcher = new Agent({ connections: 256 });
+  const call = async (options: {
+    method: 'GET' | 'POST';
+    path: string;
+    key?: string;
+    body?: unknown;
+    timeoutMs?: number;
+  }): Promise<{ status: number; text: string }> => {
+    const { method, path, key, body, timeoutMs = CALL_MS_MAX } = options;
+    const answer = await request(`${url}${path}`, {
+      method,
+      dispatcher,
+      headers: {
+        ...(key !== undefined && { authorization: `Bearer ${key}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(timeoutMs),
+    });
+    return { status: answer.statusCode, text: await answer.body.text() };
+  };
+  const registerOne = async (key: string, record: NewRecord): Promise<void> => {
+    const { status, text } = await call({ method: 'POST', path: RECORDS, key, body: record });
+    if (status !== 200) throw new Error(`the API answered ${status}: ${text}`);
+  };
+  const registerOneByOne = async (key: string, records: readonly NewRecord[]): Promise<void> => {
+    const waiting = [...records];
+    const work = async () => {
+      for (let record = waiting.pop(); record !== undefined; record = waiting.pop())
+        await registerOne(key, record);
+    };
+    await Promise.all(Array.from({ length: SINGLE_CALLS }, work));
+  };
+  return {
+    async register(key, records) {
+      const [first] = records;
+      if (records.length === 1 && first !== undefined) return registerOne(key, first);
+      for (let start = 0; start < records.length; start += CHUNK) {
+        const chunk = records.slice(start, start + CHUNK);
+        const body = { records: chunk };
+        const { status, text } = await call({ method: 'POST', path: `${RECORDS}/bulk`, key, body });
+        // Older services have no bulk calls.
+        if (status === 404 || status === 405) await registerOneByOne(key, chunk);
+        else if (status !== 200) throw new Error(`the API answered ${status}: ${text}`);
+      }
+    },
+    async tip() {
+      const answer = await call({ method: 'GET', path: '/readyz' }).catch(() => undefined);
+      const block = /"block (\d+)"/.exec(answer?.text ?? '')?.[1];
+      return block === undefined ? undefined : Number(block);
+    },
+    async probe({ reader, writer, webhookUrl }, signal) {
+      const times: ProbeTimes = { getMs: [], postMs: [], failures: 0 };
+      const time = async (into: number[], probing: () => Promise<{ status: number }>) => {
+        const startedAt = performance.now();
+        const isGood = await probing().then(
+          ({ status }) => status === 200,
+          () => false,
+        );
+        if (!isGood) times.failures += 1;
+        into.push(isGood ? performance.now() - startedAt : PROBE_MS_MAX);
+      };
+      const options = { path: RECORDS, timeoutMs: PROBE_MS_MAX };
+      await Promise.all([
+        every(GET_EVERY_MS, signal, () =>
+          time(times.getMs, () => call({ ...options, method: 'GET', key: reader })),
+        ),
+        every(POST_EVERY_MS, signal, () => {
+          const body = { address: freshAddress(), webhook_url: webhookUrl };
+          return time(times.postMs, () => call({ ...options, method: 'POST', key: writer, body }));
+        }),
+      ]);
+      return times;
+    },
+    [Symbol.asyncDispose]: () => dispatcher.destroy(),
+  };
+}
+
+/** Starts `work` at fixed times until the signal, and waits for all that was started. */
+async function every(ms: number, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
+  const started: Promise<void>[] = [];
+  const startedAt = performance.now();
+  for (let index = 0; !signal.aborted; index += 1) {
+    await delay(Math.max(0, startedAt + index * ms - performance.now()));
+    started.push(work());
+  }
+  await Promise.all(started);
+}

@@ -1,0 +1,218 @@
+/**
+ * One phase of a fairness scenario: blocks at fixed times, probes of the API beside them, and what receivers, PostgreSQL and
+ * the kernel say of it afterwards.
+ */
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Address } from '../../../src/core/hex.ts';
+import type { Figures } from '../../repeats.ts';
+import { percentile } from '../../stage.ts';
+import type { ProbeTimes, Probing } from './api.ts';
+import type { Receipt } from './receivers.ts';
+import type { MinedBlock, Stage } from './stage.ts';
+
+/** A watcher that registers its first address at block number `block` of the phase (from 0); the next block pays it. */
+export type Newcomer = { block: number; key: string; address: Address; url: string };
+
+export type Phase = {
+  name: string;
+  /** At most. */
+  blocks: number;
+  everyMs: number;
+  /** Each gets a transfer in each block. */
+  paid: readonly Address[];
+  /** Paid in each block too, but not a healthy one. */
+  busy?: Address;
+  newcomers?: readonly Newcomer[];
+  probing: Probing;
+  /** The phase ends with the block after which hostile receivers have got this many requests since they started. */
+  hostileRequests?: number;
+};
+
+export type PhaseReport = { name: string; figures: Figures };
+
+const SAMPLE_MS = 500;
+/** Of the hostile requests of a phase: the rate is measured between these shares, without start and end. */
+const RATE_SHARES = { from: 0.05, to: 0.9 };
+
+type Sample = { atMs: number; requests: number; openPeak: number; residentMiB: number };
+/** `isNewcomer`: the first transfer for a watcher that was created in this phase. */
+type Transfer = { hash: string; block: MinedBlock; isNewcomer: boolean };
+
+/** `createMs` is set when the API has answered. */
+type Arrival = { newcomer: Newcomer; askedAt: number; createMs?: number; isPaid: boolean };
+
+export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> {
+  const over = new AbortController();
+  const receipts = new Map<string, Receipt>();
+  const samples: Sample[] = [await takeSample(stage, receipts)];
+  const sampling = sample(stage, { receipts, samples, signal: over.signal });
+  const probing = stage.api.probe(phase.probing, over.signal);
+  const transfers: Transfer[] = [];
+  const blocks: MinedBlock[] = [];
+  const arrivals: Arrival[] = [];
+  const startedAt = performance.now();
+  for (let index = 0; index < phase.blocks; index += 1) {
+    await delay(Math.max(0, startedAt + index * phase.everyMs - performance.now()));
+    const coming = arrivals.filter(({ createMs, isPaid }) => createMs !== undefined && !isPaid);
+    const counted = [...phase.paid, ...coming.map(({ newcomer }) => newcomer.address)];
+    const block = await stage.mine([...counted, ...(phase.busy === undefined ? [] : [phase.busy])]);
+    blocks.push(block);
+    for (const arrival of coming) arrival.isPaid = true;
+    for (const [position, hash] of block.hashes.slice(0, counted.length).entries())
+      transfers.push({ hash, block, isNewcomer: position >= phase.paid.length });
+    const { hostileRequests = Number.POSITIVE_INFINITY } = phase;
+    if ((samples.at(-1)?.requests ?? 0) >= hostileRequests) break;
+    // Not awaited: blocks come at their times, however long the API takes.
+    for (const newcomer of phase.newcomers?.filter((one) => one.block === index) ?? [])
+      arrivals.push(arrive(stage, newcomer));
+  }
+  // The last block has as long as any other; rows that have not been sent by then count with their age.
+  await delay(Math.max(0, startedAt + blocks.length * phase.everyMs - performance.now()));
+  const endMs = Date.now();
+  over.abort();
+  const [times] = await Promise.all([probing, sampling]);
+  samples.push(await takeSample(stage, receipts));
+  const committed = await stage.readCommits(blocks[0]?.number ?? 0);
+  return {
+    name: phase.name,
+    figures: withoutGaps({
+      blocks: blocks.length,
+      ...describeTransfers({ transfers, blocks, receipts, committed, endMs }),
+      ...describeProbes(times),
+      ...describeArrivals(arrivals),
+      ...describeSamples(samples),
+    }),
+  };
+}
+
+function arrive(stage: Stage, newcomer: Newcomer): Arrival {
+  const arrival: Arrival = { newcomer, askedAt: performance.now(), isPaid: false };
+  const { key, address, url } = newcomer;
+  // One that fails stays without an answer, which its figure says.
+  stage.api.register(key, [{ address, webhook_url: url }]).then(
+    () => {
+      arrival.createMs = performance.now() - arrival.askedAt;
+    },
+    () => {},
+  );
+  return arrival;
+}
+
+async function sample(
+  stage: Stage,
+  { receipts, samples, signal }: { receipts: Map<string, Receipt>; samples: Sample[]; signal: AbortSignal },
+): Promise<void> {
+  while (!signal.aborted) {
+    await delay(SAMPLE_MS);
+    await stage.program.assertAlive();
+    samples.push(await takeSample(stage, receipts));
+  }
+}
+
+async function takeSample(stage: Stage, receipts: Map<string, Receipt>): Promise<Sample> {
+  const [healthy, hostile] = await Promise.all([stage.healthy.ask(), stage.hostile.ask()]);
+  // The first attempt counts: a repeated one is no sooner.
+  for (const receipt of healthy.receipts)
+    if (!receipts.has(receipt.hash)) receipts.set(receipt.hash, receipt);
+  const { requests, openPeak } = hostile;
+  return { atMs: Date.now(), requests, openPeak, residentMiB: stage.program.residentMiB() };
+}
+
+function describeTransfers({
+  transfers,
+  blocks,
+  receipts,
+  committed,
+  endMs,
+}: {
+  transfers: readonly Transfer[];
+  blocks: readonly MinedBlock[];
+  receipts: ReadonlyMap<string, Receipt>;
+  committed: ReadonlyMap<number, number> | undefined;
+  endMs: number;
+}): Figures {
+  /** Without commit records: when the follower had read the block, the time that webhooks carry. */
+  const createdAt = new Map<number, number>();
+  for (const { hash, block } of transfers) {
+    const receipt = receipts.get(hash);
+    if (receipt !== undefined) createdAt.set(block.number, receipt.createdAtMs);
+  }
+  const storedAt = committed ?? createdAt;
+  const sentAt = ({ hash }: Transfer) => receipts.get(hash)?.atMs;
+  const waitOf = (transfer: Transfer) => {
+    const since = storedAt.get(transfer.block.number) ?? transfer.block.minedAtMs;
+    return Math.max(0, (sentAt(transfer) ?? endMs) - since);
+  };
+  const healthy = transfers.filter(({ isNewcomer }) => !isNewcomer);
+  const newcomers = transfers.filter(({ isNewcomer }) => isNewcomer);
+  const waits = sorted(healthy.map(waitOf));
+  const fromHead = sorted(healthy.map((transfer) => (sentAt(transfer) ?? endMs) - transfer.block.minedAtMs));
+  const lags = sorted(
+    blocks.map(({ number, minedAtMs }) => Math.max(0, (storedAt.get(number) ?? endMs) - minedAtMs)),
+  );
+  const countSent = (of: readonly Transfer[]) => of.filter((one) => sentAt(one) !== undefined).length;
+  return {
+    expected: healthy.length,
+    sent: countSent(healthy),
+    rowToPostP50Ms: percentile(waits, 0.5),
+    rowToPostP99Ms: percentile(waits, 0.99),
+    rowToPostMaxMs: percentile(waits, 1),
+    minedToPostP50Ms: percentile(fromHead, 0.5),
+    minedToPostP99Ms: percentile(fromHead, 0.99),
+    followerLagP50Ms: percentile(lags, 0.5),
+    followerLagP99Ms: percentile(lags, 0.99),
+    newcomersPaid: newcomers.length,
+    newcomersSent: countSent(newcomers),
+    newcomerFirstMaxMs: maxOf(newcomers.map(waitOf)),
+  };
+}
+
+/** One without an answer counts with the time since it asked. */
+function describeArrivals(arrivals: readonly Arrival[]): Figures {
+  const now = performance.now();
+  return {
+    newcomers: arrivals.length,
+    newcomerCreateMaxMs: maxOf(arrivals.map(({ askedAt, createMs }) => createMs ?? now - askedAt)),
+  };
+}
+
+function describeProbes({ getMs, postMs, failures }: ProbeTimes): Figures {
+  const [gets, posts] = [sorted(getMs), sorted(postMs)];
+  return {
+    apiCalls: gets.length + posts.length,
+    apiFailures: failures,
+    apiGetP50Ms: percentile(gets, 0.5),
+    apiGetP99Ms: percentile(gets, 0.99),
+    apiPostP50Ms: percentile(posts, 0.5),
+    apiPostP99Ms: percentile(posts, 0.99),
+  };
+}
+
+function describeSamples(samples: readonly Sample[]): Figures {
+  const before = samples[0]?.requests ?? 0;
+  const requests = (samples.at(-1)?.requests ?? 0) - before;
+  const reached = (share: number) => samples.find((one) => one.requests - before >= requests * share);
+  const [from, to] = [reached(RATE_SHARES.from), reached(RATE_SHARES.to)];
+  const seconds = ((to?.atMs ?? 0) - (from?.atMs ?? 0)) / 1000;
+  const rate = seconds > 0 ? ((to?.requests ?? 0) - (from?.requests ?? 0)) / seconds : 0;
+  return {
+    residentPeakMiB: Math.round(maxOf(samples.map(({ residentMiB }) => residentMiB))),
+    hostileOpenPeak: maxOf(samples.map(({ openPeak }) => openPeak)),
+    hostileRequests: requests,
+    hostilePerSecond: Number(rate.toFixed(1)),
+  };
+}
+
+/** Without percentiles of nothing, which JSON can't hold. */
+function withoutGaps(figures: Figures): Figures {
+  return Object.fromEntries(Object.entries(figures).filter(([, value]) => !Number.isNaN(value)));
+}
+
+function sorted(values: readonly number[]): number[] {
+  return values.toSorted((one, other) => one - other);
+}
+
+/** 0 for none. */
+function maxOf(values: readonly number[]): number {
+  return Math.round(values.reduce((highest, value) => Math.max(highest, value), 0));
+}

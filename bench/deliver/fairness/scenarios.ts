@@ -1,0 +1,162 @@
+/**
+ * The fairness scenarios: 20 healthy watchers, measured at first alone and then beside an attack, in the same run of the
+ * service.
+ */
+import type { Address } from '../../../src/core/hex.ts';
+import { freshAddress } from '../../../test/kit/service.ts';
+import { waitUntil } from '../../../test/kit/wait.ts';
+import { measure, type Newcomer, type Phase, type PhaseReport } from './measure.ts';
+import type { Manner } from './receivers.ts';
+import { type DatabaseKind, type Stage, setStage } from './stage.ts';
+
+export const scenarios = {
+  A: 'one watcher whose hosts never answer',
+  B: '100 watchers whose hosts never answer',
+  C: 'one fast watcher with a backlog',
+  D: 'as A, but the hosts answer at first',
+  E: 'as B, but the hosts answer at first',
+} as const;
+export type Scenario = keyof typeof scenarios;
+
+export type Size = {
+  everyMs: number;
+  baselineBlocks: number;
+  /** A and B; in D and E those after the hosts have turned; in C at most. */
+  attackBlocks: number;
+  /** D and E: while the hosts still answer. */
+  friendlyBlocks: number;
+  /** A, B, D and E: of all hostile watchers together, each with one watched address on the busy address. */
+  hosts: number;
+  /** C: due notifications. */
+  rows: number;
+};
+
+export type RunOptions = {
+  service: string;
+  database: DatabaseKind;
+  isDurable: boolean;
+  size: Size;
+  /** Called before each phase and after it. */
+  onProgress?(text: string): void;
+};
+
+const HEALTHY = 20;
+const CROWD = 100;
+const FAST_HOSTS = 20;
+/** Records of the fast watcher: so many rows come from one block. */
+const FAST_RECORDS = 10_000;
+const BACKLOG_MS_MAX = 1_200_000;
+/** Blocks of the attack before which a watcher registers its first address. */
+const NEWCOMER_BLOCKS = [1, 3, 5, 7, 9];
+/** Host numbers of the healthy receivers; those of hostile ones begin at 0 on another port. */
+const NEWCOMER_HOST = 200;
+const FAST: Manner = { fromMs: 0, toMs: 0 };
+const FRIENDLY: Manner = { fromMs: 20, toMs: 20 };
+const HEALTHY_MANNER: Manner = { fromMs: 5, toMs: 20 };
+const SETTLE_BLOCKS = 3;
+
+/** The phases of a scenario; `baseline` and `attack` are always among them. */
+export async function runScenario(scenario: Scenario, options: RunOptions): Promise<PhaseReport[]> {
+  const isCrowd = scenario === 'B' || scenario === 'E';
+  const hostileCount = isCrowd ? CROWD : 1;
+  const { service, database, isDurable, size, onProgress = () => {} } = options;
+  const watchers = HEALTHY + NEWCOMER_BLOCKS.length + 1 + hostileCount;
+  onProgress('setting the stage');
+  await using stage = await setStage({ service, database, isDurable, watchers });
+  const healthyKeys = stage.keys.slice(0, HEALTHY);
+  const newcomerKeys = stage.keys.slice(HEALTHY, HEALTHY + NEWCOMER_BLOCKS.length);
+  const writer = stage.keys[HEALTHY + NEWCOMER_BLOCKS.length] ?? '';
+  const hostileKeys = stage.keys.slice(-hostileCount);
+  await stage.healthy.ask({ manner: HEALTHY_MANNER, keeps: true });
+
+  const paid = healthyKeys.map(() => freshAddress());
+  for (const [index, key] of healthyKeys.entries()) {
+    const address = paid[index];
+    if (address !== undefined)
+      await stage.api.register(key, [{ address, webhook_url: stage.healthy.urlOf(index) }]);
+  }
+  const busy = freshAddress();
+  onProgress('registering the hostile records');
+  if (scenario === 'C')
+    await registerHosts(stage, hostileKeys, { busy, records: FAST_RECORDS, hosts: FAST_HOSTS });
+  else await registerHosts(stage, hostileKeys, { busy, records: size.hosts, hosts: size.hosts });
+
+  const probing = { reader: healthyKeys[0] ?? '', writer, webhookUrl: stage.healthy.urlOf(0) };
+  const newcomers = newcomerKeys.map((key, index): Newcomer => {
+    const url = stage.healthy.urlOf(NEWCOMER_HOST + index);
+    return { block: NEWCOMER_BLOCKS[index] ?? 0, key, address: freshAddress(), url };
+  });
+  const reports: PhaseReport[] = [];
+  const run = async (phase: Omit<Phase, 'everyMs' | 'probing'>) => {
+    onProgress(phase.name);
+    const report = await measure(stage, { everyMs: size.everyMs, probing, ...phase });
+    onProgress(JSON.stringify(report));
+    if (phase.name !== 'warm-up') reports.push(report);
+  };
+  await run({ name: 'warm-up', blocks: SETTLE_BLOCKS, paid });
+  await run({ name: 'baseline', blocks: size.baselineBlocks, paid });
+  const attack = { name: 'attack', blocks: size.attackBlocks, paid, newcomers };
+  switch (scenario) {
+    case 'A':
+    case 'B':
+      await stage.hostile.ask({ manner: 'never' });
+      await run({ ...attack, busy });
+      return reports;
+    case 'C': {
+      const hostileRequests = size.rows;
+      await stage.hostile.ask({ manner: FAST });
+      await pileUp(stage, busy, size.rows);
+      await run({ name: 'alone', blocks: size.attackBlocks, paid: [], hostileRequests });
+      await drain(stage, hostileRequests);
+      await pileUp(stage, busy, size.rows);
+      await run({ ...attack, hostileRequests: 2 * hostileRequests });
+      return reports;
+    }
+    case 'D':
+    case 'E':
+      await stage.hostile.ask({ manner: FRIENDLY });
+      await run({ name: 'friendly', blocks: size.friendlyBlocks, paid, busy });
+      await stage.hostile.ask({ manner: 'never' });
+      await run({ ...attack, busy });
+      return reports;
+  }
+}
+
+/** `records` on the busy address for `hosts` receivers, in equal parts for the watchers. */
+async function registerHosts(
+  stage: Stage,
+  keys: readonly string[],
+  { busy, records, hosts }: { busy: Address; records: number; hosts: number },
+): Promise<void> {
+  const each = Math.ceil(records / keys.length);
+  for (const [watcher, key] of keys.entries()) {
+    const count = Math.min(each, records - watcher * each);
+    const own = Array.from({ length: Math.max(0, count) }, (_, index) => {
+      const host = (watcher * each + index) % hosts;
+      return { address: busy, webhook_url: `${stage.hostile.urlOf(host)}/${index}` };
+    });
+    await stage.api.register(key, own);
+  }
+}
+
+/** Makes due notifications, `FAST_RECORDS` with each block; resolves when they are stored. */
+async function pileUp(stage: Stage, busy: Address, rows: number): Promise<void> {
+  let last = 0;
+  for (let made = 0; made < rows; made += FAST_RECORDS) last = (await stage.mine([busy])).number;
+  await waitUntil(async () => ((await stage.api.tip()) ?? 0) >= last, {
+    timeoutMs: BACKLOG_MS_MAX,
+    describe: 'the backlog to be stored',
+    pollMs: 100,
+  });
+}
+
+/** Waits until hostile receivers have got `requests` in all. */
+async function drain(stage: Stage, requests: number): Promise<void> {
+  await waitUntil(
+    async () => {
+      await stage.program.assertAlive();
+      return (await stage.hostile.ask()).requests >= requests;
+    },
+    { timeoutMs: BACKLOG_MS_MAX, describe: 'the backlog to be sent', pollMs: 500 },
+  );
+}
