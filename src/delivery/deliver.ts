@@ -173,7 +173,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
   async function heartbeat(): Promise<'idle'> {
     const now = clock.now();
-    if ((await freeDeadLanes(database, now)) > 0) wake.ring();
+    if ((await freeDeadLanes(database, { now, stepsMs: clock.stepsMs() })) > 0) wake.ring();
     if (worker === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
       polledMs = clock.steadyMs();

@@ -227,14 +227,18 @@ export const livingWorkers = sql`
     and database = (select oid from pg_database where datname = current_database())`;
 
 /**
- * Frees the lanes of dead workers, whose advisory lock no session holds, and those whose lease has ended. Returns how many.
- * A lane that is locked is left to the next call.
+ * Frees the lanes of dead workers, whose advisory lock no session holds, and those whose lease has ended: the latter only
+ * once the process has followed all `stepsMs` of the clock. Returns how many. A lane that is locked is left to the next call.
  */
-export async function freeDeadLanes(db: Db, now: Date): Promise<number> {
+export async function freeDeadLanes(
+  db: Db,
+  { now, stepsMs = 0 }: { now: Date; stepsMs?: number },
+): Promise<number> {
   const rows = await db.query(sql`
     with dead as materialized (
       select id from lane
-      where owner is not null and (owner not in (${livingWorkers}) or lease_until <= ${now})
+      where owner is not null
+        and (owner not in (${livingWorkers}) or lease_until <= ${now} and ${isOfThisTime(stepsMs)})
       order by id for update skip locked
     ), freed as (
       update lane l set owner = null, lease_until = null from dead where l.id = dead.id

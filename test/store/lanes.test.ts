@@ -84,9 +84,9 @@ onEachDatabase(({ database }) => {
     const origin = 'https://one.example:443';
     assert.deepEqual(lane, { id: lane.id, watcherId: 1, shardId: 1, origin, epoch: 1 });
     await using _first = await live(database(), 1);
-    assert.equal(await freeDeadLanes(database(), later(29_999)), 0);
+    assert.equal(await freeDeadLanes(database(), { now: later(29_999) }), 0);
     assert.deepEqual(await lease(database(), 2, later(29_999)), []);
-    assert.equal(await freeDeadLanes(database(), later(30_000)), 1);
+    assert.equal(await freeDeadLanes(database(), { now: later(30_000) }), 1);
     assert.deepEqual(await lease(database(), 2, later(30_000)), [{ ...lane, epoch: 2 }]);
   });
 
@@ -144,7 +144,7 @@ onEachDatabase(({ database }) => {
 
   test('a worker that lost its lane cannot release, renew or end the lease of the next one', async () => {
     const lost = await leaseOne(database());
-    assert.equal(await freeDeadLanes(database(), later(30_000)), 1);
+    assert.equal(await freeDeadLanes(database(), { now: later(30_000) }), 1);
     const [taken] = await lease(database(), 2, later(30_000));
     assert.equal(taken?.epoch, 2);
     const before = await listLanes(database());
@@ -163,8 +163,8 @@ onEachDatabase(({ database }) => {
       new Set([lane.id]),
     );
     await using _first = await live(database(), 1);
-    assert.equal(await freeDeadLanes(database(), later(59_999)), 0);
-    assert.equal(await freeDeadLanes(database(), later(60_000)), 1);
+    assert.equal(await freeDeadLanes(database(), { now: later(59_999) }), 0);
+    assert.equal(await freeDeadLanes(database(), { now: later(60_000) }), 1);
   });
 
   test('workers hear which lanes have something, and are told to look themselves when these are too many', async () => {
@@ -183,14 +183,14 @@ onEachDatabase(({ database }) => {
 
   test('the lane of a worker without a living session is freed, and is due as before', async () => {
     const lane = await leaseOne(database());
-    assert.equal(await freeDeadLanes(database(), noon), 1);
+    assert.equal(await freeDeadLanes(database(), { now: noon }), 1);
     assert.deepEqual(await lease(database(), 2), [{ ...lane, epoch: 2 }]);
   });
 
   test('the lane of a worker whose session lives is not freed', async () => {
     await leaseOne(database());
     await using _first = await live(database(), 1);
-    assert.equal(await freeDeadLanes(database(), noon), 0);
+    assert.equal(await freeDeadLanes(database(), { now: noon }), 0);
     assert.deepEqual(await lease(database(), 2), []);
   });
 
@@ -241,7 +241,7 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
     await lease(database(), 1, later(60_000));
     assert.deepEqual(await listVisits(database()), { 1: null });
-    assert.equal(await freeDeadLanes(database(), later(60_001)), 1);
+    assert.equal(await freeDeadLanes(database(), { now: later(60_001) }), 1);
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
   });
 });
@@ -256,9 +256,9 @@ onPostgres(({ database, place }) => {
     const [first] = await lease(database(), 11, noon, 1);
     const [second] = await lease(database(), 22, noon, 1);
     assert.ok(first !== undefined && second !== undefined);
-    assert.equal(await freeDeadLanes(database(), noon), 0);
+    assert.equal(await freeDeadLanes(database(), { now: noon }), 0);
     await dying.close();
-    await waitUntil(async () => (await freeDeadLanes(database(), noon)) === 1, {
+    await waitUntil(async () => (await freeDeadLanes(database(), { now: noon })) === 1, {
       describe: 'one lane is freed',
     });
     const owners = new Map((await listLanes(database())).map(({ id, owner }) => [id, owner]));
@@ -273,7 +273,7 @@ onPostgres(({ database, place }) => {
     const other = await openDatabase({ url: url.href, dataDir: '' });
     const session = await other.session();
     assert.ok(await session.tryLock(WORKER_LOCK_SPACE, 1));
-    assert.equal(await freeDeadLanes(database(), noon), 1);
+    assert.equal(await freeDeadLanes(database(), { now: noon }), 1);
     await session.close();
     await other.close();
   });

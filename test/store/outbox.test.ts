@@ -40,7 +40,7 @@ async function leaseWith(database: Database, transfers: readonly Transfer[] = [t
 }
 
 async function leaseAgain(database: Database, now = noon, owner = 1): Promise<Lane> {
-  await freeDeadLanes(database, now);
+  await freeDeadLanes(database, { now });
   const [lane] = await leaseDue(database, { owner, now, limit: 1 });
   assert.ok(lane !== undefined);
   return lane;

@@ -25,7 +25,7 @@ const statements = [
   'update notification n set reorg_id',
   'insert into orphaned_block',
   'insert into notification',
-  'update lane set next_due',
+  'update lane l set next_due',
   'pg_notify',
   'revision = n.revision + 1',
   "set state = 'withdrawn'",
