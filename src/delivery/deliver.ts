@@ -13,6 +13,7 @@ import {
   type Lane,
   leaseLanes,
   REORG_PREFIX,
+  releaseLane,
   renewLeases,
   WORKER_LOCK_SPACE,
 } from '../store/lanes.ts';
@@ -115,7 +116,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       return 'idle';
     }
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
+    const askedMs = clock.steadyMs();
     const leased = await leaseLanes(database, { owner, now, stepsMs, leaseUntil, limit });
+    if (clock.steadyMs() - askedMs > RENEW_MS) {
+      // The leases may be over, and the lanes another worker's.
+      for (const lane of leased) await releaseLane(database, lane, clock.now());
+      return 'idle';
+    }
     for (const lane of leased) begin(lane);
     return leased.length === limit ? 'worked' : 'idle';
   }
@@ -175,10 +182,12 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     await shareOut(worker.number);
     if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
     const laneIds = [...lanes.keys()];
+    const askedMs = clock.steadyMs();
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
     const kept = await renewLeases(database, { owner: worker.number, laneIds, leaseUntil });
     for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.run.lose();
-    renewedMs = clock.steadyMs();
+    // The leases last from when they were asked for, however late the answer is.
+    renewedMs = askedMs;
     return 'idle';
   }
 
