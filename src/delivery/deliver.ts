@@ -15,6 +15,7 @@ import {
   listWaitingWatchers,
   noteNextVisits,
   REORG_PREFIX,
+  releaseLane,
   renewLeases,
   TURN_LANES_MAX,
   TURN_WATCHERS_MAX,
@@ -115,10 +116,16 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     }
     const watchersMax = Math.min(TURN_WATCHERS_MAX, room);
     const lanesEach = Math.min(TURN_LANES_MAX, Math.floor(room / watchersMax));
+    const askedMs = clock.steadyMs();
     const { leased, drained, visited } = await leaseLanes(database, {
       ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
       ...{ full: fair.full(), watchersMax, lanesEach },
     });
+    if (clock.steadyMs() - askedMs > RENEW_MS) {
+      // The leases may be over, and the lanes another worker's.
+      for (const lane of leased) await releaseLane(database, lane, clock.now());
+      return 'idle';
+    }
     for (const lane of leased) begin(lane);
     // Behind the lanes: their first webhooks do not wait for it.
     await noteNextVisits(database, drained);
@@ -183,10 +190,12 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     await rotate();
     if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
     const laneIds = [...lanes.keys()];
+    const askedMs = clock.steadyMs();
     const leaseUntil = new Date(now.getTime() + LEASE_MS);
     const kept = await renewLeases(database, { owner: worker.number, laneIds, leaseUntil });
     for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.run.lose();
-    renewedMs = clock.steadyMs();
+    // The leases last from when they were asked for, however late the answer is.
+    renewedMs = askedMs;
     return 'idle';
   }
 

@@ -7,7 +7,15 @@ import { createDeliverer } from '../../src/delivery/deliver.ts';
 import type { SendOutcome } from '../../src/delivery/send.ts';
 import type { Database, Session } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
-import { addressOf, headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
+import {
+  addressOf,
+  headerOf,
+  listLanes,
+  listStates,
+  mine,
+  transferOf,
+  watchAddress,
+} from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -16,6 +24,7 @@ import { waitUntil } from '../kit/wait.ts';
 const AT_ONCE = 4;
 const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
+const LONGER_THAN_A_LEASE_MS = 30_001;
 const MINUTE_MS = 60_000;
 
 /** Watchers who have payments to hear of. */
@@ -173,6 +182,24 @@ onEachDatabase(({ database }) => {
     // Of the four places one is left to first attempts.
     assert.equal((await story.underWay(1)).length, 3);
     await story.stop();
+  });
+
+  test('lanes whose lease the database grants too late are given back unused', async () => {
+    const story = await startStory(database(), { watchers: 1 });
+    const late: Database = {
+      ...database(),
+      async query<Row>(statement: Parameters<Database['query']>[0]) {
+        const rows = await database().query<Row>(statement);
+        if (statement.text.includes('epoch = epoch + 1')) story.clock.advance(LONGER_THAN_A_LEASE_MS);
+        return rows;
+      },
+    };
+    const slow = startWorker(late, { clock: story.clock });
+    await slow.step();
+    assert.equal((await listLanes(database()))[0]?.owner, null);
+    await story.step();
+    assert.equal((await story.underWay(AT_ONCE)).length, AT_ONCE);
+    await Promise.all([slow.stop(), story.stop()]);
   });
 
   test('lanes whose lock is gone with its session start nothing more, before any step says so', async () => {

@@ -212,7 +212,7 @@ onEachDatabase(({ database }) => {
       visited.push(...counts.keys());
     }
     assert.deepEqual(
-      visited.slice(0, 300).sort((a, b) => a - b),
+      [...new Set(visited)].sort((a, b) => a - b),
       watchers,
     );
     const visits = await listVisits(database());
