@@ -105,6 +105,12 @@ export function createMetrics(version: string) {
       'route',
       'code',
     ]),
+    databaseWaitSeconds: histogram(
+      'database_wait_seconds',
+      'How long statements and transactions waited for a connection or turn.',
+      [0.001, ...SECONDS],
+      ['share'],
+    ),
     cacheAnswers: counter(
       'cache_answers_total',
       'Public answers by where they came from: hit, stale, miss.',
