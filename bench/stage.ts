@@ -16,7 +16,7 @@ import { waitUntil } from '../test/kit/wait.ts';
 export type Stage = {
   /** Mines each transaction in a block of its own. */
   chain: Chain;
-  database: TestDatabase;
+  database: Pick<TestDatabase, 'url'>;
   receiver: Receiver;
   apiUrl: string;
   /** Of the watcher `bench`. */
@@ -26,6 +26,8 @@ export type Stage = {
   watch(address: string): Promise<void>;
   /** Resident memory of the service now, and at its highest, in MiB. */
   memoryMiB(): { resident: number; peak: number };
+  /** False when the service has ended. */
+  isRunning(): boolean;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
@@ -35,12 +37,15 @@ export type StageOptions = {
   answer: AnswerTo;
   /** anvil stops for good at times when it is traced while it mines as fast as it can. */
   internalTransfers: 'auto' | 'off';
+  /** Instead of a test database: an empty one, by its URL. */
+  databaseUrl?: string;
 };
 
-export async function setStage({ answer, internalTransfers }: StageOptions): Promise<Stage> {
+export async function setStage({ answer, internalTransfers, databaseUrl }: StageOptions): Promise<Stage> {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
-  const database = parts.use(await createTestDatabase('postgres'));
+  const database =
+    databaseUrl === undefined ? parts.use(await createTestDatabase('postgres')) : { url: databaseUrl };
   const receiver = parts.use(await startReceiver({ answer }));
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
@@ -107,6 +112,7 @@ export async function setStage({ answer, internalTransfers }: StageOptions): Pro
       if (!answer.ok) throw new Error(`the API answered ${answer.status}: ${await answer.text()}`);
     },
     memoryMiB: () => readMemory(child.pid),
+    isRunning: () => child.exitCode === null && child.signalCode === null,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
