@@ -157,9 +157,10 @@ function createRecords({ apiUrl, key, receiver }: Stage, over: AbortSignal) {
       method: 'POST',
       headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
       body: JSON.stringify({ address, webhook_url: receiver.url }),
-    });
-    const body: { id?: string } = JSON.parse(await answer.text());
-    if (answer.ok && body.id !== undefined) acknowledged.push({ id: body.id, answeredAt: Date.now() });
+    }).catch(() => undefined);
+    if (answer?.ok !== true) return;
+    const { data }: { data: { id: string } } = JSON.parse(await answer.text());
+    acknowledged.push({ id: data.id, answeredAt: Date.now() });
   };
   const work = async () => {
     const open: Promise<void>[] = [];

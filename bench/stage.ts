@@ -1,12 +1,13 @@
 /**
  * The stage of a scenario: anvil, PostgreSQL, a receiver, and Chainbell as the process that operators run.
  */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { findFreePort } from '../devnet/free-port.ts';
 import { type Chain, startChain } from '../test/kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../test/kit/database.ts';
@@ -67,12 +68,9 @@ export async function setStage({ answer, internalTransfers, databaseUrl }: Stage
     CHAINBELL_CHAIN_INTERNAL_TRANSFERS: internalTransfers,
   };
   const options = { env: environment, cwd: folder };
-  const issued = execFileSync(
-    process.execPath,
-    [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'],
-    options,
-  );
-  const { key }: { key: string } = JSON.parse(issued.toString());
+  const create = [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'];
+  const { stdout } = await promisify(execFile)(process.execPath, create, options);
+  const { key }: { key: string } = JSON.parse(stdout);
   // With the flags of this process: bootstrap.mjs gives the same ones to every program.
   const child = spawn(process.execPath, [...process.execArgv, MAIN, 'start'], {
     ...options,
