@@ -9,8 +9,8 @@ export type PostgresHosts = {
   pool(connectionsMax: number): pg.Pool;
   /** A connection of the pool. @throws the driver's error when no host can be reached or takes writes as it must */
   connect(pool: pg.Pool): Promise<pg.PoolClient>;
-  /** A connection outside of any pool; the same errors. */
-  open(): Promise<pg.Client>;
+  /** A connection outside of any pool, whose statements may take as long; the same errors. */
+  open(queryMsMax?: number): Promise<pg.Client>;
   /** Hears of each error: once the server is read-only, no connection of before is given out again. */
   noteError(client: pg.PoolClient, error: unknown): void;
   /** Puts the connection back into its pool, or closes it when it is broken or of before. */
@@ -103,9 +103,12 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
           client.release(true);
         }
       }),
-    open: () =>
+    open: (queryMsMax) =>
       tryHosts(async () => {
-        const client = new HostClient(settings);
+        const client = new HostClient({
+          ...settings,
+          ...(queryMsMax !== undefined && { query_timeout: queryMsMax }),
+        });
         client.on('error', () => {});
         await client.connect();
         try {

@@ -25,6 +25,8 @@ const SERVER_VERSION_MIN = 150_000;
 const SETTLE_CONNECTIONS = 1;
 /** A pooler that is busy with other clients may happen to give each connection its own session, but not so often. */
 const SESSION_CHECKS = 3;
+/** A pooler in session mode that has no second connection left keeps the check waiting. */
+const SESSION_CHECK_MS_MAX = 10_000;
 
 /**
  * What a statement of many rows may keep in memory: by default (4 MB) a leaderboard of 100,000 users went through files.
@@ -215,7 +217,7 @@ async function openSession(hosts: PostgresHosts): Promise<Session> {
 async function requireSessions(hosts: PostgresHosts): Promise<void> {
   await using parts = new AsyncDisposableStack();
   const open = async () => {
-    const client = await orFault(hosts.open());
+    const client = await orFault(hosts.open(SESSION_CHECK_MS_MAX));
     parts.defer(() => client.end());
     return client;
   };
