@@ -40,6 +40,7 @@ import { agreeingReader } from './reading-block.ts';
 import { openStore, retryAtStart, START_MS_MAX } from './start.ts';
 import { createStatus } from './status.ts';
 import type { Database, Share } from './store/db.ts';
+import { createLaneRepair } from './store/lane-repair.ts';
 import { LANE_CHANNEL } from './store/lanes.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
@@ -81,6 +82,8 @@ const LOOP_RETRY_MS_MAX = 15_000;
 /** What rings and follows goes on this soon after a standby has taken over the database. */
 const RESUME_MS_MAX = 2_000;
 const PRUNE_MS = 60_000;
+/** How often a thousand lanes are looked at. */
+const LANE_REPAIR_MS = 2_000;
 /** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
 const PAIRS_MS = 1_000;
 /** Advisory lock space of elections; the keys of the follower and of who asks for prices in it. */
@@ -249,6 +252,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const retryMsMax = RESUME_MS_MAX;
     run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake, retryMsMax });
     run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS, retryMsMax });
+    run('lane repair', unlessStepped(createLaneRepair({ database: shares.delivery, clock, log, metrics })), {
+      idleMs: () => LANE_REPAIR_MS,
+    });
     run('retention', unlessStepped(createPruner({ database: shares.delivery, clock, ...config.retention })), {
       idleMs: () => PRUNE_MS,
     });
