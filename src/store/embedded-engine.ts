@@ -36,7 +36,7 @@ export async function startEngine(folder: string): Promise<Engine> {
   });
 }
 
-/** Nobody else makes checkpoints here, and the write-ahead log keeps everything since the last one. */
+/** No background worker makes checkpoints here, and the write-ahead log keeps everything since the last one. */
 const LOOK_TURNS = 64;
 /** Of 16 MiB each; more than what PostgreSQL keeps after a checkpoint, by the first of the settings. */
 const LOG_FILES_MAX = 10;
