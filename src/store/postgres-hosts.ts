@@ -17,15 +17,16 @@ export type PostgresHosts = {
   release(client: pg.PoolClient, isBroken: boolean): void;
 };
 
-/** A host that swallows packets is given up after this long; a shorter time where there is another host to try. */
+/** How long a statement waits for a connection of its pool, and for a host that swallows packets. */
 const CONNECT_MS_MAX = 10_000;
+/** A shorter time for each host where there is another one to try. */
 const CONNECT_MS_MAX_OF_SEVERAL = 3_000;
 const READ_ONLY = '25006';
 
 export function createPostgresHosts(url: string, base: pg.ClientConfig): PostgresHosts {
   const { urls, mustWrite } = parseDatabaseUrl(url);
   const connectMsMax = urls.length > 1 ? CONNECT_MS_MAX_OF_SEVERAL : CONNECT_MS_MAX;
-  const settings: pg.PoolConfig = { ...base, connectionTimeoutMillis: connectMsMax };
+  const settings: pg.PoolConfig = { ...base, connectionTimeoutMillis: CONNECT_MS_MAX };
   let current = 0;
   /** Goes up when a server turns out to be read-only: connections of before may lead to it. */
   let generation = 0;
@@ -41,7 +42,10 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
   class HostClient extends pg.Client {
     constructor(config: pg.ClientConfig = {}) {
       const connectionString = urls[current];
-      super({ ...config, ...(connectionString !== undefined && { connectionString }) });
+      super({
+        ...{ ...config, connectionTimeoutMillis: connectMsMax },
+        ...(connectionString !== undefined && { connectionString }),
+      });
       origins.set(this, { host: current, generation });
     }
 
@@ -87,7 +91,7 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
     pool(connectionsMax) {
       const pool = new pg.Pool({
         ...{ ...settings, max: connectionsMax, Client: HostClient },
-        onConnect: (client) => requireWrites(client),
+        verify: (client, done) => void requireWrites(client).then(() => done(), done),
       });
       // An idle connection that breaks is replaced by the pool; the next query tells if the server is gone.
       pool.on('error', () => {});

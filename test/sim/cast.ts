@@ -44,6 +44,7 @@ const SEATS = ['follower 1', 'follower 2', 'worker 1', 'worker 2', 'worker 3'];
 const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   read: 0.02,
   listDue: 0.02,
+  write: 0.5,
   switchBranch: 0.4,
   followStep: 0.4,
   releaseLane: 0.2,
