@@ -75,6 +75,16 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
     throw Object.assign(new Error('the server is read-only'), { code: READ_ONLY });
   }
 
+  async function verify(client: pg.PoolClient, done: (error?: Error) => void): Promise<void> {
+    try {
+      await requireWrites(client);
+    } catch (error) {
+      done(error instanceof Error ? error : new Error(String(error)));
+      return;
+    }
+    done();
+  }
+
   /** Tries the hosts in turn, as long as a failure moves on to another one. */
   async function tryHosts<T>(attempt: () => Promise<T>): Promise<T> {
     for (let tries = 1; ; tries += 1) {
@@ -91,7 +101,7 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
     pool(connectionsMax) {
       const pool = new pg.Pool({
         ...{ ...settings, max: connectionsMax, Client: HostClient },
-        verify: (client, done) => void requireWrites(client).then(() => done(), done),
+        verify: (client, done) => void verify(client, done),
       });
       // An idle connection that breaks is replaced by the pool; the next query tells if the server is gone.
       pool.on('error', () => {});
