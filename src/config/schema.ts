@@ -3,6 +3,7 @@
  * The validator, the JSON Schema for editors, the environment variables and the `Config` type all come from here.
  */
 import Type, { type Static, type StaticDecode } from 'typebox';
+import { Connections } from './connections-schema.ts';
 import { Points } from './points-schema.ts';
 import {
   AddressText,
@@ -281,29 +282,6 @@ const Supply = Type.Object(
     ),
   },
   closed,
-);
-
-const Connections = Type.Object(
-  {
-    follower: Type.Integer({
-      minimum: 1,
-      maximum: 100,
-      default: 2,
-      description: 'Follower and price feeds.',
-    }),
-    api: Type.Integer({ minimum: 1, maximum: 500, default: 6, description: 'The API and /status.' }),
-    delivery: Type.Integer({
-      minimum: 2,
-      maximum: 500,
-      default: 6,
-      description: 'Webhooks; one of them only records outcomes.',
-    }),
-  },
-  {
-    ...section,
-    description:
-      'Connections of a process to PostgreSQL at most, beside the one that holds its locks. No part waits for another one.',
-  },
 );
 
 /** The file as it is written, with every default and limit. */
