@@ -8,6 +8,7 @@ import { mkdir, writeFile } from 'node:fs/promises';
 import { api } from './api/run.ts';
 import { bulk } from './bulk.ts';
 import { deliver } from './deliver/run.ts';
+import { failover } from './failover.ts';
 import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
@@ -23,7 +24,9 @@ export type Figures = {
   rows: Record<string, string | number>[];
 };
 
-const scenarios: Record<string, () => Promise<Figures>> = { bulk, live, market, memory, points, proof };
+const scenarios: Record<string, () => Promise<Figures>> = {
+  ...{ bulk, failover, live, market, memory, points, proof },
+};
 const RESULTS = new URL('./results/', import.meta.url);
 
 const asked = process.argv.slice(2);

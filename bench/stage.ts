@@ -1,12 +1,13 @@
 /**
  * The stage of a scenario: anvil, PostgreSQL, a receiver, and Chainbell as the process that operators run.
  */
-import { execFileSync, spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { findFreePort } from '../devnet/free-port.ts';
 import { type Chain, startChain } from '../test/kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../test/kit/database.ts';
@@ -16,7 +17,7 @@ import { waitUntil } from '../test/kit/wait.ts';
 export type Stage = {
   /** Mines each transaction in a block of its own. */
   chain: Chain;
-  database: TestDatabase;
+  database: Pick<TestDatabase, 'url'>;
   receiver: Receiver;
   apiUrl: string;
   /** Of the watcher `bench`. */
@@ -26,6 +27,8 @@ export type Stage = {
   watch(address: string): Promise<void>;
   /** Resident memory of the service now, and at its highest, in MiB. */
   memoryMiB(): { resident: number; peak: number };
+  /** False when the service has ended. */
+  isRunning(): boolean;
   [Symbol.asyncDispose](): Promise<void>;
 };
 
@@ -35,12 +38,15 @@ export type StageOptions = {
   answer: AnswerTo;
   /** anvil stops for good at times when it is traced while it mines as fast as it can. */
   internalTransfers: 'auto' | 'off';
+  /** Instead of a test database: an empty one, by its URL. */
+  databaseUrl?: string;
 };
 
-export async function setStage({ answer, internalTransfers }: StageOptions): Promise<Stage> {
+export async function setStage({ answer, internalTransfers, databaseUrl }: StageOptions): Promise<Stage> {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
-  const database = parts.use(await createTestDatabase('postgres'));
+  const database =
+    databaseUrl === undefined ? parts.use(await createTestDatabase('postgres')) : { url: databaseUrl };
   const receiver = parts.use(await startReceiver({ answer }));
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-bench-'));
   parts.defer(() => rm(folder, { recursive: true, force: true }));
@@ -62,12 +68,9 @@ export async function setStage({ answer, internalTransfers }: StageOptions): Pro
     CHAINBELL_CHAIN_INTERNAL_TRANSFERS: internalTransfers,
   };
   const options = { env: environment, cwd: folder };
-  const issued = execFileSync(
-    process.execPath,
-    [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'],
-    options,
-  );
-  const { key }: { key: string } = JSON.parse(issued.toString());
+  const create = [MAIN, 'keys', 'create', '--watcher', 'bench', '--json'];
+  const { stdout } = await promisify(execFile)(process.execPath, create, options);
+  const { key }: { key: string } = JSON.parse(stdout);
   // With the flags of this process: bootstrap.mjs gives the same ones to every program.
   const child = spawn(process.execPath, [...process.execArgv, MAIN, 'start'], {
     ...options,
@@ -107,6 +110,7 @@ export async function setStage({ answer, internalTransfers }: StageOptions): Pro
       if (!answer.ok) throw new Error(`the API answered ${answer.status}: ${await answer.text()}`);
     },
     memoryMiB: () => readMemory(child.pid),
+    isRunning: () => child.exitCode === null && child.signalCode === null,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }

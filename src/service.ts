@@ -6,10 +6,10 @@ import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
 import { chainWarnings } from './chain-warnings.ts';
-import { CLOCK_MS, openCommonClock } from './common-clock.ts';
+import { CLOCK_MS } from './common-clock.ts';
 import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
-import { type Clock, steadyFrom, systemClock } from './core/clock.ts';
+import { type Clock, steadyFrom } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
 import { createLog, type Log } from './core/log.ts';
 import { createWake, runLoop, type Step } from './core/loop.ts';
@@ -37,13 +37,11 @@ import { type IssuedKey, issueKey } from './keys.ts';
 import { closeServer, listen, listenFault } from './listen.ts';
 import { createPriceBook, openPriceLoops } from './prices.ts';
 import { agreeingReader } from './reading-block.ts';
-import { openKeyRing } from './secret.ts';
+import { openStore, retryAtStart, START_MS_MAX } from './start.ts';
 import { createStatus } from './status.ts';
-import { findChain } from './store/blocks.ts';
-import { type Database, openDatabase } from './store/db.ts';
+import type { Database, Share } from './store/db.ts';
+import { createLaneRepair } from './store/lane-repair.ts';
 import { LANE_CHANNEL } from './store/lanes.ts';
-import { migrate } from './store/migrate.ts';
-import { requirePairs } from './store/pairs.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
 import { createWriteHealth } from './store/write-health.ts';
@@ -77,15 +75,15 @@ export type Service = {
   stop(): Promise<void>;
 };
 
-/** After this long without a database or a node a start gives up (exit code 69); docs/operations.md states it. */
-export const START_MS_MAX = 60_000;
-const START_RETRY_MS_MIN = 500;
-const START_RETRY_MS_MAX = 5_000;
 /** Without pushed heads the nodes are asked this often, with them only as a watchdog. */
 const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
 const LOOP_RETRY_MS_MAX = 15_000;
+/** What rings and follows goes on this soon after a standby has taken over the database. */
+const RESUME_MS_MAX = 2_000;
 const PRUNE_MS = 60_000;
+/** How often a thousand lanes are looked at. */
+const LANE_REPAIR_MS = 2_000;
 /** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
 const PAIRS_MS = 1_000;
 /** Advisory lock space of elections; the keys of the follower and of who asks for prices in it. */
@@ -112,7 +110,13 @@ export async function startService(config: Config, options: ServiceOptions = {})
   for (const warning of chainWarnings(config)) log.warn(warning, 'config.warning');
   await using parts = new AsyncDisposableStack();
 
-  const stored = await retryAtStart(() => openStore(config, log), { ...patience, what: 'database' });
+  const metrics = createMetrics(packageJson.version);
+  const onWait = (share: Share, waitMs: number) =>
+    metrics.databaseWaitSeconds.observe({ share }, waitMs / 1_000);
+  const stored = await retryAtStart(() => openStore(config, { log, onWait }), {
+    ...patience,
+    what: 'database',
+  });
   const { database, keyRing } = stored;
   parts.defer(() => database.close());
   // Leases and due times are instants that several machines compare, so all go by the database's clock.
@@ -126,7 +130,14 @@ export async function startService(config: Config, options: ServiceOptions = {})
     async (abort) =>
       common === undefined || common.mayPrune() ? step(abort) : 'idle';
   const writes = createWriteHealth(database, clock);
-  const metrics = createMetrics(packageJson.version);
+  // A part that is overloaded keeps only itself waiting. Price feeds ask seldom and little, so they share with the follower.
+  const shares = {
+    api: writes.watch('api', database.for('api')),
+    follower: writes.watch('follower', database.for('follower')),
+    prices: writes.watch('prices', database.for('follower')),
+    delivery: writes.watch('delivery', database.for('delivery')),
+    settle: writes.watch('delivery', database.for('settle')),
+  };
   const closing = new AbortController();
   const { signal } = closing;
   const died = Promise.withResolvers<Error>();
@@ -153,7 +164,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
   parts.defer(() => sessions.close());
   const deliveryOptions: DeliveryOptions = {
-    database: writes.watch('delivery'),
+    database: shares.delivery,
     clock,
     log,
     metrics,
@@ -162,7 +173,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
     retryMinutes: config.webhooks.retryMinutes,
     send: sender.send,
   };
-  const deliverer = createDeliverer({ ...deliveryOptions, session: () => sessions.current() });
+  const deliverer = createDeliverer({
+    ...deliveryOptions,
+    settling: shares.settle,
+    session: () => sessions.current(),
+  });
   deliverer.failed.catch((error: Error) => died.resolve(error));
 
   const headWake = createWake(clock);
@@ -177,14 +192,13 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const { nodes, verifier } = access;
   // Who follows compares first, and says what differs.
   if (!active.has('follower') && stored.chain !== undefined) nodes.pin(stored.chain);
-  const contracts = agreeingReader(nodes, database);
+  const contracts = agreeingReader(nodes, shares.follower);
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
   let leads = false;
-  const followed = writes.watch('follower');
   const scrutiny = createScrutiny({ clock, log });
   const follower = createFollower({
-    database: followed,
+    database: shares.follower,
     nodes,
     clock,
     log,
@@ -211,7 +225,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     },
   });
   const prices = openPriceLoops(config, {
-    ...{ database: writes.watch('prices'), nodes: contracts, clock, log, metrics },
+    ...{ database: shares.prices, nodes: contracts, clock, log, metrics },
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
   });
   parts.defer(prices.close);
@@ -233,11 +247,15 @@ export async function startService(config: Config, options: ServiceOptions = {})
     await deliverer.stop();
     await Promise.all(loops);
   });
-  if (common !== undefined) run('clock', common.step, { idleMs: () => CLOCK_MS });
+  if (common !== undefined) run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax: RESUME_MS_MAX });
   if (active.has('delivery')) {
-    run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake });
-    run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS });
-    run('retention', unlessStepped(createPruner({ database, clock, ...config.retention })), {
+    const retryMsMax = RESUME_MS_MAX;
+    run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake, retryMsMax });
+    run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS, retryMsMax });
+    run('lane repair', unlessStepped(createLaneRepair({ database: shares.delivery, clock, log, metrics })), {
+      idleMs: () => LANE_REPAIR_MS,
+    });
+    run('retention', unlessStepped(createPruner({ database: shares.delivery, clock, ...config.retention })), {
       idleMs: () => PRUNE_MS,
     });
   }
@@ -260,7 +278,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
       (step: Step): Step =>
       async (abort) =>
         leads ? step(abort) : 'idle';
-    const market = { database: followed, nodes, clock, log, pairs };
+    const market = { database: shares.follower, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings({ ...market, nodes: contracts })), {
         idleMs: () => PAIRS_MS,
@@ -270,14 +288,18 @@ export async function startService(config: Config, options: ServiceOptions = {})
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
     }
     // Facts of pairs that are configured no more grow old too.
-    run('pair retention', led(unlessStepped(createPairPruner({ database, clock, ...config.retention }))), {
-      idleMs: () => PRUNE_MS,
-    });
+    run(
+      'pair retention',
+      led(unlessStepped(createPairPruner({ database: shares.follower, clock, ...config.retention }))),
+      {
+        idleMs: () => PRUNE_MS,
+      },
+    );
     run('follower', status.watch(follower.step), {
       idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
       wake: headWake,
       // Holding ends with the poll after the nodes agree again; nodes that fail are left to rest by themselves.
-      retryMsMax: POLL_PUSHED_MS,
+      retryMsMax: RESUME_MS_MAX,
     });
   }
   log.info(
@@ -312,72 +334,24 @@ export async function startService(config: Config, options: ServiceOptions = {})
   async function listenApi(): Promise<string> {
     // Who does not serve it does not load it.
     const { createApi } = await import('./api/server.ts');
-    const sendTest = createTestSender({ ...deliveryOptions, send: testSender.send });
+    const sendTest = createTestSender({ ...deliveryOptions, database: shares.api, send: testSender.send });
     const { confirmations } = config.chain;
     const api = createApi({
       ...deliveryOptions,
-      database: writes.watch('api'),
+      database: shares.api,
       webhookPolicy: policy,
       confirmations,
       pairs,
       sendTest,
       ops: status,
       prices: createPriceBook(config),
-      supply: openSupply(config, { database, nodes: contracts, clock, log, signal }),
+      supply: openSupply(config, { database: shares.api, nodes: contracts, clock, log, signal }),
     });
     parts.defer(() => api.close());
     try {
       return await api.listen({ ...config.http });
     } catch (error) {
       throw listenFault(error, config.http);
-    }
-  }
-}
-
-/** The database with its schema up to date, and all that the start reads from it; closed again when any of it fails. */
-async function openStore(config: Config, log: Log) {
-  const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });
-  try {
-    const applied = await migrate(database);
-    if (applied.length > 0) log.info({ applied }, 'database.migrated');
-    await requirePairs(database, config.pairs);
-    const { retryMinutes } = config.webhooks;
-    return {
-      database,
-      common: await openCommonClock({ database, log, retryMinutes }),
-      keyRing: await openKeyRing(config, database),
-      chain: await findChain(database),
-    };
-  } catch (error) {
-    await database.close();
-    throw error;
-  }
-}
-
-/** Tries again while database or nodes do not answer, for at most startMsMax or until the signal aborts. */
-async function retryAtStart<T>(
-  attempt: () => Promise<T>,
-  { log, startMsMax, signal, what }: { log: Log; startMsMax: number; signal: AbortSignal; what: string },
-): Promise<T> {
-  // The machine's clock: the database's is not known yet.
-  const clock = systemClock();
-  const giveUpAt = clock.steadyMs() + startMsMax;
-  let retryMs = START_RETRY_MS_MIN;
-  for (;;) {
-    signal.throwIfAborted();
-    try {
-      return await attempt();
-    } catch (error) {
-      const isWorthRetrying =
-        error instanceof Fault && (error.code === 'unavailable' || error.code === 'inconsistent');
-      const leftMs = giveUpAt - clock.steadyMs();
-      if (!isWorthRetrying || leftMs <= 0) throw error;
-      log.warn(
-        { waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) },
-        'service.waits',
-      );
-      await clock.wait(Math.min(retryMs, leftMs), signal);
-      retryMs = Math.min(retryMs * 2, START_RETRY_MS_MAX);
     }
   }
 }

@@ -13,7 +13,7 @@ export function printableConfig(config: Config): ConfigText {
   const { chain, database, secret, formerSecrets, prices, retention, ...rest } = config;
   return {
     chain: { ...chain, rpc: chain.rpc.map(redactUrl) },
-    database: { url: redactDatabaseUrl(database.url) },
+    database: { ...database, url: redactDatabaseUrl(database.url) },
     secret: secret === '' ? '' : '[redacted]',
     formerSecrets: formerSecrets.map(() => '[redacted]'),
     ...rest,

@@ -6,6 +6,7 @@
  */
 import ipaddr from 'ipaddr.js';
 import Type from 'typebox';
+import { databaseUrlProblem } from '../core/database-url.ts';
 import { type Address, checksumAddress } from '../core/hex.ts';
 import { parseJsonPath } from '../core/json-path.ts';
 
@@ -39,10 +40,11 @@ export const RpcUrlText = urlText(['http', 'https', 'ws', 'wss']);
 export const HttpUrlText = urlText(['http', 'https']);
 
 /** A PostgreSQL connection string, several hosts allowed; empty means the embedded database. */
-export const DatabaseUrlText = Type.String({
-  title: 'a postgres:// or postgresql:// URL, or empty',
-  pattern: '^(postgres(ql)?://\\S+)?$',
-});
+export const DatabaseUrlText = Type.Refine(
+  Type.String({ title: 'a postgres:// or postgresql:// URL, or empty' }),
+  (text) => text === '' || databaseUrlProblem(text) === undefined,
+  (text) => databaseUrlProblem(text) ?? '',
+);
 
 /** 32 random bytes in base64, or empty. */
 export const SecretText = Type.Refine(

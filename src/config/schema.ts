@@ -3,6 +3,7 @@
  * The validator, the JSON Schema for editors, the environment variables and the `Config` type all come from here.
  */
 import Type, { type Static, type StaticDecode } from 'typebox';
+import { Connections } from './connections-schema.ts';
 import { Points } from './points-schema.ts';
 import {
   AddressText,
@@ -293,6 +294,7 @@ export const ConfigSchema = Type.Object(
           default: '',
           description: 'Empty: embedded PostgreSQL in dataDir.',
         }),
+        connections: Connections,
       },
       section,
     ),

@@ -79,6 +79,10 @@ export function createMetrics(version: string) {
       'How long the oldest due notification has been due.',
     ),
     webhookLanes: gauge('webhook_lanes', 'Lanes that this process has leased.'),
+    webhookLanesHealed: counter(
+      'webhook_lanes_healed_total',
+      'Lanes that were woken because something in them was due and forgotten.',
+    ),
     priceAgeSeconds: gauge('price_age_seconds', 'Age of the newest accepted price.', ['asset']),
     priceStale: gauge('price_stale', '1 while there is no price that is young enough.', ['asset']),
     priceDisputed: gauge('price_disputed', '1 while no more than half of the sources agree.', ['asset']),
@@ -105,6 +109,12 @@ export function createMetrics(version: string) {
       'route',
       'code',
     ]),
+    databaseWaitSeconds: histogram(
+      'database_wait_seconds',
+      'How long statements and transactions waited for a connection or turn.',
+      [0.001, ...SECONDS],
+      ['share'],
+    ),
     cacheAnswers: counter(
       'cache_answers_total',
       'Public answers by where they came from: hit, stale, miss.',

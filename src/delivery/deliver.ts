@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
-import type { Session } from '../store/db.ts';
+import type { Database, Session } from '../store/db.ts';
 import {
   countWorkers,
   findNextDue,
@@ -27,6 +27,8 @@ import { createDueReader } from './reader.ts';
 import { createSettler } from './settler.ts';
 
 export type DelivererOptions = DeliveryOptions & {
+  /** Where outcomes are recorded, so that they wait for no other statement; `database` unless given. */
+  settling?: Database;
   /** The process's session; a new one after the old one was lost. */
   session(): Promise<Session>;
   /** Lanes at work at once. */
@@ -73,7 +75,12 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   const lanes = new Map<number, { run: LaneRun; startedMs: number }>();
   const stopping = new AbortController();
   const killed = new AbortController();
-  const settler = createSettler({ database, clock, log, signal: killed.signal });
+  const settler = createSettler({
+    database: options.settling ?? database,
+    clock,
+    log,
+    signal: killed.signal,
+  });
   const wake = createWake(clock);
   const bug = Promise.withResolvers<never>();
   // Whoever watches `failed` sees it; without a watcher it must not be an unhandled rejection.

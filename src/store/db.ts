@@ -39,21 +39,45 @@ export type Database = Db & {
   close(): Promise<void>;
 };
 
-export type DatabaseOptions = {
-  /** `postgres://…`; empty: the embedded database in `dataDir`/database. */
-  url: string;
-  dataDir: string;
-  connectionsMax?: number;
+/**
+ * The parts of a process that never wait for each other's statements: each has connections of its own on a server, and takes
+ * turns with the others on the embedded database. `settle` records outcomes of attempts; the rest of delivery is `delivery`.
+ */
+export const shares = ['follower', 'settle', 'delivery', 'api'] as const;
+export type Share = (typeof shares)[number];
+
+/** The database of a process. By itself it is the API's share, which commands use too. */
+export type SharedDatabase = Database & {
+  /** The same database, through the connections of one part. */
+  for(share: Share): Database;
+  /** @throws Fault `invalid` behind a pooler that gives a server's session to several clients: locks and LISTEN break there. */
+  requireSessions(): Promise<void>;
 };
 
+/** Connections at most; one of `delivery` is for `settle`. */
+export type Connections = { follower: number; api: number; delivery: number };
+
+export type DatabaseOptions = {
+  /** `postgres://…`, several hosts allowed; empty: the embedded database in `dataDir`/database. */
+  url: string;
+  dataDir: string;
+  /** By default as a command needs them. */
+  connections?: Connections;
+  /** Hears how long a statement or transaction waited for its connection or turn. */
+  onWait?(share: Share, waitMs: number): void;
+};
+
+const COMMAND_CONNECTIONS: Connections = { follower: 2, api: 10, delivery: 2 };
+
 /** Opens the database that the options name. @throws Fault `unavailable`, or `conflict` when the folder is in use. */
-export async function openDatabase(options: DatabaseOptions): Promise<Database> {
-  if (options.url === '') {
+export async function openDatabase(options: DatabaseOptions): Promise<SharedDatabase> {
+  const { url, dataDir, connections = COMMAND_CONNECTIONS, onWait = () => {} } = options;
+  if (url === '') {
     const { openEmbedded } = await import('./embedded.ts');
-    return openEmbedded(options.dataDir);
+    return openEmbedded(dataDir, onWait);
   }
   const { openPostgres } = await import('./postgres.ts');
-  return openPostgres(options.url, options.connectionsMax ?? 10);
+  return openPostgres(url, { connections, onWait });
 }
 
 /**

@@ -5,19 +5,20 @@
 import { existsSync } from 'node:fs';
 import { readdir, rename, rm } from 'node:fs/promises';
 import { PGlite } from '@electric-sql/pglite';
+import { machineSteadyMs } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { databaseError, INT8_OID, parseInt8 } from './db.ts';
+import { databaseError, INT8_OID, parseInt8, type Share } from './db.ts';
+import { createFairQueue } from './fair-queue.ts';
 import { withFolderFaults } from './folder-fault.ts';
 
 export type Engine = {
   /** Aborts when it has died; nothing may be asked of it from then on. */
   died: AbortSignal;
   /**
-   * What `work` returns; rejects as soon as the engine dies. One at a time: a second caller that waits would hang the
-   * process.
+   * What `work` returns; rejects as soon as the engine dies. One at a time, in turns that are fair between the shares.
    * @throws Fault `unavailable` when trying again may help
    */
-  run<T>(work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T>;
+  run<T>(share: Share, work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 };
 
@@ -88,7 +89,7 @@ async function startPglite(folder: string): Promise<PGlite> {
 
 function engineOf(pglite: PGlite, logFolder: string): Engine {
   const death = new AbortController();
-  let last: Promise<unknown> = Promise.resolve();
+  const queue = createFairQueue(machineSteadyMs);
   let turns = 0;
   /** Ends the turn in which it dies. */
   let endTurn = (_error: unknown) => {};
@@ -123,8 +124,8 @@ function engineOf(pglite: PGlite, logFolder: string): Engine {
 
   return {
     died: death.signal,
-    run<T>(work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T> {
-      const turn = last.then(() => {
+    run<T>(share: Share, work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T> {
+      return queue.run(share, async () => {
         death.signal.throwIfAborted();
         const { promise, resolve, reject } = Promise.withResolvers<T>();
         endTurn = reject;
@@ -133,11 +134,9 @@ function engineOf(pglite: PGlite, logFolder: string): Engine {
           .then(resolve, (error: unknown) => reject(judge(error)));
         return promise;
       });
-      last = turn.catch(() => {});
-      return turn;
     },
     async close() {
-      await last;
+      await queue.idle();
       if (!death.signal.aborted) await pglite.close();
     },
   };

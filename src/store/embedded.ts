@@ -7,8 +7,8 @@ import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { PGlite, Transaction } from '@electric-sql/pglite';
 import { machineSteadyMs } from '../core/clock.ts';
-import type { Database, Db, Session } from './db.ts';
-import { type Engine, startEngine } from './embedded-engine.ts';
+import type { Database, Db, Session, Share, SharedDatabase } from './db.ts';
+import { type Engine, type Inner, startEngine } from './embedded-engine.ts';
 import { withFolderFaults } from './folder-fault.ts';
 import { lockFolder } from './folder-lock.ts';
 import type { Sql } from './sql.ts';
@@ -20,7 +20,10 @@ const RESTART_PAUSE_MS = 5_000;
  * @throws Fault `conflict` when another process has the folder open, `unavailable` when its disk is full, `invalid` when
  * nothing can be written there.
  */
-export async function openEmbedded(dataDir: string): Promise<Database> {
+export async function openEmbedded(
+  dataDir: string,
+  onWait: (share: Share, waitMs: number) => void,
+): Promise<SharedDatabase> {
   const folder = path.join(dataDir, 'database');
   await withFolderFaults(dataDir, () => mkdir(dataDir, { recursive: true }));
   const unlock = await lockFolder(dataDir);
@@ -28,34 +31,44 @@ export async function openEmbedded(dataDir: string): Promise<Database> {
     await unlock();
     throw error;
   });
-  const query: Db['query'] = async (statement) =>
-    (await engines.current()).run((pglite) => ask(pglite, statement));
-  return {
-    kind: 'embedded',
-    query,
-    async each(statement, onRow) {
-      for (const row of await query<Parameters<typeof onRow>[0]>(statement)) {
-        onRow(row);
-        await nextTurn();
-      }
-    },
-    transaction: async (work) =>
-      (await engines.current()).run((pglite, inner) =>
-        pglite.transaction((tx) =>
-          work({ kind: 'transaction', query: (statement) => inner(() => ask(tx, statement)) }),
+
+  async function run<T>(share: Share, work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T> {
+    const askedMs = machineSteadyMs();
+    return (await engines.current()).run(share, (pglite, inner) => {
+      onWait(share, machineSteadyMs() - askedMs);
+      return work(pglite, inner);
+    });
+  }
+
+  function shareOf(share: Share): Database {
+    const query: Db['query'] = (statement) => run(share, (pglite) => ask(pglite, statement));
+    return {
+      kind: 'embedded',
+      query,
+      async each(statement, onRow) {
+        for (const row of await query<Parameters<typeof onRow>[0]>(statement)) {
+          onRow(row);
+          await nextTurn();
+        }
+      },
+      transaction: (work) =>
+        run(share, (pglite, inner) =>
+          pglite.transaction((tx) =>
+            work({ kind: 'transaction', query: (statement) => inner(() => ask(tx, statement)) }),
+          ),
         ),
-      ),
-    script: async (text) => {
-      await (await engines.current()).run((pglite, inner) =>
-        pglite.transaction((tx) => inner(() => tx.exec(text))),
-      );
-    },
-    session: async () => openSession(await engines.current()),
-    async close() {
-      await engines.close();
-      await unlock();
-    },
-  };
+      script: async (text) => {
+        await run(share, (pglite, inner) => pglite.transaction((tx) => inner(() => tx.exec(text))));
+      },
+      session: async () => openSession(await engines.current()),
+      async close() {
+        await engines.close();
+        await unlock();
+      },
+    };
+  }
+
+  return { ...shareOf('api'), for: shareOf, requireSessions: async () => {} };
 }
 
 /** The running engine: one that died, of a full disk for example, is followed by the next. */
@@ -104,18 +117,18 @@ function openSession(engine: Engine): Session {
     async tryLock(space, key) {
       if (held.has(`${space}/${key}`)) return true;
       const text = 'select pg_try_advisory_lock($1, $2) as locked';
-      const [row] = await engine.run((pglite) =>
+      const [row] = await engine.run('follower', (pglite) =>
         ask<{ locked: boolean }>(pglite, { text, values: [space, key] }),
       );
       if (row?.locked === true) held.add(`${space}/${key}`);
       return row?.locked === true;
     },
     async listen(channel, onNotify) {
-      unlisten.push(await engine.run((pglite) => pglite.listen(channel, onNotify)));
+      unlisten.push(await engine.run('follower', (pglite) => pglite.listen(channel, onNotify)));
     },
     async close() {
       // Nobody else shares the one connection: its advisory locks end with the process.
-      for (const stop of unlisten) if (!engine.died.aborted) await engine.run(stop);
+      for (const stop of unlisten) if (!engine.died.aborted) await engine.run('follower', stop);
     },
   };
 }

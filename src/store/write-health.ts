@@ -11,7 +11,7 @@ export type WriteFailure = { part: string; message: string; since: Date };
 
 export type WriteHealth = {
   /** The database for one part of the process. A write that fails counts until one of the same part succeeds. */
-  watch(part: string): Database;
+  watch(part: string, view?: Database): Database;
   /** The parts whose last write failed; first probes for those that have tried nothing for a while. */
   failures(): Promise<readonly WriteFailure[]>;
 };
@@ -59,17 +59,17 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
     }
   }
 
-  function watch(part: string): Database {
+  function watch(part: string, view: Database = database): Database {
     return {
-      ...database,
+      ...view,
       query: (statement) =>
         note(part, (noteStatement) => {
           noteStatement(statement);
-          return database.query(statement);
+          return view.query(statement);
         }),
       transaction: (work) =>
         note(part, (noteStatement) =>
-          database.transaction((tx) =>
+          view.transaction((tx) =>
             work({
               ...tx,
               query(statement) {

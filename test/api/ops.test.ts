@@ -33,6 +33,7 @@ const METRIC_NAMES = [
   'chainbell_chain_lag_seconds',
   'chainbell_chain_reorg_depth_blocks',
   'chainbell_chain_reorgs_total',
+  'chainbell_database_wait_seconds',
   'chainbell_http_request_duration_seconds',
   'chainbell_ingest_blocks_total',
   'chainbell_ingest_notifications_total',
@@ -54,6 +55,7 @@ const METRIC_NAMES = [
   'chainbell_webhook_delivery_latency_seconds',
   'chainbell_webhook_due',
   'chainbell_webhook_lanes',
+  'chainbell_webhook_lanes_healed_total',
   'chainbell_webhook_oldest_due_age_seconds',
   'chainbell_webhook_waiting',
 ];

@@ -25,7 +25,7 @@ test('a chain id and one node are enough: everything else has its default', () =
       quorum: 'auto',
       verify: 'auto',
     },
-    database: { url: '' },
+    database: { url: '', connections: { follower: 2, api: 6, delivery: 6 } },
     dataDir: '/data',
     secret: '',
     formerSecrets: [],

@@ -164,7 +164,7 @@ onEachDatabase(({ database }) => {
         story.end('success');
         return (await listStates(database())).every((state) => state === 'processed');
       },
-      { describe: 'what is left', pollMs: 50 },
+      { describe: 'what is left', pollMs: 50, timeoutMs: 60_000 },
     );
     await story.stop();
   });

@@ -69,7 +69,7 @@ export async function startPostgresServer({
 
 /** Starts one that can be killed: what was committed is there when it is back. @throws as above. */
 export async function startRestartingServer(): Promise<RestartingServer> {
-  const { url, stop, folder } = await start(RESTARTER, [...SETTINGS, ...WITHOUT_DISK]);
+  const { url, stop, folder } = await start(RESTARTER, WITHOUT_DISK);
   const readState = async () => {
     const text = await readFile(path.join(folder, 'data/postmaster.pid'), 'utf8').catch(() => '');
     return { pid: Number.parseInt(text, 10), isReady: READY.test(text) };
@@ -93,59 +93,66 @@ async function start(
   supervision: string,
   settings: readonly string[],
 ): Promise<PostgresServer & { folder: string }> {
+  const site = await makeSite();
+  try {
+    const password = await initialize(site);
+    const { port, stop } = await launch(site, { supervision, settings });
+    return { url: serverUrl(port, password), stop, folder: site.folder };
+  } catch (error) {
+    await rm(site.folder, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** Where a server is to live, and as whom it runs. */
+export type Site = { folder: string; binaries: string; user: { uid: number; gid: number } | undefined };
+
+/** A temporary folder that the server's user may write to. */
+export async function makeSite(): Promise<Site> {
   const user = await findServerUser();
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-postgres-'));
   if (user !== undefined) await chown(folder, user.uid, user.gid);
-  try {
-    const binaries = await findServerBinaries(folder);
-    const data = path.join(folder, 'data');
-    const password = randomBytes(12).toString('hex');
-    const passwordFile = path.join(folder, 'password');
-    await writeFile(passwordFile, password);
-    if (user !== undefined) await chown(passwordFile, user.uid, user.gid);
-    await promisify(execFile)(
-      path.join(binaries, 'initdb'),
-      [
-        '-D',
-        data,
-        '-U',
-        'postgres',
-        '-A',
-        'scram-sha-256',
-        `--pwfile=${passwordFile}`,
-        '-E',
-        'UTF8',
-        '--locale=C',
-        '-N',
-      ],
-      { ...user, cwd: folder },
-    );
-    for (let tries = 1; ; tries += 1) {
-      const port = await findFreePort();
-      const words = [folder, path.join(binaries, 'postgres'), '-D', data, '-p', String(port)];
-      const flags = settings.flatMap((setting) => ['-c', setting]);
-      const supervisor = spawn('sh', ['-c', supervision, 'sh', ...words, ...flags], {
-        ...user,
-        cwd: folder,
-        // A session of its own: the terminal's Ctrl-C reaches the tests, not the server under them.
-        detached: true,
-        stdio: ['pipe', 'ignore', 'pipe'],
-      });
-      const problem = await findStartProblem(supervisor);
-      if (problem === undefined) {
-        return {
-          url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
-          stop: () => stop(supervisor),
-          folder,
-        };
-      }
-      if (tries === START_TRIES_MAX || !problem.includes('Address already in use')) {
-        throw new Error(`PostgreSQL did not start: ${problem}`);
-      }
-    }
-  } catch (error) {
-    await rm(folder, { recursive: true, force: true });
-    throw error;
+  return { folder, user, binaries: await findServerBinaries(folder) };
+}
+
+/** Makes the files of a server in `data`; returns the password of its user postgres. */
+export async function initialize({ folder, binaries, user }: Site): Promise<string> {
+  const password = randomBytes(12).toString('hex');
+  const passwordFile = path.join(folder, 'password');
+  await writeFile(passwordFile, password);
+  if (user !== undefined) await chown(passwordFile, user.uid, user.gid);
+  const authentication = ['-U', 'postgres', '-A', 'scram-sha-256', `--pwfile=${passwordFile}`];
+  await promisify(execFile)(
+    path.join(binaries, 'initdb'),
+    ['-D', path.join(folder, 'data'), ...authentication, '-E', 'UTF8', '--locale=C', '-N'],
+    { ...user, cwd: folder },
+  );
+  return password;
+}
+
+export const serverUrl = (port: number, password: string): string =>
+  `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+
+/** Runs the server whose files are in `data` on a free port. */
+export async function launch(
+  { folder, binaries, user }: Site,
+  { supervision = SUPERVISOR, settings }: { supervision?: string; settings: readonly string[] },
+): Promise<{ port: number; stop(): Promise<void> }> {
+  for (let tries = 1; ; tries += 1) {
+    const port = await findFreePort();
+    const words = [path.join(binaries, 'postgres'), '-D', path.join(folder, 'data'), '-p', String(port)];
+    const flags = [...SETTINGS, ...settings].flatMap((setting) => ['-c', setting]);
+    const supervisor = spawn('sh', ['-c', supervision, 'sh', folder, ...words, ...flags], {
+      ...user,
+      cwd: folder,
+      // A session of its own: the terminal's Ctrl-C reaches the tests, not the server under them.
+      detached: true,
+      stdio: ['pipe', 'ignore', 'pipe'],
+    });
+    const problem = await findStartProblem(supervisor);
+    if (problem === undefined) return { port, stop: () => stop(supervisor) };
+    if (tries === START_TRIES_MAX || !problem.includes('Address already in use'))
+      throw new Error(`PostgreSQL did not start: ${problem}`);
   }
 }
 
@@ -166,7 +173,7 @@ function findStartProblem(supervisor: ChildProcess): Promise<string | undefined>
     supervisor.once('exit', () => settle(log));
     supervisor.stderr?.setEncoding('utf8').on('data', (text: string) => {
       log += text;
-      if (log.includes('is ready to accept connections')) settle(undefined);
+      if (/is ready to accept (read-only )?connections/.test(log)) settle(undefined);
       if (log.includes('FATAL:')) settle(log);
     });
   });
@@ -237,7 +244,7 @@ async function copyPackagedServer(folder: string): Promise<string> {
   return path.join(copy, 'bin');
 }
 
-async function findFreePort(): Promise<number> {
+export async function findFreePort(): Promise<number> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const address = server.address();

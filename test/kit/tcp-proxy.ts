@@ -6,6 +6,8 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 
 export type TcpProxy = {
   port: number;
+  /** Where connections from now on lead: another server may take over the address. */
+  target: { host: string; port: number };
   /** Breaks every connection and refuses new ones. */
   cut(): Promise<void>;
   /** Lets connections through again, on the same port. */
@@ -20,13 +22,14 @@ export type TcpProxy = {
 
 /** Forwards a free loopback port to `target`. */
 export async function startTcpProxy(target: { host: string; port: number }): Promise<TcpProxy> {
+  const proxied = { target };
   const sockets = new Set<Socket>();
   const traps = new Map<string, () => void>();
   let server: Server;
   let port = 0;
   async function listen(): Promise<void> {
     server = createServer((inner) => {
-      const outer = connect(target);
+      const outer = connect(proxied.target);
       tieSockets(inner, outer, sockets);
       inner.pipe(outer);
       outer.pipe(inner);
@@ -54,15 +57,13 @@ export async function startTcpProxy(target: { host: string; port: number }): Pro
     await closed;
   }
   await listen();
-  return {
-    get port() {
-      return port;
-    },
+  return Object.assign(proxied, {
+    port,
     cut,
     mend: listen,
-    cutAt: (text) => new Promise((resolve) => traps.set(text, resolve)),
+    cutAt: (text: string) => new Promise<void>((resolve) => traps.set(text, resolve)),
     [Symbol.asyncDispose]: cut,
-  };
+  });
 }
 
 /** From now on each ends with the other; both are in `open` for as long as they live. */

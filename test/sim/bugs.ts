@@ -13,6 +13,8 @@ export type Bug = {
   rewrite(statement: Sql): Sql;
   /** Of three nodes, how many must agree; two unless given. */
   quorum?: number;
+  /** Transactions that begin with such a statement are none: what is between their statements can be cut off. */
+  apart?: RegExp;
 };
 
 export const bugs = {
@@ -66,6 +68,12 @@ export const bugs = {
   /** A reorg believes that nothing was sent but what was settled. */
   'forgotten attempts': () =>
     rewriting("or n.state = 'waiting' and n.next_attempt_at", 'or false and n.next_attempt_at'),
+
+  /** A notification that follows its record to another lane does so before that lane is woken. */
+  'move before wake': (): Bug => ({
+    ...{ note() {}, rewrite: (statement) => statement },
+    apart: /update notification set lane_id = \$\d+, may_be_seen = true/,
+  }),
 
   /** A reorg withdraws only what was never attempted: the retries of orphaned transfers go on. */
   'retries of orphans': () =>

@@ -3,6 +3,7 @@
  * settings, and webhooks once more.
  */
 import { webhookOrigin } from '../../src/core/webhook-url.ts';
+import { wakeLanes } from '../../src/store/lanes.ts';
 import { redeliverOne, redeliverStep } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -73,14 +74,40 @@ export function createClients(world: World, cast: Cast) {
 
   async function patch(record: SimRecord): Promise<void> {
     Object.assign(record, { hasMoved: true, hasChanged: true });
+    const formerUrl = record.webhookUrl;
     if (random.chance(0.6)) record.webhookUrl = makeUrl();
     if (random.chance(0.3)) record.address = random.pick(people);
     if (random.chance(0.3)) record.watchCoin = !record.watchCoin;
     const { id, name, watcherId, webhookUrl, address, watchCoin } = record;
+    const isLate = webhookOrigin(formerUrl) !== webhookOrigin(webhookUrl) && random.chance(0.5);
+    const [lane] = await database.query<{ next_due: Date | null }>(
+      sql`select next_due from lane where shard_id = ${watcherId} and origin = ${webhookOrigin(webhookUrl)}`,
+    );
     await updateWatchedAddress(database, watcherId, id, { webhookUrl, address, watchCoin }, at(webhookUrl));
     tell('client', `patches ${name}: ${address.slice(-4)} for ${webhookUrl}`);
+    if (isLate) await comeLate(record, formerUrl, lane?.next_due ?? null);
     await world.observe();
     cast.ring();
+  }
+
+  /**
+   * As if the commit of what waits had matched the record before the patch and come after it: all of that is in the former lane,
+   * which the commit wakes, and the patch found nothing for which to wake the new one.
+   */
+  async function comeLate(record: SimRecord, formerUrl: string, nextDue: Date | null): Promise<void> {
+    const { id, watcherId, webhookUrl } = record;
+    await database.transaction(async (tx) => {
+      const rows = await tx.query<{ id: number }>(sql`
+        update notification n set lane_id = l.id from lane l
+        where l.shard_id = n.shard_id and l.origin = ${webhookOrigin(formerUrl)} and n.shard_id = ${watcherId}
+          and n.watched_address_id = ${id} and n.state = 'waiting' and n.lane_id <> l.id
+        returning l.id`);
+      await wakeLanes(tx, [...new Set(rows.map((row) => row.id))], commonTime.now());
+      if (rows.length > 0)
+        await tx.query(sql`
+          update lane set next_due = ${nextDue}
+          where shard_id = ${watcherId} and origin = ${webhookOrigin(webhookUrl)} and owner is null`);
+    });
   }
 
   async function set(record: SimRecord): Promise<void> {

@@ -9,7 +9,10 @@ import { type Sql, sql } from '../../src/store/sql.ts';
 import type { Bug } from './bugs.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
 
-/** The named points: what a turn does, by a statement that only this does. Whatever writes nothing is a read. */
+/**
+ * The named points: what a turn does, by a statement that only this does. Whatever else writes by a statement of its own is a
+ * write, and whatever writes nothing a read: a process may die after each statement outside of a transaction.
+ */
 const POINTS = {
   followStep: /update clock_state\b/,
   repairSchedule: /next_due = least\(next_due, case/,
@@ -23,7 +26,7 @@ const POINTS = {
   freeDeadLanes: /pg_locks/,
   listDue: /left join watched_address/,
 } as const;
-export type Point = keyof typeof POINTS | 'read';
+export type Point = keyof typeof POINTS | 'write' | 'read';
 export const points = Object.keys(POINTS);
 
 export type Mishap = 'none' | 'fault before' | 'fault after' | 'crash before' | 'crash after';
@@ -58,6 +61,23 @@ class Undone extends Error {
 export function createSeat(options: SeatOptions): Database {
   const { actor, scheduler, database, bug, sessions } = options;
 
+  /** The transactions that a bug takes apart: each of their statements is a turn of its own. */
+  async function isApart(work: (tx: Tx) => Promise<unknown>): Promise<boolean> {
+    const { apart } = bug;
+    if (apart === undefined) return false;
+    const { promise, resolve } = Promise.withResolvers<string>();
+    const listen: Tx = {
+      kind: 'transaction',
+      query(statement) {
+        resolve(statement.text);
+        return new Promise(() => {});
+      },
+    };
+    // It hears nothing of its first statement, and goes no further.
+    void work(listen).then(() => resolve(''));
+    return apart.test(await promise);
+  }
+
   const inTurn = <T>(work: () => Promise<T>) => scheduler.turn(actor, 'call', work);
 
   async function end(done: Done): Promise<void> {
@@ -65,22 +85,25 @@ export function createSeat(options: SeatOptions): Database {
     if (done.mishap !== 'none') throw new Fault('unavailable', `database: ${done.mishap} ${done.point}`);
   }
 
+  const query = <Row>(statement: Sql) =>
+    inTurn(async () => {
+      const point = pointOf([statement.text]);
+      const mishap = options.mishapAt(point);
+      const rows = isBefore(mishap) ? [] : await database.query<Row>(bug.rewrite(statement));
+      bug.note(statement.text, rows);
+      // Of those that return rows, one without a row has changed nothing.
+      const hasWritten = isWrite(statement) && (rows.length > 0 || !statement.text.includes('returning'));
+      await end({ point, mishap, hasWritten: hasWritten && !isBefore(mishap) });
+      if (point === 'listDue') options.onRead(rows);
+      return rows;
+    });
+
   return {
     ...database,
-    query: <Row>(statement: Sql) =>
-      inTurn(async () => {
-        const point = pointOf([statement.text]);
-        const mishap = options.mishapAt(point);
-        const rows = isBefore(mishap) ? [] : await database.query<Row>(bug.rewrite(statement));
-        bug.note(statement.text, rows);
-        // Of those that return rows, one without a row has changed nothing.
-        const hasWritten = isWrite(statement) && (rows.length > 0 || !statement.text.includes('returning'));
-        await end({ point, mishap, hasWritten: hasWritten && !isBefore(mishap) });
-        if (point === 'listDue') options.onRead(rows);
-        return rows;
-      }),
-    transaction: <T>(work: (tx: Tx) => Promise<T>): Promise<T> =>
-      inTurn<T>(async () => {
+    query,
+    async transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+      if (await isApart(work)) return work({ kind: 'transaction', query });
+      return inTurn<T>(async () => {
         const texts: string[] = [];
         let hasWritten = false;
         const outcome = await database
@@ -105,7 +128,8 @@ export function createSeat(options: SeatOptions): Database {
         await end({ point: pointOf(texts), mishap, hasWritten: hasWritten && !isBefore(mishap) });
         if (outcome instanceof Undone) throw outcome;
         return outcome.result;
-      }),
+      });
+    },
     session: async () =>
       sessions.open(actor, (work) =>
         inTurn(async () => {
@@ -124,7 +148,7 @@ const isWrite = ({ text }: Sql) =>
 function pointOf(texts: readonly string[]): Point {
   for (const [point, pattern] of Object.entries(POINTS))
     if (texts.some((text) => pattern.test(text))) return isPoint(point) ? point : 'read';
-  return 'read';
+  return texts.some((text) => isWrite({ text, values: [] })) ? 'write' : 'read';
 }
 
 const isPoint = (name: string): name is keyof typeof POINTS => name in POINTS;

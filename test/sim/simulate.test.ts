@@ -44,6 +44,10 @@ test('a reorg that forgets attempts without an outcome is found', async () => {
   );
 });
 
+test('a crash between moving a notification and waking its lane is found, if they are no transaction', async () => {
+  assert.match((await findBroken('move before wake'))?.problem ?? '', /^lane \d+ was forgotten$/);
+});
+
 test('retries that go on for transfers that a reorg orphaned are found', async () => {
   assert.match(
     (await findBroken('retries of orphans'))?.problem ?? '',

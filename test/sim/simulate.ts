@@ -58,6 +58,7 @@ export async function simulate(
       else await scheduler.take(turn);
     }
     if (world.problem() === undefined) await calm(world);
+    if (world.problem() === undefined) await world.requireNoneForgotten();
   } finally {
     for (const actor of cast.living()) scheduler.bury(actor);
     await world.sessions.endAll();

@@ -4,6 +4,8 @@
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics, type Metrics } from '../../src/core/metrics.ts';
 import type { Database } from '../../src/store/db.ts';
+import { findForgottenLanes } from '../../src/store/lane-repair.ts';
+import { sql } from '../../src/store/sql.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
 import { createChain, FINALITY_BLOCKS } from './chain.ts';
@@ -39,6 +41,8 @@ export async function openStage(): Promise<Stage> {
 export type World = Awaited<ReturnType<typeof createWorld>>;
 
 export const RETRY_MINUTES = [1, 3, 10, 15, 60];
+/** More than any story has. */
+const LANES_MAX = 1_000;
 export const ORIGINS = ['https://one.example', 'https://two.example', 'https://three.example'];
 
 export async function createWorld(stage: Stage, seed: number) {
@@ -89,6 +93,16 @@ export async function createWorld(stage: Stage, seed: number) {
     isCalm: false,
     /** The first promise that was broken. */
     problem: () => problem,
+    /** Healing is for bugs that no story has shown: in a story there must be nothing to heal. */
+    async requireNoneForgotten(): Promise<void> {
+      const { database } = stage;
+      const [state] = await database.query<{ steps_ms: number }>(sql`select steps_ms from clock_state`);
+      const { laneIds } = await findForgottenLanes(database, {
+        ...{ now: commonTime.now(), stepsMs: state?.steps_ms ?? 0 },
+        page: { after: 0, limit: LANES_MAX },
+      });
+      if (laneIds.length > 0) fail(`lane ${laneIds.join()} was forgotten`);
+    },
     /** Compares what the database holds after a turn of this actor with what must be. */
     async observe(actor?: Actor): Promise<void> {
       const state = await readState(stage.database, lastAttempt);

@@ -1,0 +1,39 @@
+/**
+ * The URL of a PostgreSQL server as libpq reads it: several hosts with ports of their own, and target_session_attrs.
+ */
+
+export type DatabaseHosts = {
+  /** One URL per host, in the order in which they are tried. */
+  urls: readonly string[];
+  /** Connect only to a server that takes writes. */
+  mustWrite: boolean;
+};
+
+const URL_PARTS = /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)(.*)$/s;
+const SESSION_ATTRS = /([?&])target_session_attrs=([^&#]*)(&?)/;
+/** Chainbell writes, so the values of libpq that ask for a standby have no meaning here. */
+const MUST_WRITE: Record<string, boolean> = { any: false, 'read-write': true, primary: true };
+
+/** With several hosts only a server that takes writes will do, unless target_session_attrs says `any`. */
+export function parseDatabaseUrl(text: string): DatabaseHosts {
+  const [, scheme = '', credentials = '', hosts = '', rest = ''] = URL_PARTS.exec(text) ?? [];
+  const [, , attrs] = SESSION_ATTRS.exec(rest) ?? [];
+  const path = rest.replace(SESSION_ATTRS, (_all, before: string, _value, after: string) =>
+    after === '' ? '' : before,
+  );
+  const urls = hosts.split(',').map((host) => `${scheme}${credentials}${host}${path}`);
+  return { urls, mustWrite: attrs === undefined ? urls.length > 1 : MUST_WRITE[attrs] === true };
+}
+
+/** What is wrong with the URL, undefined when nothing is; a suggestion follows a line break. Never has the password. */
+export function databaseUrlProblem(text: string): string | undefined {
+  const [, , , hosts, rest = ''] = URL_PARTS.exec(text) ?? [];
+  if (hosts === undefined || /\s/.test(text)) return 'must be a postgres:// or postgresql:// URL, or empty';
+  const list = hosts.split(',');
+  if (list.length > 1 && list.includes('')) return 'has an empty host between its commas';
+  if (list.some((host) => host !== '' && URL.parse(`postgres://${host}`) === null))
+    return 'has a host or port that cannot be one\npercent-encode the credentials: @ / ? # are %40 %2F %3F %23';
+  const [, , attrs] = SESSION_ATTRS.exec(rest) ?? [];
+  if (attrs === undefined || attrs in MUST_WRITE) return undefined;
+  return `has target_session_attrs=${attrs}, but Chainbell writes\nuse read-write, primary or any`;
+}

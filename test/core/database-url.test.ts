@@ -1,0 +1,46 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { databaseUrlProblem, parseDatabaseUrl } from '../../src/core/database-url.ts';
+
+test('several hosts become one URL each, with the credentials, the database and the parameters of all', () => {
+  const { urls, mustWrite } = parseDatabaseUrl(
+    'postgres://me:p,w@one:5433,two,[::1]:5434/chainbell?sslmode=require&target_session_attrs=read-write&a=1',
+  );
+  assert.deepEqual(urls, [
+    'postgres://me:p,w@one:5433/chainbell?sslmode=require&a=1',
+    'postgres://me:p,w@two/chainbell?sslmode=require&a=1',
+    'postgres://me:p,w@[::1]:5434/chainbell?sslmode=require&a=1',
+  ]);
+  assert.equal(mustWrite, true);
+});
+
+test('one host stays as it is written, and may be read-only unless it says otherwise', () => {
+  for (const text of ['postgres://me@one/db?a=1', 'postgresql:///db?host=/run/postgresql', 'postgres://h'])
+    assert.deepEqual(parseDatabaseUrl(text), { urls: [text], mustWrite: false });
+  const asked = parseDatabaseUrl('postgres://one/db?target_session_attrs=primary');
+  assert.deepEqual(asked, { urls: ['postgres://one/db'], mustWrite: true });
+});
+
+test('of several hosts only one that takes writes will do, unless any may', () => {
+  assert.equal(parseDatabaseUrl('postgres://one,two/db').mustWrite, true);
+  assert.equal(parseDatabaseUrl('postgres://one,two/db?target_session_attrs=any').mustWrite, false);
+});
+
+test('a URL that no server can have is named without its password', () => {
+  const problems: [string, RegExp | undefined][] = [
+    ['postgres://me:pass@one:1,two:2/db?target_session_attrs=read-write', undefined],
+    ['postgresql:///db', undefined],
+    ['mysql://one/db', /must be a postgres/],
+    ['postgres://one /db', /must be a postgres/],
+    ['postgres://one,,two/db', /empty host/],
+    ['postgres://me:pass/word@one/db', /host or port that cannot be one\n.*%2F/],
+    ['postgres://one:port,two/db', /host or port/],
+    ['postgres://one/db?target_session_attrs=standby', /standby, but Chainbell writes\nuse read-write/],
+  ];
+  for (const [url, expected] of problems) {
+    const problem = databaseUrlProblem(url);
+    if (expected === undefined) assert.equal(problem, undefined, url);
+    else assert.match(problem ?? '', expected, url);
+    assert.doesNotMatch(problem ?? '', /pass/, url);
+  }
+});

@@ -1,0 +1,84 @@
+/**
+ * A PostgreSQL primary with a standby that streams from it, for tests of fail-over. A commit waits for the standby, as where
+ * nothing may be lost.
+ */
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import pg from 'pg';
+import { initialize, launch, makeSite, type Site, serverUrl } from './postgres-server.ts';
+import { waitUntil } from './wait.ts';
+
+export type PostgresPair = {
+  primary: { url: string; port: number };
+  standby: { url: string; port: number };
+  /** The whole primary is gone at once, all its processes by SIGKILL. */
+  killPrimary(): Promise<void>;
+  /** Resolves when the standby takes writes. */
+  promote(): Promise<void>;
+  [Symbol.asyncDispose](): Promise<void>;
+};
+
+const SETTINGS = ['fsync=off', 'wal_level=replica', 'hot_standby=on'];
+
+export async function startPostgresPair(): Promise<PostgresPair> {
+  await using parts = new AsyncDisposableStack();
+  const [first, second] = [await makeSite(), await makeSite()];
+  const password = await initialize(first);
+  // The copy of a server that never ran needs no tool for backups, which not every package has.
+  const [data, copy] = [first, second].map(({ folder }) => path.join(folder, 'data'));
+  await promisify(execFile)('cp', ['-a', `${data}`, `${copy}`], { ...second.user, cwd: second.folder });
+  const primary = await launch(first, { settings: SETTINGS });
+  parts.defer(primary.stop);
+  const primaryUrl = serverUrl(primary.port, password);
+  await promisify(execFile)('touch', [`${copy}/standby.signal`], { ...second.user, cwd: second.folder });
+  const standby = await launch(second, { settings: [...SETTINGS, `primary_conninfo=${primaryUrl}`] });
+  parts.defer(standby.stop);
+  const standbyUrl = serverUrl(standby.port, password);
+  await ask(primaryUrl, async (client) => {
+    const isStreaming = async () => {
+      const { rows } = await client.query("select from pg_stat_replication where state = 'streaming'");
+      return rows.length === 1;
+    };
+    await waitUntil(isStreaming, { describe: 'the standby to stream', timeoutMs: 60_000 });
+    await client.query("alter system set synchronous_standby_names = '*'");
+    await client.query('select pg_reload_conf()');
+  });
+  const running = parts.move();
+  return {
+    primary: { url: primaryUrl, port: primary.port },
+    standby: { url: standbyUrl, port: standby.port },
+    killPrimary: () => killServer(first),
+    promote: () =>
+      ask(standbyUrl, async (client) => {
+        const { rows } = await client.query('select pg_promote(true, 60) as done');
+        if (rows[0]?.done !== true) throw new Error('the standby was not promoted within 60 s');
+      }),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+/** The server and its processes, which begin sessions of their own: no process group has them all. */
+async function killServer({ folder }: Site): Promise<void> {
+  const pid = Number.parseInt(await readFile(path.join(folder, 'data/postmaster.pid'), 'utf8'), 10);
+  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean);
+  for (const one of [pid, ...children.map(Number)]) {
+    try {
+      process.kill(one, 'SIGKILL');
+    } catch {
+      // It ended by itself meanwhile.
+    }
+  }
+}
+
+async function ask<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
+}
