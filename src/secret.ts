@@ -4,11 +4,12 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Config } from './config/schema.ts';
 import { Fault } from './core/fault.ts';
 import { deriveKeyRing, type KeyRing } from './core/key-ring.ts';
+import { prepareDataFolder } from './store/data-folder.ts';
 import type { Db } from './store/db.ts';
 import { withFolderFaults } from './store/folder-fault.ts';
 import { listKekIds } from './store/keys.ts';
@@ -38,8 +39,8 @@ export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
 
 async function ensureSecretFile(dataDir: string): Promise<string> {
   const file = path.join(dataDir, 'secret');
+  await prepareDataFolder(dataDir);
   return withFolderFaults(dataDir, async () => {
-    await mkdir(dataDir, { recursive: true });
     if (!existsSync(file)) await writeSecret(file);
     const text = (await readFile(file, 'utf8')).trim();
     if (Buffer.from(text, 'base64').length === SECRET_BYTES) return text;

@@ -38,7 +38,7 @@ const CAUSES: readonly Cause[] = [
     ...UNUSABLE,
   },
   {
-    pattern: /EACCES|Permission denied/,
+    pattern: /EACCES|EPERM|Permission denied/,
     wasiNumber: 2,
     problem: (folder) => `this user may not write to ${folder}. Change its owner or mode, ${OTHER_FOLDER}`,
     ...UNUSABLE,
