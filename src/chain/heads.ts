@@ -8,6 +8,7 @@ import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
+import { redactorOf } from '../core/redact.ts';
 import { parseHeader, quantity } from './parse.ts';
 import { isRecord } from './rpc.ts';
 
@@ -131,13 +132,15 @@ export async function followHeads(options: HeadSocketOptions): Promise<void> {
 async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
   const { clock, signal } = options;
   const socket = new WebSocket(options.url, { maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
+  const redact = redactorOf(options.url);
   const ended = new AbortController();
   let heads = 0;
   let reason = 'closed';
   let lastWord = clock.now().getTime();
   const end = (why: string) => {
     if (ended.signal.aborted) return;
-    reason = why;
+    // Nodes repeat paths and keys of their URL.
+    reason = redact(why);
     ended.abort();
   };
   socket.on('open', () => {

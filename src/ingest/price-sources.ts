@@ -204,9 +204,9 @@ export function pairSource(
 function parsePage(text: string): unknown {
   try {
     return parseDecimals(text);
-  } catch (error) {
-    // Without the parser's words: they quote the page.
-    throw new Fault('inconsistent', 'answered what is not JSON', { cause: error });
+  } catch {
+    // Without the parser's error: it quotes the page, and causes are logged too.
+    throw new Fault('inconsistent', 'answered with text that is not JSON');
   }
 }
 
