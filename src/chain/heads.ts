@@ -3,6 +3,7 @@
  * Polling runs beside it. A head that a node pushes is that node's vote, as one that it was asked for.
  */
 import { type RawData, WebSocket } from 'ws';
+import { splitCredentials } from '../core/basic-auth.ts';
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -131,7 +132,8 @@ export async function followHeads(options: HeadSocketOptions): Promise<void> {
 /** One socket from opening to its end; how many heads it brought and why it ended. */
 async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
   const { clock, signal } = options;
-  const socket = new WebSocket(options.url, { maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
+  const { url, headers } = splitCredentials(options.url);
+  const socket = new WebSocket(url, { headers, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const redact = redactorOf(options.url);
   const ended = new AbortController();
   let heads = 0;

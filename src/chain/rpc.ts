@@ -4,6 +4,7 @@
  */
 import { Agent, errors, request } from 'undici';
 import { startAbort } from '../core/abort.ts';
+import { splitCredentials } from '../core/basic-auth.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
@@ -63,6 +64,7 @@ const METHOD_NOT_FOUND = -32_601;
 export function createRpc(url: string, metrics: Metrics, clock: Clock = systemClock()): NodeRpc {
   const name = new URL(url).origin;
   const redact = redactorOf(url);
+  const target = splitCredentials(url);
   const agent = new Agent({ connections: CONCURRENCY_MAX, maxResponseSize: ANSWER_BYTES_MAX });
   const throttle = createThrottle(clock, name);
   const health = createHealth(clock);
@@ -80,9 +82,9 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
         statusCode,
         headers,
         body: answer,
-      } = await request(url, {
+      } = await request(target.url, {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
+        headers: { 'content-type': 'application/json', ...target.headers },
         body,
         dispatcher: agent,
         signal: timeout.signal,

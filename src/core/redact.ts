@@ -1,6 +1,7 @@
 /**
  * URLs as they may be shown: node providers put their keys into paths, databases their passwords before the host.
  */
+import { basicCredentials, decodePercent } from './basic-auth.ts';
 
 export const HIDDEN = '…';
 
@@ -44,19 +45,12 @@ export function redactorOf(url: string): (text: string) => string {
     ...searchParams.values(),
   ];
   const secrets = new Set(
-    [...written, ...written.map(decoded)].filter((text) => text.length >= SECRET_CHARACTERS_MIN),
+    [...written, ...written.map(decodePercent)].filter((text) => text.length >= SECRET_CHARACTERS_MIN),
   );
   if (secrets.size === 0) return (text) => text;
   const longestFirst = [...secrets].sort((one, other) => other.length - one.length);
   const pattern = new RegExp(longestFirst.map(patternOf).join('|'), 'g');
   return (text) => text.replace(pattern, HIDDEN);
-}
-
-/** User and password of a URL as HTTP sends them (RFC 7617); undefined where it has none. */
-export function basicCredentials(url: string): string | undefined {
-  const { username, password } = new URL(url);
-  if (username === '' && password === '') return undefined;
-  return Buffer.from(`${decoded(username)}:${decoded(password)}`).toString('base64');
 }
 
 const isTelling = (part: string) =>
@@ -66,13 +60,4 @@ function patternOf(secret: string): string {
   const escaped = RegExp.escape(secret);
   if (secret.length >= LONG_SECRET_CHARACTERS_MIN) return escaped;
   return `${/^\w/.test(secret) ? '(?<!\\w)' : ''}${escaped}(?!\\w)`;
-}
-
-/** As it is where a percent sign begins no escape. */
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

@@ -161,6 +161,24 @@ for (const [name, answer] of failures) {
     }));
 }
 
+test('user and password of the URL are sent as basic authentication', () =>
+  withNode(async ({ node }) => {
+    const sent: (string | undefined)[] = [];
+    node.setHttp(({ headers, json }) => {
+      sent.push(headers.authorization);
+      return { body: JSON.stringify({ ...(json as Json), result: '0x1' }) };
+    });
+    for (const user of ['', 'operator:p%40ss%3A@', 'operator@', 'a%b:%zz@']) {
+      const rpc = createRpc(node.url.replace('//', `//${user}`), createMetrics('test'));
+      await rpc.call('eth_chainId', [], signal);
+      await rpc.close();
+    }
+    const texts = sent.map(
+      (header) => header && Buffer.from(header.replace('Basic ', ''), 'base64').toString(),
+    );
+    assert.deepEqual(texts, [undefined, 'operator:p@ss:', 'operator:', 'a%b:%zz']);
+  }));
+
 test('a node that repeats its URL in an error reveals nothing of it', () =>
   withNode(async ({ node }) => {
     const url = new URL(node.url);

@@ -107,6 +107,15 @@ test('what is not JSON is refused without being quoted', async () => {
     assert.equal(await refusal(body(text)), 'answered with text that is not JSON');
 });
 
+test('user and password of a page are sent as basic authentication', async () => {
+  await using server = await startReceiver({ answer: body('{"price":1}') });
+  await pages.get(`http://operator:p%40ss@127.0.0.1:${server.port}/`, {}, signal);
+  assert.equal(
+    server.requests[0]?.headers.authorization,
+    `Basic ${Buffer.from('operator:p@ss').toString('base64')}`,
+  );
+});
+
 test('a redirect is not followed, so that the key stays where it belongs', async () => {
   await using elsewhere = await startReceiver({ answer: body('{"price":1}') });
   const location = `http://127.0.0.1:${elsewhere.port}/path?SECRET`;
