@@ -16,7 +16,7 @@ export type Lines = {
   watcherId: number;
   body: AsyncIterable<Uint8Array>;
   /** With an Idempotency-Key: names each group. */
-  once: ((body: unknown) => Once) | undefined;
+  once: ((text: string) => Once) | undefined;
 };
 
 /** What became of one line: the body of the answer that it would have had as a request of its own. */
@@ -42,7 +42,7 @@ async function* storeGroups(
   let index = 0;
   for await (const group of readLineGroups(body)) {
     const parsed = group.lines.map((line) => orFault(() => parseLine(line, webhookPolicy)));
-    const outcomes = await doOnce(database, once?.(group), async (tx) => {
+    const outcomes = await doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
       const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
       const records = (await changeWatchedAddresses(tx, watcherId, changes, clock.now())).values();
       return parsed.map((one): Outcome => {

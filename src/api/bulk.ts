@@ -14,7 +14,7 @@ import { untilSilent } from './body-silence.ts';
 import { answerLines } from './bulk-stream.ts';
 import { parseChange } from './changes.ts';
 import { invalid } from './errors.ts';
-import { startOnce } from './idempotency-key.ts';
+import { onceOf, startOnce } from './idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import { createParser } from './parser.ts';
 import type { Api, ApiOptions } from './server.ts';
@@ -121,8 +121,9 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
     { onRequest, bodyLimit: BODY_BYTES_MAX, config: { operation: operations.change } },
     async (request, reply) => {
       const watcherId = watcherOf(request);
-      const once = startOnce(request, watcherId, clock.now());
+      const now = clock.now();
       if (request.body instanceof Readable) {
+        const once = startOnce(request, watcherId, now);
         if (streamCount === STREAMS_MAX)
           throw new Fault('unavailable', `${STREAMS_MAX} streams are under way`);
         // Whose end has passed already would keep its place for ever.
@@ -144,7 +145,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       }
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
-      return doOnce(database, once?.(request.body), async (tx) => {
+      return doOnce(database, onceOf(request, watcherId, now), async (tx) => {
         const changed = await changeWatchedAddresses(tx, watcherId, changes, clock.now());
         return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
       });
@@ -168,7 +169,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       }
       const watcherId = watcherOf(request);
       const now = clock.now();
-      return doOnce(database, startOnce(request, watcherId, now)?.(request.body), async (tx) => ({
+      return doOnce(database, onceOf(request, watcherId, now), async (tx) => ({
         success: true as const,
         data: await replaceWatchedSet(tx, watcherId, webhook_url, members, now),
       }));

@@ -18,6 +18,7 @@ import { addAttemptStreamRoute } from './attempt-stream.ts';
 import { addBulkRoutes, LINES_TYPE } from './bulk.ts';
 import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, sendAnswer } from './errors.ts';
+import { noteBody } from './idempotency-key.ts';
 import { watchMethods } from './methods.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
@@ -167,8 +168,9 @@ function endUnusedConnections(api: Api): void {
 /** JSON only. An empty body is no body: many clients send the content type with every request, DELETE included. */
 function readJsonBodies(api: Api): void {
   api.removeAllContentTypeParsers();
-  api.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
+  api.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
     const text = body.toString();
+    noteBody(request, text);
     try {
       done(null, text === '' ? undefined : JSON.parse(text));
     } catch (error) {

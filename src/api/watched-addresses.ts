@@ -21,7 +21,7 @@ import {
 } from '../store/watched.ts';
 import { createWatcherGate } from './auth.ts';
 import { invalidRequest } from './errors.ts';
-import { startOnce } from './idempotency-key.ts';
+import { onceOf } from './idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import type { Api, ApiOptions } from './server.ts';
 
@@ -115,8 +115,7 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
     const record = parseNew(request.body, webhookPolicy);
     const watcherId = watcherOf(request);
     const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now() };
-    const once = startOnce(request, watcherId, at.now)?.(request.body);
-    return doOnce(database, once, async (tx) =>
+    return doOnce(database, onceOf(request, watcherId, at.now), async (tx) =>
       success(await insertWatchedAddress(tx, watcherId, record, at)),
     );
   });
