@@ -18,12 +18,13 @@ export type SendOutcome =
   | 'http_4xx'
   | 'http_5xx'
   | 'timeout'
+  /** The name has no address, or one that the policy does not allow: an answer for both hides which names exist. */
   | 'dns'
   | 'connect'
   | 'tls'
   /** The connection broke, or what came was not HTTP. */
   | 'network'
-  /** The policy does not allow this URL or the address behind it; nothing was sent. */
+  /** The policy does not allow this URL; nothing was sent. Older rows also have it for a name with a private address. */
   | 'refused';
 
 export type SendResult = {
