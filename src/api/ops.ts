@@ -6,6 +6,7 @@ import { Type } from 'typebox';
 import { messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Api } from './server.ts';
+import { NO_SNIFF } from './shared-headers.ts';
 import { STATUS_EXAMPLE, StatusBody } from './status-body.ts';
 
 export type Check = { ok: boolean; message: string };
@@ -62,6 +63,7 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
 /** The metrics server: `/metrics` in the Prometheus text format. `refresh` sets the gauges that are read on demand. */
 export function createMetricsServer(metrics: Metrics, refresh: () => Promise<void>): Server {
   return createServer((request, response) => {
+    for (const [name, value] of Object.entries(NO_SNIFF)) response.setHeader(name, value);
     if (request.method !== 'GET' || request.url?.split('?', 1)[0] !== '/metrics') {
       response.writeHead(404, { 'content-type': 'text/plain' }).end('Try GET /metrics\n');
       return;

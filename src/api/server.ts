@@ -17,7 +17,7 @@ import type { Database } from '../store/db.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
 import { addBulkRoutes, LINES_TYPE } from './bulk.ts';
 import { addDeliveryLogRoutes } from './delivery-log.ts';
-import { answerError, sendAnswer } from './errors.ts';
+import { answerError, invalid, sendAnswer } from './errors.ts';
 import { noteBody } from './idempotency-key.ts';
 import { watchMethods } from './methods.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
@@ -25,8 +25,11 @@ import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addPointRoutes } from './points.ts';
 import { addPriceRoutes, type PriceBook } from './prices.ts';
 import { keepAnswers } from './public.ts';
+import { checkQueryNames } from './query-names.ts';
+import { answerClientError, answerConnect, answerExpectation } from './raw-errors.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
+import { NO_SNIFF } from './shared-headers.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addSupplyRoutes } from './supply.ts';
 import type { SupplyReader } from './supply-reader.ts';
@@ -75,6 +78,9 @@ export function createApi(options: ApiOptions): Api {
     requestTimeout: REQUEST_MS_MAX,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
+    // Node's own answer has no body.
+    http: { requireHostHeader: false },
+    clientErrorHandler: answerClientError,
     // Paths that cannot be decoded or are too long.
     frameworkErrors(error, request, reply) {
       answerError(error, request, reply, log).catch(() => reply.raw.destroy());
@@ -85,13 +91,17 @@ export function createApi(options: ApiOptions): Api {
   readJsonBodies(api);
   api.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));
   const refuseOtherMethods = watchMethods(api);
+  checkQueryNames(api);
+  api.server.on('connect', answerConnect).on('checkExpectation', answerExpectation);
   api.setNotFoundHandler((request, reply) =>
     sendAnswer({ statusCode: 404, statusMessage: `No such path: ${pathOf(request.url)}` }, request, reply),
   );
   // Without promises: they are much of what a kept answer costs.
   api.addHook('onRequest', (request, reply, done) => {
-    reply.header('x-request-id', request.id);
-    done();
+    reply.header('x-request-id', request.id).headers(NO_SNIFF);
+    const { httpVersion, headers } = request.raw;
+    const lacksHost = headers.host === undefined && httpVersion === '1.1';
+    done(lacksHost ? invalid('', 'has no Host header') : undefined);
   });
   api.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'unknown';

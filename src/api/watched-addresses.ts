@@ -23,6 +23,7 @@ import { createWatcherGate } from './auth.ts';
 import { invalidRequest } from './errors.ts';
 import { onceOf } from './idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
+import { parseWhole } from './parameters.ts';
 import type { Api, ApiOptions } from './server.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
@@ -228,8 +229,8 @@ function checkedUrl(text: string, policy: WebhookPolicy): string {
 
 function parseListQuery({ limit, cursor }: Static<typeof ListQuery>) {
   const problems: Problem[] = [];
-  const count = limit === undefined ? undefined : Number(limit);
-  if (count !== undefined && !(Number.isInteger(count) && count >= 1 && count <= LIMIT_MAX)) {
+  const count = limit === undefined ? undefined : parseWhole(limit);
+  if (limit !== undefined && (count === undefined || count < 1 || count > LIMIT_MAX)) {
     problems.push({ path: '/limit', message: `must be a whole number from 1 to ${LIMIT_MAX}` });
   }
   const after = cursor === undefined ? undefined : decodeCursor(cursor);
