@@ -42,13 +42,21 @@ async function ensureSecretFile(dataDir: string): Promise<string> {
   await prepareDataFolder(dataDir);
   return withFolderFaults(dataDir, async () => {
     if (!existsSync(file)) await writeSecret(file);
-    const text = (await readFile(file, 'utf8')).trim();
+    const text = (await readFile(file, 'utf8').catch(explainFolder)).trim();
     if (Buffer.from(text, 'base64').length === SECRET_BYTES) return text;
     throw new Fault(
       'invalid',
       `${file} does not hold ${SECRET_BYTES} bytes in base64. Restore it from a backup, or delete it if no key was ever issued`,
     );
   });
+
+  function explainFolder(error: NodeJS.ErrnoException): never {
+    if (error.code !== 'EISDIR') throw error;
+    throw new Fault(
+      'invalid',
+      `${file} is a folder, and the secret is a file. Move the folder away, and restore the file from a backup if keys were issued`,
+    );
+  }
 }
 
 /** Complete or not at all, because a disk may be full; keeps a secret that is there. */
