@@ -55,7 +55,7 @@ const hasBody = ({ headers }: Pick<FastifyRequest, 'headers'>) =>
 
 function startLimit(raw: IncomingMessage): void {
   const timer = setTimeout(() => {
-    if (!raw.complete) raw.socket.destroy();
+    if (raw.complete === false) raw.socket.destroy();
   }, BODY_MS_MAX);
   limits.set(raw, timer);
   const end = () => clearTimeout(timer);

@@ -11,6 +11,7 @@ import type { Api, ApiOptions } from './server.ts';
 export const CONNECTIONS_MAX = 2_048;
 /** How often it is logged that connections are refused. */
 const LOG_MS = 60_000;
+const IDLE_LOOK_MS = 100;
 
 export function limitConnections(api: Api, { clock, log }: Pick<ApiOptions, 'clock' | 'log'>): void {
   api.server.maxConnections = CONNECTIONS_MAX;
@@ -24,6 +25,19 @@ export function limitConnections(api: Api, { clock, log }: Pick<ApiOptions, 'clo
     droppedCount = 0;
   });
   endUnusedConnections(api);
+  endIdleConnections(api);
+}
+
+/**
+ * Ends connections that become idle during the stop. Fastify ends those that are idle when it begins; one whose request ends
+ * later would be kept for the next request until its keep-alive time is over, and the process with it.
+ */
+function endIdleConnections(api: Api): void {
+  api.addHook('preClose', async () => {
+    const timer = setInterval(() => api.server.closeIdleConnections(), IDLE_LOOK_MS);
+    api.server.once('close', () => clearInterval(timer));
+    if (!api.server.listening) clearInterval(timer);
+  });
 }
 
 /**

@@ -50,7 +50,8 @@ const CAUSES: readonly Cause[] = [
     ...UNUSABLE,
   },
   {
-    pattern: /not a valid data directory|files are incompatible with server|invalid data in control file/i,
+    pattern:
+      /not a valid data directory|files are incompatible with server|invalid data in control file|could not read file "global\//i,
     wasiNumber: -1,
     problem: (folder) =>
       `${folder} is damaged, or another version of PostgreSQL made it. Restore it from a backup, ${OTHER_FOLDER}`,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { chmod, mkdir, mkdtemp, rm, stat } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -43,3 +43,26 @@ for (const mode of [0o777, 0o775, 0o1777]) {
     await (await openDatabase({ url: '', dataDir })).close();
   });
 }
+
+test('a damaged data folder has a message that says what to do, and no stack', async () => {
+  const dataDir = path.join(parent, 'damaged');
+  const version = path.join(dataDir, 'database', 'PG_VERSION');
+  const run = () =>
+    chainbell(parent, { ...chain, CHAINBELL_DATA_DIR: dataDir }, 'keys', 'create', '--watcher', 'acme');
+  await (await openDatabase({ url: '', dataDir })).close();
+  const sound = await readFile(version, 'utf8');
+  for (const text of ['garbage\n', '', '9\n']) {
+    await writeFile(version, text);
+    const { code, err } = await run();
+    assert.equal(code, 78, err);
+    assert.match(
+      err,
+      /^chainbell: .*database is damaged, or another version of PostgreSQL made it\. [^\n]*\n$/,
+    );
+  }
+  await writeFile(version, sound);
+  await mkdir(path.join(dataDir, 'secret'));
+  const { code, err } = await run();
+  assert.equal(code, 78, err);
+  assert.match(err, /^chainbell: .*secret is a folder, and the secret is a file\. [^\n]*\n$/);
+});
