@@ -1,6 +1,6 @@
 /**
- * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors, within the
- * limits that the node has shown.
+ * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors,
+ * within the limits that the node has shown.
  */
 import { Agent, errors, request } from 'undici';
 import { startAbort } from '../core/abort.ts';
@@ -22,7 +22,8 @@ export type Rpc = {
   /** scheme://host, for logs: the path may hold a key. */
   readonly name: string;
   /**
-   * The answers in the order of the calls, in one HTTP exchange unless the node has shown that it takes smaller batches.
+   * The answers in the order of the calls, in one HTTP exchange unless the node has shown that it takes
+   * smaller batches.
    * @throws Fault `unavailable`, at once when the node limits requests.
    */
   batch(calls: readonly RpcCall[], signal: AbortSignal): Promise<RpcAnswer[]>;
@@ -31,7 +32,7 @@ export type Rpc = {
   close(): Promise<void>;
 };
 
-/** Hears of each piece of an answer, as it comes. */
+/** Called with each piece of an answer as it arrives. */
 export type OnBytes = (bytes: number) => void;
 
 /** With what was learned of the node. */
@@ -46,7 +47,10 @@ export type LearningRpc = Rpc & {
 type Manner = { patienceMs: number; onBytes: OnBytes };
 
 export type NodeRpc = LearningRpc & {
-  /** The same, but waits while the node limits requests, and asks again for what it refused, up to PATIENCE_MS_MAX. */
+  /**
+   * The same, but waits while the node limits requests, and asks again for what it refused, up to
+   * PATIENCE_MS_MAX.
+   */
   readonly patient: LearningRpc;
 };
 
@@ -237,7 +241,8 @@ function readAnswers(
       throw new Fault('inconsistent', `${name} answered one call of a batch twice`);
     byId.set(answer.id, parseAnswer(answer, redact));
   }
-  // A node that cannot batch answers a batch with one error object whose id is null; a result is of one call only.
+  // A node that cannot batch answers a batch with one error object whose id is null; a result is of one call
+  // only.
   const nameless = byId.get(null);
   const rest = nameless?.ok === true && ids.length > 1 ? undefined : nameless;
   return ids.map((id) => byId.get(id) ?? rest);
