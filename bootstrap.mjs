@@ -4,7 +4,16 @@
  * TypeScript, with the same terminal, signals and exit code. Plain JavaScript in old syntax: it runs on the host's Node.
  */
 import { spawn } from 'node:child_process';
-import { existsSync, readFileSync, renameSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { constants, hostname } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -37,6 +46,8 @@ const LOCK_TOUCH_MS = 2000;
 const LOCK_POLL_MS = 100;
 /** The same signal twice within this time is one press of Ctrl-C, sent by the terminal and by npm. */
 const SIGNAL_ECHO_MS = 500;
+/** A registry that answers has brought the first package by then. */
+const REGISTRY_SILENCE_MS_MAX = 8000;
 const PARENT_POLL_MS = 500;
 const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
@@ -114,6 +125,9 @@ async function install() {
     '--no-audit',
     '--no-fund',
     '--loglevel=error',
+    // Without a network npm would repeat each request for more than a minute before it says so.
+    '--fetch-retry-mintimeout=1000',
+    '--fetch-retry-maxtimeout=3000',
   ];
   rmSync(join(root, 'node_modules'), { recursive: true, force: true });
   // The npm that started us, else the one on PATH. Its summary is not data: standard output stays clean.
@@ -134,6 +148,12 @@ async function install() {
     interruption = { code: null, signal: signal };
     child.kill('SIGKILL');
   };
+  const silence = setTimeout(() => {
+    if (!hasPackages())
+      say(
+        `Nothing has come from the npm registry yet. ${registryAdvice()} npm goes on trying; Ctrl-C ends it.`,
+      );
+  }, REGISTRY_SILENCE_MS_MAX);
   const outcome = await run(command, isNpm ? [own].concat(words) : words, options, end).catch((error) =>
     giveUp(
       error.code === 'ENOENT'
@@ -141,14 +161,25 @@ async function install() {
         : `Cannot start npm: ${error.message}`,
     ),
   );
+  clearTimeout(silence);
   if (interruption !== undefined) return interruption;
   if (outcome.code !== 0) {
     giveUp(
-      'npm could not install the dependencies (the reason is above). The first run needs a npm registry: ' +
-        'check the network, the proxy and the registry in your .npmrc, then run the same command again.',
+      `npm could not install the dependencies (the reason is above). ${registryAdvice()} Then run the same command again.`,
     );
   }
   return undefined;
+}
+
+function registryAdvice() {
+  return 'The first run needs an npm registry: check the network, the proxy and the registry in your .npmrc.';
+}
+
+/** Whether a package has arrived; npm makes the folders of all of them first. */
+function hasPackages() {
+  const folder = join(root, 'node_modules');
+  if (!existsSync(folder)) return false;
+  return readdirSync(folder).some((name) => existsSync(join(folder, name, 'package.json')));
 }
 
 /** Runs `work` while no other bootstrap of this clone installs; the lock of a dead one is taken over. */

@@ -4,11 +4,12 @@
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
-import { link, mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import type { Config } from './config/schema.ts';
 import { Fault } from './core/fault.ts';
 import { deriveKeyRing, type KeyRing } from './core/key-ring.ts';
+import { prepareDataFolder } from './store/data-folder.ts';
 import type { Db } from './store/db.ts';
 import { withFolderFaults } from './store/folder-fault.ts';
 import { listKekIds } from './store/keys.ts';
@@ -38,16 +39,24 @@ export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
 
 async function ensureSecretFile(dataDir: string): Promise<string> {
   const file = path.join(dataDir, 'secret');
+  await prepareDataFolder(dataDir);
   return withFolderFaults(dataDir, async () => {
-    await mkdir(dataDir, { recursive: true });
     if (!existsSync(file)) await writeSecret(file);
-    const text = (await readFile(file, 'utf8')).trim();
+    const text = (await readFile(file, 'utf8').catch(explainFolder)).trim();
     if (Buffer.from(text, 'base64').length === SECRET_BYTES) return text;
     throw new Fault(
       'invalid',
       `${file} does not hold ${SECRET_BYTES} bytes in base64. Restore it from a backup, or delete it if no key was ever issued`,
     );
   });
+
+  function explainFolder(error: NodeJS.ErrnoException): never {
+    if (error.code !== 'EISDIR') throw error;
+    throw new Fault(
+      'invalid',
+      `${file} is a folder, and the secret is a file. Move the folder away, and restore the file from a backup if keys were issued`,
+    );
+  }
 }
 
 /** Complete or not at all, because a disk may be full; keeps a secret that is there. */

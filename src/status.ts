@@ -17,6 +17,7 @@ import type { Step } from './core/loop.ts';
 import type { Metrics } from './core/metrics.ts';
 import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
+import { createPublicView } from './public-view.ts';
 import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
 import { type QueueStatistics, queueStatistics } from './store/outbox.ts';
@@ -51,6 +52,7 @@ const never = new AbortController().signal;
 
 export function createStatus(options: StatusOptions): Status {
   const { version, config, database, nodes, clock, metrics } = options;
+  const view = createPublicView(config);
   let followerFault: { fault: Fault; since: Date } | undefined;
   /** Since when the database cannot be read. */
   let unreadSince: Date | undefined;
@@ -141,7 +143,7 @@ export function createStatus(options: StatusOptions): Status {
       if (nodes !== undefined) checks.nodes = checkNodes(nodes);
       if (checks.database?.ok === true) checks.blocks = await checkCursor();
       checks.writes = await checkWrites();
-      return checks;
+      return view.checks(checks);
     },
     async status() {
       const now = clock.now();
@@ -151,7 +153,7 @@ export function createStatus(options: StatusOptions): Status {
       const quorum = nodes?.quorum();
       const trouble = findTrouble(tip?.number) ?? ('fault' in stored ? stored.fault : undefined);
       const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
-      return {
+      return view.status({
         version,
         time: now.toISOString(),
         state: trouble?.state ?? (writeFailures.length === 0 ? 'ok' : 'degraded'),
@@ -188,7 +190,7 @@ export function createStatus(options: StatusOptions): Status {
         agreement: describeAgreement(options.agreement),
         pushed_heads: nodes?.isPushed() ?? false,
         database: database.kind,
-      };
+      });
     },
     async refreshMetrics() {
       for (const { name, throttle } of nodes?.status() ?? [])

@@ -1,18 +1,22 @@
 /**
- * A body that is read as it comes, for as long as something comes.
+ * A body of lines that is read as it comes, for as long as lines come.
  */
 import type { Readable } from 'node:stream';
 import type { Clock } from '../core/clock.ts';
 
+const LINE_END = 0x0a;
+
 /**
- * The body's pieces; rejects (408) when none comes within `silenceMs` after it was asked for. The time in which nobody asks
- * does not count. `isSilent` says whether it came to that: the rest of such a body is not to be waited for.
+ * The body's pieces; rejects (408) when no line ends within `silenceMs` of waiting for one, however many bytes come. The time in
+ * which nobody asks does not count. `isSilent` says whether it came to that: the rest of such a body is not to be waited for.
  */
 export function untilSilent(
   body: Readable,
   { clock, silenceMs }: { clock: Clock; silenceMs: number },
 ): { body: AsyncIterable<Uint8Array>; isSilent(): boolean } {
   let isSilent = false;
+  /** How long the end of the present line was waited for. */
+  let waitedMs = 0;
 
   async function* read(): AsyncGenerator<Uint8Array> {
     const pieces: AsyncIterator<Uint8Array> = body.iterator({ destroyOnReturn: false });
@@ -30,14 +34,20 @@ export function untilSilent(
 
   async function nextWithin(pieces: AsyncIterator<Uint8Array>): Promise<IteratorResult<Uint8Array>> {
     const waiting = new AbortController();
+    const startMs = clock.steadyMs();
     try {
-      const piece = await Promise.race([pieces.next(), clock.wait(silenceMs, waiting.signal)]);
-      if (piece !== undefined) return piece;
+      const restMs = Math.max(0, silenceMs - waitedMs);
+      const piece = await Promise.race([pieces.next(), clock.wait(restMs, waiting.signal)]);
+      if (piece !== undefined) {
+        waitedMs =
+          piece.done !== true && piece.value.includes(LINE_END) ? 0 : waitedMs + clock.steadyMs() - startMs;
+        return piece;
+      }
     } finally {
       waiting.abort();
     }
     isSilent = true;
-    const message = `Request Timeout: nothing came for ${silenceMs / 1000} s`;
+    const message = `Request Timeout: no line came for ${silenceMs / 1000} s`;
     throw Object.assign(new Error(message), { statusCode: 408 });
   }
 

@@ -10,13 +10,16 @@ import { parseLine } from './changes.ts';
 import { type Answer, toAnswer } from './errors.ts';
 import { readLineGroups } from './json-lines.ts';
 import type { ApiOptions } from './server.ts';
+import type { InTurn } from './turns.ts';
 import { found, type Record, toJson } from './watched-addresses.ts';
 
 export type Lines = {
   watcherId: number;
   body: AsyncIterable<Uint8Array>;
   /** With an Idempotency-Key: names each group. */
-  once: ((body: unknown) => Once) | undefined;
+  once: ((text: string) => Once) | undefined;
+  /** Groups of all streams are stored in turn. */
+  inTurn: InTurn;
 };
 
 /** What became of one line: the body of the answer that it would have had as a request of its own. */
@@ -37,21 +40,23 @@ export async function answerLines(options: Options, lines: Lines): Promise<Async
 
 async function* storeGroups(
   { database, clock, webhookPolicy }: Options,
-  { watcherId, body, once }: Lines,
+  { watcherId, body, once, inTurn }: Lines,
 ): AsyncGenerator<string> {
   let index = 0;
   for await (const group of readLineGroups(body)) {
     const parsed = group.lines.map((line) => orFault(() => parseLine(line, webhookPolicy)));
-    const outcomes = await doOnce(database, once?.(group), async (tx) => {
-      const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
-      const records = (await changeWatchedAddresses(tx, watcherId, changes, clock.now())).values();
-      return parsed.map((one): Outcome => {
-        const result = one instanceof Fault ? one : orFault(() => toJson(found(records.next().value)));
-        return result instanceof Fault
-          ? { success: false, ...toAnswer(result) }
-          : { success: true, data: result };
+    const store = () =>
+      doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
+        const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
+        const records = (await changeWatchedAddresses(tx, watcherId, changes, clock.now())).values();
+        return parsed.map((one): Outcome => {
+          const result = one instanceof Fault ? one : orFault(() => toJson(found(records.next().value)));
+          return result instanceof Fault
+            ? { success: false, ...toAnswer(result) }
+            : { success: true, data: result };
+        });
       });
-    });
+    const outcomes = await inTurn(store);
     const text = outcomes.map(
       (outcome, offset) => `${JSON.stringify({ index: index + offset, ...outcome })}\n`,
     );

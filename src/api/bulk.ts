@@ -3,6 +3,7 @@
  * the whole set of one webhook URL. For users: docs/bulk.md.
  */
 import { Readable } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Fault, type Problem } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
@@ -10,14 +11,16 @@ import { doOnce } from '../store/idempotency.ts';
 import { changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
 import { createWatcherGate } from './auth.ts';
+import { liftBodyLimit, readRest } from './body-limit.ts';
 import { untilSilent } from './body-silence.ts';
 import { answerLines } from './bulk-stream.ts';
 import { parseChange } from './changes.ts';
 import { invalid } from './errors.ts';
-import { startOnce } from './idempotency-key.ts';
+import { onceOf, startOnce } from './idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import { createParser } from './parser.ts';
 import type { Api, ApiOptions } from './server.ts';
+import { createTurns } from './turns.ts';
 import { found, PATH, Patch, parseFields, Record, toJson } from './watched-addresses.ts';
 
 const BULK_PATH = `${PATH}/bulk`;
@@ -31,9 +34,13 @@ const MEMBERS_MAX = 50_000;
 const BODY_BYTES_MAX = 8 * 1024 * 1024;
 /** Enough to see what is wrong with a list. */
 const PROBLEMS_MAX = 100;
-/** Each has a connection to the database while a group is stored; the follower and delivery need some too. */
-const STREAMS_MAX = 4;
-/** So long may lines be waited for; as a whole a stream may last for as long as the server lets any request last. */
+/** So that one watcher leaves places to the others. */
+const STREAMS_PER_WATCHER_MAX = 4;
+/** Each holds a group of lines, below 8 MiB. */
+const STREAMS_MAX = 32;
+/** Each has a connection to the database meanwhile; the follower and delivery need some too. */
+const GROUPS_STORED_MAX = 4;
+/** So long may a line be waited for; as a whole a stream may last for as long as the server lets any request last. */
 const STREAM_SILENCE_MS_MAX = 60_000;
 /** For answers that nobody takes, by the socket's own limit. Longer, so that who sends nothing is told why it ends. */
 const SOCKET_SILENCE_MS_MAX = 2 * STREAM_SILENCE_MS_MAX;
@@ -109,7 +116,9 @@ const operations = {
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, webhookPolicy } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
-  let streamCount = 0;
+  /** Of each open stream. */
+  const streams = new Map<FastifyRequest, number>();
+  const inTurn = createTurns(GROUPS_STORED_MAX);
 
   api.addContentTypeParser(LINES_TYPE, (request, body, done) => {
     if (request.method === 'POST' && request.routeOptions.url === BULK_PATH) return done(null, body);
@@ -121,30 +130,33 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
     { onRequest, bodyLimit: BODY_BYTES_MAX, config: { operation: operations.change } },
     async (request, reply) => {
       const watcherId = watcherOf(request);
-      const once = startOnce(request, watcherId, clock.now());
+      const now = clock.now();
       if (request.body instanceof Readable) {
-        if (streamCount === STREAMS_MAX)
-          throw new Fault('unavailable', `${STREAMS_MAX} streams are under way`);
+        liftBodyLimit(request);
+        const once = startOnce(request, watcherId, now);
+        const ownCount = [...streams.values()].filter((id) => id === watcherId).length;
+        if (ownCount >= STREAMS_PER_WATCHER_MAX || streams.size >= STREAMS_MAX)
+          throw new Fault(
+            'unavailable',
+            `${ownCount} streams of this watcher are under way, ${streams.size} in all`,
+          );
         // Whose end has passed already would keep its place for ever.
         if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
-        streamCount += 1;
-        reply.raw.once('close', () => {
-          streamCount -= 1;
-        });
+        streams.set(request, watcherId);
+        reply.raw.once('close', () => streams.delete(request));
         request.raw.setTimeout(SOCKET_SILENCE_MS_MAX);
         const { body, isSilent } = untilSilent(request.body, { clock, silenceMs: STREAM_SILENCE_MS_MAX });
         reply.raw.once('finish', () => {
           if (isSilent()) request.socket.destroySoon();
-          // After an early end the client may still be sending: it gets to its answer only when somebody reads on.
-          else request.raw.resume();
+          else readRest(request);
         });
-        const answers = await answerLines(options, { watcherId, body, once });
+        const answers = await answerLines(options, { watcherId, body, once, inTurn });
         reply.type(LINES_TYPE);
         return Readable.from(answers);
       }
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
-      return doOnce(database, once?.(request.body), async (tx) => {
+      return doOnce(database, onceOf(request, watcherId, now), async (tx) => {
         const changed = await changeWatchedAddresses(tx, watcherId, changes, clock.now());
         return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
       });
@@ -168,7 +180,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       }
       const watcherId = watcherOf(request);
       const now = clock.now();
-      return doOnce(database, startOnce(request, watcherId, now)?.(request.body), async (tx) => ({
+      return doOnce(database, onceOf(request, watcherId, now), async (tx) => ({
         success: true as const,
         data: await replaceWatchedSet(tx, watcherId, webhook_url, members, now),
       }));

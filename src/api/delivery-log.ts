@@ -25,11 +25,11 @@ import {
   linkNext,
   Page,
   parsePlace,
-  parseWhole,
   RedeliverQuery,
   readPage,
   readQuery,
 } from './log-query.ts';
+import { parseWhole } from './parameters.ts';
 import type { Api, ApiOptions } from './server.ts';
 
 const PATH = '/api/notifications/log';

@@ -5,9 +5,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Fault, type FaultCode, type Problem } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
-
-/** Where the wrapped bodies of spec 4.5 are in use. */
-export const NOTIFICATIONS_PREFIX = '/api/notifications/';
+import { errorHeadersOf, NOTIFICATIONS_PREFIX } from './shared-headers.ts';
 
 const INVALID_REQUEST = 'Invalid request';
 
@@ -49,8 +47,12 @@ export async function sendAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<void> {
-  const isWrapped = request.url.startsWith(NOTIFICATIONS_PREFIX);
-  await reply.code(answer.statusCode).send(isWrapped ? { success: false, ...answer } : plain(answer));
+  await reply.code(answer.statusCode).headers(errorHeadersOf(request.url)).send(bodyOf(answer, request.url));
+}
+
+/** The body of an error in the form that its path has. */
+export function bodyOf(answer: Answer, url: string): object {
+  return url.startsWith(NOTIFICATIONS_PREFIX) ? { success: false, ...answer } : plain(answer);
 }
 
 /** Public bodies have two fields (spec 7): what is wrong is part of the message. */

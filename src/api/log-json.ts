@@ -16,7 +16,10 @@ export const AttemptJson = Type.Object(
     }),
     started_at: Type.String(),
     duration_ms: Type.Integer(),
-    outcome: Type.String(),
+    outcome: Type.String({
+      description:
+        'success, http_3xx, http_4xx, http_5xx, timeout, dns (the name has no public address), connect, tls, network (the connection broke) or refused (the URL is not allowed).',
+    }),
     status: Type.Union([Type.Integer(), Type.Null()]),
     response: textOrNull,
   },

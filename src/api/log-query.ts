@@ -10,6 +10,7 @@ import type { Database } from '../store/db.ts';
 import type { LogFilter } from '../store/log.ts';
 import { listRecordIds } from '../store/watched.ts';
 import { invalid, invalidRequest } from './errors.ts';
+import { parseWhole } from './parameters.ts';
 import { UUID } from './watched-addresses.ts';
 
 export const LIMIT_DEFAULT = 100;
@@ -30,6 +31,7 @@ const filters = {
   watched_address_id: text,
   from: text,
   until: text,
+  to: Type.Optional(Type.String({ description: 'The same as `until`.' })),
   from_block: text,
   to_block: text,
 };
@@ -48,10 +50,16 @@ export async function readQuery(database: Database, watcherId: number, query: St
     type: checks.of('type', query.type, oneOf(types), `one of ${types.join(', ')}`),
     hash: checks.of('hash', query.hash, parseHash, '64 hexadecimal characters'),
     from: checks.of('from', query.from, findIsoTime, 'a time such as 2026-01-31T12:00:00Z'),
-    until: checks.of('until', query.until, findIsoTime, 'a time such as 2026-01-31T12:00:00Z'),
+    until: checks.of(
+      query.until === undefined ? 'to' : 'until',
+      query.until ?? query.to,
+      findIsoTime,
+      'a time such as 2026-01-31T12:00:00Z',
+    ),
     fromBlock: checks.of('from_block', query.from_block, parseWhole, 'a block number'),
     toBlock: checks.of('to_block', query.to_block, parseWhole, 'a block number'),
   };
+  checks.onlyOne({ until: query.until, to: query.to });
   const limit = checks.limit(query.limit);
   const after = checks.cursor(query.cursor);
   checks.done();
@@ -90,6 +98,12 @@ function createChecks() {
     limit: (given: string | undefined) =>
       of('limit', given, parseLimit, `a whole number from 1 to ${LIMIT_MAX}`) ?? LIMIT_DEFAULT,
     cursor: (given: string | undefined) => of('cursor', given, parseWhole, 'the cursor of a link header'),
+    /** For names of the same thing. */
+    onlyOne(given: Record<string, string | undefined>) {
+      const names = Object.keys(given).filter((name) => given[name] !== undefined);
+      for (const name of names.slice(1))
+        problems.push({ path: `/${name}`, message: `is the same as ${names[0]}: give one of them` });
+    },
     done() {
       if (problems.length > 0) throw invalidRequest(problems);
     },
@@ -125,7 +139,6 @@ export function linkNext(
   reply.header('link', `<${path}?${next.toString()}>; rel="next"`);
 }
 
-export const parseWhole = (given: string) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined);
 const parseUuid = (given: string) => (UUID.test(given) ? given.toLowerCase() : undefined);
 const oneOf =
   <T extends string>(words: readonly T[]) =>

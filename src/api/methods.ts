@@ -6,7 +6,7 @@ import { sendAnswer } from './errors.ts';
 import { DOCS_PATH } from './openapi.ts';
 import type { Api } from './server.ts';
 
-const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'];
 
 /** Notes every route that is added from now on; the returned function answers for the methods that they leave out. */
 export function watchMethods(api: Api): () => void {

@@ -7,9 +7,9 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import type { TSchema } from 'typebox';
 import packageJson from '../../package.json' with { type: 'json' };
-import { NOTIFICATIONS_PREFIX } from './errors.ts';
 import { type Contents, ErrorBody, Failure, type Operation } from './operation.ts';
 import type { Api } from './server.ts';
+import { NOTIFICATIONS_PREFIX } from './shared-headers.ts';
 import { webhooks } from './webhook-document.ts';
 
 /** By the beginning of their paths; the first that fits counts. */
@@ -145,7 +145,7 @@ function errorsOf(
   kind: { isNotification: boolean; mayHaveBody: boolean; hasQuery: boolean; hasParams: boolean },
 ) {
   const statuses = [
-    ...(kind.mayHaveBody || kind.hasQuery || kind.hasParams ? [400] : []),
+    ...(kind.isNotification || kind.mayHaveBody || kind.hasQuery || kind.hasParams ? [400] : []),
     ...(kind.isNotification ? [401] : []),
     ...(kind.hasParams ? [404] : []),
     ...(kind.mayHaveBody ? [413, 415] : []),

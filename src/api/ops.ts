@@ -6,6 +6,7 @@ import { Type } from 'typebox';
 import { messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Api } from './server.ts';
+import { NO_SNIFF } from './shared-headers.ts';
 import { STATUS_EXAMPLE, StatusBody } from './status-body.ts';
 
 export type Check = { ok: boolean; message: string };
@@ -59,9 +60,13 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
   api.get('/status', { config: { operation: status } }, async () => sources.status());
 }
 
+/** More than the scrapers of any installation. */
+const METRICS_CONNECTIONS_MAX = 64;
+
 /** The metrics server: `/metrics` in the Prometheus text format. `refresh` sets the gauges that are read on demand. */
 export function createMetricsServer(metrics: Metrics, refresh: () => Promise<void>): Server {
-  return createServer((request, response) => {
+  const server = createServer((request, response) => {
+    for (const [name, value] of Object.entries(NO_SNIFF)) response.setHeader(name, value);
     if (request.method !== 'GET' || request.url?.split('?', 1)[0] !== '/metrics') {
       response.writeHead(404, { 'content-type': 'text/plain' }).end('Try GET /metrics\n');
       return;
@@ -75,4 +80,6 @@ export function createMetricsServer(metrics: Metrics, refresh: () => Promise<voi
         (error: unknown) => response.writeHead(500, { 'content-type': 'text/plain' }).end(messageOf(error)),
       );
   });
+  server.maxConnections = METRICS_CONNECTIONS_MAX;
+  return server;
 }

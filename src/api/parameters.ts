@@ -4,6 +4,9 @@
 import type { FastifyRequest } from 'fastify';
 import { Fault, orFault } from '../core/fault.ts';
 
+/** A whole number in digits alone: `1e3` and `0x10` are none. */
+export const parseWhole = (given: string) => (/^\d{1,15}$/.test(given) ? Number(given) : undefined);
+
 /**
  * Undefined when it is missing or empty.
  * @throws Fault `invalid` as spec 7 words it, where `parse` gives nothing or throws one, or it is there twice.

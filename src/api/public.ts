@@ -12,6 +12,7 @@ import { type Cache, createCache, type Found } from './cache.ts';
 import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './kept-answer.ts';
 import type { Operation } from './operation.ts';
 import type { Api, ApiOptions } from './server.ts';
+import { SHARED } from './shared-headers.ts';
 
 export type { PublicAnswer } from './kept-answer.ts';
 
@@ -53,11 +54,6 @@ export const jsonText = (body: PublicAnswer['body']): PublicAnswer => ({
 
 export const plainText = (body: string): PublicAnswer => ({ type: 'text/plain; charset=utf-8', body });
 
-/** Who may read an answer (WHATWG Fetch, CORS protocol): every site, as nothing that a browser knows of its user is used. */
-const SHARED = {
-  'access-control-allow-origin': '*',
-  'access-control-expose-headers': 'age, etag, link, x-request-id',
-};
 const PREFLIGHT = {
   'access-control-allow-methods': 'GET, HEAD, OPTIONS',
   'access-control-allow-headers': '*',

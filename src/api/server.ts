@@ -3,10 +3,14 @@
  */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
-import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify';
-import { startAbort } from '../core/abort.ts';
+import fastify, {
+  type FastifyBaseLogger,
+  type FastifyInstance,
+  type FastifyReply,
+  type FastifyRequest,
+  type RawServerDefault,
+} from 'fastify';
 import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
@@ -15,17 +19,23 @@ import type { ValuedPair } from '../core/pair.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
-import { addBulkRoutes, LINES_TYPE } from './bulk.ts';
+import { limitBodies } from './body-limit.ts';
+import { addBulkRoutes } from './bulk.ts';
+import { limitConnections } from './connection-limit.ts';
 import { addDeliveryLogRoutes } from './delivery-log.ts';
-import { answerError, sendAnswer } from './errors.ts';
+import { answerError, invalid, sendAnswer } from './errors.ts';
+import { noteBody } from './idempotency-key.ts';
 import { watchMethods } from './methods.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
 import { addPointRoutes } from './points.ts';
 import { addPriceRoutes, type PriceBook } from './prices.ts';
 import { keepAnswers } from './public.ts';
+import { checkQueryNames } from './query-names.ts';
+import { answerClientError, answerConnect, answerExpectation } from './raw-errors.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
+import { NO_SNIFF } from './shared-headers.ts';
 import { addSigningSecretRoutes } from './signing-secrets.ts';
 import { addSupplyRoutes } from './supply.ts';
 import type { SupplyReader } from './supply-reader.ts';
@@ -60,7 +70,6 @@ export type ApiOptions = {
 
 /** A watched address with a URL of 2,048 characters is below 3 KiB. */
 const BODY_BYTES_MAX = 64 * 1024;
-const BODY_MS_MAX = 30_000;
 /** For streams of changes, which have no other end: some ten million of them. */
 const REQUEST_MS_MAX = 3_600_000;
 /** Longer than the 60 s for which common balancers keep a connection, so that they never write to a closed one. */
@@ -74,6 +83,9 @@ export function createApi(options: ApiOptions): Api {
     requestTimeout: REQUEST_MS_MAX,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
+    // Node's own answer has no body.
+    http: { requireHostHeader: false },
+    clientErrorHandler: answerClientError,
     // Paths that cannot be decoded or are too long.
     frameworkErrors(error, request, reply) {
       answerError(error, request, reply, log).catch(() => reply.raw.destroy());
@@ -84,13 +96,15 @@ export function createApi(options: ApiOptions): Api {
   readJsonBodies(api);
   api.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));
   const refuseOtherMethods = watchMethods(api);
-  api.setNotFoundHandler((request, reply) =>
-    sendAnswer({ statusCode: 404, statusMessage: `No such path: ${pathOf(request.url)}` }, request, reply),
-  );
+  checkQueryNames(api);
+  api.server.on('connect', answerConnect).on('checkExpectation', answerExpectation);
+  api.setNotFoundHandler(answerUnknownPath);
   // Without promises: they are much of what a kept answer costs.
   api.addHook('onRequest', (request, reply, done) => {
-    reply.header('x-request-id', request.id);
-    done();
+    reply.header('x-request-id', request.id).headers(NO_SNIFF);
+    const { httpVersion, headers } = request.raw;
+    const lacksHost = headers.host === undefined && httpVersion === '1.1';
+    done(lacksHost ? invalid('', 'has no Host header') : undefined);
   });
   api.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'unknown';
@@ -102,8 +116,13 @@ export function createApi(options: ApiOptions): Api {
     );
     done();
   });
-  limitBodyTime(api);
-  endUnusedConnections(api);
+  limitConnections(api, options);
+  limitBodies(api);
+  // Before the body is read: nothing waits for it.
+  api.addHook('onRequest', (request, reply, done) => {
+    if (!request.is404) return done();
+    answerUnknownPath(request, reply).catch(() => reply.raw.destroy());
+  });
   keepAnswers(api, options);
   addDocumentation(api);
   // Once the plugins are there that look at routes.
@@ -130,45 +149,12 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addPointRoutes(api, options);
 }
 
-/** Cuts off who takes too long to send a body that is read as a whole. Node's own limit knows no routes. */
-function limitBodyTime(api: Api): void {
-  const closing = new AbortController();
-  api.addHook('onClose', async () => closing.abort());
-  api.addHook('preParsing', (request, reply, payload, done) => {
-    const { headers } = request;
-    const hasBody = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
-    if (!hasBody || headers['content-type']?.startsWith(LINES_TYPE) === true) return done(null, payload);
-    const limit = startAbort(closing.signal, BODY_MS_MAX);
-    limit.signal.addEventListener('abort', () => {
-      if (!request.raw.complete) request.raw.destroy();
-    });
-    request.raw.once('end', limit.release).once('close', limit.release);
-    reply.raw.once('finish', limit.release);
-    done(null, payload);
-  });
-}
-
-/**
- * Ends, when the server closes, connections that have not asked for anything yet; clients open such ahead. Node does not
- * count them as idle, and a stop would wait a minute for them.
- */
-function endUnusedConnections(api: Api): void {
-  const unused = new Set<Socket>();
-  api.server.on('connection', (socket) => {
-    unused.add(socket);
-    socket.once('close', () => unused.delete(socket));
-  });
-  api.server.on('request', ({ socket }) => unused.delete(socket));
-  api.addHook('preClose', async () => {
-    for (const socket of unused) socket.destroy();
-  });
-}
-
 /** JSON only. An empty body is no body: many clients send the content type with every request, DELETE included. */
 function readJsonBodies(api: Api): void {
   api.removeAllContentTypeParsers();
-  api.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) => {
+  api.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
     const text = body.toString();
+    noteBody(request, text);
     try {
       done(null, text === '' ? undefined : JSON.parse(text));
     } catch (error) {
@@ -180,6 +166,9 @@ function readJsonBodies(api: Api): void {
     }
   });
 }
+
+const answerUnknownPath = (request: FastifyRequest, reply: FastifyReply) =>
+  sendAnswer({ statusCode: 404, statusMessage: `No such path: ${pathOf(request.url)}` }, request, reply);
 
 /** A caller's own id is taken over when it is one that can be logged. */
 function acceptedRequestId(header: string | string[] | undefined): string | undefined {

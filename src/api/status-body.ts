@@ -39,7 +39,7 @@ const Pair = Type.Object({
 const HashText = Type.String({ description: 'Hash of a block.' });
 
 const Node = Type.Object({
-  name: Type.String({ description: 'scheme://host:port' }),
+  name: Type.String({ description: 'Its place in the configuration, such as chain.rpc[0].' }),
   state: Type.Enum(['ok', 'slow', 'behind', 'limited', 'failing', 'disagrees', 'wrong_chain', 'unknown']),
   head: orNull(Type.Integer()),
   blocks_behind: orNull(

@@ -253,7 +253,8 @@ const HOURS_DEFAULT = 168;
 
 const Range = Type.Object({
   from: Type.Optional(Type.String({ description: 'ISO 8601; the hours from here on.' })),
-  to: Type.Optional(Type.String({ description: 'ISO 8601; the hours before this; now unless given.' })),
+  until: Type.Optional(Type.String({ description: 'ISO 8601; the hours before this; now unless given.' })),
+  to: Type.Optional(Type.String({ description: 'The same as `until`.' })),
   limit: Type.Optional(Type.String({ description: `Hours at most, up to ${HOURS_MAX}.` })),
 });
 
@@ -270,11 +271,15 @@ const PriceHour = Type.Object({
 
 type HourRange = { from: Date; to: Date; limit: number };
 
-/** Whole hours; without `from` the last `limit` hours before `to`. @throws Fault `invalid`. */
+/** Whole hours; without `from` the last `limit` hours before `until`. @throws Fault `invalid`. */
 function rangeOf(request: FastifyRequest, now: Date): HourRange {
   const limit = readOptional(request, 'limit', parseHours) ?? HOURS_DEFAULT;
   const from = readOptional(request, 'from', findIsoTime);
-  const to = ceilHour(readOptional(request, 'to', findIsoTime) ?? now);
+  const until = readOptional(request, 'until', findIsoTime);
+  const sameAsUntil = readOptional(request, 'to', findIsoTime);
+  if (until !== undefined && sameAsUntil !== undefined)
+    throw new Fault('invalid', 'Invalid to parameter: it is the same as until, give one of them');
+  const to = ceilHour(until ?? sameAsUntil ?? now);
   return { from: from === undefined ? hoursBefore(to, limit) : ceilHour(from), to, limit };
 }
 

@@ -21,8 +21,9 @@ import {
 } from '../store/watched.ts';
 import { createWatcherGate } from './auth.ts';
 import { invalidRequest } from './errors.ts';
-import { startOnce } from './idempotency-key.ts';
+import { onceOf } from './idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
+import { parseWhole } from './parameters.ts';
 import type { Api, ApiOptions } from './server.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
@@ -115,8 +116,7 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
     const record = parseNew(request.body, webhookPolicy);
     const watcherId = watcherOf(request);
     const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now() };
-    const once = startOnce(request, watcherId, at.now)?.(request.body);
-    return doOnce(database, once, async (tx) =>
+    return doOnce(database, onceOf(request, watcherId, at.now), async (tx) =>
       success(await insertWatchedAddress(tx, watcherId, record, at)),
     );
   });
@@ -229,8 +229,8 @@ function checkedUrl(text: string, policy: WebhookPolicy): string {
 
 function parseListQuery({ limit, cursor }: Static<typeof ListQuery>) {
   const problems: Problem[] = [];
-  const count = limit === undefined ? undefined : Number(limit);
-  if (count !== undefined && !(Number.isInteger(count) && count >= 1 && count <= LIMIT_MAX)) {
+  const count = limit === undefined ? undefined : parseWhole(limit);
+  if (limit !== undefined && (count === undefined || count < 1 || count > LIMIT_MAX)) {
     problems.push({ path: '/limit', message: `must be a whole number from 1 to ${LIMIT_MAX}` });
   }
   const after = cursor === undefined ? undefined : decodeCursor(cursor);

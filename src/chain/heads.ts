@@ -3,11 +3,13 @@
  * Polling runs beside it. A head that a node pushes is that node's vote, as one that it was asked for.
  */
 import { type RawData, WebSocket } from 'ws';
+import { splitCredentials } from '../core/basic-auth.ts';
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
+import { redactorOf } from '../core/redact.ts';
 import { parseHeader, quantity } from './parse.ts';
 import { isRecord } from './rpc.ts';
 
@@ -133,14 +135,17 @@ export async function followHeads(options: HeadSocketOptions): Promise<void> {
 /** One socket from opening to its end; how many heads it brought and why it ended. */
 async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
   const { clock, signal } = options;
-  const socket = new WebSocket(options.url, { maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
+  const { url, headers } = splitCredentials(options.url);
+  const socket = new WebSocket(url, { headers, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
+  const redact = redactorOf(options.url);
   const ended = new AbortController();
   let heads = 0;
   let reason = 'closed';
   let lastWord = clock.now().getTime();
   const end = (why: string) => {
     if (ended.signal.aborted) return;
-    reason = why;
+    // Nodes repeat paths and keys of their URL.
+    reason = redact(why);
     ended.abort();
   };
   socket.on('open', () => {

@@ -4,9 +4,11 @@
  */
 import { Agent, errors, request } from 'undici';
 import { startAbort } from '../core/abort.ts';
+import { splitCredentials } from '../core/basic-auth.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
+import { redactorOf } from '../core/redact.ts';
 import { type CallOutcome, createHealth, type Health } from './health.ts';
 import { type Limit, limitOfError, limitOfHttp } from './limits.ts';
 import { CONCURRENCY_MAX, createThrottle, type Throttle } from './throttle.ts';
@@ -65,6 +67,8 @@ const METHOD_NOT_FOUND = -32_601;
 
 export function createRpc(url: string, metrics: Metrics, clock: Clock = systemClock()): NodeRpc {
   const name = new URL(url).origin;
+  const redact = redactorOf(url);
+  const target = splitCredentials(url);
   const agent = new Agent({ connections: CONCURRENCY_MAX, maxResponseSize: ANSWER_BYTES_MAX });
   const throttle = createThrottle(clock, name);
   const health = createHealth(clock);
@@ -82,15 +86,15 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
         statusCode,
         headers,
         body: answer,
-      } = await request(url, {
+      } = await request(target.url, {
         method: 'POST',
-        headers: { 'content-type': 'application/json' },
+        headers: { 'content-type': 'application/json', ...target.headers },
         body,
         dispatcher: agent,
         signal: timeout.signal,
       });
       const text = await readText(answer, onBytes);
-      if (statusCode === 200) return { json: JSON.parse(text) };
+      if (statusCode === 200) return { json: parseJson(text, name) };
       const retryAfter = headers['retry-after']?.toString();
       const message = `HTTP ${statusCode}${retryAfter === undefined ? '' : `, retry-after ${retryAfter}`}`;
       const beginning = text.slice(0, MESSAGE_CHARACTERS_MAX);
@@ -104,7 +108,8 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
       if (error instanceof Fault) throw error;
       if (error instanceof errors.ResponseExceededMaxSizeError)
         return { refusal: { ok: false, code: 0, message: error.message, limit: { kind: 'too much' } } };
-      throw new Fault('unavailable', `${name}: ${messageOf(error)}`, { cause: error });
+      // Without the cause: its text would join the message as it is.
+      throw new Fault('unavailable', `${name}: ${redact(messageOf(error))}`);
     } finally {
       timeout.release();
     }
@@ -132,7 +137,8 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
       const messages = calls.map((call, index) => ({ jsonrpc: '2.0', id: ids[index], ...call }));
       const text = JSON.stringify(messages.length === 1 ? messages[0] : messages);
       const reply = await post(text, signal, onBytes);
-      const answers = 'json' in reply ? readAnswers(reply.json, ids, name) : calls.map(() => reply.refusal);
+      const answers =
+        'json' in reply ? readAnswers(reply.json, ids, { name, redact }) : calls.map(() => reply.refusal);
       const limits = noteLimits(answers);
       // geth refuses a batch in the answer of its first call and leaves the others unanswered.
       const unanswered = calls[answers.indexOf(undefined)];
@@ -221,18 +227,19 @@ async function readText(answer: AsyncIterable<Uint8Array>, onBytes: OnBytes): Pr
   return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
-/**
- * The answers by their ids; undefined where the node left one out.
- * @throws Fault when it gave two under one id.
- */
-function readAnswers(json: unknown, ids: readonly number[], name: string): (RpcAnswer | undefined)[] {
+/** The answers by their ids; undefined where the node left one out. @throws Fault when it gave two under one id. */
+function readAnswers(
+  json: unknown,
+  ids: readonly number[],
+  { name, redact }: { name: string; redact(text: string): string },
+): (RpcAnswer | undefined)[] {
   const byId = new Map<unknown, RpcAnswer>();
   for (const answer of Array.isArray(json) ? json : [json]) {
     if (!isRecord(answer)) continue;
     // Which of them is the call's cannot be told, and not everything that is asked can be proved.
     if (ids.some((id) => id === answer.id) && byId.has(answer.id))
       throw new Fault('inconsistent', `${name} answered one call of a batch twice`);
-    byId.set(answer.id, parseAnswer(answer));
+    byId.set(answer.id, parseAnswer(answer, redact));
   }
   // A node that cannot batch answers a batch with one error object whose id is null; a result is of one call
   // only.
@@ -269,16 +276,24 @@ export function lacksMethod(answer: RpcAnswer | undefined): boolean {
 const LACKS_METHOD =
   /method.*(not (be )?(found|available|supported|exist|allowed)|unavailable)|(unsupported|unknown|invalid) method/i;
 
-function parseAnswer(answer: Record<string, unknown>): RpcAnswer {
+function parseAnswer(answer: Record<string, unknown>, redact: (text: string) => string): RpcAnswer {
   if (!isRecord(answer.error)) return { ok: true, result: answer.result };
   const { code, message, data } = answer.error;
-  const error = {
-    code: typeof code === 'number' ? code : 0,
-    message:
-      typeof message === 'string' ? message.slice(0, MESSAGE_CHARACTERS_MAX) : 'an error without a message',
-  };
+  const text = typeof message === 'string' ? message : 'an error without a message';
+  const error = { code: typeof code === 'number' ? code : 0, message: text.slice(0, MESSAGE_CHARACTERS_MAX) };
   const limit = limitOfError({ ...error, data });
-  return { ok: false, ...error, ...(limit !== undefined && { limit }) };
+  // Nodes repeat paths and keys of their URL here. A key that is cut off would not be found.
+  const shown = redact(text).slice(0, MESSAGE_CHARACTERS_MAX);
+  return { ok: false, code: error.code, message: shown, ...(limit !== undefined && { limit }) };
+}
+
+/** @throws Fault without the parser's words, which quote the page. */
+function parseJson(text: string, name: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new Fault('unavailable', `${name} answered with text that is not JSON`);
+  }
 }
 
 /** The JSON-RPC error in the body of an HTTP error; undefined when it is anything else. */

@@ -4,7 +4,7 @@
 import type { Command } from 'commander';
 import { overlapMsOf } from '../core/overlap.ts';
 import { endKey, type IssuedKey, issueKey, rotateKey } from '../keys.ts';
-import { listKeys, type StoredKey } from '../store/keys.ts';
+import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/keys.ts';
 import { countToRekey, rekeyBatch } from '../store/rekey.ts';
 import type { SecretStore } from '../store/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
@@ -36,13 +36,35 @@ export function addKeysCommands(program: Command): void {
   add('revoke <id>', 'refuse a key from now on').action((id: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
       const { revokedAt } = await endKey(database, id, now);
-      if (flags.json === true) writeJson({ key_id: id, revoked_at: revokedAt.toISOString() });
-      else process.stderr.write(`${id} is revoked\n`);
+      const key = await findKey(database, id);
+      const left = key && (await findDeliveryKey(database, key.watcherId, now));
+      showRevoked(flags, { id, revokedAt, watcherName: key?.watcherName ?? '', hasKey: left !== undefined });
     }),
   );
   add('rekey', 'seal all keys and signing secrets under the present secret, while services run').action(
     (flags: Flags) => withStore(flags, (store) => rekey(flags, store)),
   );
+}
+
+/** Webhooks continue without a key, and their receivers would be the first to notice. */
+function showRevoked(
+  flags: Flags,
+  {
+    id,
+    revokedAt,
+    watcherName,
+    hasKey,
+  }: { id: string; revokedAt: Date; watcherName: string; hasKey: boolean },
+): void {
+  if (flags.json === true) {
+    writeJson({ key_id: id, revoked_at: revokedAt.toISOString(), watcher_has_valid_key: hasKey });
+    return;
+  }
+  process.stderr.write(`${id} is revoked\n`);
+  if (!hasKey)
+    process.stderr.write(
+      `${watcherName} has no valid key left: its webhooks still go out, without the Authorization header. To send it again: chainbell keys create --watcher ${JSON.stringify(watcherName)}\n`,
+    );
 }
 
 /** Commits batch by batch: interrupted, it continues where it was. */

@@ -18,8 +18,14 @@ export type WebhookPolicy = {
 
 const URL_CHARACTERS_MAX = 2048;
 
-/** Names that mean something inside one machine or network only (RFC 6761, RFC 6762, RFC 8375, cloud and cluster names). */
-const PRIVATE_SUFFIXES = ['internal', 'local', 'localdomain', 'home.arpa', 'svc'];
+/**
+ * Names that mean something inside one machine or network only (RFC 6761, RFC 6762, RFC 8375, ICANN's name collisions,
+ * cloud and cluster names), and those of the DNS itself (RFC 3172).
+ */
+const PRIVATE_SUFFIXES = [
+  ...['internal', 'local', 'localdomain', 'svc', 'lan', 'corp', 'home', 'consul'],
+  'arpa',
+];
 
 /**
  * A webhook's URL, normalized.

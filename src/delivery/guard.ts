@@ -54,17 +54,20 @@ export function createGuard({ policy, resolve, resolveMsMax, secureContext }: Gu
     const resolving = AbortSignal.any([signal, AbortSignal.timeout(resolveMsMax)]);
     const addresses = await addressesOf(target.hostname, resolve, resolving);
     // One bad answer poisons the name: a receiver has no business with private addresses beside public ones.
-    if (!addresses.every(({ address }) => isAllowed(address))) throw new ConnectFailure('refused');
+    if (!addresses.every(({ address }) => isAllowed(address))) throw notAllowed(target);
 
     const port = target.port !== '' ? Number(target.port) : target.protocol === 'https:' ? 443 : 80;
     const socket = await connect(addresses.slice(0, ADDRESS_COUNT_MAX), port, signal);
     if (!isAllowed(socket.remoteAddress ?? '')) {
       socket.destroy();
-      throw new ConnectFailure('refused');
+      throw notAllowed(target);
     }
     return target.protocol === 'https:' ? await secure(socket, target.hostname, secureContext) : socket;
   };
 }
+
+/** A name that leads to a private address fails as one that does not exist: who watches must not learn which names do. */
+const notAllowed = ({ hostname }: Target) => new ConnectFailure(net.isIP(hostname) === 0 ? 'dns' : 'refused');
 
 /**
  * What TLS to receivers trusts: the built-in roots (and those that the machine adds to Node's own), and

@@ -7,6 +7,7 @@ import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 import { parseWebhookUrl, type WebhookPolicy } from '../core/webhook-url.ts';
 import { type Connection, createConnections } from './connections.ts';
+import { createExcerpt } from './excerpt.ts';
 import { ConnectFailure, createGuard, createSecureContext } from './guard.ts';
 import type { Message } from './payload.ts';
 import { createResolver, type Resolver } from './resolver.ts';
@@ -18,12 +19,13 @@ export type SendOutcome =
   | 'http_4xx'
   | 'http_5xx'
   | 'timeout'
+  /** The name has no address, or one that the policy does not allow: an answer for both hides which names exist. */
   | 'dns'
   | 'connect'
   | 'tls'
   /** The connection broke, or what came was not HTTP. */
   | 'network'
-  /** The policy does not allow this URL or the address behind it; nothing was sent. */
+  /** The policy does not allow this URL; nothing was sent. Older rows also have it for a name with a private address. */
   | 'refused';
 
 export type SendResult = {
@@ -71,14 +73,8 @@ export const CONNECTIONS_PER_ORIGIN_MAX = 128;
 const BODY_BYTES_MAX = 16_384;
 /** How long an answer's body may hold the slot once the status has decided. */
 const BODY_MS_MAX = 500;
-const RESPONSE_TEXT_BYTES_MAX = 1024;
 /** Parsing one costs 4 µs at each attempt; kept, they take about a KiB each. */
 const URLS_MAX = 1_000;
-/**
- * What looks like one of our keys or signing secrets: a receiver that refuses a webhook may quote the one that it
- * expected. With what URL and JSON encoders make of base64.
- */
-const SECRET_FORM = /\b(cb_live|whsec|whsk)_[\w+/=%\\-]+/g;
 /** The policy doesn't allow the URL: there was no connection. */
 const REFUSED: SendResult = {
   outcome: 'refused',
@@ -108,6 +104,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
   const connections = createConnections(guard, options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX);
   const underWay = new Set<Promise<SendResult>>();
   const parse = rememberUrls(policy);
+  const excerpt = createExcerpt();
 
   const attempt: Send = async (message, signal, renewal) => {
     signal.throwIfAborted();
@@ -156,7 +153,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       status,
       durationMs,
       mayHaveArrived,
-      responseText: shownText(exchange, current),
+      responseText: excerpt(exchange.body, exchange.end === 'whole', current.headers.authorization),
     };
   };
 
@@ -284,28 +281,6 @@ function outcomeOfStatus(status: number): SendOutcome {
 
 function outcomeOfError(error: unknown): SendOutcome {
   return error instanceof ConnectFailure ? error.outcome : 'network';
-}
-
-function shownText({ end, body }: { end: 'whole' | 'cut'; body: Buffer }, message: Message): string {
-  if (body.length === 0) return '';
-  const key = message.headers.authorization?.replace(/^Bearer /, '') ?? '';
-  // PostgreSQL's text has no NUL.
-  let text = body.toString('utf8').replaceAll('\0', '\ufffd');
-  if (key !== '') {
-    text = text.replaceAll(key, '[redacted]');
-    if (end === 'cut') text = withoutBeginningOf(key, text);
-  }
-  const bytes = Buffer.from(text.replace(SECRET_FORM, '[redacted]')).subarray(0, RESPONSE_TEXT_BYTES_MAX);
-  // A character that the cut went through is left out.
-  return new TextDecoder().decode(bytes, { stream: true });
-}
-
-/** The text without the first part of a key that it breaks off in. */
-function withoutBeginningOf(key: string, text: string): string {
-  for (let length = Math.min(key.length - 1, text.length); length > 0; length -= 1) {
-    if (text.endsWith(key.slice(0, length))) return text.slice(0, -length);
-  }
-  return text;
 }
 
 function checkCertificates(text: string): void {

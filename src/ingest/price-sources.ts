@@ -5,6 +5,7 @@
 import { Agent, errors, request } from 'undici';
 import { readAggregator } from '../chain/aggregator.ts';
 import type { ContractReader } from '../chain/contracts.ts';
+import { splitCredentials } from '../core/basic-auth.ts';
 import type { Clock } from '../core/clock.ts';
 import { amountOf, type Decimal, decimal } from '../core/decimal.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -59,13 +60,14 @@ export function createPageReader(): PageReader {
   const agent = new Agent({ connections: CONNECTIONS_MAX, maxResponseSize: PAGE_BYTES_MAX });
   return {
     async get(url, headers, signal) {
+      const target = splitCredentials(url);
       try {
         const {
           statusCode,
           headers: given,
           body,
-        } = await request(url, {
-          headers: { accept: 'application/json', 'user-agent': 'chainbell', ...headers },
+        } = await request(target.url, {
+          headers: { accept: 'application/json', 'user-agent': 'chainbell', ...target.headers, ...headers },
           dispatcher: agent,
           signal,
         });
@@ -204,9 +206,9 @@ export function pairSource(
 function parsePage(text: string): unknown {
   try {
     return parseDecimals(text);
-  } catch (error) {
-    // Without the parser's words: they quote the page.
-    throw new Fault('inconsistent', 'answered what is not JSON', { cause: error });
+  } catch {
+    // Without the parser's error: it quotes the page, and causes are logged too.
+    throw new Fault('inconsistent', 'answered with text that is not JSON');
   }
 }
 

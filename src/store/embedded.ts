@@ -2,14 +2,13 @@
  * The Database inside this process: PostgreSQL compiled to WebAssembly (PGlite), in a folder.
  * One connection, so one process; a lock file keeps a second process out.
  */
-import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { PGlite, Transaction } from '@electric-sql/pglite';
 import { machineSteadyMs } from '../core/clock.ts';
+import { prepareDataFolder } from './data-folder.ts';
 import type { Database, Db, Session, Share, SharedDatabase } from './db.ts';
 import { type Engine, type Inner, startEngine } from './embedded-engine.ts';
-import { withFolderFaults } from './folder-fault.ts';
 import { lockFolder } from './folder-lock.ts';
 import type { Sql } from './sql.ts';
 
@@ -18,14 +17,14 @@ const RESTART_PAUSE_MS = 5_000;
 
 /**
  * @throws Fault `conflict` when another process has the folder open, `unavailable` when its disk is full, `invalid` when
- * nothing can be written there.
+ * nothing can be written there or other users can write there.
  */
 export async function openEmbedded(
   dataDir: string,
   onWait: (share: Share, waitMs: number) => void,
 ): Promise<SharedDatabase> {
   const folder = path.join(dataDir, 'database');
-  await withFolderFaults(dataDir, () => mkdir(dataDir, { recursive: true }));
+  await prepareDataFolder(dataDir);
   const unlock = await lockFolder(dataDir);
   const engines = await openEngines(folder).catch(async (error: unknown) => {
     await unlock();

@@ -6,7 +6,7 @@ import { Fault, messageOf } from '../core/fault.ts';
 type Cause = {
   /** How Node.js and PostgreSQL name it. */
   pattern: RegExp;
-  /** PGlite throws file system errors with the numbers of WASI. */
+  /** PGlite throws file system errors with the numbers of WASI; -1 where there is none. */
   wasiNumber: number;
   problem(folder: string): string;
   /** A full disk may be freed; the others need another configuration. */
@@ -38,7 +38,7 @@ const CAUSES: readonly Cause[] = [
     ...UNUSABLE,
   },
   {
-    pattern: /EACCES|Permission denied/,
+    pattern: /EACCES|EPERM|Permission denied/,
     wasiNumber: 2,
     problem: (folder) => `this user may not write to ${folder}. Change its owner or mode, ${OTHER_FOLDER}`,
     ...UNUSABLE,
@@ -48,6 +48,15 @@ const CAUSES: readonly Cause[] = [
     wasiNumber: 54,
     problem: (folder) => `${folder} is a file or lies below one, not a folder. Move it away, ${OTHER_FOLDER}`,
     ...UNUSABLE,
+  },
+  {
+    pattern:
+      /not a valid data directory|files are incompatible with server|invalid data in control file|could not read file "global\//i,
+    wasiNumber: -1,
+    problem: (folder) =>
+      `${folder} is damaged, or another version of PostgreSQL made it. Restore it from a backup, ${OTHER_FOLDER}`,
+    code: 'invalid',
+    sqlState: 'XX001',
   },
 ];
 

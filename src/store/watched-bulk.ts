@@ -135,7 +135,8 @@ async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<
       watch_token = coalesce(t.watch_token, w.watch_token),
       webhook_url = coalesce(t.webhook_url, w.webhook_url),
       lane_id = coalesce(t.lane_id, w.lane_id),
-      updated_at = greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond')
+      updated_at = case when num_nonnulls(t.address, t.watch_coin, t.watch_token, t.webhook_url) = 0 then w.updated_at
+        else greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond') end
     from unnest(
       ${listOf(updates.map(({ id }) => id))}::uuid[],
       ${listOf(laneIds)}::bigint[],

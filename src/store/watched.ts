@@ -97,6 +97,9 @@ export async function updateWatchedAddress(
   patch: WatchedAddressPatch,
   { origin, now }: { origin: string | undefined; now: Date },
 ): Promise<WatchedAddress | undefined> {
+  // Nothing changes, so neither does the time of the last change.
+  if (Object.values(patch).every((value) => value === undefined))
+    return findWatchedAddress(database, watcherId, id);
   const shardId = shardOf(watcherId);
   return database.transaction(async (tx) => {
     const laneId = origin === undefined ? undefined : await ensureLane(tx, watcherId, origin);

@@ -14,9 +14,9 @@ function startBody() {
   return { clock, source, pieces: body[Symbol.asyncIterator](), isSilent };
 }
 
-test('a body goes on for as long as each piece comes in time, and is silent when one does not', async () => {
+test('a body goes on for as long as each line comes in time, and is silent when one does not', async () => {
   const { clock, source, pieces, isSilent } = startBody();
-  for (const text of ['a', 'b', 'c']) {
+  for (const text of ['a\n', 'b\n', 'c\n']) {
     const next = pieces.next();
     await nextTurn();
     clock.advance(SILENCE_MS - 1);
@@ -27,6 +27,22 @@ test('a body goes on for as long as each piece comes in time, and is silent when
   const next = assert.rejects(pieces.next(), { statusCode: 408 });
   await nextTurn();
   clock.advance(SILENCE_MS);
+  await next;
+  assert.equal(isSilent(), true);
+});
+
+test('bytes that end no line do not prolong its time', async () => {
+  const { clock, source, pieces, isSilent } = startBody();
+  for (let count = 0; count < 4; count += 1) {
+    const next = pieces.next();
+    await nextTurn();
+    clock.advance(SILENCE_MS / 4 - 1);
+    source.write('a');
+    assert.equal(String((await next).value), 'a');
+  }
+  const next = assert.rejects(pieces.next(), { statusCode: 408 });
+  await nextTurn();
+  clock.advance(4);
   await next;
   assert.equal(isSilent(), true);
 });

@@ -6,6 +6,7 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { answerLines } from '../../src/api/bulk-stream.ts';
+import { createTurns } from '../../src/api/turns.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Database } from '../../src/store/db.ts';
@@ -29,7 +30,7 @@ const SILENCE_MS = 60_000;
 const SILENT = {
   success: false,
   statusCode: 408,
-  statusMessage: 'Request Timeout: nothing came for 60 s',
+  statusMessage: 'Request Timeout: no line came for 60 s',
 };
 const KEY = { 'idempotency-key': 'load-1' };
 
@@ -149,7 +150,7 @@ onEachDatabase(({ database }) => {
       }
     }
     const options = { database: database(), clock: story.clock, log: silentLog(), webhookPolicy: strict };
-    const lines = { watcherId, body: endless(), once: undefined };
+    const lines = { watcherId, body: endless(), once: undefined, inTurn: createTurns(1) };
     const answers = (await answerLines(options, lines))[Symbol.asyncIterator]();
     for (const count of [1, 2, 3]) {
       const { value } = await answers.next();
@@ -173,7 +174,9 @@ onEachDatabase(({ database }) => {
     };
     const options = { database: failing, clock: story.clock, log: silentLog(), webhookPolicy: strict };
     const body = Readable.from([Buffer.from(linesOf(recordsOf(5 * GROUP)))]);
-    const answers = await Array.fromAsync(await answerLines(options, { watcherId, body, once: undefined }));
+    const answers = await Array.fromAsync(
+      await answerLines(options, { watcherId, body, once: undefined, inTurn: createTurns(1) }),
+    );
     const outcomes: Outcome[] = answers
       .join('')
       .trim()
@@ -255,7 +258,7 @@ onEachDatabase(({ database }) => {
     await sent;
   });
 
-  test('at most four streams are under way in a process; a fifth is asked to come later', async () => {
+  test('at most four streams of a watcher are under way; a fifth is asked to come later, and another watcher is served', async () => {
     await using story = await createBulkStory(database());
     const streams = [];
     for (let number = 0; number < 4; number += 1) {
@@ -266,6 +269,14 @@ onEachDatabase(({ database }) => {
     }
     const [refused] = await story.send(recordsOf(1));
     assert.equal(refused?.statusCode, 503);
+    assert.equal(
+      (
+        await story.send(recordsOf(1), {
+          authorization: `Bearer ${(await story.issue('other')).key}`,
+        })
+      )[0]?.success,
+      true,
+    );
     // The place of one that hangs up is free as well.
     streams.pop()?.stream.destroy();
     await waitUntil(async () => (await story.send(recordsOf(1)))[0]?.success);

@@ -115,6 +115,7 @@ onEachDatabase(({ database }) => {
       ['address=0x00000000000000000000000000000000000000ff', []],
       ['from=2025-11-20T12:00:29Z', [30, 29]],
       ['until=2025-11-20T12:00:03.000Z&from=2025-11-20T12:00Z', [2, 1]],
+      ['to=2025-11-20T12:00:03.000Z&from=2025-11-20T12:00Z', [2, 1]],
     ];
     for (const [query, ids] of cases)
       assert.deepEqual(idsOf(await get<Notification[]>({ ask }, key, `${LOG}?${query}`)), ids, query);
@@ -151,6 +152,8 @@ onEachDatabase(({ database }) => {
       `${LOG}/1/attempts?cursor=x`,
       `${LOG}?from=0000-01-01T00:00:00Z`,
       `${LOG}?until=2025-02-30T00:00:00Z`,
+      `${LOG}?to=2025-02-30T00:00:00Z`,
+      `${LOG}?until=2025-02-20&to=2025-02-20`,
     ])
       assert.equal((await ask('GET', url, { key })).status, 400, url);
   });

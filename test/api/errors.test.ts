@@ -52,6 +52,26 @@ onEachDatabase(({ database }) => {
     }
   });
 
+  test('every site may read that a public path or its method is unknown', async () => {
+    const { ask } = createApiStory(database());
+    for (const [method, url, status] of [
+      ['GET', '/api/nothing', 404],
+      ['OPTIONS', '/api/nothing', 404],
+      ['POST', '/api/price/native', 405],
+      ['GET', '/api/%', 400],
+    ] as const) {
+      const { headers, ...answer } = await ask(method, url);
+      assert.equal(answer.status, status, url);
+      assert.equal(headers['access-control-allow-origin'], '*', url);
+      assert.equal(headers['x-content-type-options'], 'nosniff', url);
+    }
+    for (const url of ['/livez', '/nothing', PATH]) {
+      const { headers } = await ask('GET', url);
+      assert.equal(headers['access-control-allow-origin'], undefined, url);
+      assert.equal(headers['x-content-type-options'], 'nosniff', url);
+    }
+  });
+
   test('a body that is too large, no JSON, or of another type says so', async () => {
     const { ask, issue } = createApiStory(database());
     const { key } = await issue('acme');

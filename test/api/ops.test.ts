@@ -61,7 +61,10 @@ const METRIC_NAMES = [
 ];
 
 const config = loadConfig({
-  env: { CHAINBELL_CHAIN_ID: '31337', CHAINBELL_CHAIN_RPC: 'http://127.0.0.1:1' },
+  env: {
+    CHAINBELL_CHAIN_ID: '31337',
+    CHAINBELL_CHAIN_RPC: 'http://node.example,ws://node.example,ws://other.example,http://other.example',
+  },
 });
 
 /** In PostgreSQL any SQLSTATE can be raised by a function. */
@@ -255,7 +258,7 @@ onEachDatabase(({ kind, database }) => {
       quorum: { nodes: 2, needed: 2, votes: 2, compares: 'contents' },
       nodes: [
         {
-          name: 'http://node.example',
+          name: 'chain.rpc[0]',
           state: 'ok',
           ...{ head: 9, blocks_behind: null },
           vote: { number: 9, hash: hashOf(9) },
@@ -274,7 +277,7 @@ onEachDatabase(({ kind, database }) => {
           ],
         },
         {
-          ...{ name: 'http://other.example', state: 'failing', head: null, vote: null, error: 'refused' },
+          ...{ name: 'chain.rpc[3]', state: 'failing', head: null, vote: null, error: 'refused' },
           blocks_behind: null,
           disagreement: {
             ...{ number: 5, hash: hashOf(6), stored_hash: hashOf(5), since: noon.toISOString() },
@@ -297,11 +300,11 @@ onEachDatabase(({ kind, database }) => {
       ],
       web_sockets: [
         {
-          ...{ name: 'ws://node.example', connected_since: noon.toISOString() },
+          ...{ name: 'chain.rpc[1]', connected_since: noon.toISOString() },
           ...{ heads: 4, last_reason: null },
         },
         {
-          ...{ name: 'ws://other.example', connected_since: null },
+          ...{ name: 'chain.rpc[2]', connected_since: null },
           ...{ heads: 0, last_reason: 'silent for 5 s' },
         },
       ],
@@ -317,9 +320,7 @@ onEachDatabase(({ kind, database }) => {
       agreement: {
         quorum: 2,
         internal_transfers: { nodes: 1, compared: false },
-        outvoted: [
-          { node: 'http://node.example', message: 'eth_call: others agree', at: noon.toISOString() },
-        ],
+        outvoted: [{ node: 'chain.rpc[0]', message: 'eth_call: others agree', at: noon.toISOString() }],
       },
       pushed_heads: true,
       database: kind,

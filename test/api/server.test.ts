@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
+import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory } from './api-story.ts';
@@ -21,5 +22,29 @@ onEachDatabase(({ database }) => {
     await closing;
     socket.destroy();
     assert.equal(api.server.listening, false);
+  });
+
+  test('a connection whose request ends during the stop does not hold up the end', async () => {
+    const answering = Promise.withResolvers<typeof STATUS_EXAMPLE>();
+    const asked = Promise.withResolvers<void>();
+    const { api } = createApiStory(database(), {
+      checks: async () => ({}),
+      status() {
+        asked.resolve();
+        return answering.promise;
+      },
+    });
+    const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));
+    const socket = connect({ port: Number(port), host: '127.0.0.1', allowHalfOpen: true });
+    socket.resume().write('GET /status HTTP/1.1\r\nHost: a\r\n\r\n');
+    await asked.promise;
+    let isClosed = false;
+    const closing = api.close().then(() => {
+      isClosed = true;
+    });
+    answering.resolve(STATUS_EXAMPLE);
+    await waitUntil(() => isClosed);
+    await closing;
+    socket.destroy();
   });
 });

@@ -119,7 +119,20 @@ onEachDatabase(({ database }) => {
       assert.equal(status, statusCode, path);
       assert.deepEqual(json, { statusCode, statusMessage }, path);
     }
-    for (const edge of ['from=&to=&limit=', 'to=1970-01-01&limit=8784', 'from=2999-12-31T23:59:59.999Z'])
+    for (const what of ['volume', 'price']) {
+      const both = `/api/swap/${what}-history/1?to=2026-01-01&until=2026-01-01`;
+      assert.equal((await ask('GET', both)).status, 400);
+      const [to, until] = await Promise.all(
+        ['to', 'until'].map((name) => ask('GET', `/api/swap/${what}-history/1?limit=2&${name}=2026-01-01`)),
+      );
+      assert.deepEqual(to?.json, until?.json);
+    }
+    for (const edge of [
+      'from=&to=&limit=',
+      'from=&until=&limit=',
+      'to=1970-01-01&limit=8784',
+      'from=2999-12-31T23:59:59.999Z',
+    ])
       for (const what of ['volume', 'price'])
         assert.deepEqual((await ask('GET', `/api/swap/${what}-history/1?${edge}`)).json, [], edge);
     assert.equal((await ask('GET', '/api/swap/volume/001')).status, 200, 'leading zeros are the same number');

@@ -71,8 +71,18 @@ function withFollower(
             ? Promise.reject(new Fault('unavailable', 'database: connection refused'))
             : database.query(statement),
       };
+      const chain = { ...config.chain, rpc: scripted.map(({ url }) => url) };
       const status = createStatus({
-        ...{ version: '0', config, database: seen, nodes, proof: undefined, writes, clock, metrics },
+        ...{
+          version: '0',
+          config: { ...config, chain },
+          database: seen,
+          nodes,
+          proof: undefined,
+          writes,
+          clock,
+          metrics,
+        },
         recentStep: () => undefined,
       });
       const step = status.watch(follower.step);
@@ -234,7 +244,7 @@ onEachDatabase(({ database }) => {
         assert.match(
           problem?.message ?? '',
           nodeCount === 1
-            ? /^http:\S+ gives no vote \(.*, block 9 before\)\. Following resumes as soon as it answers: check that it runs/
+            ? /^chain\.rpc\[\d\] gives no vote \(.*, block 9 before\)\. Following resumes as soon as it answers: check that it runs/
             : /^no 2 of 3 nodes name the same block: .*; repair or replace the nodes that are wrong or silent$/,
         );
         for (const { name } of nodes) assert.ok(problem?.message.includes(name));

@@ -100,8 +100,6 @@ onEachDatabase(({ database }) => {
       { webhook_url: 'https://other.example/' },
       { watch_coin: true, webhook_url: 'https://third.example/x' },
       { ...valid, watch_coin: true, watch_token: true },
-      {},
-      { id: 'other', watcher_id: 5 },
     ];
     for (const patch of patches) {
       clock.advance(1_000);
@@ -284,6 +282,7 @@ onEachDatabase(({ database }) => {
       'limit=',
       'limit=x',
       'limit=10001',
+      ...['limit=1e3', 'limit=0x10', 'limit=%201', 'limit=+1'],
       'cursor=',
       'cursor=abc',
       'limit=1&limit=2',
@@ -293,7 +292,47 @@ onEachDatabase(({ database }) => {
       assert.equal(status, 400, query);
       assert.equal((json as { statusMessage: string }).statusMessage, 'Invalid request');
     }
-    assert.equal((await ask('GET', `${PATH}?unknown=1`, { key })).status, 200);
+  });
+
+  test('a parameter that is not known is refused with the names of those that are', async () => {
+    const { key, ask } = await createStory(database());
+    const { json } = await ask('GET', `${PATH}?limt=1&cursor_=2`, { key });
+    assert.deepEqual(json, {
+      success: false,
+      statusCode: 400,
+      statusMessage: 'Invalid request',
+      errors: ['/limt', '/cursor_'].map((path) => ({
+        path,
+        message: 'is unknown; known: limit, cursor',
+      })),
+    });
+    for (const [method, path] of [
+      ['POST', PATH],
+      ['GET', `${PATH}/1`],
+      ['GET', '/api/notifications/signing-secrets'],
+      ['GET', '/api/notifications/attempts/stream'],
+    ] as const) {
+      const { status, text } = await ask(method, `${path}?a=1`, { key });
+      assert.equal(status, 400, path);
+      assert.match(text, /this path has no query parameters/);
+    }
+    assert.equal((await ask('GET', `${PATH}?a=1`)).status, 401, 'without a key nothing is told');
+    assert.equal((await ask('GET', '/livez?a=1')).status, 200, 'public paths pass over it');
+  });
+
+  test('a patch that changes nothing does not move updated_at, alone or in a list', async () => {
+    const { key, ask, clock } = await createStory(database());
+    const created = await ask('POST', PATH, {
+      key,
+      body: { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/a' },
+    });
+    const { data } = created.json as { data: { id: string } };
+    clock.advance(1_000);
+    for (const body of [{}, { unknown: 1 }])
+      assert.deepEqual((await ask('PATCH', `${PATH}/${data.id}`, { key, body })).json, created.json);
+    const records = [{ operation: 'update', id: data.id }];
+    const { json } = await ask('POST', `${PATH}/bulk`, { key, body: { records } });
+    assert.deepEqual(json, { success: true, data: [data] });
   });
 });
 

@@ -167,6 +167,20 @@ test('a node that takes the connection and never opens the socket is given up as
   await running;
 });
 
+test('user and password of a ws URL are sent as basic authentication', async () => {
+  await using node = await startSocketNode();
+  const closing = new AbortController();
+  const running = followHeads({
+    url: node.url.replace('//', '//operator:p%40ss@'),
+    ...{ chainId: 1, clock: createTestClock(), signal: closing.signal },
+    ...{ silenceMsMax: () => SILENCE_MS, onHead: () => {}, onState: () => {} },
+  });
+  await waitUntil(() => node.authorizations.length === 1);
+  assert.deepEqual(node.authorizations, [`Basic ${Buffer.from('operator:p@ss').toString('base64')}`]);
+  closing.abort();
+  await running;
+});
+
 test('a socket to another chain is closed before it tells a head', async () => {
   await using node = await startSocketNode({ chainId: 5 });
   const closing = new AbortController();
@@ -306,6 +320,8 @@ type SocketNode = {
   /** Every text message that came, oldest first. */
   received(): string[];
   connectionCount(): number;
+  /** What each connection brought to identify itself. */
+  readonly authorizations: (string | undefined)[];
   openCount(): number;
   /** Sends a text message on the newest socket. */
   send(text: string): void;
@@ -323,6 +339,7 @@ async function startSocketNode(
 ): Promise<SocketNode> {
   const sockets: Socket[] = [];
   const received: string[] = [];
+  const authorizations: (string | undefined)[] = [];
   const server = createServer();
   const send = (text: string) => {
     const payload = Buffer.from(text);
@@ -349,6 +366,7 @@ async function startSocketNode(
   server.on('upgrade', (request, stream) => {
     const socket = stream as Socket;
     sockets.push(socket);
+    authorizations.push(request.headers.authorization);
     socket.on('error', () => socket.destroy());
     if (options.isMute === true) return;
     const key = createHash('sha1').update(
@@ -369,6 +387,7 @@ async function startSocketNode(
     url: `ws://127.0.0.1:${port}${SECRET_PATH}`,
     received: () => received,
     connectionCount: () => sockets.length,
+    authorizations,
     openCount: () => sockets.filter((socket) => !socket.closed).length,
     send,
     cut() {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { createRpc, lacksMethod, type NodeRpc } from '../../src/chain/rpc.ts';
-import { Fault } from '../../src/core/fault.ts';
+import { Fault, messageOf } from '../../src/core/fault.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import type { Answer, AnswerTo } from '../kit/receiver.ts';
@@ -160,6 +160,60 @@ for (const [name, answer] of failures) {
       assert.ok(!text.includes(SECRET_PATH));
     }));
 }
+
+test('user and password of the URL are sent as basic authentication', () =>
+  withNode(async ({ node }) => {
+    const sent: (string | undefined)[] = [];
+    node.setHttp(({ headers, json }) => {
+      sent.push(headers.authorization);
+      return { body: JSON.stringify({ ...(json as Json), result: '0x1' }) };
+    });
+    for (const user of ['', 'operator:p%40ss%3A@', 'operator@', 'a%b:%zz@']) {
+      const rpc = createRpc(node.url.replace('//', `//${user}`), createMetrics('test'));
+      await rpc.call('eth_chainId', [], signal);
+      await rpc.close();
+    }
+    const texts = sent.map(
+      (header) => header && Buffer.from(header.replace('Basic ', ''), 'base64').toString(),
+    );
+    assert.deepEqual(texts, [undefined, 'operator:p@ss:', 'operator:', 'a%b:%zz']);
+  }));
+
+test('a node that repeats its URL in an error reveals nothing of it', () =>
+  withNode(async ({ node }) => {
+    const url = new URL(node.url);
+    url.username = 'operator';
+    url.password = 'p%40ss';
+    url.search = '?apikey=sesame-7';
+    const rpc = createRpc(url.href, createMetrics('test'));
+    const key = SECRET_PATH.split('/').at(-1);
+    const echoes = [
+      ...[
+        url.href,
+        `no route ${url.pathname}${url.search}`,
+        `project ${key} is over its limit`,
+        'id sesame-7',
+      ],
+      ...['operator:p@ss', 'password p@ss', `Basic ${Buffer.from('operator:p@ss').toString('base64')}`],
+      `${'x'.repeat(490)} ${key}`,
+    ];
+    const secrets = [key ?? '', 'sesame-7', 'p%40ss', 'p@ss', 'operator', SECRET_PATH.slice(0, 9)];
+    for (const text of echoes) {
+      const bodies = [
+        { body: `<${text}>` },
+        { body: JSON.stringify({ jsonrpc: '2.0', id: null, error: { code: -32_000, message: text } }) },
+      ];
+      for (const answer of bodies) {
+        node.setHttp(answer);
+        const shown = messageOf(await faultOf(rpc.call('eth_chainId', [], signal)));
+        for (const secret of secrets) assert.ok(!shown.includes(secret), shown);
+        assert.ok(shown.startsWith(url.origin), shown);
+      }
+    }
+    const known = JSON.stringify([rpc.health.list(), rpc.throttle.status()]);
+    for (const secret of secrets) assert.ok(!known.includes(secret), known);
+    await rpc.close();
+  }));
 
 const slowDown = (retryAfter: string): Answer => ({ status: 429, headers: { 'retry-after': retryAfter } });
 

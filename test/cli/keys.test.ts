@@ -44,7 +44,8 @@ describe('keys on the embedded database', () => {
     assert.match(forPeople.err, /^watcher 1, key \w+; keep it now/);
 
     const revoked = await keys('revoke', issued.key_id, '--json');
-    assert.deepEqual([revoked.code, JSON.parse(revoked.out).key_id], [0, issued.key_id]);
+    const { key_id, watcher_has_valid_key } = JSON.parse(revoked.out);
+    assert.deepEqual([revoked.code, key_id, watcher_has_valid_key], [0, issued.key_id, true]);
     const listed = await keys('list', '--json');
     const rows: Listed[] = JSON.parse(listed.out);
     assert.deepEqual(
@@ -55,6 +56,18 @@ describe('keys on the embedded database', () => {
       ],
     );
     assert.ok(!listed.out.includes(issued.key.slice(22, 60)));
+  });
+
+  test('the output says, when the last key of a watcher is revoked, that its webhooks go on without one', async () => {
+    const issued: Issued = JSON.parse((await keys('create', '--watcher', 'last', '--json')).out);
+    const { code, err } = await keys('revoke', issued.key_id);
+    assert.equal(code, 0);
+    assert.match(
+      err,
+      /is revoked\nlast has no valid key left: its webhooks still go out, without the Authorization header\. To send it again: chainbell keys create --watcher "last"\n$/,
+    );
+    const again = JSON.parse((await keys('revoke', issued.key_id, '--json')).out);
+    assert.equal(again.watcher_has_valid_key, false);
   });
 
   test('the secret is made once, readable by its owner alone', async () => {

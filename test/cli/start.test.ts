@@ -84,7 +84,7 @@ test('while a start waits for its nodes, /status says that it holds and what to 
   );
   assert.match(
     problem?.message ?? '',
-    /^http:\/\/127\.0\.0\.1:1: .*ECONNREFUSED.*\. Following starts as soon as enough nodes answer: check that they run/,
+    /^chain\.rpc\[0\]: .*ECONNREFUSED.*\. Following starts as soon as enough nodes answer: check that they run/,
   );
   stopping.abort();
   await started;

@@ -60,7 +60,7 @@ describe('status of a running service', () => {
     assert.match(out, /^quorum +1 of 1 nodes, by contents; 1 names the head$/m);
     assert.match(out, /^proof +auto: header_hash \w+/m);
     assert.match(out, /^agreement +one node decides; no node traces internal transfers$/m);
-    const name = new URL(node.url).origin;
+    const name = 'chain\\.rpc\\[0\\]';
     assert.match(
       out,
       new RegExp(

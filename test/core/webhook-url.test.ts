@@ -56,6 +56,7 @@ test('names that only a machine or a private network knows are refused, with tra
     'printer.local',
     'db.default.svc',
     'x.home.arpa',
+    ...['nas.lan', 'db.corp', 'router.home', 'vault.service.consul', '1.0.0.10.in-addr.arpa'],
   ];
   for (const name of names) {
     for (const host of [name, `${name}.`, name.toUpperCase()]) {

@@ -196,6 +196,11 @@ test('the API key is not in what is kept of an answer, not even a part of it', a
   const whole = await send(messageTo(receiver.url), never);
   assert.equal(whole.responseText, '\ufffd {"seen":"Bearer [redacted]"} [redacted]');
 
+  for (const encoding of ['hex', 'base64', 'base64url'] as const) {
+    receiver.setAnswer({ body: Buffer.from(KEY).toString(encoding) });
+    assert.equal((await send(messageTo(receiver.url), never)).responseText?.includes('[redacted]'), true);
+  }
+
   async function* stall(): AsyncGenerator<string> {
     yield `your key is ${KEY.slice(0, 30)}`;
     await new Promise(() => {});

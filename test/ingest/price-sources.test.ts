@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { decimalText } from '../../src/core/decimal.ts';
-import { Fault } from '../../src/core/fault.ts';
+import { Fault, messageOf } from '../../src/core/fault.ts';
 import { parseJsonPath } from '../../src/core/json-path.ts';
 import {
   binancePage,
@@ -40,7 +40,8 @@ async function refusal(answer: Answer | AnswerTo, paths?: QuotePaths): Promise<s
     return assert.fail(`gave ${decimalText(price)}`);
   } catch (error) {
     if (!(error instanceof Fault)) throw error;
-    assert.doesNotMatch(error.message, /SECRET/);
+    // As it is logged: with its causes.
+    assert.doesNotMatch(messageOf(error), /SECRET/);
     return error.message;
   }
 }
@@ -102,8 +103,17 @@ test('what is no number, or a number beyond all prices, is no price', async () =
 });
 
 test('what is not JSON is refused without being quoted', async () => {
-  for (const text of ['', '<html>SECRET</html>', '{"price":1', '['.repeat(200_000)])
-    assert.equal(await refusal(body(text)), 'answered what is not JSON');
+  for (const text of ['', '<SECRET>', '{"price":1', '['.repeat(200_000)])
+    assert.equal(await refusal(body(text)), 'answered with text that is not JSON');
+});
+
+test('user and password of a page are sent as basic authentication', async () => {
+  await using server = await startReceiver({ answer: body('{"price":1}') });
+  await pages.get(`http://operator:p%40ss@127.0.0.1:${server.port}/`, {}, signal);
+  assert.equal(
+    server.requests[0]?.headers.authorization,
+    `Basic ${Buffer.from('operator:p@ss').toString('base64')}`,
+  );
 });
 
 test('a redirect is not followed, so that the key stays where it belongs', async () => {

@@ -16,7 +16,9 @@ const FREE_BYTES = 192 * 1024;
 export function mountDisk() {
   const folder = mkdtempSync(path.join(tmpdir(), 'chainbell-disk-'));
   try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m`, 'tmpfs', folder], { stdio: 'ignore' });
+    execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${DISK_MIB}m,mode=0700`, 'tmpfs', folder], {
+      stdio: 'ignore',
+    });
   } catch {
     rmSync(folder, { recursive: true, force: true });
     return undefined;

@@ -1,0 +1,104 @@
+/**
+ * The beginning of a receiver's answer as it is stored and shown: without the API key and signing secrets, however the
+ * receiver writes them.
+ */
+
+const EXCERPT_BYTES_MAX = 1024;
+const REDACTED = '[redacted]';
+/**
+ * What looks like one of our keys or signing secrets: a receiver that refuses a webhook may quote the one that it
+ * expected. With what URL and JSON encoders make of base64.
+ */
+const SECRET_FORM = /\b(cb_live|whsec|whsk)_[\w+/=%\\-]+/g;
+/** Building the forms of a key costs some 50 µs; kept, those of a key take a few KiB. */
+const KEYS_MAX = 256;
+
+type KeyForms = { pattern: RegExp; texts: readonly string[] };
+
+/** `isWhole` is false when the answer may go on; `authorization` is the header that the receiver was sent. */
+export type Excerpt = (body: Buffer, isWhole: boolean, authorization: string | undefined) => string;
+
+/** The forms of the keys that were seen last are kept. */
+export function createExcerpt(): Excerpt {
+  const known = new Map<string, KeyForms>();
+
+  function formsOf(key: string): KeyForms {
+    const forms = known.get(key) ?? makeForms(key);
+    const [oldest] = known.keys();
+    if (!known.has(key) && known.size >= KEYS_MAX && oldest !== undefined) known.delete(oldest);
+    known.set(key, forms);
+    return forms;
+  }
+
+  return (body, isWhole, authorization) => {
+    if (body.length === 0) return '';
+    // PostgreSQL's text has no NUL.
+    let text = body.toString('utf8').replaceAll('\0', '\ufffd');
+    const key = authorization?.replace(/^Bearer /, '') ?? '';
+    if (key !== '') {
+      const { pattern, texts } = formsOf(key);
+      text = text.replace(pattern, REDACTED);
+      if (!isWhole) text = withoutBeginningOf(texts, text);
+    }
+    const bytes = Buffer.from(text.replace(SECRET_FORM, REDACTED)).subarray(0, EXCERPT_BYTES_MAX);
+    // A character that the cut went through is left out.
+    return new TextDecoder().decode(bytes, { stream: true });
+  };
+}
+
+/**
+ * Of `cb_live_<id>_<secret>_<checksum>` the secret part is looked for, with what belongs to it: as it is, with some or all
+ * characters escaped, in hexadecimal, and in base64, where it may begin at any of three bits of a longer text.
+ */
+function makeForms(key: string): KeyForms {
+  const [, prefix = '', id = '', secret = key, checksum = ''] =
+    /^([a-z]+_[a-z]+_)(\w+)_([^_]+)(_[^_]+)$/.exec(key) ?? [];
+  const bytes = Buffer.from(secret);
+  const hex = bytes.toString('hex');
+  const base64 = [0, 1, 2].map((offset) => base64Within(bytes, offset));
+  const escaped = [prefix, id === '' ? '' : `${id}_`].map((part) => `(?:${escapable(part)})?`).join('');
+  const patterns = [
+    `${escaped}${escapable(secret)}(?:${escapable(checksum)})?`,
+    [...hex].map((digit) => (/\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`)).join(''),
+    ...base64.map((text) =>
+      text.replaceAll(/[+/]/g, (sign) => (sign === '+' ? '[+-]' : '(?:\\/|\\\\\\/|_)')),
+    ),
+  ];
+  return {
+    pattern: new RegExp(patterns.join('|'), 'g'),
+    texts: [key, `${id}_${secret}${checksum}`, secret, hex, hex.toUpperCase(), ...base64],
+  };
+}
+
+/** A pattern for the text with any of its characters escaped as URLs, JSON, JavaScript and HTML do. */
+function escapable(text: string): string {
+  return [...text]
+    .map((character) => {
+      const code = character.charCodeAt(0);
+      const digits = [...code.toString(16).padStart(2, '0')]
+        .map((digit) => (/\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`))
+        .join('');
+      return `(?:${RegExp.escape(character)}|%${digits}|\\\\u00${digits}|\\\\x${digits}|&#(?:${code}|[xX]${digits});)`;
+    })
+    .join('');
+}
+
+/** The characters of base64 that these bytes alone decide when `offset` bytes come before them. */
+function base64Within(bytes: Buffer, offset: number): string {
+  const whole = Buffer.concat([Buffer.alloc(offset), bytes])
+    .toString('base64')
+    .replace(/=+$/, '');
+  const first = Math.ceil((offset * 8) / 6);
+  const last = Math.floor(((offset + bytes.length) * 8) / 6);
+  return whole.slice(first, last);
+}
+
+/** The text without the first part of any of these that it breaks off in. */
+function withoutBeginningOf(secrets: readonly string[], text: string): string {
+  const lengths = secrets.map((secret) => {
+    for (let length = Math.min(secret.length - 1, text.length); length > 0; length -= 1)
+      if (text.endsWith(secret.slice(0, length))) return length;
+    return 0;
+  });
+  return text.slice(0, text.length - Math.max(...lengths));
+}

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { generateApiKey } from '../../src/core/api-key.ts';
+import { createExcerpt } from '../../src/delivery/excerpt.ts';
+
+/** A run of this many characters of a key's secret part counts as a leak. */
+const RUN = 6;
+
+const excerpt = createExcerpt();
+const hexOf = (code: number) => code.toString(16).padStart(2, '0');
+
+/** Ways in which a receiver may quote the key. */
+function formsOf(key: string): string[] {
+  const secret = secretOf(key);
+  const rewrite = (write: (code: number) => string) =>
+    [...key].map((character) => write(character.charCodeAt(0))).join('');
+  return [
+    ...[key, key.slice('cb_live_'.length), secret, `${secret}_`],
+    ...[key.replaceAll('_', '%5F'), rewrite((code) => `%${hexOf(code)}`)],
+    ...[key.replaceAll('_', '\\u005F'), rewrite((code) => `\\u00${hexOf(code)}`)],
+    ...[rewrite((code) => `\\x${hexOf(code)}`), rewrite((code) => `&#${code};`)],
+    ...[hexText(key), hexText(key).toUpperCase(), hexText(secret)],
+    ...['', 'a', 'ab', 'Bearer ', 'user:'].flatMap((before) => [
+      Buffer.from(before + key).toString('base64'),
+      Buffer.from(before + key).toString('base64url'),
+    ]),
+    Buffer.from(secret).toString('base64'),
+  ];
+}
+
+const secretOf = (key: string) => key.split('_')[3] ?? assert.fail(key);
+const hexText = (text: string) => Buffer.from(text).toString('hex');
+
+/** Everything that can be decoded from a text, and the text. */
+function decodings(text: string): string {
+  const words = text.match(/[\w+/-]+/g) ?? [];
+  const decoded = words.flatMap((word) => [
+    ...[0, 1, 2, 3].map((skip) => Buffer.from(word.slice(skip), 'base64').toString('latin1')),
+    ...[0, 1].map((skip) => Buffer.from(word.slice(skip), 'hex').toString('latin1')),
+  ]);
+  return [text, ...decoded].join(' ');
+}
+
+function assertHidden(text: string, key: string): void {
+  const secret = secretOf(key);
+  const decoded = decodings(text);
+  for (let at = 0; at + RUN <= secret.length; at += 1)
+    assert.ok(!decoded.includes(secret.slice(at, at + RUN)), text);
+}
+
+test('the API key of a webhook is not kept in any form: as it is, escaped, in base64, in hexadecimal, without its prefix', () => {
+  for (let count = 0; count < 50; count += 1) {
+    const { text: key } = generateApiKey();
+    for (const form of formsOf(key)) {
+      const shown = excerpt(Buffer.from(`expected <${form}>, not yours`), true, `Bearer ${key}`);
+      assert.match(shown, /^expected <.*\[redacted\].*>, not yours$/, form);
+      assertHidden(shown, key);
+    }
+  }
+});
+
+test('nor is a part of it where the answer breaks off', () => {
+  const { text: key } = generateApiKey();
+  const forms = [
+    ...[key, key.slice('cb_live_'.length), secretOf(key), hexText(secretOf(key))],
+    Buffer.from(secretOf(key)).toString('base64'),
+  ];
+  for (const form of forms)
+    for (let length = 1; length < form.length; length += 1)
+      assertHidden(excerpt(Buffer.from(`it is ${form.slice(0, length)}`), false, `Bearer ${key}`), key);
+});
+
+test('ordinary answers are kept as they are, up to a KiB', () => {
+  const { text: key } = generateApiKey();
+  for (const text of [
+    '',
+    '{"error":"bad signature"}',
+    'é'.repeat(512),
+    Buffer.alloc(700, 7).toString('base64'),
+  ])
+    assert.equal(excerpt(Buffer.from(text), true, `Bearer ${key}`), text);
+  assert.equal(excerpt(Buffer.from('é'.repeat(600)), true, undefined), 'é'.repeat(512));
+});
