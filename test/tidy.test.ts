@@ -45,6 +45,8 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/core/abort.ts': 'the longest wait for something outside this process',
       'src/chain/': 'deadlines and silence of sockets',
       'src/api/bulk.ts': "the silence of a stream's socket",
+      'src/api/body-limit.ts': 'deadlines of bodies and lingering sockets',
+      'src/api/connection-limit.ts': 'the end of sockets during a stop',
       'src/delivery/send.ts': 'the deadline of an attempt, over real sockets',
       'src/delivery/resolver.ts': 'the deadline of a resolution',
       'src/cli/': 'how long a command may take to stop',

@@ -59,7 +59,7 @@ function makeForms(key: string): KeyForms {
   const escaped = [prefix, id === '' ? '' : `${id}_`].map((part) => `(?:${escapable(part)})?`).join('');
   const patterns = [
     `${escaped}${escapable(secret)}(?:${escapable(checksum)})?`,
-    [...hex].map((digit) => (/\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`)).join(''),
+    inAnyCase(hex),
     ...base64.map((text) =>
       text.replaceAll(/[+/]/g, (sign) => (sign === '+' ? '[+-]' : '(?:\\/|\\\\\\/|_)')),
     ),
@@ -72,16 +72,16 @@ function makeForms(key: string): KeyForms {
 
 /** A pattern for the text with any of its characters escaped as URLs, JSON, JavaScript and HTML do. */
 function escapable(text: string): string {
-  return [...text]
-    .map((character) => {
-      const code = character.charCodeAt(0);
-      const digits = [...code.toString(16).padStart(2, '0')]
-        .map((digit) => (/\d/.test(digit) ? digit : `[${digit}${digit.toUpperCase()}]`))
-        .join('');
-      return `(?:${RegExp.escape(character)}|%${digits}|\\\\u00${digits}|\\\\x${digits}|&#(?:${code}|[xX]${digits});)`;
-    })
-    .join('');
+  return Array.from(text, (character) => {
+    const code = character.charCodeAt(0);
+    const digits = inAnyCase(code.toString(16).padStart(2, '0'));
+    return `(?:${RegExp.escape(character)}|%${digits}|\\\\u00${digits}|\\\\x${digits}|&#(?:${code}|[xX]${digits});)`;
+  }).join('');
 }
+
+/** A pattern for hexadecimal digits in upper and lower case. */
+const inAnyCase = (digits: string) =>
+  digits.replaceAll(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`);
 
 /** The characters of base64 that these bytes alone decide when `offset` bytes come before them. */
 function base64Within(bytes: Buffer, offset: number): string {

@@ -375,39 +375,3 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
     oldestDueAt: row?.oldest ?? undefined,
   };
 }
-
-/**
- * Deletes up to `limit` attempts that are older than `before`; returns how many. By their places: by their keys a
- * table of 100,000 rows was read whole. A row that changes meanwhile has another place then, and stays.
- */
-export async function pruneAttempts(db: Db, before: Date, limit: number): Promise<number> {
-  const rows = await db.query(sql`
-    delete from delivery_attempt where ctid = any(array(
-      select ctid from delivery_attempt where started_at < ${before} order by started_at limit ${limit}))
-    returning id`);
-  return rows.length;
-}
-
-/** Deletes up to `limit` notifications that were processed before `before`. */
-export async function pruneProcessed(db: Db, before: Date, limit: number): Promise<number> {
-  const rows = await db.query(sql`
-    delete from notification where ctid = any(array(
-      select ctid from notification where state = 'processed' and processed_at < ${before}
-      order by processed_at limit ${limit}))
-    returning id`);
-  return rows.length;
-}
-
-/**
- * Deletes up to `limit` notifications that were withdrawn or cancelled. Their age is that of the attempt that was not
- * made: at most an hour after the cancelling, and for a withdrawn one the time of its making.
- */
-export async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
-  const rows = await db.query(sql`
-    delete from notification where ctid = any(array(
-      select ctid from notification
-      where state in ('withdrawn', 'cancelled') and next_attempt_at < ${before}
-      order by next_attempt_at limit ${limit}))
-    returning id`);
-  return rows.length;
-}

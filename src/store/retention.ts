@@ -3,10 +3,10 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
-import type { Database } from './db.ts';
+import type { Database, Db } from './db.ts';
 import { ANSWER_KEPT_MS, pruneAnswers } from './idempotency.ts';
-import { pruneAttempts, pruneEnded, pruneProcessed } from './outbox.ts';
 import { pruneObservations } from './price-rounds.ts';
+import { sql } from './sql.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -36,4 +36,40 @@ export function createPruner(options: {
     const isMore = [attempts, processed, ended, observations].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     return isMore ? 'worked' : 'idle';
   };
+}
+
+/**
+ * Deletes up to `limit` attempts that are older than `before`; returns how many. By their places: by their keys a
+ * table of 100,000 rows was read whole. A row that changes meanwhile has another place then, and stays.
+ */
+async function pruneAttempts(db: Db, before: Date, limit: number): Promise<number> {
+  const rows = await db.query(sql`
+    delete from delivery_attempt where ctid = any(array(
+      select ctid from delivery_attempt where started_at < ${before} order by started_at limit ${limit}))
+    returning id`);
+  return rows.length;
+}
+
+/** Deletes up to `limit` notifications that were processed before `before`. */
+async function pruneProcessed(db: Db, before: Date, limit: number): Promise<number> {
+  const rows = await db.query(sql`
+    delete from notification where ctid = any(array(
+      select ctid from notification where state = 'processed' and processed_at < ${before}
+      order by processed_at limit ${limit}))
+    returning id`);
+  return rows.length;
+}
+
+/**
+ * Deletes up to `limit` notifications that were withdrawn or cancelled. Their age is that of the attempt that was not
+ * made: at most an hour after the cancelling, and for a withdrawn one the time of its making.
+ */
+async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
+  const rows = await db.query(sql`
+    delete from notification where ctid = any(array(
+      select ctid from notification
+      where state in ('withdrawn', 'cancelled') and next_attempt_at < ${before}
+      order by next_attempt_at limit ${limit}))
+    returning id`);
+  return rows.length;
 }

@@ -48,8 +48,8 @@ onEachDatabase(({ database }) => {
         const socket = open();
         let answer = '';
         let isClosed = false;
-        socket.setEncoding('utf8').on('data', (text) => {
-          answer += text;
+        socket.setEncoding('utf8').on('data', (text: unknown) => {
+          answer += String(text);
         });
         socket
           .on('error', () => {})
@@ -101,8 +101,8 @@ onEachDatabase(({ database }) => {
     const open = await listening(api);
     const socket = open();
     let answers = '';
-    socket.setEncoding('utf8').on('data', (text) => {
-      answers += text;
+    socket.setEncoding('utf8').on('data', (text: unknown) => {
+      answers += String(text);
     });
     const request = `POST ${PATH} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${JSON_TYPE}Content-Length: 2\r\n\r\n{}`;
     for (const count of [1, 2]) {

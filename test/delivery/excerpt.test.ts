@@ -13,7 +13,7 @@ const hexOf = (code: number) => code.toString(16).padStart(2, '0');
 function formsOf(key: string): string[] {
   const secret = secretOf(key);
   const rewrite = (write: (code: number) => string) =>
-    [...key].map((character) => write(character.charCodeAt(0))).join('');
+    Array.from(key, (character) => write(character.charCodeAt(0))).join('');
   return [
     ...[key, key.slice('cb_live_'.length), secret, `${secret}_`],
     ...[key.replaceAll('_', '%5F'), rewrite((code) => `%${hexOf(code)}`)],
