@@ -1,10 +1,12 @@
 /**
  * Reads what is due in leased lanes, many lanes with one statement: what is asked for while one runs goes into the next.
  */
+import type { Clock } from '../core/clock.ts';
+import type { Database } from '../store/db.ts';
 import type { Lane } from '../store/lanes.ts';
 import { type DueNotification, listDue } from '../store/outbox.ts';
+import type { SecretStore } from '../store/signing-secrets.ts';
 import { type Credentials, readCredentials } from './credentials.ts';
-import type { DeliveryOptions } from './lane.ts';
 
 /** A due notification, and what its webhook proves itself with. */
 export type Due = { notification: DueNotification; credentials: Credentials };
@@ -34,7 +36,8 @@ const STATEMENTS_MAX = 2;
 /** A watcher's credentials are read once for its lanes that are read within this time. */
 const CREDENTIALS_MS_MAX = 1_000;
 
-export function createDueReader(options: DeliveryOptions): DueReader {
+/** A reader that has no more than STATEMENTS_MAX statements under way. */
+export function createDueReader(options: SecretStore & { database: Database; clock: Clock }): DueReader {
   const { database, clock } = options;
   const credentials = new Map<number, { readMs: number; reading: Promise<Credentials> }>();
   let waiting: Waiting[] = [];
