@@ -19,7 +19,7 @@ const SIZE: Size = {
 };
 /**
  * Looser than what is required of a quiet machine (bench/deliver/fairness/verdict.ts), because tests run beside others.
- * Without fairness these ratios are 30 and more.
+ * Without fairness, most of these ratios were 20 to 140 on two busy cores.
  */
 const RATIO_MAX = 5;
 /** Attempts that were proven when they began to hang keep their slots until they are handed over. */
@@ -69,7 +69,7 @@ const fair = (scenario: Scenario, name: string): Abuse => ({
       const speed = ratio(attack.hostilePerSecond, figuresOf(phases, 'alone').hostilePerSecond);
       check('own speed by that alone', speed, speed >= OWN_SPEED_MIN);
     }
-    assert.deepEqual(problems, [], `${scenario}: ${problems.join('; ')} (all: ${seen.join('; ')})`);
+    assert(problems.length === 0, `${scenario}: ${problems.join('; ')}`);
     return seen.join('; ');
   },
 });
