@@ -1,5 +1,5 @@
 /**
- * Settings of `chain` that are valid and make nodes easier to believe than they should be.
+ * Warnings about settings of `chain` that are valid but let too few independent nodes decide.
  */
 import { httpUrls } from './chain/nodes.ts';
 import { quorumOf } from './chain/quorum.ts';
@@ -26,7 +26,7 @@ function warnOfOperators(rpc: readonly string[]): Warning[] {
     return [
       {
         path: last.path,
-        message: `${paths} are all at ${operator}. Nodes of one operator or machine are wrong together, and each has a vote. Use nodes of different operators.`,
+        message: `${paths} are all at ${operator}. Nodes of one operator or machine tend to fail together, but each has a vote. Use nodes from different operators.`,
       },
     ];
   });

@@ -1,6 +1,7 @@
 /**
  * The time of this process: the database's clock, which all processes share, carried on by a clock that never steps.
- * Setting this machine's clock changes nothing. When the database's clock is set, the schedule follows (store/clock-steps.ts).
+ * Setting this machine's clock changes nothing. When the database's clock is set, the schedule follows
+ * (store/clock-steps.ts).
  */
 import { type Clock, machineSteadyMs, systemClock, waitMs } from './core/clock.ts';
 import type { Log } from './core/log.ts';
@@ -19,7 +20,7 @@ export type CommonClock = {
   clock: Clock;
   /** Compares the clocks; to be run every CLOCK_MS. */
   step: Step;
-  /** Whether what is old may be deleted: not for a day after a step, in case that it was a mistake. */
+  /** Whether old rows may be pruned: not for a day after a step, in case it was a mistake. */
   mayPrune(): boolean;
   /** The last step while pruning waits; undefined without one. */
   recentStep(): { ms: number; at: Date; pruneFrom: Date } | undefined;
@@ -31,10 +32,10 @@ export const CLOCK_MS = 1_000;
 const STEP_MS_MIN = 500;
 /** How far a smaller difference is followed each time: 100 millionths, which is what quartz clocks differ by. */
 const DRIFT_MS_MAX = 0.1;
-/** What was under way at a step may write by the old time: for as long as a statement may take, and some. */
+/** Statements in progress at a step may still write by the old time: as long as a statement may take, with a margin. */
 const LATE_WRITES_MS = 130_000;
 const REPAIR_MS = 10_000;
-/** Long enough for somebody to see the step and correct it. */
+/** Long enough for an operator to notice the step and correct it. */
 const PRUNE_PAUSE_MS = 24 * 60 * 60_000;
 
 /** The database's clock; with the embedded database this machine's. */
@@ -106,13 +107,13 @@ export async function openCommonClock({
   }
 
   /**
-   * How far the clock was set when another process followed it, by this process's steady clock: as that one says if this
-   * one's clocks bear it out. Else one of the two was paused and took that for a step, and what has moved since counts.
+   * How far the clock was set when another process followed it: the step that the other one measured, if this process's
+   * steady clock confirms it. Otherwise one of the two was paused and mistook that for a step; only movement since counts.
    */
   function movedBefore({ last, stepsMs }: ClockState, since: { newMs: number; comparedMs: number }): number {
     const followedMs = stepsMs - state.stepsMs;
     if (last === undefined || followedMs === 0) return followedMs;
-    // It followed between the two comparisons, when its clock told `last.at`.
+    // It followed between the two comparisons, when its clock read `last.at`.
     const latestMs = last.at.getTime() - since.comparedMs - offsetMs;
     const earliestMs = last.at.getTime() - source.steadyMs() - offsetMs;
     if (earliestMs - STEP_MS_MIN <= followedMs && followedMs <= latestMs + STEP_MS_MIN) return followedMs;

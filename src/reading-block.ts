@@ -1,5 +1,5 @@
 /**
- * Contracts read by the word of several nodes: through which question, and at which block.
+ * Contract reads that several nodes must agree on: how they are asked, and at which block.
  */
 import type { ContractReader } from './chain/contracts.ts';
 import type { ChainNodes } from './chain/nodes.ts';
@@ -12,8 +12,8 @@ import type { Database } from './store/db.ts';
 const BEHIND_BLOCKS_MAX = 64;
 
 /**
- * Nodes whose answers about contracts are decided by a quorum, at the newest stored block, which they all have. Far behind the
- * head, where that block is neither news nor in everybody's memory, at the head. A single node is asked as it is.
+ * Contract reads decided by a quorum of nodes at the newest stored block, which they all have. Far behind the head, where
+ * nodes may have pruned the state of that block, they read at the head. A single node is asked directly.
  */
 export function agreeingReader(nodes: ChainNodes & Voters, database: Database): ContractReader {
   if (nodes.agreement().quorum === 1) return nodes;

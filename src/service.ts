@@ -147,7 +147,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const senderOptions = { policy, ...(caCertificates !== undefined && { caCertificates }) };
   const sender = createSender(senderOptions);
   parts.defer(() => sender.close());
-  // With connections of its own: no attempt waits for one that a test holds.
+  // With separate connections: no attempt waits for one that a test holds.
   const testSender = createSender(senderOptions);
   parts.defer(() => testSender.close());
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: (payload) => deliverer.ring(payload) });
@@ -299,7 +299,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     },
   };
 
-  /** A missing second node must not keep the service from starting: nothing of this is told or stored. */
+  /** A missing second node must not keep the service from starting. One node suffices, because no result is stored. */
   async function checkContracts(): Promise<void> {
     try {
       await checkPairs(contracts, pairs, signal);

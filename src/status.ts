@@ -92,7 +92,7 @@ export function createStatus(options: StatusOptions): Status {
       : { ok: true, message: `block ${tip.number}` };
   }
 
-  /** What the database holds, or why it cannot be read. */
+  /** The stored data, or the reason why it can't be read. */
   async function readStored(now: Date): Promise<Stored | { fault: Trouble }> {
     try {
       const reading = Promise.all([
@@ -112,7 +112,7 @@ export function createStatus(options: StatusOptions): Status {
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       unreadSince ??= now;
-      const message = `${messageOf(error)}. What is stored is unknown here: check that the database runs, and database.url`;
+      const message = `${messageOf(error)}. /status can't show what is stored: check that the database runs, and check database.url`;
       return { fault: { state: 'degraded', message, since: unreadSince } };
     }
   }
@@ -194,7 +194,7 @@ export function createStatus(options: StatusOptions): Status {
       for (const { name, throttle } of nodes?.status() ?? [])
         metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
       const now = clock.now();
-      // Without the database the nodes still tell.
+      // Without the database, the nodes still give their part of the status.
       const tip = nodes && (await findTipTimes(database).catch(() => undefined));
       metrics.chainHeld.set(findTrouble(tip?.number)?.state === 'holding' ? 1 : 0);
       const queue = await queueStatistics(database, now);
@@ -235,7 +235,7 @@ function describeStep(step: ReturnType<CommonClock['recentStep']>) {
 
 type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
 
-/** What keeps the follower from following, or makes it follow with less certainty than it should. */
+/** The reason why the follower doesn't follow, or follows with less certainty than configured. */
 function troubleOf(
   failed: { fault: Fault; since: Date } | undefined,
   quorum: QuorumStatus | undefined,
@@ -269,7 +269,7 @@ function rollbackOf(nodes: ChainNodes, tipNumber: number): Trouble | undefined {
   };
 }
 
-/** What is wrong first of all. Of a write that failed, its failure knows what to do about it. */
+/** The most important problem. If it is a failed write, the failure's message has the advice. */
 function describeProblem(trouble: Trouble | undefined, failures: readonly WriteFailure[]) {
   const failure = failures.find(
     ({ message }) => trouble === undefined || message.startsWith(trouble.message),

@@ -1,5 +1,5 @@
 /**
- * What `chainbell verify` and `chainbell repair` need of the program, built from a Config: the database, the nodes, the proof.
+ * The parts that `chainbell verify` and `chainbell repair` need, built from a Config: the database, the nodes, the proof.
  */
 import { existsSync } from 'node:fs';
 import path from 'node:path';
@@ -46,7 +46,7 @@ export async function runVerification(
 export type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
   /** Called with the plan before anything is written. Whether it is applied. */
   onPlan(plan: RepairPlan): boolean;
-  /** Whether receivers may be sent what they may have credited under another id. */
+  /** Whether to send transfers that receivers may have credited under another id. */
   mayCreditTwice: boolean;
 };
 
@@ -64,7 +64,7 @@ export async function runRepair(
 
 type Opened = Omit<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'>;
 
-/** All that a comparison needs; `parts` closes it. */
+/** Everything that a comparison needs; `parts` closes it. */
 async function openVerification(
   config: Config,
   {
@@ -89,7 +89,7 @@ async function openVerification(
     return nodes;
   };
   if (chain !== undefined) requireChain(chain, config.chain.id);
-  // New heads are no news either.
+  // New heads don't matter here either.
   const urls = httpUrls(config.chain.rpc);
   const nodes = open(urls);
   if (chain !== undefined) await nodes.identify(signal);

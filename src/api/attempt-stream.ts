@@ -80,7 +80,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
     request: FastifyRequest,
     { watcherId, after, signal }: { watcherId: number; after: number | undefined; signal: AbortSignal },
   ): AsyncGenerator<string> {
-    // A look of its own: the shared horizon may be from long ago.
+    // A separate reader of the safe watermark, because the shared one may be from long ago.
     const ownHorizon = createHorizon(database);
     let last = after ?? (await ownHorizon());
     while (last === undefined && !signal.aborted) {

@@ -72,7 +72,7 @@ const operations = {
   change: {
     summary: 'Create, update and delete many watched addresses',
     description:
-      'As JSON all changes happen or none. As lines of JSON (`application/x-ndjson`) each line is a change of its own, and is answered by a line.',
+      'As JSON all changes happen or none. As lines of JSON (`application/x-ndjson`) each line is a separate change, and is answered by a line.',
     headers: IdempotencyHeaders,
     body: { content: { 'application/json': Changes, [LINES_TYPE]: Type.String() } },
     bodyExample: {

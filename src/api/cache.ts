@@ -1,6 +1,6 @@
 /**
  * The answers of the public routes, kept for as long as spec 8 says: made once at a time for each key, given on while they
- * are made anew where a route allows that, in bounded memory.
+ * are computed again if a route allows that, in bounded memory.
  */
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -11,7 +11,7 @@ import { createLru } from './lru.ts';
 /** How long answers of a route are kept, and for how long after that the old one is given while a new one is made. */
 export type Lifetime = { cacheSeconds: number; staleSeconds: number };
 
-/** What is kept for a key: an answer, or that there is none. Times are those of `Clock.steadyMs`. */
+/** The entry for a key: an answer, or that there is none. Times are those of `Clock.steadyMs`. */
 export type Kept = {
   outcome: { answer: KeptAnswer } | { notFound: string };
   /** Since when it has been so. */

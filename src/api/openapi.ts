@@ -41,7 +41,7 @@ export function addDocumentation(api: Api): void {
         description: packageJson.description,
         license: { name: packageJson.license, identifier: packageJson.license },
       },
-      // Whoever serves the document serves the API.
+      // The process that serves the document serves the API.
       servers: [{ url: '/' }],
       tags: [
         ...tags.map(([, name, description]) => ({ name, description })),

@@ -58,14 +58,13 @@ const Node = Type.Object({
     Type.Object(
       { number: Type.Integer(), hash: HashText, stored_hash: HashText, since: Time },
       {
-        description:
-          'The first stored block that this node has otherwise. Until it agrees, it is only polled.',
+        description: 'The first stored block that differs on this node. Until it agrees, it is only polled.',
       },
     ),
   ),
   outvoted_count: Type.Integer({
     description:
-      'How often the head that this node named was another block than the one that a quorum named at that height, since the start.',
+      'How often since the start a quorum named another block at the height of the head that this node named.',
   }),
   outvoted: orNull(
     Type.Object(
@@ -75,7 +74,7 @@ const Node = Type.Object({
   ),
   disproved_count: Type.Integer({
     description:
-      'Answers about blocks that a proof or a quorum of other nodes contradicted, since the start: contents, senders, traces.',
+      'How many answers about blocks (contents, senders, traces) a proof or a quorum of other nodes has contradicted since the start.',
   }),
   disproved: orNull(
     Type.Object({ message: Type.String(), at: Time }, { description: 'The newest of them.' }),
@@ -122,7 +121,7 @@ export const StatusBody = Type.Object(
       head: orNull(
         Type.Integer({
           description:
-            'The newest block whose hash a quorum of the nodes names, also below the newest stored one; while no quorum does, the last one.',
+            'The newest block whose hash a quorum of the nodes names, even below the newest stored one. Without a quorum, its last value.',
         }),
       ),
       finalized: orNull(Type.Integer({ description: 'The newest stored block that a quorum calls final.' })),

@@ -21,7 +21,10 @@ const DECIMALS_MAX = 77n;
 /** Seconds that a Date can hold. */
 const SECONDS_MAX = 8_640_000_000_000n;
 
-/** The newest round of the feed, or where nodes must agree the round at a block they all have. @throws Fault `inconsistent` where the contract is none; as ChainNodes.ask does. */
+/**
+ * The newest round of the feed. If nodes must agree, the round at a block that they all have.
+ * @throws Fault `inconsistent` if the contract is not a feed; the Faults of ChainNodes.ask.
+ */
 export async function readAggregator(
   nodes: ContractReader,
   address: Address,

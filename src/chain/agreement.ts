@@ -28,8 +28,10 @@ const IDENTITY_MS_MAX = 5_000;
 const FINALIZED_MS_MAX = 1_000;
 
 /**
- * The genesis hash that a quorum names; undefined where a quorum has pruned that block, so that nothing can be pinned.
- * @throws Fault `conflict` when all nodes are on another chain, `inconsistent` without a quorum, else `unavailable`.
+ * The genesis hash that a quorum names; undefined where a quorum has pruned that block, so that nothing can
+ * be pinned.
+ * @throws Fault `conflict` when all nodes are on another chain, `inconsistent` without a quorum, else
+ * `unavailable`.
  */
 export async function agreeOnGenesis(
   { nodes, quorum, clock, ask }: Options<ChainIdentity>,
@@ -70,7 +72,8 @@ export async function agreeOnGenesis(
 }
 
 /**
- * What a quorum calls final; undefined where too few nodes have the tag. `ask` returns undefined for one without it.
+ * What a quorum calls final; undefined where too few nodes have the tag. `ask` returns undefined for one
+ * without it.
  * @throws Fault `unavailable` when too few of those that may have it answer.
  */
 export async function agreeOnFinalized(

@@ -1,6 +1,6 @@
 /**
- * Blocks that a quorum of the nodes anchors (docs/quorum.md): the last one of each request is named by a quorum, and the
- * others are its ancestors.
+ * Blocks that a quorum of the nodes anchors (docs/quorum.md): the last one of each request is named by a
+ * quorum, and the others are its ancestors.
  */
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
@@ -24,7 +24,7 @@ export type Electorate = {
 };
 
 type AnchorOptions = Electorate & {
-  /** What the nodes' heads have told. */
+  /** The votes that the nodes' heads have given. */
   voices(): readonly Voice[];
   /** The same blocks from one node, without traces. @throws Fault. */
   fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
@@ -32,9 +32,10 @@ type AnchorOptions = Electorate & {
 
 export type Anchors = {
   /**
-   * The blocks that `fetch` gets from the node, when a quorum with this node in it names the last one, each is the parent
-   * of the next, and those that are not proved in full are the same at a quorum.
-   * @throws Fault `inconsistent` when they are not; those of `fetch`.
+   * The blocks that `fetch` gets from the node, if a quorum that includes this node names the last one, each
+   * block is the parent of the next, and a quorum has the same contents for those that are not proved in
+   * full.
+   * @throws Fault `inconsistent` otherwise; those of `fetch`.
    */
   anchor(
     node: Node,
@@ -57,7 +58,7 @@ export function createAnchors({
   const ordered = () => byReadiness(nodes, clock.now().getTime());
   const lateMs = ({ headTimes }: Node) => overdueMs(headTimes);
 
-  /** Asks other nodes for the block at a height, as far as their heads have not told it, and compares with them. */
+  /** Asks other nodes for the block at a height, unless their heads already include it, and compares. */
   function openAnchor(node: Node, number: number, signal: AbortSignal) {
     const counting = new Set(voices());
     const others = ordered().filter((other) => other !== node);

@@ -1,5 +1,6 @@
 /**
- * Native balances of several addresses at one block: by Multicall3 where the chain has it, else by eth_getBalance.
+ * Native balances of several addresses at one block: by Multicall3 where the chain has it, else by
+ * eth_getBalance.
  */
 import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
@@ -26,8 +27,8 @@ export type BalanceReading = {
 type Given = { nodeName: string; balances: Map<Address, bigint> };
 
 /**
- * The balances at the newest block, or where nodes must agree at one they all have. An answer that is spoilt costs no other address its balance; it is asked for again, of
- * the other nodes too.
+ * The balances at the newest block. If nodes must agree, at a block that they all have. A spoilt answer costs
+ * no other address its balance; it is asked for again, of the other nodes too.
  * @throws Fault when no node answers at all.
  */
 export async function readBalancesAtHead(
@@ -69,7 +70,9 @@ async function readAt(
   return { ...together, method: 'multicall3' };
 }
 
-/** By one call; undefined where the chain has no Multicall3 at this address, or one that does something else. */
+/**
+ * By one call; undefined where the chain has no Multicall3 at this address, or one that does something else.
+ */
 function readTogether(
   nodes: ContractReader,
   addresses: readonly Address[],
@@ -89,7 +92,10 @@ function readTogether(
   );
 }
 
-/** Each by itself: one on which the nodes do not agree costs no other its balance. @throws Fault when they agree on none. */
+/**
+ * Each address separately: one on which the nodes do not agree costs no other its balance.
+ * @throws Fault when they agree on none.
+ */
 async function readEach(
   nodes: ContractReader,
   addresses: readonly Address[],

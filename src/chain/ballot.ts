@@ -13,7 +13,7 @@ export type Ballot<Voter, Vote> = {
   add(voter: Voter, vote: Vote | undefined): void;
   /** Asks the next voters, so many. */
   ask(count: number): void;
-  /** The votes, once `quorum` voters agree (on `claim`, if given) or nobody is left to ask. */
+  /** The votes, once `quorum` voters agree (on `claim`, if given) or no voter is left to ask. */
   settle(quorum: number, claim?: Hash): Promise<ReadonlyMap<Voter, Vote | undefined>>;
   /** Breaks off what is still under way. */
   close(): void;
@@ -56,7 +56,7 @@ export function openBallot<Voter, Vote extends { hash: Hash }>(
     }
   }
 
-  /** Waits for an answer, or until one is late and there is somebody else to ask. */
+  /** Waits for an answer, or until one is late and another voter can be asked. */
   async function next(): Promise<void> {
     if (waiting.length === 0 && !work.signal.aborted) return Promise.race(pending.values());
     const lateMs = Math.max(...Array.from(pending.keys(), options.lateMs));

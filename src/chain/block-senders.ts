@@ -1,5 +1,5 @@
 /**
- * The senders of a block's native transfers: recovered at once, or kept as signed bytes until somebody needs them.
+ * The senders of a block's native transfers: recovered at once, or kept as signed bytes until they are needed.
  */
 import { randomInt } from 'node:crypto';
 import type { ForgedSender, SenderEvidence, SenderScope } from './proof.ts';
@@ -8,14 +8,18 @@ import { recoverSender } from './senders.ts';
 
 export type SenderCollection = {
   add: OnHashed;
-  /** @returns the forged ones among the senders that the scope asks for and a sample, and the evidence for all others. */
+  /**
+   * @returns the forged ones among the senders that the scope asks for and a sample, and the evidence for all
+   * others.
+   */
   finish(scope: SenderScope): { senders: SenderEvidence; forged: ForgedSender[] };
 };
 
 /**
- * One sender of so many is recovered in every block, at random, so that a node can't tell which. All would more than double
- * the processor time of a backfill (docs/decisions.md, 69); a thirty-second of that is 3.5 %. With a sender forged in each
- * of 500 transfers, fewer than one backfill in seven million would notice none.
+ * One sender in this many is recovered in every block, at random, so that a node can't predict which.
+ * Recovering all would more than double the processor time of a backfill (docs/decisions.md, 69); a
+ * thirty-second of that is 3.5 %. If a node forges the senders of 500 transfers, fewer than one backfill in
+ * seven million misses all of them.
  */
 const SAMPLE_TRANSFERS = 32;
 
@@ -25,7 +29,7 @@ export function collectSenders(
   const transfers: { hash: string; from: unknown; encoded: Buffer }[] = [];
   return {
     add({ hash, from, value }, encoded) {
-      // Only what moves the native coin has a sender that is told.
+      // Notifications name the sender only of transactions that move the native coin.
       if (isZero(value)) return;
       transfers.push({ hash: String(hash), from, encoded });
     },

@@ -1,5 +1,6 @@
 /**
- * One block with its transactions, receipts and traces, from one node in one JSON-RPC batch, checked to belong together.
+ * One block with its transactions, receipts and traces, from one node in one JSON-RPC batch, checked to
+ * belong together.
  */
 import type { BlockHeader } from '../core/block.ts';
 import { disproof, Fault } from '../core/fault.ts';
@@ -36,11 +37,13 @@ export type Bundle = {
   proved: boolean;
   /** Whether the node told of internal transfers, too. */
   traced: boolean;
-  /** Who gave it. */
+  /** The node that gave it. */
   node?: string;
-  /** Of the block by its header and of all its transactions by their traces; undefined where either is not told. */
+  /**
+   * Of the block by its header, and of all its transactions by their traces; undefined if either is missing.
+   */
   gas?: { used: bigint; traced: bigint } | undefined;
-  /** What the senders of native transfers rest on; undefined where proof is off. */
+  /** The evidence for the senders of native transfers; undefined if proof is off. */
   senders?: SenderEvidence | undefined;
 };
 
@@ -49,8 +52,8 @@ const BATCH_CALLS_MAX = 60;
 
 /**
  * The bundles of the referenced blocks, in order, from this one node; each proved as far as `verify` says.
- * @throws Fault `unavailable` when the node does not have one yet or fails, `inconsistent` when its answers do not fit
- * or `verify` refuses a block.
+ * @throws Fault `unavailable` when the node does not have one yet or fails, `inconsistent` when its answers
+ * do not fit or `verify` refuses a block.
  */
 export async function fetchBundles(
   rpc: Rpc,
@@ -132,8 +135,9 @@ function readReceipts(rpc: Rpc, answer: RpcAnswer | undefined): unknown[] {
 }
 
 /**
- * Fetches the receipts that the node's list leaves out one by one: Cronos nodes list fewer than there are transactions.
- * An empty or repeated entry counts as left out. @throws Fault that names the transaction whose receipt is missing.
+ * Fetches the receipts that the node's list leaves out one by one: Cronos nodes list fewer than there are
+ * transactions. An empty or repeated entry counts as left out. @throws Fault that names the transaction whose
+ * receipt is missing.
  */
 async function fillReceipts(
   rpc: Rpc,
@@ -171,7 +175,7 @@ function readSingleReceipt(
     ? `${SINGLE_RECEIPT} returned null`
     : `${SINGLE_RECEIPT}: ${answer.message} (${answer.code})`;
   const { number, hash: blockHash } = block.header;
-  // A node that cannot answer at all will not; any other error may pass.
+  // A node that lacks the method will always lack it; any other error may be temporary.
   throw new Fault(
     answer.ok || lacksMethod(answer) ? 'inconsistent' : 'unavailable',
     `${rpc.name} has no receipt of transaction ${hash} in block ${number} (${blockHash}): ${why}. The block is held until a node has the receipt; add another node to chain.rpc if this one does not recover`,

@@ -22,22 +22,31 @@ export type Calibration = {
   /** Whether the chain's blocks should be shown to `learn` before the next `judge`. */
   needsSample(): boolean;
   /**
-   * Takes in some blocks of one node; whether nothing speaks against any check. With several nodes the one that speaks
-   * best for a check counts: a node can drop data, but not make up what a root commits to.
+   * Takes in some blocks of one node; whether nothing speaks against any check. With several nodes the one
+   * that speaks best for a check counts: a node can drop data, but not make up what a root commits to.
    */
   learn(sample: readonly Checks[]): boolean;
-  /** All nodes that can have spoken: what is still open, single blocks decide, or with several nodes the next sample. */
+  /**
+   * All nodes that can have spoken: what is still open, single blocks decide, or with several nodes the next
+   * sample.
+   */
   endSample(): void;
-  /** Takes another program's word, which has followed this chain meanwhile, for what it honours. Changes `auto` only. */
+  /**
+   * Takes another program's word, which has followed this chain meanwhile, for what it honours. Changes
+   * `auto` only.
+   */
   enforce(names: readonly string[]): void;
-  /** Whether the block is proved in full. @throws Fault `inconsistent` when it breaks a check that the chain honours. */
+  /**
+   * Whether the block is proved in full.
+   * @throws Fault `inconsistent` when it breaks a check that the chain honours.
+   */
   judge(name: string, checks: Checks): boolean;
   states(): Record<CheckName, CheckState>;
 };
 
 /**
- * Chains of Ethereum's own clients: the blocks of mainnet and Sepolia that tests have are proved, and Holesky and Hoodi
- * are made by the same programs. They need no calibration.
+ * Chains of Ethereum's own clients: the blocks of mainnet and Sepolia that tests have are proved, and Holesky
+ * and Hoodi are made by the same programs. They need no calibration.
  */
 const HONOURING_CHAIN_IDS: readonly number[] = [1, 11_155_111, 17_000, 560_048];
 
@@ -79,8 +88,8 @@ export function createCalibration({
   }
 
   /**
-   * Whether the block must not be used: it breaks what is enforced, what more blocks kept than broke so far, or what
-   * another node may still show to be honoured.
+   * Whether the block must not be used: it breaks what is enforced, what more blocks kept than broke so far,
+   * or what another node may still show to be honoured.
    */
   function refuses(name: CheckName, checks: Checks): boolean {
     const verdict = checks[name];

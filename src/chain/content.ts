@@ -1,5 +1,6 @@
 /**
- * What can be compared of blocks that their hashes do not bind: links, and a digest of what transfers are taken from.
+ * What can be compared of blocks that their hashes do not bind: links, and a digest of what transfers are
+ * taken from.
  */
 import { createHash } from 'node:crypto';
 import type { BlockHeader } from '../core/block.ts';
@@ -16,7 +17,10 @@ export function areLinked(headers: readonly BlockHeader[]): boolean {
   });
 }
 
-/** Equal for equal headers, transactions, outcomes and logs. Traces are left out, because not every node has them. */
+/**
+ * Equal for equal headers, transactions, outcomes and logs. Traces are left out, because not every node has
+ * them.
+ */
 export function digestOf(bundles: readonly Bundle[]): Hash {
   const digest = createHash('sha256');
   for (const { header, transactions } of bundles) {

@@ -8,7 +8,10 @@ import { type BlockReference, quantityOf } from './bundle.ts';
 import type { ChainNodes } from './nodes.ts';
 import type { RpcAnswer } from './rpc.ts';
 
-/** Whom contracts are asked through; `agreed` where several nodes decide the answers, and therefore also at which block. */
+/**
+ * Whom contracts are asked through; `agreed` where several nodes decide the answers, and therefore also at
+ * which block.
+ */
 export type ContractReader = Pick<ChainNodes, 'ask'> & {
   agreed?: { findBlock(signal: AbortSignal): Promise<BlockHeader> };
 };

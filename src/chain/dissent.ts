@@ -25,7 +25,9 @@ const SEARCH_STEPS_MAX = 20;
 /** Comparing a node takes some 20 headers; one that is slower is compared again later. */
 const COMPARE_MS_MAX = 5_000;
 
-/** Notes where the node's chain leaves the stored one, or that it no longer does. Never throws a node's Fault. */
+/**
+ * Notes where the node's chain leaves the stored one, or that they agree again. Never throws a node's Fault.
+ */
 export async function compareNode(
   { clock, log, headerOf }: Pick<Electorate, 'clock' | 'headerOf'> & { log: Log },
   stored: StoredChain,
@@ -55,8 +57,9 @@ export async function compareNode(
 }
 
 /**
- * The first stored block that the node has otherwise, when it differs more than three blocks below the tip, or at its
- * own head where that is lower; else undefined. `hashAt` is the node's canonical hash, undefined where it has none.
+ * The first stored block that differs on the node, if that is more than three blocks below the tip, or at the
+ * node's head if that is lower; otherwise undefined. `hashAt` is the node's canonical hash, undefined if it
+ * has none.
  */
 async function findDifference(
   stored: StoredChain,

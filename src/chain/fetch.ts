@@ -14,9 +14,10 @@ import type { LearningRpc, OnBytes } from './rpc.ts';
 import type { Verifier } from './verifier.ts';
 
 /**
- * Without traces where nobody needs them; `onBytes` counts the answers, of whichever node. With `scrutiny`, everything that
- * no hash covers is checked now and not only where it matches: all senders, and internal transfers by other nodes. `onLie`
- * hears of each node that such a check exposes, also when another node then gives the blocks.
+ * `parts` leaves out traces if the caller doesn't need them. `onBytes` counts the answers of every node
+ * asked. With `scrutiny`, everything that no hash covers is checked now, even if it matches no watched
+ * address: all senders, and internal transfers by other nodes. `onLie` is called for each node that such a
+ * check exposes, even if another node then gives the blocks.
  */
 export type BundleOptions = {
   parts?: 'without traces';
@@ -25,7 +26,7 @@ export type BundleOptions = {
   onLie?: (lie: Lie) => void;
 };
 
-/** As many blocks as one follows live; what fetches more is not in a hurry. */
+/** As many blocks as live following fetches; a larger request is not urgent. */
 export const HEDGED_BLOCKS_MAX = 3;
 
 export type FetchOptions = {

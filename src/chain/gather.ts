@@ -6,8 +6,8 @@ import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 
 /**
- * What each voter answers within `ms`, or until there is enough; what is still under way then is broken off. Voters that
- * did not answer are missing in the result.
+ * The answer of each voter within `ms`, or until there are enough; requests still in progress are then
+ * aborted. Voters that did not answer are missing in the result.
  */
 export async function gather<Voter, Answer>({
   clock,

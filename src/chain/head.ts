@@ -1,5 +1,6 @@
 /**
- * The head of the chain by the votes of the nodes (docs/quorum.md): the highest block whose hash a quorum names.
+ * The head of the chain by the votes of the nodes (docs/quorum.md): the highest block whose hash a quorum
+ * names.
  */
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
@@ -13,10 +14,11 @@ import { corroborate, hear, hearBelow, isNamedBy, reachedBy, VOTE_MS_MAX, type V
 
 export type HeadReader = {
   /**
-   * Asks the nodes and returns the highest block with a quorum. It does not wait for late nodes once a quorum names a
-   * new head. `announced` is the height of a block that a node has just pushed: nodes that lack it are asked again.
-   * @throws Fault `inconsistent` without a quorum, `unavailable` when no node answers, `conflict` when all are on another
-   * chain.
+   * Asks the nodes and returns the highest block with a quorum. It does not wait for late nodes once a quorum
+   * names a new head. `announced` is the height of a block that a node has just pushed: nodes that lack it
+   * are asked again.
+   * @throws Fault `inconsistent` without a quorum, `unavailable` when no node answers, `conflict` when all
+   * are on another chain.
    */
   read(signal: AbortSignal, announced?: number): Promise<BlockId>;
   /** Takes a head that the node pushed as its vote. */
@@ -50,11 +52,14 @@ export type HeadReaderOptions = {
   askAt(node: Node, number: number, signal: AbortSignal): Promise<Hash | undefined>;
 };
 
-/** After a push the lagging nodes are asked again after these pauses: propagation takes a fraction of a second. */
+/**
+ * After a push the lagging nodes are asked again after these pauses: propagation takes a fraction of a
+ * second.
+ */
 const AFTER_PUSH_MS = [25, 50, 100, 200];
 /** Two honest nodes may be on sibling blocks until the next one. /status shows what lasts longer. */
 const DISPUTE_MS_MIN = 2_000;
-/** A node that has the next block a little earlier than the others is no news. */
+/** A node that has the next block a little earlier than the others is normal. */
 const AHEAD_BLOCKS_MIN = 2;
 /** How long the other nodes wait for a node's block at a lower head. */
 const BELOW_MS_MAX = 1_000;
@@ -63,7 +68,7 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
   let served: BlockId | undefined;
   /** The last one whose nodes are known to be on this chain. */
   let identified: BlockId | undefined;
-  /** Until the first head nobody has been asked. */
+  /** No node has been asked until the first head. */
   let isHeld = true;
   const progress = createProgress(clock);
   let dispute: { message: string; since: Date } | undefined;
@@ -105,7 +110,10 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
     }
   }
 
-  /** Resolves when all have answered, when a quorum names a new head, or when the others have waited long enough. */
+  /**
+   * Resolves when all have answered, when a quorum names a new head, or when the others have waited long
+   * enough.
+   */
   async function askEach(asked: readonly Node[], signal: AbortSignal): Promise<Map<Node, Fault>> {
     const pending = new Set(asked);
     const faults = new Map<Node, Fault>();

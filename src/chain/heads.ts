@@ -37,7 +37,7 @@ export type HeadSocketOptions = {
   chainId: number;
   clock: Clock;
   signal: AbortSignal;
-  /** Quiet for this long means dead: max(3 × median block time, 5 s), asked anew for each wait. */
+  /** Quiet for this long means dead: max(3 × median block time, 5 s), computed again for each wait. */
   silenceMsMax(): number;
   onHead(head: BlockHeader, json: unknown): void;
   onState(state: 'connected' | 'closed', reason: string): void;
@@ -56,7 +56,10 @@ const RECONNECT_MS_MAX = 10_000;
 /** The newest head that one ws URL brought, with the node's own JSON. */
 export type PushedHead = { url: string; number: number; json: unknown };
 
-/** The WebSocket subscriptions of all ws URLs, and the newest head that each brought since it was last asked for. */
+/**
+ * The WebSocket subscriptions of all ws URLs, and the newest head that each brought since it was last asked
+ * for.
+ */
 export function openSockets(options: SocketsOptions) {
   const { clock, log } = options;
   const closing = new AbortController();

@@ -1,6 +1,6 @@
 /**
- * Asking one node after the other for the same, and a second one beside a first that takes too long: within a budget, so
- * that nodes that are slow under load do not get more of it.
+ * Asking one node after the other for the same, and a second one beside a first that takes too long: within a
+ * budget, so that nodes that are slow under load do not get more of it.
  */
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
@@ -38,9 +38,9 @@ export function createBudget(): Budget {
 }
 
 /**
- * The first answer that is not undefined of candidates asked in order: the next when one has failed or does not know,
- * and two at a time once the first takes too long. What is still under way then is aborted. Undefined when
- * somebody answered that and nobody better; else why each one failed.
+ * The first answer that is not undefined of candidates asked in order: the next when one has failed or does
+ * not know, and two at a time once the first takes too long. What is still under way then is aborted.
+ * Undefined when one answered that and none answered better; else why each one failed.
  */
 export async function firstAnswer<C, T>(
   { clock, signal, hedging }: { clock: Clock; signal: AbortSignal; hedging?: Hedging<C> | undefined },

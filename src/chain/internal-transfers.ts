@@ -1,5 +1,6 @@
 /**
- * The internal transfers of a block by the word of one node, as a text that is equal where two nodes say the same.
+ * The internal transfers of a block as one node reports them, as a text that is equal if two nodes report the
+ * same.
  */
 import { createHash } from 'node:crypto';
 import type { BlockId } from '../core/block.ts';
@@ -28,8 +29,9 @@ export function digestOf(transfers: readonly InternalTransfer[]): string {
 }
 
 /**
- * What the node's answer says of the block, or why it says nothing of it: the node doesn't have the block yet
- * (`unavailable`), or traced other transactions (`inconsistent`), as one does by number that is on another branch.
+ * The digest of the node's answer, or the reason why the answer isn't about this block: the node doesn't have
+ * it yet (`unavailable`), or traced other transactions (`inconsistent`), as one does by number that is on
+ * another branch.
  * @throws Fault when the node has the block and can't trace it.
  */
 export async function readDigest(

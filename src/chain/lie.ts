@@ -1,11 +1,12 @@
 /**
- * What a node said against a signature, or against a quorum, where no hash decides: a sender or an internal transfer.
+ * A false answer that no hash exposes: a sender against its signature, or an internal transfer against a
+ * quorum.
  */
 import { Fault } from '../core/fault.ts';
 
 export type Lie = { node: string; block: number };
 
-/** The Fault of whoever finds it; the block can be read from another node. */
+/** The Fault of the check that finds it; the block can be read from another node. */
 export class LieFault extends Fault {
   readonly block: number;
 

@@ -1,6 +1,6 @@
 /**
- * What a node's answer says about its limits: that it was asked too often, or for too much at once. Providers agree on
- * no code and on no wording, so both are read.
+ * What a node's answer says about its limits: that it was asked too often, or for too much at once. Providers
+ * agree on no code and on no wording, so both are read.
  */
 
 /** How long to leave the node alone is undefined where it does not say; a quota is one of a day or a month. */

@@ -1,6 +1,7 @@
 /**
- * Multicall3's `aggregate3` of `getEthBalance`: many native balances in one call, and therefore at one instant. Encoded by
- * hand: every part has a fixed size but for the lists, and an ABI library would cost the process more memory than this.
+ * Multicall3's `aggregate3` of `getEthBalance`: many native balances in one call, and therefore at one
+ * instant. Encoded by hand: every part has a fixed size but for the lists, and an ABI library would cost the
+ * process more memory than this.
  */
 import type { Address, Hex } from '../core/hex.ts';
 
@@ -13,7 +14,10 @@ const WORD_DIGITS = 2 * WORD_BYTES;
 /** target, allowFailure, where callData is, its length, and 36 bytes of it in two words. */
 const CALL_WORDS = 6;
 
-/** The input of a call to `multicall3` that asks for the balance of each address; a failure of one does not fail the others. */
+/**
+ * The input of a call to `multicall3` that asks for the balance of each address; a failure of one does not
+ * fail the others.
+ */
 export function encodeBalanceCalls(multicall3: Address, addresses: readonly Address[]): Hex {
   const count = addresses.length;
   const places = addresses.map((_address, index) => word((count + index * CALL_WORDS) * WORD_BYTES));
@@ -31,8 +35,8 @@ export function encodeBalanceCalls(multicall3: Address, addresses: readonly Addr
 }
 
 /**
- * What `(bool success, bytes returnData)[]` says: a balance for each of `count` addresses, undefined for one whose call failed
- * or did not return one word. Undefined as a whole when it is no such list.
+ * What `(bool success, bytes returnData)[]` says: a balance for each of `count` addresses, undefined for one
+ * whose call failed or did not return one word. Undefined as a whole when it is no such list.
  */
 export function decodeBalances(data: Hex, count: number): (bigint | undefined)[] | undefined {
   const list = numberAt(data, 0);

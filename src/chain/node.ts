@@ -1,6 +1,6 @@
 /**
- * One node: its connection, what it can do, how it fares, and what follows from that for the order in which nodes are
- * asked.
+ * One node: its connection, what it can do, how it fares, and what follows from that for the order in which
+ * nodes are asked.
  */
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
@@ -20,7 +20,10 @@ export type Node = {
   readonly rpc: NodeRpc;
   /** Undefined until the first successful probe and after an error that puts them in doubt. */
   capabilities: Capabilities | undefined;
-  /** Whether it could trace when it was last probed, also while its capabilities are in doubt; undefined before. */
+  /**
+   * Whether it could trace when it was last probed, also while its capabilities are in doubt; undefined
+   * before.
+   */
   canTrace: boolean | undefined;
   /** The head that it named last, also while that is no vote. */
   head: BlockHeader | undefined;
@@ -28,7 +31,7 @@ export type Node = {
   voice: Voice | undefined;
   /** Set while its chain differs from stored blocks: it is polled and nothing else. */
   disagreement: Disagreement | undefined;
-  /** A block that it gave and a quorum names otherwise: compared with what is stored once it lies deep enough. */
+  /** A block that it gave against a quorum: compared with the stored one once it lies deep enough. */
   suspectNumber: number | undefined;
   /** How often its head was another block than the one that a quorum named at that height. */
   outvotedCount: number;
@@ -37,9 +40,12 @@ export type Node = {
   readonly disproved: Disproved;
   /** Set while its head stays below those of the others. */
   blocksBehind: number | undefined;
-  /** When it was last asked who it is because its head did not link to the one before, by the steady clock. */
+  /**
+   * When its identity was last checked because its head did not link to the previous one, by the steady
+   * clock.
+   */
   identifiedMs: number;
-  /** Its head did not link to the one before, and it was not asked who it is. */
+  /** Its head did not link to the previous one, and its identity was not checked. */
   isUnsure: boolean;
   /** When it was asked for its head, while it has not answered. */
   headAskedAt: number | undefined;
@@ -65,7 +71,10 @@ export type Disagreement = { number: number; hash: Hash; storedHash: Hash; since
 /** What a node named, and what a quorum named instead. */
 export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
 
-/** disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked to be left alone for a while. behind: its head is one that others passed half a minute ago. slow: others are asked before it, or its head is overdue. */
+/**
+ * disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked for a pause.
+ * behind: others passed its head half a minute ago. slow: others are asked before it, or its head is overdue.
+ */
 export type NodeState =
   | 'ok'
   | 'slow'
@@ -87,7 +96,7 @@ export type NodeStatus = {
   disagreement: Disagreement | undefined;
   outvotedCount: number;
   outvoted: Outvoted | undefined;
-  /** Its answers that a proof or other nodes contradicted. */
+  /** Answers of this node that a proof or other nodes contradicted. */
   disproved: ReturnType<Disproved['status']>;
   error: string | undefined;
   capabilities: Capabilities | undefined;
@@ -107,7 +116,10 @@ const FAILURES_OF_ONE_MAX = 2;
 /** What is overdue: never before this, which a connection over the ocean needs. */
 const OVERDUE_MS_MIN = 100;
 const OVERDUE_MS_MAX = 1_000;
-/** Slow is who loses so many times in a row, or has a median so many times the best one's, of so many and above this. */
+/**
+ * Slow is who loses so many times in a row, or has a median so many times the best one's, of so many and
+ * above this.
+ */
 const LOST_MAX = 3;
 const SLOW_FACTOR = 4;
 const SLOW_SAMPLES_MIN = 5;
@@ -144,8 +156,8 @@ export function createNode(url: string, options: { metrics: Metrics; clock: Cloc
 }
 
 /**
- * Runs `work` against the node and keeps its record: success clears it, a Fault adds a doubling back-off, unless the
- * work was no longer wanted or the node only asks to be left alone.
+ * Runs `work` against the node and keeps its record: success clears it, a Fault adds a doubling back-off,
+ * unless the work was no longer wanted or the node only asks to be left alone.
  */
 export async function attempt<T>(
   node: Node,
@@ -181,12 +193,14 @@ export function isSound({ disagreement, fault }: Node): boolean {
   return disagreement === undefined && fault?.code !== 'conflict';
 }
 
-/** A node on a fast chain names a block after a gap at every poll: then this is asked only so often. */
+/**
+ * A node on a fast chain names a block after a gap at every poll, so its identity is checked only this often.
+ */
 const IDENTIFY_MS_MIN = 60_000;
 
 /**
- * Whether this head may be of another chain, as when another node answers at the same address: it does not link to the one
- * before. Notes that it is asked, or that it should be.
+ * Whether this head may be of another chain, for example because another node now answers at the same
+ * address: it does not link to the previous one. Notes that the identity is being checked, or should be.
  */
 export function needsIdentity(node: Node, head: BlockHeader, clock: Clock): boolean {
   const { head: last, voice } = node;
@@ -205,7 +219,10 @@ export function isReady(node: Node, now: number): boolean {
   return node.retryAt <= now && !node.rpc.throttle.isLimited();
 }
 
-/** As they should be asked: as configured, but slow ones and ones that are behind after the others, then limited, failing and disagreeing ones. */
+/**
+ * The order in which to ask: as configured, but slow nodes and nodes that are behind after the others, then
+ * limited, failing and disagreeing ones.
+ */
 export function byReadiness(nodes: readonly Node[], now: number): Node[] {
   const rank = (node: Node) =>
     node.disagreement !== undefined
@@ -233,7 +250,10 @@ export function overdueMs(times: Window | undefined): number {
   return Math.max(OVERDUE_MS_MIN, 2 * (times?.percentile(95) ?? 0));
 }
 
-/** How long the others' heads wait for this node's. One that has not been heard yet may need to be probed first. */
+/**
+ * How long the others' heads wait for this node's. One that has not been heard yet may need to be probed
+ * first.
+ */
 export function headPatienceMs({ headTimes, failures }: Node): number {
   if (headTimes.count() === 0 && failures === 0) return OVERDUE_MS_MAX;
   return Math.min(overdueMs(headTimes), OVERDUE_MS_MAX);
@@ -244,7 +264,10 @@ export function isOverdue(node: Node, now: number): boolean {
   return node.headAskedAt !== undefined && now - node.headAskedAt >= headPatienceMs(node);
 }
 
-/** Notes how long a bundle of few blocks took; a node that is much slower than the best comes later for a while. */
+/**
+ * Notes how long a bundle of few blocks took; a node that is much slower than the best comes later for a
+ * while.
+ */
 export function noteBundleTime(nodes: readonly Node[], node: Node, tookMs: number, now: number): void {
   node.lostCount = 0;
   node.bundleTimes.add(tookMs);

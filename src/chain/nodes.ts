@@ -43,7 +43,7 @@ import { createVoting, type Voters } from './voting.ts';
 export type NodesOptions = {
   urls: readonly string[];
   chainId: number;
-  /** How many nodes must agree, on blocks and on what no hash covers; `auto` unless given. */
+  /** How many nodes must agree on blocks and on data that no hash covers; `auto` by default. */
   quorum?: QuorumSetting;
   internalTransfers: 'auto' | 'off' | 'required';
   clock: Clock;
@@ -51,19 +51,20 @@ export type NodesOptions = {
   metrics: Metrics;
   /** Proves each block; without it none is. */
   verifier?: Verifier;
-  /** Rung when a WebSocket tells of a new head. */
+  /** Rung when a WebSocket announces a new head. */
   onHead(): void;
 };
 
 export type ChainNodes = {
   /**
-   * Chain id and genesis hash: before `pin` as a quorum names them, after it as the first node does that is on this chain.
+   * Chain id and genesis hash: before `pin` as a quorum names them, afterwards as the first node on this
+   * chain names them.
    * @throws Fault `conflict` when all nodes are on another chain, `inconsistent` without a quorum.
    */
   identify(signal: AbortSignal): Promise<ChainIdentity>;
   /** From now on nodes with another genesis are refused. */
   pin(identity: ChainIdentity): void;
-  /** Has each node say anew who it is and what it can do, before it is asked anything else. */
+  /** Probes the identity and abilities of each node again, before it is asked anything else. */
   doubt(): void;
   /** The highest block whose hash a quorum names. @throws Fault without one. */
   head(signal: AbortSignal): Promise<BlockId>;
@@ -77,8 +78,8 @@ export type ChainNodes = {
     options?: BundleOptions,
   ): Promise<Bundle[]>;
   /**
-   * As `bundles`, of blocks in a row whose last one a quorum names as canonical, so that `parentHash` anchors the others.
-   * Blocks that are not proved in full are compared with those of a quorum.
+   * Like `bundles`, for consecutive blocks of which a quorum names the last one, so that `parentHash` anchors
+   * the others. Blocks that are not proved in full are compared with those of a quorum.
    * @throws Fault when no node can give such blocks.
    */
   anchored(
@@ -90,7 +91,10 @@ export type ChainNodes = {
   corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /** The parent of a corroborated block. @throws Fault `unavailable` when no node has it. */
   parentOf(child: BlockHeader, signal: AbortSignal): Promise<BlockHeader>;
-  /** Compares nodes that vote otherwise than the quorum with what is stored, or all. Never throws a node's Fault. */
+  /**
+   * Compares nodes that vote against the quorum, or all nodes, with the stored blocks. Never throws a node's
+   * Fault.
+   */
   compareWith(
     readStored: () => Promise<StoredChain | undefined>,
     signal: AbortSignal,
@@ -99,7 +103,8 @@ export type ChainNodes = {
   /** A header by hash or number; undefined when the nodes do not know it. */
   findHeader(reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
   /**
-   * Any calls, all answered by one node; errors of single calls are for `read`, whose Fault has the next node asked.
+   * Any calls, all answered by one node; errors of single calls are for `read`, whose Fault has the next node
+   * asked.
    * @throws Fault when no node can answer.
    */
   ask<T>(
@@ -108,8 +113,8 @@ export type ChainNodes = {
     signal: AbortSignal,
   ): Promise<T>;
   /**
-   * The newest height that a quorum calls final by its tag, with the hash where they name the same; undefined where
-   * fewer nodes have the tag.
+   * The newest height that a quorum calls final by its tag, with the hash where they name the same; undefined
+   * where fewer nodes have the tag.
    */
   finalized(signal: AbortSignal): Promise<Finalized | undefined>;
   /** Whether a WebSocket delivers heads at the moment. */
@@ -213,13 +218,16 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     return capabilities;
   }
 
-  /** Who is asked for blocks: a node that cannot trace would drop internal transfers in silence where another one can. */
+  /**
+   * Who is asked for blocks: a node that cannot trace would drop internal transfers in silence where another
+   * one can.
+   */
   function blockNodes(): readonly Node[] {
     const isTraced = nodes.some(({ canTrace }) => canTrace === true);
     return isTraced ? nodes.filter(({ canTrace }) => canTrace !== false) : nodes;
   }
 
-  /** Who is limited waits when nobody else would do; otherwise the others are asked. */
+  /** Waits for a limited node only if no other node would do; otherwise the others are asked. */
   function rpcFor(node: Node): LearningRpc {
     return nodes.some((other) => other !== node && isHopeful(other)) ? node.rpc : node.rpc.patient;
   }
@@ -303,10 +311,10 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
         if (node?.capabilities === undefined) continue;
         try {
           const head = readHeader(node.rpc.name, json);
-          // Otherwise it is asked for its head, and maybe who it is.
+          // Otherwise it is asked for its head, and perhaps for its identity.
           if (isLinked(node.voice, head)) heads.hear(node, head);
         } catch (error) {
-          // Some nodes push headers without all fields: that is a hint, and no vote.
+          // Some nodes push headers without all fields: such a header is a hint, not a vote.
           if (!(error instanceof Fault)) throw error;
         }
       }
@@ -359,7 +367,7 @@ export function createNodes(options: NodesOptions): ChainNodes & Voters {
     areConfirmed: voting.areConfirmed,
     agreement: voting.status,
     finalized: (signal) => agreeOnFinalized({ nodes, quorum, clock, ask: finalizedOf }, signal),
-    // A node that is wrong would push heads that nobody follows, and hide that the others must be polled.
+    // A wrong node would push heads that are not followed, and hide that the others must be polled.
     isPushed: () =>
       sockets.isConnected((url) => nodes.every((node) => isSound(node) || !isOneEndpoint(node.url, url))),
     headNumber: () => heads.served()?.number,

@@ -47,7 +47,10 @@ export function parseBlock(json: unknown): ChainBlock {
   return { header: parseHeader(json), transactions: transactions.map(parseTransaction) };
 }
 
-/** The hashes of a block's transactions, listed with or without their contents. @throws Fault `inconsistent`. */
+/**
+ * The hashes of a block's transactions, listed with or without their contents.
+ * @throws Fault `inconsistent`.
+ */
 export function parseTransactionHashes(json: unknown): Hash[] {
   const hashes = list(record(json, 'block').transactions, 'block.transactions');
   return hashes.map((one) => hash(isRecord(one) ? one.hash : one, 'block.transactions'));
@@ -56,7 +59,8 @@ export function parseTransactionHashes(json: unknown): Hash[] {
 function parseTransaction(json: unknown): ChainTransaction {
   const transaction = record(json, 'transaction');
   const { to, value } = transaction;
-  // Only what a type of the chain's own lacks may be missing: elsewhere no `to` is a creation, and no value a fault.
+  // Only what a type of the chain's own lacks may be missing: elsewhere no `to` is a creation, and no value a
+  // fault.
   const isOwn = typeOf(transaction) > TYPE_MAX;
   return {
     hash: hash(transaction.hash, 'transaction.hash'),

@@ -1,6 +1,6 @@
 /**
- * An answer that several nodes give alike. It decides whatever no hash covers: traces, the results of contract calls, and
- * senders that no signature shows.
+ * An answer on which several nodes agree. It decides data that no hash covers: traces, the results of
+ * contract calls, and senders without a signature.
  */
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
@@ -17,12 +17,13 @@ export type Poll<C, T> = {
   faults: Fault[];
 };
 
-/** A voter that takes longer has the next one asked beside it. */
+/** If a voter takes longer, the next one is asked too. */
 const LATE_MS = 1_000;
 
 /**
- * Asks voters in their order until `quorum` of them answered alike: no more at a time than can still decide it, and one
- * more whenever an answer is late. `cast` are votes that are known already. @throws what is not a Fault.
+ * Asks voters in their order until `quorum` of them gave equal answers: only as many at a time as can still
+ * decide, and one more whenever an answer is late. `cast` are votes that are known already. @throws errors
+ * that are not Faults.
  */
 export async function poll<C, T>(
   { clock, signal, quorum, cast = [], patienceMs }: PollOptions<C, T>,
@@ -87,7 +88,7 @@ export type PollOptions<C, T> = {
   signal: AbortSignal;
   quorum: number;
   cast?: readonly Vote<C, T>[];
-  /** After so long without an answer nobody is waited for any longer; by default as long as requests may last. */
+  /** After this long a voter without an answer is given up; by default as long as requests may last. */
   patienceMs?: number | undefined;
 };
 

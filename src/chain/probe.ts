@@ -14,8 +14,8 @@ export type Capabilities = FetchPlan & { finalizedTag: boolean };
 export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
 
 /**
- * What the node can do, after it has shown that it is on the expected chain. Not certain while there is only the
- * genesis block, which no node can trace. @throws Fault, `conflict` for another chain.
+ * What the node can do, after it has shown that it is on the expected chain. Not certain while there is only
+ * the genesis block, which no node can trace. @throws Fault, `conflict` for another chain.
  */
 export async function probe(
   rpc: LearningRpc,
@@ -41,7 +41,8 @@ export async function probe(
 
 /**
  * Chain id and genesis hash (undefined where the node no longer has block 0).
- * @throws Fault `conflict` when the node is on another chain than the expected one, or has another genesis block.
+ * @throws Fault `conflict` when the node is on another chain than the expected one, or has another genesis
+ * block.
  */
 export async function readIdentity(
   rpc: Rpc,

@@ -1,5 +1,6 @@
 /**
- * How the heads move over time: which nodes stay behind, and whether the head has fallen below a height for good.
+ * How the heads move over time: which nodes stay behind, and whether the head has fallen below a height for
+ * good.
  */
 import type { Clock } from '../core/clock.ts';
 
@@ -8,7 +9,10 @@ export type Progress = {
   noteReach(number: number): void;
   /** Notes the head that a quorum names. */
   noteHead(number: number): void;
-  /** How far a head of this height is behind, when it is one that the chain had passed `LASTING_MS` ago; else undefined. */
+  /**
+   * How far a head of this height is behind, if the chain passed it at least `LASTING_MS` ago; otherwise
+   * undefined.
+   */
   blocksBehind(number: number): number | undefined;
   /** Since when each head has been below this height; undefined unless that has lasted for `LASTING_MS`. */
   belowSince(number: number): Date | undefined;
@@ -17,8 +21,8 @@ export type Progress = {
 };
 
 /**
- * Less than this is normal: a load balancer asks a back end that lags, a reorg passes through a shorter branch, a node
- * imports a large block.
+ * Less than this is normal: a load balancer asks a back end that lags, a reorg passes through a shorter
+ * branch, a node imports a large block.
  */
 export const LASTING_MS = 30_000;
 /** Heights are kept in steps of a second. */
@@ -74,5 +78,5 @@ export function createProgress(clock: Clock): Progress {
   };
 }
 
-/** By the clock that may be set, to be shown, and by the steady one. */
+/** By the wall clock, for display, and by the steady one. */
 type Instant = { at: Date; ms: number };

@@ -1,6 +1,6 @@
 /**
- * A worker thread of the prover: blocks come as the node's JSON, and what could be proved of each goes back. Signed
- * transactions come as bytes, and their senders go back.
+ * A worker thread of the prover. It receives blocks as the node's JSON and returns the proof of each. It
+ * receives signed transactions as bytes and returns their senders.
  */
 import { parentPort } from 'node:worker_threads';
 import { collectSenders } from './block-senders.ts';
@@ -8,10 +8,13 @@ import type { RawBlock, SenderScope } from './proof.ts';
 import { proveBlock } from './prove-block.ts';
 import { recoverSender } from './senders.ts';
 
-/** What goes to a worker. Copying objects costs both threads less than text does (docs/benchmarks.md, section proof). */
+/**
+ * What goes to a worker. Copying objects costs both threads less than text does (docs/benchmarks.md, section
+ * proof).
+ */
 export type ProofTask = { id: number } & ({ raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] });
 
-// Undefined on the main thread, where nobody should load this file.
+// Undefined on the main thread, which should never load this file.
 parentPort?.on('message', (task: ProofTask) => {
   if ('signed' in task) {
     parentPort?.postMessage({ id: task.id, answer: task.signed.map(recoverSender) });

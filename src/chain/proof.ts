@@ -1,6 +1,7 @@
 /**
- * What must hold before a block is used (DESIGN §4): always that its parts belong together (`checkBlock`); and, as far
- * as the chain honours it, that they are what the block's hash commits to (`proveBlock`, in the prover's threads).
+ * What must hold before a block is used (DESIGN §4): always that its parts belong together (`checkBlock`);
+ * and, as far as the chain honours it, that they are what the block's hash commits to (`proveBlock`, in the
+ * prover's threads).
  */
 import { disproof } from '../core/fault.ts';
 import type { BlockReference } from './bundle.ts';
@@ -13,20 +14,21 @@ export const checkNames = ['headerHash', 'transactionsRoot', 'withdrawalsRoot', 
 export type CheckName = (typeof checkNames)[number];
 
 /**
- * `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature. `none` where
- * nothing is listed that could be proved.
+ * `unknown` where a transaction cannot be encoded here: of the chain's own type, or without a signature.
+ * `none` where nothing is listed that could be proved.
  */
 export type Verdict = 'holds' | 'fails' | 'unknown' | 'none';
 
 /**
- * Whose senders are recovered with the proof of a block: of every transfer of the native coin; or of none yet, so that
- * the signatures are kept for those that match a watched address.
+ * The transfers whose senders are recovered with the proof of a block: every transfer of the native coin, or
+ * none yet, in which case the signatures are kept for those that match a watched address.
  */
 export type SenderScope = 'all' | 'matched';
 
 /**
- * The transfers of native coin whose sender can be recovered, by the hash of their transaction: what was signed, as bytes
- * one after the other, up to `ends[index]`. Undefined when all senders were recovered with the block.
+ * The transfers of native coin whose sender can be recovered, by the hash of their transaction: the signed
+ * data as consecutive bytes, each up to `ends[index]`. Undefined if all senders were recovered with the
+ * block.
  */
 export type SenderEvidence = {
   hashes: readonly string[];
@@ -36,15 +38,18 @@ export type SenderEvidence = {
 /** A sender that the node made up: another account signed. */
 export type ForgedSender = { hash: string; signer: string };
 
-/** What a worker finds out about a block. */
+/** The result of a worker for a block. */
 export type BlockProof = Checks & { senders: SenderEvidence; forged: readonly ForgedSender[] };
 
-/** What came out for one block. That the roots of a block without transactions hold says nothing about the chain. */
+/**
+ * What came out for one block. That the roots of a block without transactions hold says nothing about the
+ * chain.
+ */
 export type Checks = Record<CheckName, Verdict> & { isEmpty: boolean };
 
 /**
- * The receipts of the block in the order of its transactions, when block and receipts belong together and to the
- * block that was asked for. @throws Fault `inconsistent` that names what does not fit.
+ * The receipts of the block in the order of its transactions, when block and receipts belong together and to
+ * the block that was asked for. @throws Fault `inconsistent` that names what does not fit.
  */
 export function checkBlock(
   asked: BlockReference,
@@ -79,8 +84,8 @@ export function checkBlock(
 }
 
 /**
- * A sender is in nothing that is hashed, so that no root proves it: at least transaction and receipt must agree on it.
- * All stored blocks of all chains do, and on the receiver. A creation has none.
+ * A sender is in nothing that is hashed, so that no root proves it: at least transaction and receipt must
+ * agree on it. All stored blocks of all chains do, and on the receiver. A creation has none.
  */
 function checkParties(name: string, transaction: ChainTransaction, receipt: ChainReceipt): void {
   const { hash, from, to } = transaction;
@@ -89,7 +94,7 @@ function checkParties(name: string, transaction: ChainTransaction, receipt: Chai
   throw disproof(`${name}: ${hash} is ${from} to ${to}, and by its receipt ${receipt.from} to ${receipt.to}`);
 }
 
-/** What was signed in this transaction; undefined when its sender was recovered already or can't be recovered. */
+/** The signed data of this transaction; undefined if its sender was recovered already or can't be recovered. */
 export function findSigned({ hashes, signed }: SenderEvidence, hash: string): Uint8Array | undefined {
   const index = hashes.indexOf(hash);
   if (index === -1 || signed === undefined) return undefined;

@@ -14,13 +14,16 @@ import {
   transactionHash,
 } from './roots.ts';
 
-/** Called with each transaction whose encoding has the transaction's hash, so that its signature is the one that was mined. */
+/**
+ * Called with each transaction whose encoding has the transaction's hash, which shows that its signature was
+ * mined.
+ */
 export type OnHashed = (transaction: Record<string, unknown>, encoded: Buffer) => void;
 
 /**
- * Recomputes header hash, transactionsRoot with the transactions' hashes, withdrawalsRoot where withdrawals are listed,
- * and receiptsRoot from the node's JSON. What cannot be read fails. Not proved here: `from` (see block-senders.ts) and
- * traces, because no hash covers them. Source: yellow paper, section 4.3.
+ * Recomputes header hash, transactionsRoot with the transactions' hashes, withdrawalsRoot where withdrawals
+ * are listed, and receiptsRoot from the node's JSON. What cannot be read fails. Not proved here: `from` (see
+ * block-senders.ts) and traces, because no hash covers them. Source: yellow paper, section 4.3.
  */
 export function proveBlock(
   rawBlock: unknown,
@@ -34,7 +37,8 @@ export function proveBlock(
   const encodable = transactions.filter(isEncodable);
   const isWhole = encodable.length === transactions.length;
   const otherwise = isWhole ? 'fails' : 'unknown';
-  // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual form.
+  // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual
+  // form.
   const encoded = transactions.map(tryEncode);
   const isHashed = transactions.map(({ hash }, index) => {
     const bytes = encoded[index];

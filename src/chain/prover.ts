@@ -10,13 +10,17 @@ import type { ProofTask } from './proof-worker.ts';
 
 export type Prover = {
   /**
-   * What the node's JSON proves, with the senders of this scope (by default none yet). @throws Fault `unavailable` when the
-   * prover is closed or has too much to do, `inconsistent` for a block at which workers die again and again.
+   * What the node's JSON proves, with the senders of this scope (by default none yet). @throws Fault
+   * `unavailable` when the prover is closed or has too much to do, `inconsistent` for a block at which
+   * workers die again and again.
    */
   prove(raw: RawBlock, scope?: SenderScope): Promise<BlockProof>;
-  /** The signer of each transaction, given as it was mined; undefined where the signature is none. @throws as `prove`. */
+  /**
+   * The signer of each transaction, given as it was mined; undefined where the signature is none.
+   * @throws as `prove`.
+   */
   recover(signed: readonly Uint8Array[]): Promise<(Address | undefined)[]>;
-  /** Ends the threads; whoever waits gets a Fault. May be called again. */
+  /** Ends the threads; waiting callers get a Fault. May be called again. */
   close(): Promise<void>;
 };
 
@@ -29,13 +33,13 @@ export type ProverOptions = {
 const WORKERS_MAX = 2;
 /** Two, so that a worker has its next block when it has done one. */
 const TASKS_PER_WORKER_MAX = 2;
-/** The follower asks for 100 blocks at most; this is for what nobody thought of. */
+/** The follower asks for 100 blocks at most; this bounds unforeseen callers. */
 const QUEUE_BLOCKS_MAX = 1_000;
 /** A block that kills a worker this often is given up. */
 const ATTEMPTS_MAX = 2;
 
 type Work = { raw: RawBlock; scope: SenderScope } | { signed: Uint8Array[] };
-/** `resolve` takes whatever a worker answers: what it was asked decides what that is. */
+/** `resolve` takes any answer of a worker; its type follows from the kind of work. */
 type Task = { work: Work; attempts: number } & Pick<PromiseWithResolvers<unknown>, 'resolve' | 'reject'>;
 type Slot = { worker: Worker | undefined; running: Map<number, Task> };
 
@@ -108,7 +112,7 @@ export function createProver({ program = PROGRAM }: ProverOptions = {}): Prover 
     if (isClosed) throw closedFault();
     if (queue.length >= QUEUE_BLOCKS_MAX) throw new Fault('unavailable', 'too many blocks wait for proof');
     const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    // The program of the worker gives to each kind of work its own kind of answer.
+    // The worker's code answers each kind of work with the matching type.
     queue.push({ work, attempts: 0, resolve: (answer) => resolve(answer as Answer), reject });
     dispatch();
     return promise;

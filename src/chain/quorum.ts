@@ -16,7 +16,7 @@ export type Quorum<Voter> = {
   heard(voter: Voter): void;
   /** Notes that this node has given no vote in a round in which all were asked. */
   missed(voter: Voter): void;
-  /** Of two nodes, the one that has been silent so long that the other one is followed alone. */
+  /** With two nodes, the one that has been silent for so long that the other one is followed alone. */
   silent(): { voter: Voter; since: Date } | undefined;
 };
 
@@ -35,13 +35,16 @@ export type QuorumStatus = {
   stalled: { message: string; since: Date } | undefined;
   /** Which nodes are ahead of a head that has not moved for long: too few to be followed. */
   ahead: { message: string; since: Date } | undefined;
-  /** Of two nodes, the one without which the other one is followed. */
+  /** With two nodes, the silent one while the other one is followed alone. */
   silent: { name: string; since: Date } | undefined;
 };
 
-/** With two nodes both must agree, so one that is away would stop everything: after this the other one is followed. */
+/**
+ * With two nodes both must agree, so one that is down would stop everything; after this the other one is
+ * followed.
+ */
 export const SILENCE_MS = 30_000;
-/** Rounds without a vote in that time: a program that was stopped meanwhile has not asked, and nobody was silent. */
+/** Rounds without a vote in that time. A process that was paused asked no node, so no node was silent. */
 export const SILENT_ROUNDS_MIN = 3;
 
 /** Half of the nodes, rounded up, and at least two: with fewer than half lying, one of them is honest. */
@@ -50,7 +53,10 @@ export function quorumOf(nodeCount: number, setting: QuorumSetting): number {
   return nodeCount <= 1 ? 1 : Math.max(2, Math.ceil(nodeCount / 2));
 }
 
-/** So many nodes have an honest one among them: with half of the nodes, rounded up, fewer than half can all be wrong. */
+/**
+ * This many nodes include an honest one: they are half of the nodes, rounded up, and fewer than half are
+ * wrong.
+ */
 export const credibleCount = (nodeCount: number): number => Math.max(1, Math.ceil(nodeCount / 2));
 
 export function createQuorum<Voter>(

@@ -6,7 +6,10 @@ import { Fault } from '../core/fault.ts';
 /** Bytes, the same as `0x` text (as a node's JSON has them), or a list of items. */
 export type RlpItem = string | Uint8Array | readonly RlpItem[];
 
-/** The item's encoding. Source: yellow paper, appendix B. @throws Fault `inconsistent` for text that is not hex bytes. */
+/**
+ * The item's encoding. Source: yellow paper, appendix B.
+ * @throws Fault `inconsistent` for text that is not hex bytes.
+ */
 export function encodeRlp(item: RlpItem): Buffer {
   const buffer = Buffer.allocUnsafe(roomFor(item));
   return buffer.subarray(writeBefore(buffer.length, item, buffer));
@@ -64,7 +67,10 @@ function roomFor(item: RlpItem): number {
   return bytes;
 }
 
-/** Writes the item so that it ends there; where it begins. Backwards, because a prefix counts what comes after it. */
+/**
+ * Writes the item so that it ends there; where it begins. Backwards, because a prefix counts what comes after
+ * it.
+ */
 function writeBefore(end: number, item: RlpItem, buffer: Buffer): number {
   if (typeof item === 'string') {
     const bytes = (item.length - 2) / 2;

@@ -10,7 +10,10 @@ import { listRoot } from './trie.ts';
 
 type Json = Record<string, unknown>;
 
-/** The hash of the header's fields, of any fork so far. Source: EIP-1559, 4895, 4844, 4788, 7685. @throws Fault. */
+/**
+ * The hash of the header's fields, of any fork so far. Source: EIP-1559, 4895, 4844, 4788, 7685.
+ * @throws Fault.
+ */
 export function headerHash(block: Json): Hash {
   const fields: RlpItem[] = [
     ...[
@@ -53,8 +56,9 @@ export function transactionHash(encoded: Uint8Array): Hash {
 }
 
 /**
- * Whether the transaction can be encoded here: of type 0 to 4, and signed. Some chains list transactions of their own
- * making with an empty signature and leave them out of the roots; anvil gives those of impersonated senders one.
+ * Whether the transaction can be encoded here: of type 0 to 4, and signed. Some chains list transactions of
+ * their own making with an empty signature and leave them out of the roots; anvil gives those of impersonated
+ * senders one.
  */
 export function isEncodable(transaction: Json): boolean {
   const isUnsigned = isZero(transaction.r) && isZero(transaction.s);
@@ -64,7 +68,10 @@ export function isEncodable(transaction: Json): boolean {
 
 const isZero = (value: unknown) => typeof value === 'string' && /^0x0*$/.test(value);
 
-/** A transaction as it was signed and mined. Source: EIP-155, 2930, 1559, 4844, 7702. @throws Fault `inconsistent`. */
+/**
+ * A transaction as it was signed and mined. Source: EIP-155, 2930, 1559, 4844, 7702.
+ * @throws Fault `inconsistent`.
+ */
 export function encodeTransaction(transaction: Json): Buffer {
   const type = typeOf(transaction);
   const to = transaction.to === undefined || transaction.to === null ? '0x' : bytes(transaction, 'to');
@@ -130,7 +137,7 @@ export function encodeReceipt(receipt: Json, transaction: Json): Buffer {
   return type === 0 ? encodeRlp(fields) : typed(type, fields);
 }
 
-/** 32 bytes: shorter ones could be a status in disguise, which nobody would read as such. */
+/** 32 bytes: shorter ones could be a status in disguise, which no reader would expect. */
 function stateRoot(receipt: Json): string {
   const root = bytes(receipt, 'root');
   if (root.length === STATE_ROOT_CHARACTERS) return root;

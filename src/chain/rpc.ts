@@ -1,6 +1,6 @@
 /**
- * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors, within the
- * limits that the node has shown.
+ * JSON-RPC over HTTP to one node: single calls and batches, with a deadline, a size limit and typed errors,
+ * within the limits that the node has shown.
  */
 import { Agent, errors, request } from 'undici';
 import { startAbort } from '../core/abort.ts';
@@ -20,7 +20,8 @@ export type Rpc = {
   /** scheme://host, for logs: the path may hold a key. */
   readonly name: string;
   /**
-   * The answers in the order of the calls, in one HTTP exchange unless the node has shown that it takes smaller batches.
+   * The answers in the order of the calls, in one HTTP exchange unless the node has shown that it takes
+   * smaller batches.
    * @throws Fault `unavailable`, at once when the node limits requests.
    */
   batch(calls: readonly RpcCall[], signal: AbortSignal): Promise<RpcAnswer[]>;
@@ -29,7 +30,7 @@ export type Rpc = {
   close(): Promise<void>;
 };
 
-/** Hears of each piece of an answer, as it comes. */
+/** Called with each piece of an answer as it arrives. */
 export type OnBytes = (bytes: number) => void;
 
 /** With what was learned of the node. */
@@ -44,7 +45,10 @@ export type LearningRpc = Rpc & {
 type Manner = { patienceMs: number; onBytes: OnBytes };
 
 export type NodeRpc = LearningRpc & {
-  /** The same, but waits while the node limits requests, and asks again for what it refused, up to PATIENCE_MS_MAX. */
+  /**
+   * The same, but waits while the node limits requests, and asks again for what it refused, up to
+   * PATIENCE_MS_MAX.
+   */
   readonly patient: LearningRpc;
 };
 
@@ -217,7 +221,10 @@ async function readText(answer: AsyncIterable<Uint8Array>, onBytes: OnBytes): Pr
   return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
-/** The answers by their ids; undefined where the node left one out. @throws Fault when it gave two under one id. */
+/**
+ * The answers by their ids; undefined where the node left one out.
+ * @throws Fault when it gave two under one id.
+ */
 function readAnswers(json: unknown, ids: readonly number[], name: string): (RpcAnswer | undefined)[] {
   const byId = new Map<unknown, RpcAnswer>();
   for (const answer of Array.isArray(json) ? json : [json]) {
@@ -227,7 +234,8 @@ function readAnswers(json: unknown, ids: readonly number[], name: string): (RpcA
       throw new Fault('inconsistent', `${name} answered one call of a batch twice`);
     byId.set(answer.id, parseAnswer(answer));
   }
-  // A node that cannot batch answers a batch with one error object whose id is null; a result is of one call only.
+  // A node that cannot batch answers a batch with one error object whose id is null; a result is of one call
+  // only.
   const nameless = byId.get(null);
   const rest = nameless?.ok === true && ids.length > 1 ? undefined : nameless;
   return ids.map((id) => byId.get(id) ?? rest);

@@ -1,5 +1,5 @@
 /**
- * Recent blocks of one node, from which the calibration learns what the chain honours.
+ * Recent blocks of one node, from which the calibration observes the checks that the chain honors.
  */
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -12,16 +12,16 @@ import type { Sampling } from './verifier.ts';
 
 type Prepare = (node: Node, rpc: LearningRpc, signal: AbortSignal) => Promise<Capabilities>;
 
-/** Recent blocks from which is learned what the chain honours. */
+/** Recent blocks from which the checks of a chain are observed. */
 const SAMPLE_BLOCKS_MAX = 20;
-/** Of those at once: what they bring is in memory together. */
+/** Of those at once: their answers are in memory together. */
 const SAMPLE_REQUESTS_MAX = 4;
-/** After this no more are asked for: a node that answers slowly has shown enough, or nothing. */
+/** After this no more are requested, so that a slow node delays the start only this long. */
 const SAMPLE_MS_MAX = 5_000;
 
 /**
- * The node's newest blocks, as many as it gives, and the first that is asked for; not the genesis block, which is made
- * otherwise.
+ * The node's newest blocks, as many as it gives, and the number of the first one requested. Leaves out the
+ * genesis block, which is built differently.
  */
 export function sampleOf(
   { clock, prepare }: { clock: Clock; prepare: Prepare },

@@ -1,6 +1,6 @@
 /**
- * The sender of a transaction, recovered from its signature. No hash covers `from`, but the transactions root covers the
- * signature, so a node can't change both.
+ * The sender of a transaction, recovered from its signature. No hash covers `from`, but the transactions root
+ * covers the signature, so a node can't change both.
  */
 import { instantiateSecp256k1 } from '@bitauth/libauth/build/lib/crypto/secp256k1.js';
 import { type Address, fromBytes } from '../core/hex.ts';

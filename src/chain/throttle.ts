@@ -1,6 +1,7 @@
 /**
- * How much is asked of one node at a time, learned from its answers: requests under way grow by one after a run of good
- * ones and are halved at a limit; the calls of a batch likewise. A wait that the node asks for is kept to the end.
+ * How much is asked of one node at a time, learned from its answers: requests under way grow by one after a
+ * run of good ones and are halved at a limit; the calls of a batch likewise. A wait that the node asks for is
+ * kept to the end.
  */
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -19,7 +20,10 @@ export type ThrottleStatus = {
 export type Throttle = {
   /** Takes a slot at once; false when none is free or the node wants to be left alone. */
   tryEnter(): boolean;
-  /** Takes a slot when one is free. @throws Fault `unavailable` when the node's wait ends after `giveUpAtMs`. */
+  /**
+   * Takes a slot when one is free.
+   * @throws Fault `unavailable` when the node's wait ends after `giveUpAtMs`.
+   */
   enter(signal: AbortSignal, giveUpAtMs: number): Promise<void>;
   /** Gives the slot back. */
   leave(): void;

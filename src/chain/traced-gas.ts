@@ -1,6 +1,6 @@
 /**
- * Whether traces are complete, by the gas that they add up to: a node that leaves out a call leaves out its gas, unless it
- * lies about that too.
+ * Whether traces are complete, by the gas that they add up to: a node that leaves out a call leaves out its
+ * gas, unless it lies about that too.
  */
 import { disproof } from '../core/fault.ts';
 import type { Bundle } from './bundle.ts';
@@ -11,12 +11,12 @@ export type GasCheck = {
 };
 
 /**
- * Blocks that must hold before the check is enforced: some tracers leave out what a transaction costs before it runs (all
- * 12 stored mainnet blocks with traces fall short), and chains differ in what they count.
+ * Blocks that must pass before the check is enforced. Some tracers leave out the gas that a transaction costs
+ * before it runs (all 12 stored mainnet blocks with traces fall short), and chains count gas differently.
  */
 const EVIDENCE_BLOCKS_MIN = 20;
 
-/** For one node. Learned from each start on, because a hard fork may change what counts. */
+/** For one node. Observed again after each start, because a hard fork may change how gas is counted. */
 export function createGasCheck(): GasCheck {
   let heldCount = 0;
   let isOff = false;

@@ -1,6 +1,6 @@
 /**
- * Internal native transfers from a node's call traces: callTracer (geth) and trace_block (Parity style) give the same,
- * in the same order. Frames that move nothing are left out, because not every tracer shows them.
+ * Internal native transfers from a node's call traces: callTracer (geth) and trace_block (Parity style) give
+ * the same, in the same order. Frames that move nothing are left out, because not every tracer shows them.
  */
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
@@ -17,8 +17,9 @@ export type TransactionTrace = { succeeded: boolean; calls: ValueCall[] };
 const DEPTH_MAX = 1_024;
 
 /**
- * The answer of debug_traceBlockByHash/-ByNumber with callTracer, by transaction. Nodes that leave out `txHash` are
- * matched by position. @throws Fault `inconsistent`; `unavailable` for what the node could not trace.
+ * The answer of debug_traceBlockByHash/-ByNumber with callTracer, by transaction. Nodes that leave out
+ * `txHash` are matched by position. @throws Fault `inconsistent`; `unavailable` for what the node could not
+ * trace.
  */
 export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Hash, TransactionTrace> {
   const traces = new Map<Hash, TransactionTrace>();
@@ -36,7 +37,9 @@ export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Has
   return traces;
 }
 
-/** The gas that callTracer says all transactions of the block used; undefined when it doesn't say so of each. */
+/**
+ * The gas that callTracer says all transactions of the block used; undefined when it doesn't say so of each.
+ */
 export function sumOfGas(json: unknown): bigint | undefined {
   let sum = 0n;
   for (const entry of list(json, 'traces')) {
@@ -138,8 +141,9 @@ function collectTrace(
 }
 
 /**
- * A self-destruct towards itself gives nobody anything. Some nodes (revm before its fix, bluealloy/revm#3805) tell it as
- * the transaction's last transfer once more: an account that is not the one whose code runs gives that away.
+ * A self-destruct towards itself moves nothing. Some nodes (revm before its fix, bluealloy/revm#3805) tell it
+ * as the transaction's last transfer once more: an account that is not the one whose code runs gives that
+ * away.
  */
 function pushDestruction(
   calls: ValueCall[],

@@ -17,7 +17,10 @@ export function listRoot(values: readonly Uint8Array[]): Uint8Array {
 /** A value and the hex digits of its key. */
 type Entry = { path: string; value: Uint8Array };
 
-/** The node below which these entries lie, by path, all of the same up to the depth. No path begins with another one. */
+/**
+ * The node below which these entries lie, by path, all of the same up to the depth. No path begins with
+ * another one.
+ */
 function nodeOf(entries: readonly Entry[], depth: number): RlpItem {
   const [first] = entries;
   const last = entries.at(-1);

@@ -44,7 +44,10 @@ export type VerifierOptions = CalibrationOptions & { log: Log };
 export type ProofStatus = { mode: ProofMode; checks: Record<CheckName, CheckState> };
 
 export type Verifier = {
-  /** Learns from the first of these that leaves no doubt, as often as needed; else cheap. Never throws a node's Fault. */
+  /**
+   * Learns from the first of these that leaves no doubt, as often as needed; else cheap. Never throws a
+   * node's Fault.
+   */
   calibrate(samplings: readonly Sampling[]): Promise<void>;
   verify: Verify;
   recover: Prover['recover'];

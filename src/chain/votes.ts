@@ -4,7 +4,9 @@
 import type { BlockHeader, BlockId } from '../core/block.ts';
 import type { Hash } from '../core/hex.ts';
 
-/** The canonical hashes that one node named: its head, what links below it, and heights that it was asked for. */
+/**
+ * The canonical hashes that one node named: its head, what links below it, and heights that it was asked for.
+ */
 export type Voice = {
   head: BlockHeader;
   /** When the node named this head, in milliseconds since 1970. */
@@ -18,7 +20,10 @@ export const LINKED_MAX = 64;
 /** A vote counts for so long. Nodes are polled at least every two seconds. */
 export const VOTE_MS_MAX = 5_000;
 
-/** Adds a header that the node calls its head. Hashes that it named before stay only where the header links to them. */
+/**
+ * Adds a header that the node calls its head. Hashes that it named before stay only where the header links to
+ * them.
+ */
 export function hear(known: Voice | undefined, head: BlockHeader, atMs: number): Voice {
   const { number, hash, parentHash } = head;
   const hashes = new Map<number, Hash>();
@@ -40,8 +45,9 @@ export function hearBelow(known: Voice, { number, hash }: BlockId): Voice {
 }
 
 /**
- * The highest block that at least `quorum` voices name. Two blocks of one height can both have a quorum where half of
- * the nodes is one: then the one with more votes, `served` among equals, and else the preferred node's.
+ * The highest block that at least `quorum` voices name. If half of the nodes are a quorum, two blocks of one
+ * height can both have one: then the one with more votes wins, among equals `served`, and otherwise the
+ * preferred node's.
  */
 export function corroborate(voices: readonly Voice[], quorum: number, served?: BlockId): BlockId | undefined {
   const heights = new Set(voices.flatMap(({ hashes }) => [...hashes.keys()]));

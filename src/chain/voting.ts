@@ -1,5 +1,6 @@
 /**
- * What the nodes decide together because no hash decides it: contract calls, traces, and senders without a signature.
+ * Data that a quorum of nodes decides because no hash covers it: contract calls, traces, and senders without
+ * a signature.
  */
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -17,7 +18,10 @@ import type { Quorum } from './quorum.ts';
 import type { LearningRpc, RpcAnswer, RpcCall } from './rpc.ts';
 import { createGasCheck, type GasCheck } from './traced-gas.ts';
 
-/** As `ChainNodes.ask`, but all nodes of a quorum must give equal answers; `keyOf` says what makes them equal. */
+/**
+ * Like `ChainNodes.ask`, but all nodes of a quorum must give equal answers. Answers with equal `keyOf` are
+ * equal.
+ */
 export type Agree = <T>(
   calls: readonly RpcCall[],
   read: (answers: readonly RpcAnswer[], nodeName: string) => T,
@@ -40,7 +44,8 @@ export type Voting = {
   /** @throws Fault `unavailable` that names who said what when fewer than the quorum agree. */
   agree: Agree;
   /**
-   * The blocks that `fetch` reads from this node. With full scrutiny other tracing nodes confirm their internal transfers.
+   * The blocks that `fetch` reads from this node. With full scrutiny other tracing nodes confirm their
+   * internal transfers.
    * @throws Fault `inconsistent` when they say something else.
    */
   confirmed(
@@ -49,7 +54,10 @@ export type Voting = {
     signal: AbortSignal,
     fetch: () => Promise<Bundle[]>,
   ): Promise<Bundle[]>;
-  /** Whether the tracing nodes agree on these internal transfers of a block; also where only one node can trace. */
+  /**
+   * Whether the tracing nodes agree on these internal transfers of a block; also where only one node can
+   * trace.
+   */
   areConfirmed(
     block: ListedBlock,
     transfers: readonly InternalTransfer[],
@@ -70,9 +78,12 @@ export type VotingOptions = {
   rpcFor(node: Node): LearningRpc;
 };
 
-/** Of two tracing nodes the other is followed when one has said nothing for so long; of three and more never. */
+/**
+ * If one of two tracing nodes has been silent for this long, the other is followed; with three or more,
+ * never.
+ */
 const SILENCE_MS = 30_000;
-/** From then on it is given only so long for each block. */
+/** From then on the silent node gets only this long for each block. */
 const SILENT_PATIENCE_MS = 100;
 /** Once for each node: a probe of several requests, over an ocean. */
 const MEET_MS = 5_000;
@@ -88,7 +99,10 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
   const nowMs = () => clock.now().getTime();
   const tracers = () => nodes.filter(({ canTrace }) => canTrace === true);
 
-  /** Asks the node; only a failed exchange counts as its failure, because it may rightly refuse a call. */
+  /**
+   * Asks the node. Only a failed exchange counts as an error of the node, because it may rightly refuse a
+   * call.
+   */
   const exchange = <T>(
     node: Node,
     signal: AbortSignal,
@@ -125,7 +139,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     noteOutvoted(outcome, what);
     const [first] = outcome.agreed ?? [];
     if (first !== undefined) return first.answer;
-    // One node needs nobody's agreement: its own Fault says it best.
+    // A single node needs no agreement, so its Fault is passed on as it is.
     const [fault] = outcome.faults;
     if (nodes.length === 1 && fault !== undefined) throw fault;
     throw new Fault('unavailable', `${what}: ${disagreement(outcome, quorum.needed())}`);
@@ -153,7 +167,10 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     );
   }
 
-  /** The vote of one node. An answer that isn't of this block's transactions is none, and the node is asked again. */
+  /**
+   * The vote of one node. An answer that isn't of this block's transactions is none, and the node is asked
+   * again.
+   */
   async function askDigest(
     node: Node,
     block: ListedBlock,
@@ -170,7 +187,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
           signal,
         );
         const outcome = await readDigest(rpc, method, answer, block, signal);
-        // To lack a block for a moment is no failure. To trace something else for so long is one.
+        // Only tracing other transactions for this long counts as an error, not lacking a block for a moment.
         if ('fault' in outcome && waitMs === undefined && outcome.fault.code === 'inconsistent')
           throw outcome.fault;
         return outcome;
@@ -183,7 +200,10 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     throw new Error('the last round returns or throws');
   }
 
-  /** Whether a lone vote must do: of two tracing nodes the other has been silent for long. Never where chain.quorum is set. */
+  /**
+   * Whether one vote suffices: the other of two tracing nodes has long been silent. Never if chain.quorum is
+   * set.
+   */
   function isOtherGone({ votes }: Poll<Node, unknown>): boolean {
     if (quorum.isFixed || votes.length > 1 || tracers().length !== 2) {
       silentSince = undefined;
@@ -193,7 +213,10 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     return votes.length === 1 && nowMs() - silentSince >= SILENCE_MS;
   }
 
-  /** The digest on which the tracing nodes agree. @throws Fault that names block and nodes when there is none. */
+  /**
+   * The digest on which the tracing nodes agree.
+   * @throws Fault that names block and nodes when there is none.
+   */
   async function decideTraces(
     block: ListedBlock,
     cast: readonly Vote<Node, undefined>[],
@@ -211,7 +234,10 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     throw new Fault(code, `${what}: ${disagreement(outcome, tracingQuorum())}`);
   }
 
-  /** Has the others trace the block while this node gives it, because a trace may take as long as everything else. */
+  /**
+   * Has the others trace the block while this node gives it, because a trace may take as long as everything
+   * else.
+   */
   function startEarly(node: Node, hash: Hash | undefined, signal: AbortSignal): Early {
     const answers: Early['answers'] = new Map();
     if (hash === undefined) return noneEarly;
@@ -219,7 +245,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     for (const other of others.slice(0, tracingQuorum() - 1)) {
       if (other.capabilities?.traces !== BY_HASH) continue;
       const answer = exchange(other, signal, (rpc) => ask(rpc, traceCall(BY_HASH, hash), signal));
-      // Whoever polls it hears of its Fault.
+      // The poll reports its Fault.
       answer.catch(() => {});
       answers.set(other, answer);
     }
@@ -232,7 +258,10 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     check.check(bundle, node.rpc.name);
   }
 
-  /** Of a new program only the first node is known: to believe its traces alone, the others must be found not to trace. */
+  /**
+   * After a start only the first node is probed. Before its traces alone are believed, the others must be
+   * probed too.
+   */
   async function meetOthers(signal: AbortSignal): Promise<void> {
     const strangers = nodes.filter((node) => node.canTrace === undefined && !met.has(node));
     if (nodes.length === 1 || strangers.length === 0) return;
@@ -309,7 +338,7 @@ const namesOf = (votes: readonly Vote<Node, unknown>[]) =>
 const describeCalls = (calls: readonly RpcCall[]) =>
   `${[...new Set(calls.map(({ method }) => method))].join(', ')} at ${JSON.stringify(calls[0]?.params.at(-1))}`;
 
-/** Who said the same as whom, and who said nothing and why. */
+/** Which nodes gave equal answers, and which gave none and why. */
 function disagreement({ votes, faults }: Poll<Node, unknown>, wanted: number): string {
   const groups = [...Map.groupBy(votes, ({ key }) => key).values()].map((group) => namesOf(group));
   const silent = faults.map((fault) => messageOf(fault));

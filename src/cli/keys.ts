@@ -53,7 +53,7 @@ async function rekey(flags: Flags, store: SecretStore): Promise<void> {
     const batchCount = await rekeyBatch(store);
     if (batchCount === 0) break;
     doneCount += batchCount;
-    // Whoever still runs under a former secret may have made more.
+    // A process that still runs under a former secret may have made more.
     if (flags.json !== true)
       process.stderr.write(`${doneCount} of ${Math.max(rowCount, doneCount)} sealed anew\n`);
   }

@@ -1,10 +1,10 @@
 /**
- * A plan of repairs in words: what is done about each difference, what a receiver was told, and what it is sent.
+ * A plan of repairs as text: the step for each difference, what the receiver may have seen, and what it will be sent.
  */
 import type { Difference, Told } from '../ingest/compare.ts';
 import type { Repair } from '../store/repair.ts';
 
-/** The flag without which nothing is sent that a receiver may have credited under another id. */
+/** Only with this flag does a repair send a transfer that the receiver may have credited under another id. */
 export const DOUBLE_CREDIT_FLAG = '--allow-double-credit';
 
 /** The steps that end this difference. */
@@ -35,7 +35,7 @@ const orphanSteps = {
   kept: 'mark as orphaned',
 } as const satisfies Record<Told['fate'], string>;
 
-/** What the receiver was told already; undefined where nothing wrong is stored. */
+/** What the receiver may have seen already; undefined if no wrong notification is stored. */
 export function toldText({ told, amount }: Difference): string | undefined {
   if (told === undefined) return undefined;
   const { id, acknowledgedAt, state, fate } = told;
@@ -51,7 +51,7 @@ export function toldText({ told, amount }: Difference): string | undefined {
   return `${seen}; what was sent is not stored: amount ${told.amount} as the row says now${right}`;
 }
 
-/** What the receiver is sent, and what that does to its books; undefined where nothing wrong is stored. */
+/** What the receiver will be sent, and the effect on its ledger; undefined if no wrong notification is stored. */
 export function sendsText({ told, amount, repairs = [] }: Difference): string | undefined {
   if (told === undefined || repairs.length === 0) return undefined;
   const right = amount === undefined ? undefined : `amount ${amount} under a new id`;

@@ -1,5 +1,5 @@
 /**
- * `chainbell start`: the service, until it is told to stop.
+ * `chainbell start`: runs the service until it is asked to stop.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';

@@ -52,7 +52,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
     if (signal.aborted && error instanceof Fault) return undefined;
     throw error;
   });
-  // A comparison that is broken off may also end without a Fault, with what it had compared.
+  // An interrupted comparison may also end without a Fault, with the part that it had compared.
   if (report === undefined || signal.aborted) {
     process.stderr.write('chainbell: interrupted\n');
     process.exitCode = exitCodes.tryAgain;
@@ -87,7 +87,7 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
   };
 }
 
-/** A line for each difference on which a node stands against the others. */
+/** A line for each difference on which a node contradicts the others. */
 export function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] {
   let shown = 0;
   return ({ node, block, message }) => {

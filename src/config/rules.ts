@@ -38,7 +38,7 @@ function checkSecret(values: unknown): Finding[] {
     : [];
 }
 
-/** A node that is named twice would bear out its own word: about the head, and about what its chain honours. */
+/** A node that is listed twice would confirm its own answers about the head and about the checks its chain honors. */
 function checkNodes(values: unknown): Finding[] {
   const nodes = entriesOf(values, '/chain/rpc').map(({ pointer, value }) => {
     const url = typeof value === 'string' ? URL.parse(value) : null;
@@ -53,7 +53,7 @@ function checkNodes(values: unknown): Finding[] {
   }));
 }
 
-/** More votes than there are nodes to vote would hold for ever; a WebSocket URL has no vote of its own. */
+/** A quorum above the number of voting nodes would hold forever; WebSocket URLs don't vote. */
 function checkQuorum(values: unknown): Finding[] {
   const quorum = findAt(values, '/chain/quorum');
   const voters = entriesOf(values, '/chain/rpc').filter(

@@ -21,7 +21,7 @@ export type Settings = {
   /** Absent when everything comes from the environment. */
   source?: SourceFile;
   values: Record<string, unknown>;
-  /** By JSON pointer; a value without a place of its own came with the nearest one above it. */
+  /** By JSON pointer; a value without an entry came with the nearest one above it. */
   places: Map<string, Place>;
   /** Pointers of the texts that came out of variables, which have the type that their key asks for. */
   fromVariables: Set<string>;

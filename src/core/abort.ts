@@ -16,7 +16,7 @@ export type WorkAbort = {
 const ENDED = new DOMException('this work has ended', 'AbortError');
 
 /**
- * Aborts with the parent, after `timeoutMs`, or when told to. The reason of a timeout is a Fault, so that code which throws
+ * Aborts with the parent, after `timeoutMs`, or on request. The reason of a timeout is a Fault, so that code which throws
  * the reason fails as it does without an answer.
  */
 export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {

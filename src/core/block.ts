@@ -34,17 +34,17 @@ export type Transfer = {
   token: Address | undefined;
 };
 
-/** Sender and receiver, once when they are the same; nobody receives when a contract is made. */
+/** Sender and receiver, once when they are the same; a contract creation has no receiver. */
 export function sidesOf({ sender, receiver }: Transfer): Address[] {
   return receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
 }
 
-/** What a transfer says: transaction, kind, parties, token and amount, and not its position. */
+/** The content of a transfer: transaction, kind, parties, token and amount, without its position. */
 export const contentOf = ({ txHash, kind, sender, receiver, token, amount }: Omit<Transfer, 'ordinal'>) =>
   [txHash, kind, sender, receiver, token, amount].join(' ');
 
 /**
- * Says of each transfer which of several equal ones it is for the same owner (0 is the first). With the content this is a
+ * Numbers each transfer among several equal ones for the same owner (0 is the first). With the content this is a
  * notification's identity (docs/reorgs.md). Transfers come in the order of the chain.
  */
 export function createOccurrences(): (owner: string, transfer: Omit<Transfer, 'ordinal'>) => number {

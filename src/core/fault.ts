@@ -36,7 +36,7 @@ export class Fault extends Error {
   }
 }
 
-/** What a node said is false, as a proof or other nodes show. */
+/** A Fault whose cause is a false answer of a node, shown by a proof or by other nodes. */
 export const disproof = (message: string): Fault => new Fault('inconsistent', message, { isDisproof: true });
 
 /** The text of anything thrown, for logs and messages; `cause` chains are joined. */

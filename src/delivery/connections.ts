@@ -60,7 +60,7 @@ export function createConnections(guard: Guard, perOriginMax: number): Connectio
   const end = (connection: Connection): void => {
     const pooled = open.get(connection);
     open.delete(connection);
-    // Only sockets are closed here; there is nobody left to tell if that fails.
+    // Only sockets are closed here; if that fails, no caller is left to report it to.
     pooled?.end().catch(() => undefined);
   };
 
@@ -101,12 +101,12 @@ function openConnection(guard: Guard, origin: string, onDisconnect: () => void):
       connect(target, (error, socket) => (error === null ? callback(null, socket) : callback(error, null)));
     },
     pipelining: 1,
-    // Each notification has a connection of its own for the time of its request: no stream can stall another.
+    // Each notification has a separate connection for the time of its request: no stream can stall another.
     allowH2: false,
     keepAliveTimeout: IDLE_MS_MAX,
     keepAliveMaxTimeout: IDLE_MS_MAX,
     maxHeaderSize: RESPONSE_HEADER_BYTES_MAX,
-    // Undici's timers start anew with each byte; the deadline of an attempt is kept by the sender.
+    // Undici's timers restart with each byte; the deadline of an attempt is kept by the sender.
     headersTimeout: 0,
     bodyTimeout: 0,
   });

@@ -39,8 +39,8 @@ export async function readCredentials(
 }
 
 /**
- * Sends what is rendered with these credentials; rendered anew with those of the time where they have become too old before
- * the request goes out, as while a receiver was slow to take the connection. Rejects as Send does.
+ * Sends the webhook rendered with these credentials; renders it again with the current ones if they have become too old
+ * before the request goes out, as while a receiver was slow to take the connection. Rejects as Send does.
  */
 export function sendWith(
   credentials: Credentials,

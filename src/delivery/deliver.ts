@@ -1,6 +1,6 @@
 /**
  * Delivering: one step leases lanes that have something due and sets each to work; lanes run beside one another, so a
- * receiver that hangs holds up nobody else.
+ * receiver that hangs holds up no other one.
  */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
@@ -64,7 +64,7 @@ const SHARE_MS = 2_000;
 const SLOT_LIMITS = { all: 1_024, doubtful: 512, perOrigin: CONNECTIONS_PER_ORIGIN_MAX };
 /** Lanes whose low concurrency is remembered between their turns. */
 const LEARNED_MAX = 10_000;
-/** A queue that nobody rings for is looked at this often. */
+/** A queue that is never rung for is checked this often. */
 const POLL_MS_MAX = 1_000;
 /** How long a shutdown waits for answers before it breaks attempts off; they will be made again. */
 const STOP_MS_MAX = 2_000;
@@ -77,7 +77,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   const settler = createSettler({ database, clock, log, signal: killed.signal });
   const wake = createWake(clock);
   const bug = Promise.withResolvers<never>();
-  // Whoever watches `failed` sees it; without a watcher it must not be an unhandled rejection.
+  // Users of `failed` see it; without one it must not become an unhandled rejection.
   bug.promise.catch(() => {});
   let worker: { session: Session; number: number } | undefined;
   let renewedMs = Number.NEGATIVE_INFINITY;

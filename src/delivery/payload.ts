@@ -1,5 +1,5 @@
 /**
- * The webhook request of one attempt (spec 2.7 and 4.6). Rendered anew for each attempt: the URL, the key and
+ * The webhook request of one attempt (spec 2.7 and 4.6). Rendered again for each attempt: the URL, the key and
  * next_retry_at may have changed since the last one, and no rendered body, which holds the key, is ever stored.
  */
 import packageJson from '../../package.json' with { type: 'json' };

@@ -135,7 +135,7 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     };
     try {
       exchange = await postFresh();
-      // The receiver was just closing this connection when the request came; that is nobody's failure. Once only, and
+      // The receiver was just closing this connection when the request came; that does not count as a failure. Once only, and
       // on a fresh connection, since this one is dead.
       if (exchange.end === 'broken' && exchange.isStale && !limit.signal.aborted) {
         exchange = await postFresh();

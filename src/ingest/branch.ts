@@ -1,5 +1,5 @@
 /**
- * The branch that the chain went over to: where it leaves the stored one, and its blocks.
+ * The branch that the chain switched to: where it leaves the stored one, and its blocks.
  */
 import type { QuorumStatus } from '../chain/quorum.ts';
 import type { BlockHeader, BlockId } from '../core/block.ts';
@@ -13,9 +13,9 @@ const SWITCH_BLOCKS_MAX = 64;
 
 /**
  * Walks from a corroborated block by parent hashes to the newest block that is stored, or to the parent of the first one.
- * Where it meets none of them, everything stored is to be replaced: that needs more than one node's word, unless there is
- * only one node.
- * @throws Fault `inconsistent` when the branch leaves below the final block, or replaces everything on one node's word;
+ * If it meets none of them, the branch replaces all stored blocks: that needs more than one node, unless only one is
+ * configured.
+ * @throws Fault `inconsistent` when the branch leaves below the final block, or one node alone would replace everything;
  * those of `parentOf`.
  */
 export async function findAncestor(
@@ -60,10 +60,7 @@ export function createBranchReader(
       for (const block of read) {
         if (block.header.parentHash !== tip.hash) {
           readAhead.drop();
-          throw new Fault(
-            'unavailable',
-            `the chain changed again at block ${block.header.number}: asking again`,
-          );
+          throw changedAgain(block.header.number);
         }
         blocks.push(block);
         tip = block.header;
@@ -72,6 +69,10 @@ export function createBranchReader(
     return blocks;
   };
 }
+
+/** The nodes went over to another branch while this one was read. */
+export const changedAgain = (number: number) =>
+  new Fault('unavailable', `the chain changed again at block ${number}: asking again`);
 
 /**
  * The blocks up to the first that does not follow the one before it: a reorg happened while they were fetched. A break is

@@ -1,5 +1,5 @@
 /**
- * Blocks that follow one another against one moment of the database: everything that is stored of them.
+ * Compares consecutive blocks with everything that one snapshot of the database stores about them.
  */
 import { type BlockHeader, sidesOf } from '../core/block.ts';
 import type { Hash } from '../core/hex.ts';
@@ -72,7 +72,7 @@ export type Compared = {
   verdicts: Verdict[];
 };
 
-/** What differs of these blocks; 'too many' when more is stored of them than is compared at once. */
+/** The differences of these blocks; 'too many' if more data is stored for them than is compared at once. */
 export async function compareBatch(
   snapshot: Db,
   read: readonly ReadBlock[],
@@ -185,7 +185,7 @@ async function judgeValues(
   return verdicts;
 }
 
-/** What decides whether these notifications are on their way. */
+/** The data that decides whether these notifications will be delivered. */
 async function readDelivery(
   snapshot: Db,
   {

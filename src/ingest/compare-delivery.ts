@@ -28,7 +28,7 @@ export type DeliveryFault = { message: string; isLate: boolean };
 /** The clocks of a process and of the database may differ by this much. */
 const SLACK_MS = 1_000;
 
-/** What keeps the receiver from being told; undefined where nothing does. */
+/** The reason why no worker would deliver it; undefined if there is none. */
 export function findDeliveryFault(
   one: StoredNotification,
   watch: StoredWatch,
@@ -95,7 +95,7 @@ function findHeldFault(
   { tipNumber, confirmations, firstInTurn }: DeliverySide,
 ): DeliveryFault | undefined {
   if (releaseNumber !== undefined) {
-    // What a record that was changed since then asked for is unknown.
+    // The former settings of a record that was changed since then are unknown.
     const asked = updatedAt > createdAt ? CONFIRMATIONS_MAX : settings.confirmations;
     if (releaseNumber > blockNumber + asked)
       return fault(

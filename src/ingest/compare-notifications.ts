@@ -1,6 +1,6 @@
 /**
- * Stored notifications against those that the chain asks for: each that must be there is there once, as it should be, and no
- * other is. Pure.
+ * Compares stored notifications with those that follow from the chain: each of these is stored exactly once with the right
+ * fields, and no other is stored. Pure.
  */
 import { contentOf, type Transfer } from '../core/block.ts';
 import type { StoredBlock, StoredNotification, StoredWatch, ToldNotification } from '../store/comparison.ts';
@@ -28,7 +28,7 @@ export type StoredSide = {
   notifications: readonly StoredNotification[];
   /** Orphaned ones that receivers may have seen. */
   told: readonly ToldNotification[];
-  /** What was done before this may have been deleted. */
+  /** Notifications that were processed before this may have been deleted. */
   keptSince: Date;
   delivery: DeliverySide;
 };
@@ -163,8 +163,8 @@ function eventOf(events: Events, one: StoredNotification): Event {
 }
 
 /**
- * One in whose place the chain has other content, which is not stored where `due` is given: it was changed, or its
- * transaction was mined again with another outcome and the receiver was not told.
+ * One in whose place the chain has other content, which is not stored if `due` is given: it was changed, or its
+ * transaction was mined again with another outcome that was not sent.
  */
 function judgeReplaced(side: StoredSide, one: StoredNotification, event: Event, due?: Due): Difference {
   const { stored } = event;
@@ -232,8 +232,8 @@ function withdrawalOf(side: StoredSide, one: StoredNotification, { number, hash 
 }
 
 /**
- * What the receiver of a missing notification may have been told instead, without a notice that takes it back: other content
- * of the transaction, or of the block, where the transaction itself may be what is wrong.
+ * Notifications that the receiver of a missing one may have seen instead, without a removal notice: other content of the
+ * transaction, or of the block if the transaction hash itself may be wrong.
  */
 function findTold(
   side: StoredSide,

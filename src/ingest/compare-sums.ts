@@ -1,6 +1,6 @@
 /**
- * What follows from other stored facts, against those: sums of swaps and of awards, and prices of observations. The time of
- * the range is compared, in small statements.
+ * Compares stored figures with the stored facts that they follow from: sums of swaps and of awards, and prices of
+ * observations. Covers the time of the range, in small statements.
  */
 import { counted } from '../core/counted.ts';
 import { decimalText } from '../core/decimal.ts';
@@ -29,7 +29,7 @@ const DAY_MS = 24 * HOUR_MS;
 /** Of one statement: where more differ one cause is enough, and repairing them shows the next ones. */
 const SUMS_MAX = 1_000;
 
-/** The sums that are not what they sum up. */
+/** The sums that differ from the total of their parts. */
 export async function compareSums(db: Db, side: SumSide): Promise<Difference[]> {
   return [...(await compareVolumes(db, side)), ...(await comparePoints(db, side))];
 }

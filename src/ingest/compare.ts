@@ -1,5 +1,5 @@
 /**
- * What the chain says of some blocks against what is stored of them: the blocks, and the notifications that they ask for. Pure.
+ * Compares blocks of the chain with the stored ones, and with the notifications that follow from them. Pure.
  */
 import { createOccurrences, sidesOf, type Transfer } from '../core/block.ts';
 import type { NotificationPlace, StoredBlock, StoredWatch } from '../store/comparison.ts';
@@ -28,7 +28,7 @@ export type Difference = {
     /** Undefined when it is not stored. */
     id: number | undefined;
   };
-  /** What `chainbell repair` does about it; none where it can do nothing. */
+  /** The repairs that `chainbell repair` applies; none if it can't repair the difference. */
   repairs?: readonly Repair[];
   /** The wrong notification that a receiver may have seen, or that is withdrawn before one can. */
   told?: Told;
@@ -40,13 +40,13 @@ export type Difference = {
 
 export type Told = {
   id: number;
-  /** As it is stored now: what was sent is not stored. */
+  /** As it is stored now; the content that was sent is not stored. */
   amount: bigint;
   state: string;
   acknowledgedAt: Date | undefined;
   /** The revision of the removal notice. */
   noticeRevision: number;
-  /** What becomes of it: no receiver can have seen it; a removal notice takes it back; nothing can take it back. */
+  /** unseen: no receiver can have seen it. taken_back: a removal notice takes it back. kept: it can't be taken back. */
   fate: 'unseen' | 'taken_back' | 'kept';
 };
 

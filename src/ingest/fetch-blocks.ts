@@ -31,7 +31,7 @@ export async function fetchBlocks(
   const isTooLarge = () => isBounded && bytes > REQUEST_BYTES_MAX;
   const onBytes = (more: number) => {
     bytes += more;
-    // What nobody wants any more is no failure, whoever was asked, and nobody else is asked.
+    // An aborted request doesn't count as an error of the node, and no other node is asked.
     if (isTooLarge()) work.abort();
   };
   try {

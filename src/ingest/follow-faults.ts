@@ -1,5 +1,5 @@
 /**
- * Why the follower does not go on, in words that say what to do.
+ * The reasons why the follower does not continue, as messages that say what to do.
  */
 import type { BlockId } from '../core/block.ts';
 import { Fault, messageOf } from '../core/fault.ts';
@@ -7,7 +7,9 @@ import type { Hash } from '../core/hex.ts';
 
 const theNodes = (nodeCount: number) => (nodeCount === 1 ? 'the node is' : 'the nodes are');
 
-/** A Fault of a head below the tip that is not stored: `stored` is what is, undefined below the first block. */
+/**
+ * The Fault for an unstored head below the tip; `stored` is the stored hash at its height, undefined below the first block.
+ */
 export function lowerBranch({
   tip,
   head,
@@ -31,7 +33,7 @@ export function lowerBranch({
       );
 }
 
-/** Of the start, which waits for nodes that do not answer. @throws what it is given. */
+/** Adds advice to the Fault of a start that waits for silent nodes. @throws `error`, or the Fault with advice. */
 export function adviseOnSilence(error: unknown): never {
   if (!(error instanceof Fault) || error.code !== 'unavailable') throw error;
   const advice = 'Following starts as soon as enough nodes answer: check that they run, and chain.rpc';

@@ -1,6 +1,6 @@
 /**
- * Following the chain: one step fetches the next blocks and commits them with their notifications, or switches to the
- * branch that the chain went over to.
+ * Following the chain: one step fetches the next blocks and commits them with their notifications, or
+ * switches to the branch that the chain went over to.
  */
 import type { Finalized } from '../chain/agreement.ts';
 import type { ChainNodes } from '../chain/nodes.ts';
@@ -25,7 +25,7 @@ import {
 } from '../store/blocks.ts';
 import type { Database, Tx } from '../store/db.ts';
 import type { Backfill } from './backfill.ts';
-import { createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
+import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
@@ -52,7 +52,9 @@ export type FollowerOptions = {
   /** Written in this order, undone in the opposite one. */
   ledgers: readonly Ledger[];
   extract: Extract;
-  /** What this chain was seen to honour: stored with the next blocks, and taken over from who followed before. */
+  /**
+   * What this chain was seen to honour: stored with the next blocks, and taken over from who followed before.
+   */
   checks: Pick<Verifier, 'learned' | 'enforce'>;
   beyondHashes?: BeyondHashes;
   /** Whether this process is the one that follows; others stand by. */
@@ -72,15 +74,16 @@ const BEHIND_BLOCKS_MIN = 200;
 const HEAD_MS_MAX = 1_000;
 /** Ethereum nodes that prune keep the states of so many blocks (geth's default), which traces need. */
 const PRUNED_DEPTH_MIN = 128;
-/** How often the nodes are asked what is final. */
+/** How often the nodes are asked for the final block. */
 const FINALIZED_MS = 10_000;
-/** How often nodes that vote otherwise are compared with what is stored. */
+/** How often nodes that vote differently are compared with the stored blocks. */
 const COMPARE_MS = 1_000;
 
 /**
- * A follower that commits nothing but blocks that a quorum of the nodes anchors (docs/quorum.md), whose step reads the tip from the database, so that it continues after any end, and commits whole batches.
- * The step throws a Fault when no node can give the next block (the loop tries again), `inconsistent` where it holds:
- * without a quorum, at a lower branch than the stored one, and at a reorg from below the final block.
+ * A follower that commits only blocks that a quorum of the nodes anchors (docs/quorum.md). Each step reads
+ * the tip from the database, so it continues after any crash, and commits whole batches. The step throws a
+ * Fault when no node can give the next block (the loop tries again), and `inconsistent` when it holds:
+ * without a quorum, at a branch lower than the stored one, and at a reorg from below the final block.
  */
 export function createFollower(options: FollowerOptions): Follower {
   const { database, nodes, clock, log, metrics } = options;
@@ -161,8 +164,9 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   /**
-   * A head that is not above the tip. Ours, or an older one of ours, is ignored. Another block at the tip's height is a
-   * reorg, unless it was left before: between equal branches a liar could send the follower back and forth. A lower branch is not followed before it is as long as ours.
+   * A head that is not above the tip. A stored block is ignored. Another block at the tip's height is a
+   * reorg, unless that branch was left before: otherwise a lying node could send the follower back and forth
+   * between equal branches. A lower branch is not followed before it is as long as the stored one.
    */
   async function atOrBehindTip(tip: BlockId, head: BlockId, signal: AbortSignal): Promise<StepOutcome> {
     metrics.chainLagSeconds.set(0);
@@ -250,7 +254,7 @@ export function createFollower(options: FollowerOptions): Follower {
     return startNumber ?? (options.startBlock === 'latest' ? head.number : options.startBlock);
   }
 
-  /** A first block that is not mined yet is told once: nothing else happens until then. */
+  /** Logs once that the first block is not mined yet; nothing else happens until then. */
   function waitForStart(startBlock: number, head: BlockId): StepOutcome {
     if (!hasToldOfStart) log.warn({ startBlock, head: head.number }, 'follow.waits_for_start');
     hasToldOfStart = true;
@@ -258,8 +262,8 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   /**
-   * Goes over to the branch of the corroborated block at `number`, which does not descend from the tip: reads and proves
-   * the branch first, and then one transaction undoes what it replaces and stores it.
+   * Switches to the branch of the corroborated block at `number`, which does not descend from the tip: reads
+   * and proves the branch first, and then one transaction undoes the old one and stores the new one.
    */
   async function switchBranch(
     tip: BlockId,
@@ -268,7 +272,8 @@ export function createFollower(options: FollowerOptions): Follower {
     signal: AbortSignal,
   ): Promise<StepOutcome> {
     const startedAt = clock.steadyMs();
-    // What was read ahead may be older than the reorg, or a node may be on another chain by now: all are asked again.
+    // Blocks read ahead may be older than the reorg, and a node may have switched chains, so all are asked
+    // again.
     readAhead.drop();
     nodes.doubt();
     const branch = await nodes.corroborated(number, signal);
@@ -282,6 +287,10 @@ export function createFollower(options: FollowerOptions): Follower {
       parentOf: (child) => nodes.parentOf(child, signal),
     });
     const blocks = await readBranch(ancestor, head, signal);
+    // The ancestor is that of a branch which the nodes have left: this one leaves ours further up.
+    const [first] = blocks;
+    if (first !== undefined && (await findBlockHash(database, first.header.number)) === first.header.hash)
+      throw changedAgain(first.header.number);
     return commit(tip, blocks, { head, startedAt, ancestor: ancestor.number }, signal);
   }
 
@@ -299,7 +308,7 @@ export function createFollower(options: FollowerOptions): Follower {
     const before = await findChain(database);
     if (before !== undefined) {
       requireChain(before, options.chainId);
-      // What is stored decides, whatever nodes say: those with another genesis block are refused.
+      // The stored genesis block decides: nodes with another one are refused.
       nodes.pin({ chainId: before.chainId, genesisHash: before.genesisHash });
     }
     const identity = await nodes.identify(signal).catch(adviseOnSilence);
@@ -312,8 +321,9 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   /**
-   * What is final never moves back (reference: chain.md, lesson 10), and is a block of ours, not a node's word. Where a tag
-   * names one that is not stored yet, what lies as deep below the tip as without a tag is older than that.
+   * What is final never moves back (reference: chain.md, lesson 10), and is a block of ours, not a node's
+   * word. Where a tag names one that is not stored yet, what lies as deep below the tip as without a tag is
+   * older than that.
    */
   async function refreshFinalized(tip: BlockId, signal: AbortSignal): Promise<void> {
     const now = clock.now().getTime();

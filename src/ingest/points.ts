@@ -79,7 +79,7 @@ export async function claimEvents(
   return events.flatMap(({ activity, block }) => claimEvent(activity, { block, priceAt }) ?? []);
 }
 
-/** Prices in force; what has none is told, because it is worth nothing then. */
+/** Prices in force. Logs assets without one, because they are worth nothing then. */
 async function loadPrices(db: Db, needs: readonly Need[], log: Log): Promise<PriceAt> {
   const byAsset = new Map<string, Map<number, Price>>();
   for (const asset of new Set(needs.map((need) => need.asset))) {

@@ -1,5 +1,6 @@
 /**
- * The commit of blocks, also of those of a new branch, once what no hash covers is proved where it matches a watched address.
+ * The commit of blocks, including those of a new branch, after data that no hash covers is proved for each transfer that
+ * matches a watched address.
  */
 import type { Clock } from '../core/clock.ts';
 import { type BlockCommit, type Committed, commitBlocks } from '../store/blocks.ts';
@@ -8,7 +9,7 @@ import type { ReadAhead, ReadBlock } from './read-ahead.ts';
 import type { Scrutiny } from './scrutiny.ts';
 import type { Vouch } from './vouch.ts';
 
-/** Proof of what no hash covers; without it the node that gave a block is believed. */
+/** Proof of data that no hash covers; without it the node that gave a block is believed. */
 export type BeyondHashes = { scrutiny: Scrutiny; vouch: Vouch };
 
 /** 'lied': a node told something false, nothing is stored, and the blocks are to be read again. */

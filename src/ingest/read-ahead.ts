@@ -26,11 +26,11 @@ export type ReadBlock = {
   pairEvents: PairEvents[];
   /** What the rules of points ask for. */
   activities: Activity[];
-  /** What the senders of native transfers rest on; undefined where proof is off. */
+  /** The evidence for the senders of native transfers; undefined if proof is off. */
   senders?: SenderEvidence | undefined;
-  /** Its transactions, where one node's word is all that its internal transfers rest on so far; else undefined. */
+  /** Its transactions, if only one node has confirmed its internal transfers so far; otherwise undefined. */
   unconfirmed?: readonly Hash[] | undefined;
-  /** The node that gave it, where it was not looked at in full; else undefined. */
+  /** The node that gave it, if it was not checked in full; otherwise undefined. */
   believed?: string | undefined;
 };
 
@@ -52,7 +52,7 @@ export type ReadAheadOptions = {
   extract: Extract;
   /** How long few blocks wait for more that are on their way; by default not at all. */
   patienceMs?: number;
-  /** How closely these blocks are looked at; by default everything that no hash covers is left for later. */
+  /** How closely these blocks are checked; by default everything that no hash covers is checked later. */
   scrutinyOf?: (blocks: { from: number; to: number; head: number }) => BundleOptions['scrutiny'];
   onLie?: BundleOptions['onLie'];
 };
@@ -139,7 +139,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
         else request.read = outcome;
         fill(first, head, own);
       };
-      // Whoever takes it hears of its Fault; one that is dropped has nobody to tell.
+      // The consumer gets its Fault; the Fault of a dropped request is ignored.
       result.then(onResult, () => {});
     }
   }
@@ -207,7 +207,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
     const isOver = over.then(() => undefined);
     try {
       while (requests[0] !== undefined && fits(taken, requests[0])) {
-        // Whoever takes it first hears of its Fault.
+        // Its first consumer gets its Fault.
         const more = (await comeFirst(isOver).catch(() => undefined))?.blocks;
         if (more === undefined || countTransfers(taken) + countTransfers(more) > COMMIT_TRANSFERS_MAX) break;
         taken.push(...more);

@@ -1,5 +1,6 @@
 /**
- * Repairing what `verify` found: first a plan, then exactly that plan, in small transactions beside a running service.
+ * Repairs of the differences that `verify` found: first a plan, then exactly that plan, in small transactions while the
+ * service runs.
  */
 import type { Database } from '../store/db.ts';
 import { applyRepairs, type Repair } from '../store/repair.ts';
@@ -11,16 +12,16 @@ export type RepairPlan = {
   report: VerifyReport;
   /** Differences that their `repairs` end. */
   repairable: Difference[];
-  /** Differences that nothing can end, most of them because a receiver was told. */
+  /** Differences that no repair can end, mostly because a receiver has seen the notification. */
   unrepairable: Difference[];
 };
 
-/** A plan is in memory; whatever differs beyond it is for the next run. */
+/** A plan is kept in memory; further differences are left for the next run. */
 export const PLAN_MAX = 10_000;
 /** Differences of one transaction, which holds up commits of blocks meanwhile: some tens of milliseconds. */
 const STEP_DIFFERENCES = 100;
 
-/** Compares the range, and plans what ends each difference. Writes nothing. */
+/** Compares the range and plans the repair of each difference. Writes nothing. */
 export async function planRepairs(
   options: Omit<VerifyOptions, 'onDifference'>,
   signal: AbortSignal,
@@ -41,8 +42,8 @@ export async function planRepairs(
 }
 
 /**
- * What is done of a difference. Without `mayCreditTwice` a right notification that might be credited once more is held back,
- * and so is the mark on a wrong one that was acknowledged. A wrong one that is still being sent stops all the same.
+ * The repairs of a difference to apply. Without `mayCreditTwice` a right notification that might be credited again is held
+ * back, and so is the mark on a wrong one that was acknowledged. A wrong one that is still being sent stops all the same.
  */
 export function repairsOf(
   { repairs = [], mayCreditTwice: isDoubtful = false, told }: Difference,
@@ -53,8 +54,8 @@ export function repairsOf(
 }
 
 /**
- * Does what the plan says. Returns the differences that are repaired; the others met a block or a notification that changed
- * since it was compared. Ends between two transactions when it is interrupted.
+ * Applies the plan. Returns the repaired differences; the others met a block or a notification that changed since it was
+ * compared. Ends between two transactions when it is interrupted.
  */
 export async function applyPlan(
   database: Database,

@@ -1,7 +1,7 @@
 /**
- * Which blocks are looked at in full before they are stored: all senders recovered, internal transfers confirmed by other
- * nodes. In the others what matches a watched address is (vouch.ts), and a sample of the senders. When a node is found to
- * lie, this says which of the stored blocks rest on its word.
+ * Decides which blocks are checked in full before they are stored: all senders recovered, internal transfers confirmed by
+ * other nodes. In other blocks only transfers that match a watched address (vouch.ts) and a sample of the senders are
+ * checked. When a node lies, this module reports which stored blocks rely on that node alone.
  */
 import { randomInt } from 'node:crypto';
 import type { Lie } from '../chain/lie.ts';
@@ -11,16 +11,18 @@ import type { Log } from '../core/log.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
 export type Scrutiny = {
-  /** How closely these blocks are to be looked at. */
+  /** How closely to check these blocks. */
   of(blocks: { from: number; to: number; head: number }): 'full' | undefined;
-  /** Notes who gave the blocks that are stored now. */
+  /** Notes which nodes gave the blocks that are stored now. */
   stored(blocks: readonly Pick<ReadBlock, 'header' | 'believed'>[]): void;
   /**
-   * A node lied about this block: it and those after it are looked at in full from now on, and what the node gave before is
-   * reported as doubtful. Blocks that were stored before the start are in no report.
+   * A node lied about this block: from now on this block and those after it are checked in full, and blocks that the node
+   * gave before are reported as doubtful. Reports leave out blocks that were stored before the start.
    */
   lied(lie: Lie): void;
-  /** For each node that lied after it gave blocks that weren't looked at in full, between which they lie, and what to run. */
+  /**
+   * For each node that lied after it gave blocks that weren't checked in full: the range of these blocks, and the command.
+   */
   doubts(): Outvoted[];
 };
 
@@ -31,11 +33,12 @@ export type ScrutinyOptions = {
   isSampled?: () => boolean;
 };
 
-/** So close to the head a block's senders cost a worker little (7 ms for a mainnet block), every few seconds. */
+/** This close to the head, a block's senders cost a worker little (7 ms for a mainnet block), every few seconds. */
 const LIVE_BLOCKS = 10;
 /**
- * One request of so many in a backfill, at random, so that a node can't tell which. With an internal transfer hidden in each
- * of 500 requests, fewer than one backfill in 2,000 would notice none. All would double the tracing.
+ * One request in this many in a backfill, at random, so that a node can't predict which. If a node hides an internal
+ * transfer in each of 500 requests, fewer than one backfill in 2,000 misses all of them. Checking every request would
+ * double the tracing.
  */
 const SAMPLE_REQUESTS = 64;
 /** After a lie. */

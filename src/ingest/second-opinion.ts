@@ -1,11 +1,11 @@
 /**
- * What several nodes say of one difference: it counts when as many of them confirm it as `quorumOf` asks for, so that one
- * node that lies, or lags, can neither invent a difference nor hide one (unless chain.quorum is lower than that). Pure.
+ * Whether several nodes confirm a difference: it counts when as many of them confirm it as `quorumOf` requires, so that one
+ * node that lies or lags can neither invent a difference nor hide one (unless chain.quorum is lower than that). Pure.
  */
 import { type QuorumSetting, quorumOf } from '../chain/quorum.ts';
 import type { Difference } from './compare.ts';
 
-/** What one node's blocks differ in; undefined when it did not give them, and why. */
+/** The differences of one node's blocks; undefined, with the reason, if it did not give them. */
 export type Opinion = {
   node: string;
   differences: readonly Difference[] | undefined;
@@ -67,7 +67,7 @@ function chooseAgreed(confirmed: readonly Difference[], quorum: number): Differe
   return rest;
 }
 
-/** The same difference, whatever a node says is right instead. */
+/** Equal for the same difference, even if nodes disagree about the right value. */
 function keyOf({ what, block, notification, subject = '' }: Difference): string {
   if (notification === undefined) return `${what} ${block} ${subject}`;
   const { watchedAddressId, txHash, kind, ordinal, id } = notification;

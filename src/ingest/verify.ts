@@ -42,7 +42,7 @@ export type VerifyOptions = CompareOptions & {
   notificationsMs: number;
   swapsMs: number;
   onDifference(difference: Difference): void;
-  /** A node that is alone with what it says. */
+  /** A node that contradicts the others. */
   onDissent(dissent: Agreed['dissents'][number]): void;
   /** After each batch. */
   onProgress(progress: { done: number; total: number; differences: number }): void;
@@ -62,7 +62,7 @@ export type VerifyReport = {
   /** Equal awards of points. */
   awards: number;
   differences: number;
-  /** How often a node was alone with what it said. */
+  /** How often a node contradicted the others. */
   dissents: number;
   undecided: Record<UndecidedReason, number>;
   /** Stored figures that cannot be derived again, and why. */
@@ -111,7 +111,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   };
   const readAhead = createReadAhead({ nodes, clock, extract, scrutinyOf: () => 'full' });
   const context = { ...options, keptSince, swapsKeptSince, statesKeptSince: new Date(now - WHOLE_MS) };
-  /** What was met that is not compared. */
+  /** Counts of data that is not compared. */
   const skipped = { accrued: 0, unknownRule: 0, unobserved: 0 };
   /** The times of the blocks that were read. */
   const times: Date[] = [];
@@ -145,7 +145,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     if (first !== undefined && last !== undefined) times.splice(0, 2, times[0] ?? first, last);
   }
 
-  /** The blocks from this one on that can be had; none when this one cannot, which is told. */
+  /** The blocks from this one on that the nodes can give; none, with a report, if they can't give this one. */
   async function readNext(from: number): Promise<ReadBlock[]> {
     for (let attempt = 0; ; attempt += 1) {
       try {

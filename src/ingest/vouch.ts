@@ -1,6 +1,6 @@
 /**
- * Proof of what no hash covers, for transfers that match a watched address: the sender of a native transfer by its signature
- * or by the word of several nodes, an internal transfer by the word of several tracing nodes.
+ * Proof of data that no hash covers, for transfers that match a watched address: the sender of a native transfer by its
+ * signature or by agreement of several nodes, an internal transfer by agreement of several tracing nodes.
  */
 import { quantityOf } from '../chain/bundle.ts';
 import { parseBlock } from '../chain/parse.ts';
@@ -34,7 +34,7 @@ export type VouchOptions = {
 export type Vouch = (blocks: readonly ReadBlock[]) => Vouching;
 
 export function createVouch({ voters, recover, log }: VouchOptions): Vouch {
-  /** Compares what the node said with who signed. */
+  /** Compares the sender that the node named with the signer. */
   async function findForged(signed: readonly Signed[]): Promise<MatchedTransfer | undefined> {
     if (signed.length === 0) return undefined;
     const signers = await recover(signed.map(({ bytes }) => bytes));

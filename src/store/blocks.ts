@@ -179,7 +179,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const news = [...made, ...(await releaseHeld(tx, commit))];
     await updateChain(tx, commit);
     const ordered = [...left, ...news.flatMap((one) => one.ordered ?? [])];
-    // Whoever gives turns has the lanes first, as a worker that settles: the other way round they would stop each other.
+    // Lock lanes before turns, as a worker that settles does; the other order would deadlock.
     const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
     await wakeLanes(tx, [...new Set(woken.map(({ laneId }) => laneId))], commit.now);
     await giveTurns(tx, ordered, commit.now);
@@ -195,7 +195,7 @@ async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   return beginReorg(tx, { ancestorNumber: reorg.ancestorNumber, tip: expectedTip, now });
 }
 
-/** Until this transaction ends nobody commits blocks and nobody undoes any. */
+/** Until this transaction ends, no other one commits or undoes blocks. */
 export async function holdBlocks(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
 }

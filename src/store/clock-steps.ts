@@ -60,7 +60,7 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
     // with the others, one that is settled after finds the new sum.
     await tx.query(sql`select count(*) from (select id from lane order by id for update) as locked`);
     await tx.query(sql`select from clock_state for update`);
-    // Under the lock, so that nobody follows a later step in between.
+    // Under the lock, so that no other process follows a later step in between.
     const { movedMs, now } = await seen.measure(tx);
     if ((await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
     const stepMs = Math.round(movedMs);
@@ -84,9 +84,9 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
 }
 
 /**
- * Moves what lasts for a time from when it was written: else a step forward would end overlaps of keys and do a repeated
- * request twice, and a step back would let revoked keys in again. A key that was revoked at the new time already, before
- * this step was seen, stays revoked: an end so close to the present is not moved forward.
+ * Moves rows that are valid for a time after they were written. Otherwise a step forward would end overlaps of keys and do
+ * a repeated request twice, and a step back would let revoked keys in again. A key that was revoked at the new time
+ * already, before this step was seen, stays revoked: an end so close to the present is not moved forward.
  */
 async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
   await tx.query(sql`
@@ -100,8 +100,8 @@ async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
 }
 
 /**
- * Brings back what lies further ahead than the schedule allows: written by a process that had not yet followed a step
- * back, or before one that no process saw. Every lane that waits is looked at again. False, and nothing is changed, while
+ * Brings back rows that are further ahead than the schedule allows: written by a process that had not yet followed a step
+ * back, or before one that no process saw. Every waiting lane is checked again. False, and nothing is changed, while
  * this process has not followed all steps: its present would bring everything back too far.
  */
 export async function repairSchedule(
@@ -112,7 +112,7 @@ export async function repairSchedule(
     // Not before the transaction has its connection: what others schedule meanwhile is not too far ahead.
     const [now, stepsMs] = [clock.now(), clock.stepsMs()];
     const leaseUntil = new Date(now.getTime() + leaseMs);
-    // In the order in which a step locks them; nobody follows another step meanwhile.
+    // In the order in which a step locks them; no process follows another step meanwhile.
     await tx.query(sql`
       select count(*) from (
         select id from lane where next_due > ${now} or lease_until > ${leaseUntil} order by id for update

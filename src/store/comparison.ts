@@ -60,7 +60,7 @@ export type StoredLane = {
 /** Which notifications belong to a transaction and a record, if there are any. */
 export type NotificationPlace = { shardId: number; watchedAddressId: string; txHash: Hash };
 
-/** Runs `work` on one moment of the database. Nothing can be written, and nobody waits for it. */
+/** Runs `work` on one snapshot of the database. It can't write, and blocks no other transaction. */
 export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
   return database.transaction(async (tx) => {
     await tx.query(sql`set transaction isolation level repeatable read, read only`);

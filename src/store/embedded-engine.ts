@@ -13,7 +13,8 @@ export type Engine = {
   /** Aborts when it has died; nothing may be asked of it from then on. */
   died: AbortSignal;
   /**
-   * What `work` returns; rejects as soon as the engine dies. One at a time: whoever waited would hang the process.
+   * What `work` returns; rejects as soon as the engine dies. One at a time: a second caller that waits would hang the
+   * process.
    * @throws Fault `unavailable` when trying again may help
    */
   run<T>(work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T>;
@@ -34,7 +35,7 @@ export async function startEngine(folder: string): Promise<Engine> {
   });
 }
 
-/** Nobody else makes checkpoints here, and the write-ahead log keeps everything since the last one. */
+/** No background worker makes checkpoints here, and the write-ahead log keeps everything since the last one. */
 const LOOK_TURNS = 64;
 /** Of 16 MiB each; more than what PostgreSQL keeps after a checkpoint, by the first of the settings. */
 const LOG_FILES_MAX = 10;

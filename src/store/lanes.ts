@@ -144,7 +144,7 @@ export const livingWorkers = sql`
   where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
     and database = (select oid from pg_database where datname = current_database())`;
 
-/** Takes the lanes of dead workers: those whose advisory lock nobody holds. Returns how many. */
+/** Takes the lanes of dead workers, whose advisory lock is free. Returns how many. */
 export async function freeDeadLanes(db: Db): Promise<number> {
   const rows = await db.query(sql`
     update lane set owner = null, lease_until = null

@@ -170,10 +170,10 @@ async function lockLanesOf(tx: Tx, matches: readonly Match[]): Promise<void> {
 
 /** A transfer and the number of its block. */
 export type MatchedTransfer = { transfer: Transfer; block: number };
-/** The side of it that somebody watches; `occurrence`: which of several equal transfers of its transaction it is. */
+/** The watched side of it; `occurrence`: which of several equal transfers of its transaction it is. */
 export type Match = MatchedTransfer & { side: 'sender' | 'receiver'; occurrence: number };
 
-/** The sides of these blocks' transfers that somebody watches, in the order of the transfers. */
+/** The watched sides of these blocks' transfers, in the order of the transfers. */
 export function listMatches(tx: Tx, blocks: readonly MatchedBlock[]): Promise<Match[]> {
   return findMatches(tx, onceEach(blocks));
 }
@@ -193,7 +193,7 @@ function onceEach(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
   return placed;
 }
 
-/** Each transfer once for each side that somebody watches: of most neither is, and they need not be sent whole. */
+/** Each transfer once for each watched side: most have none, so they need not be sent whole. */
 async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[]): Promise<Match[]> {
   const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];

@@ -119,7 +119,7 @@ async function script(pool: pg.Pool, text: string): Promise<void> {
     // Several statements in one simple query are one transaction.
     await client.query(text);
   } catch (error) {
-    // Whatever state the connection is in, nobody else gets it.
+    // The state of this connection is unknown, so it is never reused.
     client.release(true);
     throw databaseError(error);
   }

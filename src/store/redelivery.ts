@@ -88,7 +88,7 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
  * reorg has orphaned is not sent again, only its removal notice.
  */
 function isWanted({ startedAt, now }: Wanted): Sql {
-  // What was processed in the future was so before the clock was set back: common-clock.ts keeps processes within 4 s of each other.
+  // Rows processed in the future were processed before the clock was set back: common-clock.ts keeps processes within 4 s.
   return sql`(n.reorg_id is null or n.revision % 2 = 1) and (n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
       or n.processed_at > ${now}::timestamptz + interval '5 seconds')
     or n.state = 'waiting' and n.next_attempt_at > ${now})`;

@@ -1,6 +1,6 @@
 /**
- * A reorg in the database: the notifications of orphaned blocks are marked before the new branch is stored. What the new
- * branch holds too loses the mark again (blocks.ts); what is still marked then is withdrawn, or reported as removed.
+ * A reorg in the database: the notifications of orphaned blocks are marked before the new branch is stored. Those
+ * that are also in the new branch lose the mark again (blocks.ts); the rest is withdrawn, or gets removal notices.
  */
 import type { BlockId } from '../core/block.ts';
 import type { Tx } from './db.ts';
@@ -27,7 +27,7 @@ export async function beginReorg(
 }
 
 /**
- * Marks the notifications `n` that the condition names as orphaned although their blocks stay: what they say is not on the
+ * Marks the notifications `n` that the condition names as orphaned although their blocks stay: their content is not on the
  * chain. As after a reorg, `endReorg` ends them. Returns those that it marked.
  */
 export async function orphanNotifications(
@@ -71,7 +71,7 @@ async function markOrphaned(
 
 /**
  * Whether a receiver may have seen the notification `n`: a queue that was leased while the row was due may have sent it,
- * because no row is written before an attempt. A process that has not yet followed a step forward tells an old time, so the
+ * because no row is written before an attempt. A process that has not yet followed a step forward uses an old time, so the
  * moment of the last step counts too.
  */
 export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'processed'

@@ -1,5 +1,5 @@
 /**
- * Repairs of what `verify` found: each is applied only while the block, and the row, are those that were compared.
+ * Repairs of differences that `verify` found: each is applied only while the block and the row are those that were compared.
  */
 import type { BlockId, Transfer } from '../core/block.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../core/hex.ts';
@@ -26,14 +26,14 @@ export type Repair =
       /** Which of several equal transfers of its transaction it is. */
       occurrence: number;
       block: BlockId;
-      /** A receiver that credits each `id` once may have been told of it before. */
+      /** A receiver that credits each `id` once may have seen it before. */
       mayCreditTwice: boolean;
       /** The wrong notification in whose place it comes: it must have been orphaned with this repair. */
       insteadOf?: number | undefined;
     }
   /** `block` is the one that it is in; `isRescheduled`: it goes to its record's queue; `isLate`: and is due now. */
   | ({ action: 'update'; block: BlockId; isRescheduled: boolean; isLate: boolean } & Row)
-  /** A notification that says what is not on the chain ends as after a reorg. */
+  /** A notification whose content is not on the chain ends as after a reorg. */
   | ({ action: 'orphan'; block: BlockId } & Row)
   | { action: 'recompute_volume'; pairId: number; startedAt: Date }
   | {

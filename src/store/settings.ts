@@ -8,15 +8,15 @@ import { type Sql, sql } from './sql.ts';
 import { shardOf } from './watched.ts';
 
 export type WatchSettings = {
-  /** Blocks that are stored upon the notification's before it is told; the service's own, where those are more. */
+  /** Blocks stored above the notification's block before it is sent; those of the service if they are more. */
   confirmations: number;
   /** Which side of a transfer the record's address must be on. */
   direction: 'in' | 'out' | 'both';
   /** The least amount of native coin, in wei. */
   minAmount: bigint;
-  /** The only tokens that are told, each with its least raw amount; empty: every token, whatever the amount. */
+  /** The only tokens that are sent, each with its least raw amount; empty: every token, with any amount. */
   tokens: ReadonlyMap<Address, bigint>;
-  /** What was told of a block that died is told to be gone. */
+  /** Whether removal notices are sent for transfers that a reorg orphaned. */
   removed: boolean;
   /** Notifications are tried one at a time, in the order of the chain. */
   strictOrder: boolean;

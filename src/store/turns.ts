@@ -1,6 +1,6 @@
 /**
  * `strict_order`: of each record that wants it one notification at a time may be attempted, in the order of the chain. Those
- * behind it are held, so that nobody reads them while it fails.
+ * behind it are held, so that no worker reads them while it fails.
  */
 import { listOf } from './arrays.ts';
 import type { Tx } from './db.ts';

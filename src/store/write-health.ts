@@ -1,5 +1,5 @@
 /**
- * Whether what must be stored can be: a full disk or a database that became read-only still answers every question.
+ * Whether the database accepts writes: on a full disk, or once it became read-only, it still answers every query.
  */
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';

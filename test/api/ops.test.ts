@@ -468,7 +468,10 @@ onPostgres(({ place }) => {
     assert.equal(shown.status, 200);
     const { state, queue, problem } = shown.json as StatusBody;
     assert.deepEqual([state, queue], ['degraded', null]);
-    assert.match(problem?.message ?? '', /^database: .*check that the database runs, and database.url$/);
+    assert.match(
+      problem?.message ?? '',
+      /^database: .*check that the database runs, and check database.url$/,
+    );
     assert.match(await readMetrics(metrics, status.refreshMetrics), /^chainbell_build_info/m);
     await proxy.mend();
     assert.equal((await ask('GET', '/readyz')).status, 200);

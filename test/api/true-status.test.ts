@@ -203,7 +203,10 @@ onEachDatabase(({ database }) => {
       breakDatabase();
       const { state, problem, cursor, queue, nodes, chain } = await status();
       assert.deepEqual([state, cursor, queue, chain.head, nodes.length], ['degraded', null, null, 9, 1]);
-      assert.match(problem?.message ?? '', /^database: .*check that the database runs, and database.url$/);
+      assert.match(
+        problem?.message ?? '',
+        /^database: .*check that the database runs, and check database.url$/,
+      );
     }));
 
   test('of two nodes the one that is stuck stops everything, and problem names it', () =>

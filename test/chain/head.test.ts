@@ -150,7 +150,7 @@ test('a served head that no node gives any more does not stand in the way of a s
   );
 });
 
-test('between two nodes on different branches nobody is followed until a third one decides', () => {
+test('with two nodes on different branches no branch is followed until a third node decides', () => {
   const first = changing(upTo(9));
   const second = changing(upTo(9, 1));
   const third = changing(upTo(7));

@@ -223,7 +223,7 @@ test('a pushed head rings, and is the head without asking the node', async () =>
   await nodes.close();
 });
 
-/** Two nodes at block 7, each with a WebSocket of its own, and what a third WebSocket says. */
+/** Two nodes at block 7, each with a WebSocket, and the heads of a third WebSocket. */
 async function withPushingNodes(
   work: (stage: {
     nodes: ChainNodes;

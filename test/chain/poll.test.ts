@@ -55,7 +55,7 @@ test('a vote that is known already is not asked for again', async () => {
   assert.deepEqual(asked, ['b']);
 });
 
-test('a poll whose time is up fails like one that nobody answered', async () => {
+test('a poll that times out fails like one without answers', async () => {
   const limit = startAbort(signal, 20);
   const pending = poll(
     { ...options, signal: limit.signal, quorum: 2 },
@@ -148,7 +148,7 @@ const readerOf = ({ nodes }: NodesStage): ContractReader => ({
 });
 const at7 = { blockHash: blocks[7]?.block.hash };
 
-/** Balances are multiples of the address; at the newest block nobody is asked. */
+/** Balances are multiples of the address; at the newest block no node is asked. */
 const balances = (factor: bigint): Methods => ({
   ...complete(),
   eth_getBalance: ([address]) => `0x${(BigInt(String(address)) * factor).toString(16)}`,

@@ -306,14 +306,14 @@ test('with two nodes one is followed alone after 30 s of the other one’s silen
   assert.equal(auto.silent()?.voter, 'b');
   auto.heard('b');
   assert.deepEqual([auto.needed(), auto.silent()], [2, undefined]);
-  // A program that was stopped for an hour has asked nobody meanwhile.
+  // A process that was paused for an hour asked no node meanwhile.
   auto.missed('b');
   clock.advance(3_600_000);
   assert.equal(auto.needed(), 2);
   miss(SILENT_ROUNDS_MIN);
   for (let round = 0; round < SILENT_ROUNDS_MIN; round += 1) auto.missed('a');
   clock.advance(SILENCE_MS);
-  assert.equal(auto.needed(), 2, 'where both are silent there is nobody to follow');
+  assert.equal(auto.needed(), 2, 'if both are silent, neither can be followed');
 });
 
 test('of two nodes the one that still answers is held until the other one has been silent for 30 s', () =>

@@ -103,7 +103,7 @@ test('internal transfers that the preferred node omits come from those that agre
     assert.deepEqual(stage.nodes.agreement().tracingNodes, 3);
   }));
 
-test('whoever asked hears which node lied, although another one gives the block', () =>
+test('the caller learns which node lied, although another one gives the block', () =>
   withNodes([omitting(), complete(), complete()], async ({ nodes, scripted: [liar] }) => {
     await nodes.head(signal);
     const lies: Lie[] = [];
@@ -125,7 +125,7 @@ test('two tracing nodes that differ hold the block, and the message names both',
     });
   }));
 
-test('the traces of the first node that is asked are compared too, although nobody has met the others', () =>
+test('the traces of the first node that is asked are compared too, although the others are not yet probed', () =>
   withNodes([omitting(), complete(), complete()], async ({ nodes }) => {
     const [bundle] = await nodes.bundles([seven], signal, full);
     assert.deepEqual(
@@ -145,7 +145,7 @@ test('each block of a request at the head is compared with its own traces', () =
     assert.deepEqual(nodes.agreement().outvoted, []);
   }));
 
-test('a node that lists other transactions votes on those that were proved, and holds nobody up', () =>
+test('a node that lists other transactions votes on those that were proved, and delays no other node', () =>
   withNodes([listingOthers(), complete()], async (stage) => {
     await stage.nodes.head(signal);
     assert.equal(await stage.nodes.areConfirmed(listed(7), transfersOf(7), signal), true);

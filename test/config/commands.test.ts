@@ -34,7 +34,7 @@ test('config check warns of nodes of one operator and of a quorum that is too lo
   const run = await chainbell('config', 'check', '--config', config.file);
   assert.deepEqual(run, {
     out: '',
-    err: `${config.file}: warning: chain.rpc[3]: chain.rpc[0], chain.rpc[3] are all at one.example. Nodes of one operator or machine are wrong together, and each has a vote. Use nodes of different operators.
+    err: `${config.file}: warning: chain.rpc[3]: chain.rpc[0], chain.rpc[3] are all at one.example. Nodes of one operator or machine tend to fail together, but each has a vote. Use nodes from different operators.
 ${config.file}: warning: chain.quorum: is 1, and 3 nodes need 2. One wrong node can make Chainbell follow a false chain. Use "auto" or 2.
 ${config.file}: no problems
 `,

@@ -109,7 +109,7 @@ const falseGenesis: Story = {
 
 /**
  * The service is down while both chains grow, the false one by `paid` payments and more blocks than the true one. Before
- * the service starts again `lie` is told to the preferred node; then everything true must be stored and told.
+ * the service starts again the preferred node starts to `lie`; then everything true must be stored and notified.
  */
 async function throughDowntime(
   stage: Stage,

@@ -10,6 +10,7 @@ import type { FollowerOptions } from '../../src/ingest/follow.ts';
 import { createScrutiny } from '../../src/ingest/scrutiny.ts';
 import { findBlockHash, findChain, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
 import { headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
@@ -32,8 +33,13 @@ async function tell(
     if (state.isWithheld) throw new Fault('unavailable', 'the body is withheld');
     return headerOf(number, state.branch, state.fork);
   };
-  const asked = (number: number) => headerOf(number, state.branch, state.fork);
-  const chain = { head: () => asked(state.height), at, asked, nodeCount, startBlock };
+  let turned: { branch: number; fork: number } | undefined;
+  const asked = (number: number) => {
+    const { branch, fork } = turned ?? state;
+    return headerOf(number, branch, fork);
+  };
+  const head = () => headerOf(state.height, state.branch, state.fork);
+  const chain = { head, at, asked, nodeCount, startBlock };
   const start = () =>
     followMadeUp(database, chain, { clock: createTestClock(), finalityDepth: 100, ...proof });
   let follower = start();
@@ -44,7 +50,11 @@ async function tell(
   const restart = () => {
     follower = start();
   };
-  return { state, follow, restart, step: () => follower.step(signal), head: () => asked(state.height) };
+  /** Headers are of another branch than head and blocks. */
+  const turn = (branch: typeof turned) => {
+    turned = branch;
+  };
+  return { state, follow, restart, turn, step: () => follower.step(signal), head };
 }
 
 onEachDatabase(({ database }) => {
@@ -62,6 +72,26 @@ onEachDatabase(({ database }) => {
     assert.equal(await findBlockHash(database(), 5), headerOf(5).hash);
     assert.equal(await findBlockHash(database(), 6), headerOf(6, 1, 5).hash);
     assert.equal((await findChain(database()))?.corroboratedNumber, 9);
+  });
+
+  test('a branch that shares stored blocks above its ancestor is not stored: the nodes changed while it was read', async () => {
+    const { state, step, turn } = await tell(database(), 8);
+    await watchAddress(database());
+    const before = await tipHash();
+    // The head is of a branch from block 5, which the blocks follow; the nodes go over to one from block 2 in between.
+    Object.assign(state, { branch: 1, fork: 5 });
+    turn({ branch: 2, fork: 2 });
+    await assert.rejects(step(), { code: 'unavailable', message: /changed again at block 3/ });
+    assert.equal(await tipHash(), before);
+    turn(undefined);
+    await step();
+    assert.equal(await findBlockHash(database(), 5), headerOf(5).hash);
+    assert.equal(await tipHash(), headerOf(8, 1, 5).hash);
+    assert.deepEqual(await database().query(sql`select number from orphaned_block order by number`), [
+      { number: 6 },
+      { number: 7 },
+      { number: 8 },
+    ]);
   });
 
   test('while a match of the new branch is unproved nothing is undone, and the branch is read again after a lie', async () => {

@@ -19,7 +19,7 @@ import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
 const BLOCKS = 4;
-/** Long enough behind all prices that nobody doubts which of them the commit saw. */
+/** Long enough after all prices that the commit certainly saw them. */
 const stored = later(60_000);
 
 const fed: ValuedPair = {

@@ -10,7 +10,7 @@ import { onEachDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
 
 onEachDatabase(({ database }) => {
-  test('how long a commit took is told truly while the clock is set back by an hour', async () => {
+  test('the log has the true duration of a commit while the clock is set back by an hour', async () => {
     const clock = createTestClock();
     let text = '';
     const log = createLog({ level: 'info', format: 'pretty' }, { write: (line) => (text += line) });

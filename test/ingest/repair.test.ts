@@ -117,7 +117,7 @@ onEachDatabase(({ database }) => {
     assert.deepEqual((await plan()).repairable, []);
   });
 
-  test('a notification of a transfer that never was is withdrawn; a receiver that may have seen it is told, if it asked', async () => {
+  test('a notification of a transfer that never happened is withdrawn; a receiver that may have seen it gets a removal notice with removed', async () => {
     for (const removed of [false, true]) await watchAddress(database(), { settings: { removed } });
     await follow();
     await damage(sql`tx_hash = ${toBytes(hashOf(5))}, may_be_seen = true`);

@@ -248,7 +248,7 @@ onEachDatabase(({ database }) => {
     );
   });
 
-  test('a node on a branch of its own is named, although blocks come from the others', async () => {
+  test('a node that is alone on its branch is named, although blocks come from the others', async () => {
     const witnesses = witnessesOf(leavesAt(3), headerOf, headerOf);
     const said: string[] = [];
     const onDissent = ({ node, message }: Parameters<VerifyOptions['onDissent']>[0]) =>

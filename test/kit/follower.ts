@@ -55,7 +55,7 @@ export function followMadeUp(
     bundles,
     anchored: bundles,
     corroborated: async (number) => (chain.asked ?? chain.at)(number),
-    parentOf: async ({ number }) => chain.at(number - 1),
+    parentOf: async ({ number }) => (chain.asked ?? chain.at)(number - 1),
     compareWith: async () => {},
     quorum: () => ({
       nodes: chain.nodeCount ?? 1,

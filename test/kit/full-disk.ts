@@ -1,5 +1,5 @@
 /**
- * A file system of its own that a test fills.
+ * A separate file system that a test fills.
  */
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, statfsSync, writeFileSync } from 'node:fs';

@@ -76,7 +76,7 @@ export async function openVerifiedChain(): Promise<VerifiedChain> {
   await chain.transferToken(token, { from: payer, to: receiver, amount: 5n });
   const last = (await chain.head()).number;
   await service.inSync(chain);
-  // Long enough before the blocks that nobody doubts their order.
+  // Long enough before the blocks that their order is certain.
   const change = (statement: Sql) => service.database.query(statement);
   await change(
     sql`update watched_address set created_at = created_at - interval '1 hour', updated_at = created_at - interval '1 hour'`,
@@ -174,7 +174,7 @@ export async function blockAt(chain: Chain, number: number): Promise<NodeBlock['
 /** The same with receipts and traces, for a scripted node. */
 export async function nodeBlockAt(chain: Chain, number: number): Promise<NodeBlock> {
   const receipts = await chain.rpc('eth_getBlockReceipts', [quantity(number)]);
-  // Nobody traces the genesis block.
+  // The genesis block is never traced.
   const traces =
     number === 0
       ? []

@@ -179,7 +179,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       const sending = witness.send(actor, message, own.now().getTime());
       if (!deliverers.has(actor)) world.fail(`${actor.name} sends ${name} although it was told to stop`);
       killed.addEventListener('abort', () => reject(killed.reason), { once: true });
-      // The receiver may have stored it before anybody hears of that, and may crash or hang afterwards.
+      // The receiver may store it before its answer arrives, and may crash or hang afterwards.
       const isTaken = random.chance(0.5);
       if (isTaken) takeIntoLedgers(message);
       const turn = scheduler.turn(actor, 'webhook', async () => {

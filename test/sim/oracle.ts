@@ -110,7 +110,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       if (one.record === record && isOpen(one)) one.state = 'cancelled';
   }
 
-  /** Whoever reads a removal notice that its record gave up withdraws it. */
+  /** A worker that reads a removal notice whose record gave up `removed` withdraws it. */
   function noteGivenUp(stored: readonly StoredNotification[]): void {
     for (const { id, state } of stored) {
       const one = byId.get(id);

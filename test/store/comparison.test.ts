@@ -129,7 +129,7 @@ onEachDatabase(({ database }) => {
     assert.equal((await listNotificationsOf(database(), span, [], 1)).length, 1);
   });
 
-  test('a notification counts whatever became of it, also told anew; only one that a reorg orphaned is not there', async () => {
+  test('a notification counts in every state, also sent again; only one that a reorg orphaned is left out', async () => {
     const { id } = await watchAddress(database());
     const payments = await mineFive();
     const places = payments.map(({ txHash }) => ({ shardId: 1, watchedAddressId: id, txHash }));

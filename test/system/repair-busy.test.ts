@@ -183,7 +183,7 @@ test('killed at any statement beside a busy service, and run again: nothing is l
   assert.doesNotMatch(program.log, /deadlock|"level":"(?:error|fatal)"/);
 });
 
-test('on the embedded database, between two runs of the service: what was told wrongly is taken back', async () => {
+test('on the embedded database, between two runs of the service: wrong notifications are taken back', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const place = parts.use(await createTestDatabase('embedded'));

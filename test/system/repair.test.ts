@@ -197,7 +197,7 @@ const damageTold = () =>
     update notification set amount = 17, state = 'processed', processed_at = '2026-11-22T10:00:00Z', may_be_seen = true
     where tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
 
-test('what may be credited twice is held back until it is allowed, and the plan says what was told and what is sent', async () => {
+test('a transfer that may be credited twice is held back until it is allowed, and the plan shows past and future notifications', async () => {
   await damageTold();
   for (const word of ['--dry-run', '--apply']) {
     const held = await run(...range, word);

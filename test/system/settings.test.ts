@@ -168,7 +168,7 @@ for (const kind of databaseKinds) {
       );
     });
 
-    test('what is mined again in the reorg that orphaned it is told once, and what never was told stays unheard', async () => {
+    test('a transfer mined again in the reorg that orphaned it is sent once, and one that was never sent gets no removal notice', async () => {
       receiver.setAnswer({});
       const kept = await watchWith({ removed: true });
       const late = await watchWith({ removed: true, confirmations: 5 });

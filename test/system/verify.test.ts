@@ -263,7 +263,7 @@ test('what may have been deleted by the retention is not missing', async () => {
   assert.deepEqual([report, differences], [reportOf({ notifications: 4, undecided: { pruned: 2 } }), []]);
 });
 
-test('what was told of an orphaned block stays, and is not compared; a withdrawn one is not there', async () => {
+test('sent notifications of an orphaned block stay, and are not compared; a withdrawn one is left out', async () => {
   const earlier = sql`created_at = created_at - interval '1 minute'`;
   await change(
     sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, state = 'processed', ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
@@ -282,7 +282,7 @@ test('what was told of an orphaned block stays, and is not compared; a withdrawn
   );
 });
 
-test('a transaction that was mined again with another amount, and not told, is a difference', async () => {
+test('a transaction that was mined again with another amount, but not sent, is a difference', async () => {
   await change(sql`
     update notification set amount = 6, state = 'processed', created_at = created_at - interval '1 minute'
     where tx_hash = ${toBytes(payment.hash)}`);

@@ -6,7 +6,7 @@ import type { PhaseReport } from './measure.ts';
 import type { Scenario } from './scenarios.ts';
 
 /** `seen` may be at most `limit`, or at least where `isFloor`. */
-export type Requirement = { name: string; seen: number; limit: number; isFloor?: boolean; isMet: boolean };
+type Requirement = { name: string; seen: number; limit: number; isFloor?: boolean; isMet: boolean };
 
 const RATIO_MAX = 2;
 const TURNED_MS_MAX = 100;
@@ -33,6 +33,12 @@ export function judge(scenario: Scenario, phases: readonly PhaseReport[]): Requi
       (attack.residentPeakMiB ?? Number.NaN) - (baseline.residentPeakMiB ?? Number.NaN),
       GROWTH_MIB_MAX,
     ),
+    requirement({
+      name: 'new watchers with a webhook, share',
+      seen: (attack.newcomersSent ?? Number.NaN) / (attack.newcomers ?? Number.NaN),
+      limit: 1,
+      isFloor: true,
+    }),
     atMost(
       'first webhook of a new watcher, max ms',
       attack.newcomerFirstMaxMs ?? Number.NaN,
