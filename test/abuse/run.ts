@@ -5,6 +5,7 @@
 import { parseArgs } from 'node:util';
 import { messageOf } from '../../src/core/fault.ts';
 import { clockAbuses } from './clocks.ts';
+import { fairnessAbuses, turningAbuses } from './fairness.ts';
 import { guardAbuses } from './guard.ts';
 import { receiverAbuses } from './receivers.ts';
 import { workerAbuses } from './workers.ts';
@@ -13,11 +14,14 @@ const { values: flags, positionals: words } = parseArgs({
   options: { long: { type: 'boolean' }, json: { type: 'boolean' } },
   allowPositionals: true,
 });
-const abuses = [...receiverAbuses, ...clockAbuses, ...guardAbuses, ...workerAbuses].filter(
-  ({ name, isLong }) =>
-    (isLong !== true || flags.long === true) &&
-    (words.length === 0 || words.some((word) => name.includes(word))),
-);
+const all = [receiverAbuses, clockAbuses, guardAbuses, workerAbuses, fairnessAbuses, turningAbuses];
+const abuses = all
+  .flat()
+  .filter(
+    ({ name, isLong }) =>
+      (isLong !== true || flags.long === true) &&
+      (words.length === 0 || words.some((word) => name.includes(word))),
+  );
 const rows: { promise: string; seen: string; tookMs: number }[] = [];
 const broken: string[] = [];
 for (const { name, commit } of abuses) {

@@ -1,0 +1,4 @@
+import { testAbuses } from './abuse.ts';
+import { turningAbuses } from './fairness.ts';
+
+testAbuses(turningAbuses);

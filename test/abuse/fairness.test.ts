@@ -1,0 +1,4 @@
+import { testAbuses } from './abuse.ts';
+import { fairnessAbuses } from './fairness.ts';
+
+testAbuses(fairnessAbuses);
