@@ -41,6 +41,8 @@ const moments: readonly KillMoment[] = [
   { name: 'before the commit of a fork', when: 'asked', ...fork('delete from block', 'commit') },
   { name: 'after the commit of a fork', when: 'answered', ...fork('delete from block', 'commit') },
   { name: 'with lanes leased', when: 'answered', statements: ['epoch = epoch + 1'] },
+  { name: 'before next visits are noted', when: 'asked', statements: ['set next_due = (', 'commit'] },
+  { name: 'after next visits were noted', when: 'answered', statements: ['set next_due = (', 'commit'] },
   { name: 'before webhooks are settled', when: 'asked', statements: ['insert into delivery_attempt'] },
   { name: 'after webhooks were settled', when: 'answered', statements: ['insert into delivery_attempt'] },
   { name: 'before lanes are given back', when: 'asked', statements: ['set owner = null', 'commit'] },
@@ -61,6 +63,7 @@ const writes: ReadonlySet<string> = new Set([
   ...['update point_month', 'delete from accrual_before', 'delete from accrual', 'update accrual'],
   ...['delete from referral', 'delete from swap', 'update swap_volume', 'delete from pair_state'],
   ...['delete from pair_reading', 'update pair', 'delete from block'],
+  ...['insert into watcher_queue', 'update watcher_queue'],
   ...['update lane', 'insert into delivery_attempt', 'insert into reorg', 'insert into orphaned_block'],
   // What is old goes, in statements of their own.
   ...['delete from delivery_attempt', 'delete from notification', 'delete from idempotent_answer'],
