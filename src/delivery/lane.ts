@@ -155,9 +155,11 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   /** Asks for the next turn, or ends where nothing is left to do. */
   function proceed(): void {
+    // While it is given back a bell may ring: the next lease reads what there is.
+    if (isOver) return;
     const hasMore = firsts.length > 0 || retries.length > 0 || mayHaveMore.firsts || mayHaveMore.retries;
     if (hasMore && !isEnding()) seat.want();
-    else if (underWay.size === 0 && !isReading && !isOver) void finish();
+    else if (underWay.size === 0 && !isReading) void finish();
   }
 
   async function finish(): Promise<void> {

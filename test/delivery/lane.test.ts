@@ -8,8 +8,9 @@ import { type DeliveryOptions, type LaneRun, runLane } from '../../src/delivery/
 import { createDueReader } from '../../src/delivery/reader.ts';
 import { createSettler } from '../../src/delivery/settler.ts';
 import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
 import { leaseDue } from '../kit/attempts.ts';
-import { headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { headerOf, listLanes, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
@@ -17,6 +18,7 @@ import { onEachDatabase } from '../kit/each-database.ts';
 async function countSent(
   database: Database,
   afterRead: (run: LaneRun, stopping: AbortController) => void,
+  beforeRelease?: (run: LaneRun) => Promise<void>,
 ): Promise<number> {
   await watchAddress(database);
   await mine(database, headerOf(1), [transferOf()]);
@@ -35,13 +37,17 @@ async function countSent(
         if (statement.text.includes('left join watched_address')) afterRead(run, stopping);
         return rows;
       },
+      async transaction(work) {
+        await beforeRelease?.(run);
+        return database.transaction(work);
+      },
     },
     keyRing: deriveKeyRing(Buffer.alloc(32)),
     nativeSymbol: 'ETH',
     retryMinutes: [1],
     async send() {
       sent += 1;
-      stopping.abort();
+      if (beforeRelease === undefined) stopping.abort();
       return {
         outcome: 'success',
         status: 200,
@@ -74,5 +80,23 @@ onEachDatabase(({ database }) => {
 
   test('a lane that loses its lease while it reads sends nothing of it', async () => {
     assert.equal(await countSent(database(), (run) => run.lose()), 0);
+  });
+
+  test('a bell that rings while the lane is given back starts nothing under its former lease', async () => {
+    let isGivenBack = false;
+    const sent = await countSent(
+      database(),
+      () => {},
+      async (run) => {
+        if (isGivenBack) return;
+        isGivenBack = true;
+        await mine(database(), headerOf(2), [transferOf()]);
+        run.ring();
+        // A read and a webhook would have time to begin.
+        for (let turn = 0; turn < 20; turn += 1) await database().query(sql`select`);
+      },
+    );
+    assert.equal(sent, 1);
+    assert.notEqual((await listLanes(database()))[0]?.next_due, null);
   });
 });
