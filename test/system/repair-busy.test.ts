@@ -33,7 +33,7 @@ const statements = [
 ];
 const writes = new Set([
   ...['insert into reorg', 'update notification', 'insert into orphaned_block', 'insert into notification'],
-  'update lane',
+  ...['update lane', 'insert into watcher_queue'],
 ]);
 const moments: Moment[] = [
   ...statements.map((statement): Moment => ({ statements: ['pg_advisory', statement], when: 'asked' })),
