@@ -47,7 +47,7 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   write: 0.5,
   switchBranch: 0.4,
   followStep: 0.4,
-  settle: 0.15,
+  settle: 0.3,
   releaseLane: 0.2,
   noteNextVisits: 0.2,
   renewLeases: 0.2,

@@ -3,12 +3,13 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import type { BugName } from './bugs.ts';
 import { reportOf } from './report.ts';
 import { points } from './seat.ts';
-import { simulate } from './simulate.ts';
+import { type Story, simulate } from './simulate.ts';
 import { openStage, type Stage } from './world.ts';
 
-export const SEEDS = 200;
+const SEEDS = 200;
 const SEEDS_PER_TEST = 20;
 /** What changes the database for others. */
 const WRITING = points.filter((point) => point !== 'listDue');
@@ -40,4 +41,13 @@ export function testSeeds(first: 1 | 2): void {
     );
     assert.deepEqual(missing, []);
   });
+}
+
+/** The first of the seeds whose story breaks a promise with a planted bug. */
+export async function findBroken(stage: Stage, bug: BugName): Promise<Story | undefined> {
+  for (let seed = 1; seed <= SEEDS; seed += 1) {
+    const story = await simulate(stage, { seed, bug });
+    if (story.problem !== undefined) return story;
+  }
+  return undefined;
 }
