@@ -31,6 +31,8 @@ const OWN_SPEED_MIN = 0.8;
 
 const fair = (scenario: Scenario, name: string): Abuse => ({
   name,
+  // Ratios on a machine that also runs other tests show little.
+  isLong: true,
   async commit() {
     const options = { service: ROOT, database: 'postgres', isDurable: false, size: SIZE } as const;
     const phases = await runScenario(scenario, options);

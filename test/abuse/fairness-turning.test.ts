@@ -1,4 +1,0 @@
-import { testAbuses } from './abuse.ts';
-import { turningAbuses } from './fairness.ts';
-
-testAbuses(turningAbuses);

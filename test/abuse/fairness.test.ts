@@ -1,4 +1,0 @@
-import { testAbuses } from './abuse.ts';
-import { fairnessAbuses } from './fairness.ts';
-
-testAbuses(fairnessAbuses);
