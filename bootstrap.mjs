@@ -1,6 +1,6 @@
 /**
  * The door of a clone: `node bootstrap.mjs <script> [arguments]`, on any Node from 20 on, with npm and nothing else.
- * Installs what package-lock.json says unless it is there already, then runs the script on a Node that can read
+ * Installs the packages of the lock files unless they are there already, then runs the script on a Node that can read
  * TypeScript, with the same terminal, signals and exit code. Plain JavaScript in old syntax: it runs on the host's Node.
  */
 import { spawn } from 'node:child_process';
@@ -19,6 +19,8 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const root = dirname(fileURLToPath(import.meta.url));
+/** Programs with a package per platform have a lock file of their own, so `npm ci --omit=dev` works everywhere. */
+const toolsFolder = join(root, 'tools');
 const lockFile = join(root, '.install.lock');
 
 /** Exit code "a service is unavailable" of sysexits.h. */
@@ -64,8 +66,8 @@ async function main() {
   if (Number(process.versions.node.split('.')[0]) < 20) {
     giveUp(`Node ${process.versions.node} is too old to start with: Node 20 or newer is needed.`);
   }
-  if (!isInstalled()) {
-    const interrupted = await underLock(install);
+  if (!isReady()) {
+    const interrupted = await underLock(installAll);
     if (interrupted !== undefined) return interrupted;
   }
   const cache = join(root, 'node_modules', '.cache', 'compile');
@@ -79,22 +81,50 @@ async function main() {
   ).catch((error) => giveUp(`Cannot run ${node} (${error.message}). ${nodeAdvice()}`));
 }
 
+/** A service needs the dependencies without the `dev` ones; the demo and the scripts for developers need all. */
+function isReady() {
+  const isService = /^src.main\.ts$/.test(process.argv[2]) && process.argv[3] !== 'demo';
+  if (isService) return isInstalled(root, true);
+  return isInstalled(root) && isInstalled(toolsFolder);
+}
+
 /**
  * Whether node_modules is what package-lock.json says, by the record that npm writes there as its last act. So an
  * `npm ci` or `npm install` by hand counts too, and an interrupted one does not.
  */
-function isInstalled() {
-  const wanted = readPackages(join(root, 'package-lock.json'));
-  const present = readPackages(join(root, 'node_modules', '.package-lock.json'));
-  if (wanted === undefined) giveUp('package-lock.json is missing or damaged: this is not a complete clone.');
+function isInstalled(folder, isWithoutDev) {
+  const wanted = readLock(folder);
+  const present = readPackages(join(folder, 'node_modules', '.package-lock.json'));
   if (present === undefined) return false;
+  const isExact = hasPlatform(wanted);
   for (const path of Object.keys(wanted)) {
     const it = wanted[path];
     const have = present[path];
-    if (path === '' || (have === undefined && it.optional === true)) continue;
-    if (have === undefined || have.version !== it.version || have.integrity !== it.integrity) return false;
+    if (path === '' || (isWithoutDev && it.dev === true)) continue;
+    if (have === undefined && it.optional === true) continue;
+    if (have === undefined) return false;
+    if (isExact && (have.version !== it.version || have.integrity !== it.integrity)) return false;
   }
   return true;
+}
+
+/** Whether a lock file has this platform's package of everything that has one package per platform. */
+function hasPlatform(packages) {
+  const suits = (list, name) => list === undefined || list.includes(name);
+  return Object.values(packages).every((it) => {
+    const each = Object.keys(it.optionalDependencies ?? {}).map((name) => packages[`node_modules/${name}`]);
+    if (!each.includes(undefined)) return true;
+    return each.some(
+      (one) => one !== undefined && suits(one.os, process.platform) && suits(one.cpu, process.arch),
+    );
+  });
+}
+
+function readLock(folder) {
+  const packages = readPackages(join(folder, 'package-lock.json'));
+  if (packages === undefined)
+    giveUp(`${join(folder, 'package-lock.json')} is missing or damaged: this is not a complete clone.`);
+  return packages;
 }
 
 /** The `packages` of a lock file of npm, or undefined. */
@@ -106,14 +136,22 @@ function readPackages(path) {
   }
 }
 
-/**
- * Installs what package-lock.json says; undefined when it is done, the outcome when somebody interrupted it. Not by
- * `npm ci`: it refuses a lock file that was written where packages of other platforms could not be had. Versions and
- * checksums are the lock file's either way, and starting from nothing repairs what an interrupted run left.
- */
-async function install() {
-  if (isInstalled()) return undefined;
+/** Installs everything; undefined when it is done, the outcome when somebody interrupted it. */
+async function installAll() {
+  if (isReady()) return undefined;
   say('Installing dependencies (first run) …');
+  for (const folder of [root, toolsFolder]) {
+    const interruption = isInstalled(folder) ? undefined : await install(folder);
+    if (interruption !== undefined) return interruption;
+  }
+  return undefined;
+}
+
+/**
+ * Installs the versions and checksums of the lock file, afresh because that repairs what an interrupted run left. On
+ * a platform that the lock file lacks, npm resolves the versions again: npm ignores missing platform packages.
+ */
+async function install(folder) {
   const env = Object.assign({}, process.env);
   for (const name of Object.keys(env)) if (NPM_LEFTOVERS.test(name)) delete env[name];
   // Named on the command line because NODE_ENV=production or a user's .npmrc may leave them out.
@@ -129,7 +167,8 @@ async function install() {
     '--fetch-retry-mintimeout=1000',
     '--fetch-retry-maxtimeout=3000',
   ];
-  rmSync(join(root, 'node_modules'), { recursive: true, force: true });
+  if (!hasPlatform(readLock(folder))) words.push('--no-package-lock');
+  rmSync(join(folder, 'node_modules'), { recursive: true, force: true });
   // The npm that started us, else the one on PATH. Its summary is not data: standard output stays clean.
   const own = process.env.npm_execpath;
   // In an old installation `npm test` runs this on the Node of node_modules, which has just gone with the rest.
@@ -137,7 +176,7 @@ async function install() {
   const isNpm = !isGone && own !== undefined && /npm-cli\.c?js$/.test(own) && existsSync(own);
   const command = isNpm ? process.execPath : 'npm';
   const options = {
-    cwd: root,
+    cwd: folder,
     env: env,
     stdio: ['ignore', 'ignore', 'inherit'],
     shell: !isNpm && process.platform === 'win32',
@@ -149,7 +188,7 @@ async function install() {
     child.kill('SIGKILL');
   };
   const silence = setTimeout(() => {
-    if (!hasPackages())
+    if (!hasPackages(folder))
       say(
         `Nothing has come from the npm registry yet. ${registryAdvice()} npm goes on trying; Ctrl-C ends it.`,
       );
@@ -176,10 +215,10 @@ function registryAdvice() {
 }
 
 /** Whether a package has arrived; npm makes the folders of all of them first. */
-function hasPackages() {
-  const folder = join(root, 'node_modules');
-  if (!existsSync(folder)) return false;
-  return readdirSync(folder).some((name) => existsSync(join(folder, name, 'package.json')));
+function hasPackages(folder) {
+  const modules = join(folder, 'node_modules');
+  if (!existsSync(modules)) return false;
+  return readdirSync(modules).some((name) => existsSync(join(modules, name, 'package.json')));
 }
 
 /** Runs `work` while no other bootstrap of this clone installs; the lock of a dead one is taken over. */

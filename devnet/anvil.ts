@@ -164,10 +164,10 @@ function findBinary(): string {
   const platforms: Partial<Record<string, string>> = { win32: 'win32', darwin: 'darwin', linux: 'linux' };
   const architectures: Partial<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
   const name = `@foundry-rs/anvil-${platforms[process.platform]}-${architectures[process.arch]}`;
-  // The platform's package is a dependency of @foundry-rs/anvil, not of ours.
-  const ourRequire = createRequire(import.meta.url);
+  // The platform's package is a dependency of @foundry-rs/anvil.
+  const toolsRequire = createRequire(new URL('../tools/package.json', import.meta.url));
   try {
-    const launcherRequire = createRequire(ourRequire.resolve('@foundry-rs/anvil/package.json'));
+    const launcherRequire = createRequire(toolsRequire.resolve('@foundry-rs/anvil/package.json'));
     const folder = dirname(launcherRequire.resolve(`${name}/package.json`));
     const binary = join(folder, 'bin', process.platform === 'win32' ? 'anvil.exe' : 'anvil');
     if (existsSync(binary)) return binary;
@@ -178,7 +178,7 @@ function findBinary(): string {
 }
 
 function missingBinaryMessage(name: string): string {
-  return `no anvil for ${process.platform} ${process.arch}: package ${name} is missing (npm ci --include=optional)`;
+  return `no anvil for ${process.platform} ${process.arch}: package ${name} is missing. Remove tools/node_modules and run npm start to install it`;
 }
 
 /** Without a state file the folder is shared by everybody on the machine who is the same user. */

@@ -1,7 +1,7 @@
 /**
  * The demo's configuration: what somebody would write who runs Chainbell on the demo's chain for its ecosystem.
  */
-import { loadConfig } from '../src/config/load.ts';
+import { type ConfigOverrides, loadConfig } from '../src/config/load.ts';
 import type { Config } from '../src/config/schema.ts';
 import type { Address } from '../src/core/hex.ts';
 import { type Market, MULTICALL3, marketTokens, pairTable } from './market.ts';
@@ -30,68 +30,68 @@ export type DemoConfigOptions = {
   initialCoins: number;
 };
 
-/** Webhooks may go to this machine, which nobody else should allow. */
-export function demoConfig(options: DemoConfigOptions): Config {
+export const demoConfig = (options: DemoConfigOptions): Config =>
+  loadConfig({ env: {}, overrides: demoConfigText(options) });
+
+/** As it is written in a file. Webhooks may go to this machine, which nobody else should allow. */
+export function demoConfigText(options: DemoConfigOptions): ConfigOverrides {
   const { market, retryMinutes } = options;
   const { tokens, wrapped, pairs } = market;
   const tokenOf = (symbol: 'USDT' | 'USDC' | 'SOL' | 'DOGE' | 'XRP') => ({
     address: tokens[symbol],
     decimals: marketTokens[symbol].decimals,
   });
-  return loadConfig({
-    env: {},
-    overrides: {
-      chain: {
-        id: CHAIN_ID,
-        rpc: [...options.rpc],
-        native: { symbol: NATIVE_SYMBOL },
-        reward: { symbol: REWARD_SYMBOL },
-        // Liquidity, stakes and referrals of the beginning count, too.
-        startBlock: 1,
-      },
-      dataDir: options.dataDir,
-      webhooks: {
-        allowHttp: true,
-        allowCidrs: ['127.0.0.0/8', '::1/128'],
-        ports: [...new Set([options.receiverPort, ...furtherWebhookPorts])],
-        ...(retryMinutes === undefined ? {} : { retryMinutes: [...retryMinutes] }),
-      },
-      tokens: {
-        USDT: { ...tokenOf('USDT'), usd: 1 },
-        USDC: { ...tokenOf('USDC'), usd: 1 },
-        SOL: tokenOf('SOL'),
-        DOGE: tokenOf('DOGE'),
-        XRP: tokenOf('XRP'),
-      },
-      pairs: pairTable.map(({ id, token0, usdValueFrom, rewardPid }) => ({
-        id,
-        name: `${token0}/${NATIVE_SYMBOL}`,
-        address: pairs[token0],
-        token0: tokens[token0],
-        token1: wrapped,
-        token0Decimals: marketTokens[token0].decimals,
-        token1Decimals: 18,
-        fee: 300,
-        usdValueFrom,
-        rewardPid,
-      })),
-      prices: {
-        native: {
-          everySeconds: PRICE_SECONDS,
-          sources: [{ type: 'http', url: `${options.priceFeedUrl}/${NATIVE_SYMBOL}`, path: '$.price' }],
-        },
-      },
-      supply: {
-        initial: `${options.initialCoins}`,
-        multicall3: MULTICALL3,
-        locked: {
-          validatorsStaking: market.validatorStaking,
-          vesting: { team: market.vestingTeam, advisors: market.vestingAdvisors },
-        },
-      },
-      points: pointsOf(market, options.deployer),
-      // Refused webhooks are warnings, and the receiver prints them already.
-      log: { level: 'error' },
+  return {
+    chain: {
+      id: CHAIN_ID,
+      rpc: [...options.rpc],
+      native: { symbol: NATIVE_SYMBOL },
+      reward: { symbol: REWARD_SYMBOL },
+      // Liquidity, stakes and referrals of the beginning count, too.
+      startBlock: 1,
     },
-  });
+    dataDir: options.dataDir,
+    webhooks: {
+      allowHttp: true,
+      allowCidrs: ['127.0.0.0/8', '::1/128'],
+      ports: [...new Set([options.receiverPort, ...furtherWebhookPorts])],
+      ...(retryMinutes === undefined ? {} : { retryMinutes: [...retryMinutes] }),
+    },
+    tokens: {
+      USDT: { ...tokenOf('USDT'), usd: 1 },
+      USDC: { ...tokenOf('USDC'), usd: 1 },
+      SOL: tokenOf('SOL'),
+      DOGE: tokenOf('DOGE'),
+      XRP: tokenOf('XRP'),
+    },
+    pairs: pairTable.map(({ id, token0, usdValueFrom, rewardPid }) => ({
+      id,
+      name: `${token0}/${NATIVE_SYMBOL}`,
+      address: pairs[token0],
+      token0: tokens[token0],
+      token1: wrapped,
+      token0Decimals: marketTokens[token0].decimals,
+      token1Decimals: 18,
+      fee: 300,
+      usdValueFrom,
+      rewardPid,
+    })),
+    prices: {
+      native: {
+        everySeconds: PRICE_SECONDS,
+        sources: [{ type: 'http', url: `${options.priceFeedUrl}/${NATIVE_SYMBOL}`, path: '$.price' }],
+      },
+    },
+    supply: {
+      initial: `${options.initialCoins}`,
+      multicall3: MULTICALL3,
+      locked: {
+        validatorsStaking: market.validatorStaking,
+        vesting: { team: market.vestingTeam, advisors: market.vestingAdvisors },
+      },
+    },
+    points: pointsOf(market, options.deployer),
+    // Refused webhooks are warnings, and the receiver prints them already.
+    log: { level: 'error' },
+  };
 }

@@ -2,7 +2,8 @@
  * What a demo leaves behind for the next start: a chain, a database, and a note of what belongs to them.
  */
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
+import { demoConfigFile } from '../src/config/file.ts';
 
 /** Absolute paths of one demo's data. Their names are told apart from anything else that a folder may hold. */
 export type DemoFolder = {
@@ -12,6 +13,8 @@ export type DemoFolder = {
   /** The service's `dataDir`: the embedded database and its secret. */
   serviceFolder: string;
   noteFile: string;
+  /** While the demo runs: for commands beside it. */
+  configFile: string;
 };
 
 /** What a continued demo needs to know; the file can be read by its owner only, because of the key. */
@@ -32,6 +35,7 @@ export function openDemoFolder(path: string): DemoFolder {
     chainStateFile: join(chainFolder, 'state.json'),
     serviceFolder: join(folder, 'demo-service'),
     noteFile: join(folder, 'demo.json'),
+    configFile: join(folder, basename(demoConfigFile)),
   };
 }
 
@@ -55,6 +59,15 @@ export function writeDemoNote({ noteFile }: DemoFolder, note: DemoNote): void {
   writeFileSync(noteFile, `${JSON.stringify(note, undefined, 2)}\n`, { mode: 0o600 });
   // The mode above is for a new file only.
   chmodSync(noteFile, 0o600);
+}
+
+/** JSON is YAML, too. */
+export function writeDemoConfig({ configFile }: DemoFolder, config: object): void {
+  writeFileSync(configFile, `${JSON.stringify(config, undefined, 2)}\n`, { mode: 0o600 });
+}
+
+export function removeDemoConfig({ configFile }: DemoFolder): void {
+  rmSync(configFile, { force: true });
 }
 
 function isDemoNote(value: unknown): value is DemoNote {

@@ -6,8 +6,14 @@ import { Fault } from '../src/core/fault.ts';
 import { type Address, parseAddress } from '../src/core/hex.ts';
 import type { startService } from '../src/service.ts';
 import { genesis, openDemoChain } from './demo-chain.ts';
-import { CHAIN_ID, demoConfig, NATIVE_SYMBOL } from './demo-config.ts';
-import { openDemoFolder, writeDemoNote } from './demo-folder.ts';
+import {
+  CHAIN_ID,
+  type DemoConfigOptions,
+  demoConfig,
+  demoConfigText,
+  NATIVE_SYMBOL,
+} from './demo-config.ts';
+import { openDemoFolder, removeDemoConfig, writeDemoConfig, writeDemoNote } from './demo-folder.ts';
 import { findFreePort, findPortNear, retryOnConflict } from './free-port.ts';
 import { marketTokens, tokenSymbols } from './market.ts';
 import { marketTrafficAt } from './market-traffic.ts';
@@ -106,7 +112,7 @@ export async function startDemo(
   parts.defer(() => priceFeed.stop());
   onStep(`price feed on ${priceFeed.url}`);
 
-  const config = demoConfig({
+  const configOptions: DemoConfigOptions = {
     rpc: [anvil.url, anvil.wsUrl],
     dataDir: folder.serviceFolder,
     receiverPort: Number(portOf(receiver.url)),
@@ -115,7 +121,8 @@ export async function startDemo(
     market: scene.market,
     deployer: scene.deployer,
     initialCoins: genesis.accounts * genesis.coinsEach,
-  });
+  };
+  const config = demoConfig(configOptions);
   const startOn = (ports: { api: number; metrics: number }) =>
     surroundings.startService({
       ...config,
@@ -128,6 +135,12 @@ export async function startDemo(
   });
   parts.defer(() => service.stop());
   failures.push(service.failed);
+  writeDemoConfig(folder, {
+    ...demoConfigText(configOptions),
+    http: { port: Number(portOf(service.apiUrl)) },
+    metrics: { port: Number(portOf(service.metricsUrl)) },
+  });
+  parts.defer(() => removeDemoConfig(folder));
   onStep(`Chainbell on ${service.apiUrl}`);
   signal.throwIfAborted();
 

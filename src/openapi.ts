@@ -26,10 +26,12 @@ export async function renderOpenApi(): Promise<string> {
     nativeSymbol: '',
     sendTest: nothing,
     confirmations: 0,
+    limits: {},
     pairs: [],
     prices: { native: unknown, reward: unknown, tokens: new Map() },
     supply: undefined,
-    ops: { checks: nothing, status: nothing },
+    ops: { checks: nothing, status: nothing, details: nothing },
+    adminToken: undefined,
   });
   try {
     await api.ready();

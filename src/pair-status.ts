@@ -5,9 +5,10 @@ import type { Config } from './config/schema.ts';
 import { type Decimal, decimalText } from './core/decimal.ts';
 import type { Metrics } from './core/metrics.ts';
 import { poolDeviation, type TokenValue, type ValuedPair } from './core/pair.ts';
-import { listFeeds } from './prices.ts';
+import { listFeeds, staleSeconds } from './prices.ts';
 import type { Db } from './store/db.ts';
 import { listLatestPairStates } from './store/market.ts';
+import { findReadPairs } from './store/pairs.ts';
 import { findYoungPrice } from './store/prices.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
@@ -25,6 +26,10 @@ export async function describePairs(config: Config, database: Db, now: Date) {
     pairs.map(({ id }) => id),
   );
   const byId = new Map(states.map((state) => [state.pairId, state]));
+  const read = await findReadPairs(
+    database,
+    pairs.map(({ id }) => id),
+  );
   const usdOf = await readPrices(config, pairs, { database, now });
   return pairs.map((pair) => {
     const state = byId.get(pair.id);
@@ -39,6 +44,7 @@ export async function describePairs(config: Config, database: Db, now: Date) {
       price_deviation: ratioOf(deviation?.price),
       lp_deviation: ratioOf(deviation?.lp),
       deviates: deviation?.lp.gt(LP_DEVIATION_MAX) ?? false,
+      volume_complete: read.has(pair.id),
     };
   });
 }
@@ -77,7 +83,8 @@ async function readPrices(
   );
   const prices = new Map<string, Decimal>();
   for (const asset of assets) {
-    const maxAgeMs = (feeds.get(asset)?.maxAgeSeconds ?? 0) * 1000;
+    const feed = feeds.get(asset);
+    const maxAgeMs = feed === undefined ? 0 : staleSeconds(feed) * 1000;
     const found = await findYoungPrice(database, asset, { now, maxAgeMs });
     if (found !== undefined) prices.set(asset, found.price);
   }

@@ -4,17 +4,17 @@
 import type { Config } from './config/schema.ts';
 import { decimalText } from './core/decimal.ts';
 import type { Metrics } from './core/metrics.ts';
-import { listFeeds } from './prices.ts';
+import { listFeeds, staleSeconds } from './prices.ts';
 import type { Db } from './store/db.ts';
 import { findLastRound } from './store/price-rounds.ts';
-import { findPrice } from './store/prices.ts';
+import { findCurrentPrice } from './store/prices.ts';
 
 /** For /status: each feed with its newest price, and what its sources said in the newest round. */
 export function describePrices(config: Config, database: Db, now: Date) {
   return Promise.all(
     listFeeds(config).map(async ({ asset: { asset }, feed }) => {
       const [price, round] = await Promise.all([
-        findPrice(database, asset, now),
+        findCurrentPrice(database, asset, { now, maxAgeMs: undefined }),
         findLastRound(database, asset),
       ]);
       const ageSeconds =
@@ -23,7 +23,7 @@ export function describePrices(config: Config, database: Db, now: Date) {
         asset,
         price: price === undefined ? null : decimalText(price.price),
         age_seconds: ageSeconds ?? null,
-        stale: ageSeconds === undefined || ageSeconds > feed.maxAgeSeconds,
+        stale: ageSeconds === undefined || ageSeconds > staleSeconds(feed),
         sources: (round?.reports ?? []).map((report) => ({
           source: report.source,
           verdict: report.verdict,

@@ -38,6 +38,9 @@ export type FeedDependencies = {
 
 /** A round of a feed takes a moment and arrives a moment after its heartbeat. */
 const HEARTBEAT_GRACE_MS = 300_000;
+/** Without maxAgeSeconds: a few bad rounds, or the next one where rounds are rare. */
+const STALE_SECONDS_MIN = 600;
+const STALE_ROUNDS = 2;
 
 /** The feeds with their names and limits, without what it takes to ask them. */
 export function listFeeds({ chain, prices }: Config): { asset: Asset; feed: FeedConfig }[] {
@@ -50,6 +53,10 @@ export function listFeeds({ chain, prices }: Config): { asset: Asset; feed: Feed
   ];
 }
 
+/** In /status a price that is older is stale, and a source is not believed: even if its price counts until there is another. */
+export const staleSeconds = ({ maxAgeSeconds, everySeconds }: FeedConfig): number =>
+  maxAgeSeconds ?? Math.max(STALE_SECONDS_MIN, STALE_ROUNDS * everySeconds);
+
 /** Whether any feed reads the chain itself. */
 export function readsContracts(config: Config): boolean {
   return listFeeds(config).some(({ feed }) => feed.sources.some(({ type }) => type === 'chainlink'));
@@ -60,7 +67,7 @@ export function createFeeds(config: Config, dependencies: FeedDependencies): Pri
   return listFeeds(config).map(({ asset, feed }) => ({
     asset: asset.asset,
     everyMs: feed.everySeconds * 1000,
-    maxAgeMs: feed.maxAgeSeconds * 1000,
+    maxAgeMs: staleSeconds(feed) * 1000,
     sources: numberRepeated(
       feed.sources.map((source) => createSource(config, dependencies, { ...asset, feed, source })),
     ),
@@ -73,7 +80,7 @@ function createSource(
   { isNative, feed, source }: Asset & { feed: FeedConfig; source: SourceConfig },
 ): PriceSource {
   const maxAgeSeconds = 'maxAgeSeconds' in source ? source.maxAgeSeconds : undefined;
-  const maxAgeMs = (maxAgeSeconds ?? feed.maxAgeSeconds) * 1000;
+  const maxAgeMs = (maxAgeSeconds ?? staleSeconds(feed)) * 1000;
   switch (source.type) {
     case 'http': {
       const { url, headers = {}, path, timePath, confPath } = source;
@@ -168,7 +175,7 @@ function fixedUsd({ tokens }: Config, address: string): Decimal {
 
 async function nativeUsd(config: Config, database: Database, clock: Clock): Promise<Decimal> {
   const { chain, prices } = config;
-  const maxAgeMs = (prices.native?.maxAgeSeconds ?? 0) * 1000;
+  const maxAgeMs = prices.native === undefined ? 0 : staleSeconds(prices.native) * 1000;
   const native = await findYoungPrice(database, chain.native.symbol, { now: clock.now(), maxAgeMs });
   if (native === undefined) throw new Fault('unavailable', 'the native coin has no price');
   return native.price;
@@ -186,8 +193,10 @@ export function createPriceBook(config: Config): PriceBook {
     book.set(key, priced);
     return priced;
   };
-  const feedOf = ({ maxAgeSeconds }: FeedConfig) =>
-    ({ kind: 'feed', maxAgeMs: maxAgeSeconds * 1000 }) as const;
+  const feedOf = (feed: FeedConfig) => {
+    const maxAgeMs = feed.maxAgeSeconds === undefined ? undefined : feed.maxAgeSeconds * 1000;
+    return { kind: 'feed', maxAgeMs, staleMs: staleSeconds(feed) * 1000 } as const;
+  };
   const none = { kind: 'none' } as const;
   const native = add(chain.native.symbol, prices.native === undefined ? none : feedOf(prices.native));
   const first = pairs.find(({ id }) => id === 1);

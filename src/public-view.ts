@@ -11,6 +11,7 @@ import { HIDDEN, redactorOf } from './core/redact.ts';
 export type PublicView = {
   checks(checks: Record<string, Check>): Record<string, Check>;
   status(body: StatusBody): StatusBody;
+  text(text: string): string;
 };
 
 /** The fields of /status whose text comes from elsewhere. */
@@ -35,6 +36,7 @@ export function createPublicView(config: Config): PublicView {
     return Object.fromEntries(fields);
   };
   return {
+    text: hide,
     checks: (checks) => show(checks) as Record<string, Check>,
     status(body) {
       // Nodes and sockets come in the order of the configuration; two may share a host.

@@ -1,7 +1,6 @@
 /**
  * The whole program, built from a Config: everything is constructed, started and stopped here, by the CLI and by tests.
  */
-import { readFile } from 'node:fs/promises';
 import packageJson from '../package.json' with { type: 'json' };
 import { createMetricsServer } from './api/ops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
@@ -18,8 +17,11 @@ import { parseCidr } from './core/public-address.ts';
 import type { WebhookPolicy } from './core/webhook-url.ts';
 import { createDeliverer, HEARTBEAT_MS } from './delivery/deliver.ts';
 import type { DeliveryOptions } from './delivery/lane.ts';
+import { createPendingAlarm, PENDING_ALARM_MS } from './delivery/pending-alarm.ts';
 import { createSender } from './delivery/send.ts';
 import { createTestSender } from './delivery/test-webhook.ts';
+import { createDeployment } from './deployment.ts';
+import { createDeploymentStatus } from './deployment-status.ts';
 import { createActivityReader } from './ingest/activities.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
 import { createFollower } from './ingest/follow.ts';
@@ -34,19 +36,22 @@ import { createScrutiny, withDoubts } from './ingest/scrutiny.ts';
 import { createSwapValuer } from './ingest/swap-values.ts';
 import { createVouch } from './ingest/vouch.ts';
 import { type IssuedKey, issueKey } from './keys.ts';
+import { limitsOf, openLimits } from './limits.ts';
 import { closeServer, listen, listenFault } from './listen.ts';
 import { createPriceBook, openPriceLoops } from './prices.ts';
 import { agreeingReader } from './reading-block.ts';
-import { openStore, retryAtStart, START_MS_MAX } from './start.ts';
+import { openStore, openToCommands, retryAtStart, START_MS_MAX } from './start.ts';
 import { createStatus } from './status.ts';
 import type { Database, Share } from './store/db.ts';
 import { createLaneRepair } from './store/lane-repair.ts';
 import { LANE_CHANNEL } from './store/lanes.ts';
+import { createReceiverRepair } from './store/receivers.ts';
 import { createPruner } from './store/retention.ts';
 import { createSessionKeeper } from './store/session-keeper.ts';
 import { createWriteHealth } from './store/write-health.ts';
 import { openSupply } from './supply.ts';
 import { valuedPairs } from './valued-pairs.ts';
+import { readCaFile, warnOfOpenings } from './webhook-opening.ts';
 
 export const roles = ['follower', 'delivery', 'api', 'prices'] as const;
 export type Role = (typeof roles)[number];
@@ -82,7 +87,7 @@ const LOOP_RETRY_MS_MAX = 15_000;
 /** What rings and follows goes on this soon after a standby has taken over the database. */
 const RESUME_MS_MAX = 2_000;
 const PRUNE_MS = 60_000;
-/** How often a thousand lanes are looked at. */
+/** How often a thousand lanes, and a thousand failing receivers, are looked at. */
 const LANE_REPAIR_MS = 2_000;
 /** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
 const PAIRS_MS = 1_000;
@@ -119,6 +124,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
   const { database, keyRing } = stored;
   parts.defer(() => database.close());
+  parts.defer(await openToCommands(stored.database, config, log));
   // Leases and due times are instants that several machines compare, so all go by the database's clock.
   const common = options.clock === undefined ? stored.common : undefined;
   const clock = options.clock ?? stored.common.clock;
@@ -229,6 +235,11 @@ export async function startService(config: Config, options: ServiceOptions = {})
     isLeader: async () => (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, PRICES_ELECTION),
   });
   parts.defer(prices.close);
+  const deployment = createDeployment({
+    ...{ database: database.for('follower'), clock, roles: [...active], version: packageJson.version },
+    leads: () => leads,
+    report: () => status.follower(),
+  });
   const status = createStatus({
     version: packageJson.version,
     config,
@@ -238,16 +249,19 @@ export async function startService(config: Config, options: ServiceOptions = {})
     writes,
     recentStep: () => common?.recentStep(),
     agreement: active.has('follower') ? () => withDoubts(nodes.agreement(), scrutiny.doubts()) : undefined,
+    deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),
     clock,
     metrics,
   });
 
+  parts.defer(() => deployment.end());
   parts.defer(async () => {
     closing.abort();
     await deliverer.stop();
     await Promise.all(loops);
   });
   if (common !== undefined) run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax: RESUME_MS_MAX });
+  run('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax: RESUME_MS_MAX });
   if (active.has('delivery')) {
     const retryMsMax = RESUME_MS_MAX;
     run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake, retryMsMax });
@@ -255,6 +269,9 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('lane repair', unlessStepped(createLaneRepair({ database: shares.delivery, clock, log, metrics })), {
       idleMs: () => LANE_REPAIR_MS,
     });
+    const alarm = createPendingAlarm({ database: shares.delivery, log, metrics, limits: limitsOf(config) });
+    run('pending alarm', alarm, { idleMs: () => PENDING_ALARM_MS });
+    run('receiver repair', createReceiverRepair(shares.delivery), { idleMs: () => LANE_REPAIR_MS });
     run('retention', unlessStepped(createPruner({ database: shares.delivery, clock, ...config.retention })), {
       idleMs: () => PRUNE_MS,
     });
@@ -303,7 +320,14 @@ export async function startService(config: Config, options: ServiceOptions = {})
     });
   }
   log.info(
-    { api: apiUrl, metrics: metricsUrl, chain: config.chain.id, database: database.kind, roles: [...active] },
+    {
+      api: apiUrl,
+      metrics: metricsUrl,
+      chain: config.chain.id,
+      database: database.kind,
+      roles: [...active],
+      process: deployment.id,
+    },
     'service.started',
   );
 
@@ -335,40 +359,27 @@ export async function startService(config: Config, options: ServiceOptions = {})
     // Who does not serve it does not load it.
     const { createApi } = await import('./api/server.ts');
     const sendTest = createTestSender({ ...deliveryOptions, database: shares.api, send: testSender.send });
-    const { confirmations } = config.chain;
+    const counting = { database: shares.api, clock: steadyClock, log };
+    const limits = await retryAtStart(() => openLimits(config, counting), { ...patience, what: 'database' });
     const api = createApi({
       ...deliveryOptions,
       database: shares.api,
       webhookPolicy: policy,
-      confirmations,
+      confirmations: config.chain.confirmations,
+      limits,
       pairs,
       sendTest,
       ops: status,
+      adminToken: config.http.adminToken ?? undefined,
       prices: createPriceBook(config),
       supply: openSupply(config, { database: shares.api, nodes: contracts, clock, log, signal }),
     });
     parts.defer(() => api.close());
     try {
-      return await api.listen({ ...config.http });
+      const { host, port } = config.http;
+      return await api.listen({ host, port });
     } catch (error) {
       throw listenFault(error, config.http);
     }
   }
-}
-
-async function readCaFile({ webhooks: { caFile } }: Config): Promise<string | undefined> {
-  if (caFile === null) return undefined;
-  try {
-    return await readFile(caFile, 'utf8');
-  } catch (error) {
-    throw new Fault('invalid', `webhooks.caFile cannot be read: ${messageOf(error)}`, { cause: error });
-  }
-}
-
-function warnOfOpenings({ webhooks }: Config, log: Log): void {
-  const { allowHttp, allowCidrs } = webhooks;
-  if (!allowHttp && allowCidrs.length === 0) return;
-  const meaning =
-    'webhooks may reach what they should not on the open internet: for development and private networks only';
-  log.warn({ allowHttp, allowCidrs, meaning }, 'webhooks.guard_opened');
 }

@@ -8,9 +8,10 @@ import { Fault, messageOf } from './core/fault.ts';
 import type { Log } from './core/log.ts';
 import { openKeyRing } from './secret.ts';
 import { findChain } from './store/blocks.ts';
-import { openDatabase, type Share } from './store/db.ts';
+import { openDatabase, type Share, type SharedDatabase } from './store/db.ts';
 import { migrate } from './store/migrate.ts';
 import { requirePairs } from './store/pairs.ts';
+import { serveDatabase } from './store/socket-server.ts';
 
 /** After this long without a database or a node a start gives up (exit code 69); docs/operations.md states it. */
 export const START_MS_MAX = 60_000;
@@ -40,6 +41,22 @@ export async function openStore(
   } catch (error) {
     await database.close();
     throw error;
+  }
+}
+
+/** Serves the embedded database to commands; the returned function ends that. */
+export async function openToCommands(
+  database: SharedDatabase,
+  { dataDir }: Config,
+  log: Log,
+): Promise<() => Promise<void>> {
+  if (database.kind !== 'embedded') return async () => {};
+  try {
+    const { close } = await serveDatabase(database.for('operator'), dataDir);
+    return close;
+  } catch (error) {
+    log.warn({ error: messageOf(error) }, 'operator.no_socket');
+    return async () => {};
   }
 }
 

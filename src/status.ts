@@ -2,27 +2,35 @@
  * What operators see: the checks of /readyz, the body of /status, and the gauges that are read on demand.
  */
 import type { Check, OpsSources } from './api/ops.ts';
-import type { SocketStatus } from './chain/heads.ts';
-import type { NodeStatus } from './chain/node.ts';
 import type { ChainNodes } from './chain/nodes.ts';
 import type { QuorumStatus } from './chain/quorum.ts';
 import type { Verifier } from './chain/verifier.ts';
 import type { Voters } from './chain/voting.ts';
 import type { CommonClock } from './common-clock.ts';
 import type { Config } from './config/schema.ts';
+import { never } from './core/abort.ts';
 import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
 import { firstOrLate } from './core/late.ts';
 import type { Step } from './core/loop.ts';
 import type { Metrics } from './core/metrics.ts';
+import {
+  type DeploymentReading,
+  type DeploymentStatus,
+  noDeployment,
+  type Trouble,
+} from './deployment-status.ts';
+import { describeNode, describeSocket } from './node-status.ts';
 import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { createPublicView } from './public-view.ts';
 import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
 import { type QueueStatistics, queueStatistics } from './store/outbox.ts';
+import type { FollowerReport } from './store/processes.ts';
 import { readTime } from './store/time.ts';
 import type { WriteFailure, WriteHealth } from './store/write-health.ts';
+import { describeTold, nothingTold, refreshToldMetrics } from './told-status.ts';
 
 export type StatusOptions = {
   version: string;
@@ -35,6 +43,8 @@ export type StatusOptions = {
   writes: Pick<WriteHealth, 'failures'>;
   recentStep: CommonClock['recentStep'];
   agreement?: Voters['agreement'] | undefined;
+  /** Without it this process stands for the whole deployment. */
+  deployment?: DeploymentStatus | undefined;
   clock: Clock;
   metrics: Metrics;
 };
@@ -42,13 +52,13 @@ export type StatusOptions = {
 export type Status = OpsSources & {
   /** The step, watched: what it last failed with is shown until it works again. */
   watch(step: Step): Step;
+  /** The chain as this process reports it to the others; undefined where it doesn't follow. */
+  follower(): Promise<Omit<FollowerReport, 'leads'> | undefined>;
   refreshMetrics(): Promise<void>;
 };
 
 /** A database that does not answer within this is not ready. */
 const DATABASE_MS_MAX = 2_000;
-/** Nothing else ends these waits. */
-const never = new AbortController().signal;
 
 export function createStatus(options: StatusOptions): Status {
   const { version, config, database, nodes, clock, metrics } = options;
@@ -104,13 +114,15 @@ export function createStatus(options: StatusOptions): Status {
         describePrices(config, database, now),
         describePairs(config, database, now),
         options.writes.failures(),
+        options.deployment?.read(now),
+        describeTold(config, database),
       ]);
       const read = await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX);
       if (read === 'late')
         throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
-      const [tip, chain, queue, prices, pairs, writeFailures] = read;
+      const [tip, chain, queue, prices, pairs, writeFailures, deployment, told] = read;
       unreadSince = undefined;
-      return { tip, chain, queue, prices, pairs, writeFailures };
+      return { tip, chain, queue, prices, pairs, writeFailures, deployment, told };
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       unreadSince ??= now;
@@ -138,6 +150,13 @@ export function createStatus(options: StatusOptions): Status {
         throw error;
       }
     },
+    async follower() {
+      if (nodes === undefined) return undefined;
+      const tip = await findTipTimes(database);
+      const trouble = findTrouble(tip?.number);
+      const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
+      return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };
+    },
     async checks() {
       const checks: Record<string, Check> = { database: await checkDatabase() };
       if (nodes !== undefined) checks.nodes = checkNodes(nodes);
@@ -145,13 +164,28 @@ export function createStatus(options: StatusOptions): Status {
       checks.writes = await checkWrites();
       return view.checks(checks);
     },
+    async details() {
+      const reading = await options.deployment?.read(clock.now());
+      return reading?.details ?? { processes: [], late_watchers: [] };
+    },
+    async deployment() {
+      const reading = options.deployment?.read(clock.now()).catch(() => undefined);
+      const read = reading && (await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX));
+      if (read === undefined || read === 'late') return undefined;
+      const following = read.leader === undefined ? findTrouble(undefined) : read.leader.trouble;
+      const { state, message } = following ?? read.trouble ?? { state: 'ok' as const, message: undefined };
+      return { state, message: message === undefined ? null : view.text(message) };
+    },
     async status() {
       const now = clock.now();
       const stored = await readStored(now);
-      const { tip, chain, queue, prices, pairs, writeFailures } = 'fault' in stored ? unread : stored;
-      const head = nodes?.headNumber();
+      const { tip, chain, queue, prices, pairs, writeFailures, deployment, told } =
+        'fault' in stored ? unread : stored;
+      const leader = deployment?.leader;
+      const head = nodes?.headNumber() ?? leader?.head;
       const quorum = nodes?.quorum();
-      const trouble = findTrouble(tip?.number) ?? ('fault' in stored ? stored.fault : undefined);
+      const following = leader === undefined ? findTrouble(tip?.number) : leader.trouble;
+      const trouble = following ?? ('fault' in stored ? stored.fault : deployment?.trouble);
       const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
       return view.status({
         version,
@@ -181,6 +215,8 @@ export function createStatus(options: StatusOptions): Status {
         }),
         clock_step: describeStep(options.recentStep()),
         queue: queue === undefined ? null : describeQueue(queue, now),
+        ...(deployment?.body ?? noDeployment),
+        ...told,
         prices,
         pairs,
         quorum: quorum === undefined ? null : describeQuorum(quorum, options.proof),
@@ -198,13 +234,23 @@ export function createStatus(options: StatusOptions): Status {
       const now = clock.now();
       // Without the database, the nodes still give their part of the status.
       const tip = nodes && (await findTipTimes(database).catch(() => undefined));
-      metrics.chainHeld.set(findTrouble(tip?.number)?.state === 'holding' ? 1 : 0);
-      const queue = await queueStatistics(database, now);
+      const own = nodes && findTrouble(tip?.number);
+      await options.deployment?.refreshMetrics(now, own);
+      if (options.deployment === undefined) metrics.chainHeld.set(own?.state === 'holding' ? 1 : 0);
+      const queue = await queueStatistics(database, now).catch((error: unknown) => {
+        // They would be of the past.
+        for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
+          gauge.remove();
+        metrics.priceAgeSeconds.reset();
+        metrics.priceStale.reset();
+        throw error;
+      });
       metrics.webhookWaiting.set(queue.waiting + queue.held);
       metrics.webhookDue.set(queue.due);
       metrics.webhookOldestDueSeconds.set(
         queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
       );
+      await refreshToldMetrics(database, metrics);
       await refreshPriceMetrics(config, { database, metrics }, now);
       await refreshPairMetrics(config, { database, metrics }, now);
     },
@@ -218,10 +264,12 @@ type Stored = {
   prices: Awaited<ReturnType<typeof describePrices>>;
   pairs: Awaited<ReturnType<typeof describePairs>>;
   writeFailures: readonly WriteFailure[];
+  deployment: DeploymentReading | undefined;
+  told: Awaited<ReturnType<typeof describeTold>> | typeof nothingTold;
 };
 const unread: Stored = {
-  ...{ tip: undefined, chain: undefined, queue: undefined },
-  ...{ prices: [], pairs: [], writeFailures: [] },
+  ...{ tip: undefined, chain: undefined, queue: undefined, deployment: undefined },
+  ...{ prices: [], pairs: [], writeFailures: [], told: nothingTold },
 };
 
 function describeQueue({ held, waiting, due, oldestDueAt }: QueueStatistics, now: Date) {
@@ -234,8 +282,6 @@ function describeStep(step: ReturnType<CommonClock['recentStep']>) {
   const { ms, at, pruneFrom } = step;
   return { seconds: ms / 1000, at: at.toISOString(), pruning_resumes_at: pruneFrom.toISOString() };
 }
-
-type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
 
 /** The reason why the follower doesn't follow, or follows with less certainty than configured. */
 function troubleOf(
@@ -310,80 +356,6 @@ function describeAgreement(agreement: StatusOptions['agreement']) {
     quorum,
     internal_transfers: { nodes: tracingNodes, compared: tracingNodes > 1 },
     outvoted: outvoted.map(({ node, message, at }) => ({ node, message, at: at.toISOString() })),
-  };
-}
-
-function describeNode(node: NodeStatus) {
-  const {
-    name,
-    state,
-    head,
-    blocksBehind,
-    vote,
-    disagreement,
-    outvoted,
-    error,
-    capabilities,
-    throttle,
-    methods,
-  } = node;
-  const { last } = node.disproved;
-  return {
-    name,
-    state,
-    head: head ?? null,
-    blocks_behind: blocksBehind ?? null,
-    vote: vote === undefined ? null : { number: vote.number, hash: vote.hash },
-    disagreement:
-      disagreement === undefined
-        ? null
-        : {
-            ...{ number: disagreement.number, hash: disagreement.hash },
-            ...{ stored_hash: disagreement.storedHash, since: disagreement.since.toISOString() },
-          },
-    outvoted_count: node.outvotedCount,
-    outvoted:
-      outvoted === undefined
-        ? null
-        : {
-            ...{ number: outvoted.number, hash: outvoted.hash },
-            ...{ corroborated_hash: outvoted.corroboratedHash, at: outvoted.at.toISOString() },
-          },
-    disproved_count: node.disproved.count,
-    disproved: last === undefined ? null : { message: last.message, at: last.at.toISOString() },
-    error: error ?? null,
-    capabilities:
-      capabilities === undefined
-        ? null
-        : {
-            batch: capabilities.batch,
-            block_receipts: capabilities.blockReceipts,
-            finalized_tag: capabilities.finalizedTag,
-            traces: capabilities.traces,
-          },
-    retry_at: node.retryAt?.toISOString() ?? null,
-    slow_until: node.slowUntil?.toISOString() ?? null,
-    hedges: node.hedges,
-    overtaken: node.overtaken,
-    limited_until: throttle.limited?.until.toISOString() ?? null,
-    limit_reason: throttle.limited?.reason ?? null,
-    in_flight: throttle.inFlight,
-    concurrency_max: throttle.concurrency,
-    batch_calls_max: throttle.batchCallsMax ?? null,
-    methods: methods.map(({ method, calls, errors, limited, p50Ms, p95Ms, lastError }) => ({
-      ...{ method, calls, errors, limited, p50_ms: p50Ms ?? null, p95_ms: p95Ms ?? null },
-      last_error:
-        lastError === undefined ? null : { message: lastError.message, at: lastError.at.toISOString() },
-    })),
-  };
-}
-
-function describeSocket({ name, connectedSince, heads, lastReason }: SocketStatus) {
-  return {
-    name,
-    connected_since: connectedSince?.toISOString() ?? null,
-    heads,
-    last_reason: lastReason ?? null,
   };
 }
 

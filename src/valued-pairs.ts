@@ -18,13 +18,18 @@ export function valuedPairs(config: Config): ValuedPair[] {
 }
 
 /** Where the USD price of a token comes from; undefined where nothing prices it. */
-export function tokenValue({ chain, tokens, pairs }: Config, address: Address): TokenValue {
+export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Address): TokenValue {
   const [symbol, token] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
   if (token?.usd !== undefined) return { fixed: decimal(String(token.usd)) };
   const wrapped = chain.native.wrapped ?? pairs[0]?.token1;
-  if (address === wrapped) return { asset: chain.native.symbol };
-  return symbol === undefined ? undefined : { asset: symbol };
+  if (address === wrapped) return feedValue(chain.native.symbol, prices.native);
+  return symbol === undefined ? undefined : feedValue(symbol, prices.tokens[symbol]);
 }
+
+const feedValue = (asset: string, feed: { maxAgeSeconds?: number } | undefined): TokenValue => ({
+  asset,
+  ...(feed?.maxAgeSeconds !== undefined && { maxAgeMs: feed.maxAgeSeconds * 1000 }),
+});
 
 /** Which token of the pair is the native coin, as far as one is. */
 export function nativeSide({ chain, pairs }: Config, { token0, token1 }: Pair): 0 | 1 | undefined {

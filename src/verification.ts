@@ -17,7 +17,8 @@ import type { Difference } from './ingest/compare.ts';
 import { applyPlan, planRepairs, type RepairPlan } from './ingest/repair.ts';
 import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/verify.ts';
 import { findChain, requireChain } from './store/blocks.ts';
-import { type Database, openDatabase } from './store/db.ts';
+import { openForCommand } from './store/command-database.ts';
+import type { Database } from './store/db.ts';
 import { migrationState } from './store/migrate.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
@@ -113,7 +114,7 @@ const MINUTE_MS = 60_000;
 async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {
   if (url === '' && !existsSync(path.join(dataDir, 'database')))
     throw new Fault('not_found', `there is no database in ${dataDir}, and database.url is not set`);
-  const database = await openDatabase({ url, dataDir });
+  const database = await openForCommand({ url, dataDir });
   const { pending } = await migrationState(database).catch(async (error: unknown) => {
     await database.close();
     throw error;

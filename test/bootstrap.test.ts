@@ -1,16 +1,18 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { copyFile, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { waitUntil } from './kit/wait.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const MANIFESTS = ['package.json', 'package-lock.json', 'tools/package.json', 'tools/package-lock.json'];
 const BOOTSTRAP = path.join(ROOT, 'bootstrap.mjs');
 
 /** Runs a script through the bootstrap, below a shell as npm does; `text` grows with what it prints. */
@@ -53,11 +55,87 @@ test('a program ends cleanly when the shell above it is killed, as npm kills it'
   await waitUntil(() => output.text.includes('ended by SIGTERM'), { describe: 'the program to end' });
 });
 
-test('a first run without a registry says within seconds what it needs', async (context) => {
+/** A folder with the bootstrap and the manifests of this project, and an npm that only notes how it was called. */
+async function makeClone(context: TestContext): Promise<{ folder: string; npm: string; calls: string }> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-clone-'));
   context.after(() => rm(folder, { recursive: true, force: true }));
-  for (const name of ['bootstrap.mjs', 'package.json', 'package-lock.json'])
+  await mkdir(path.join(folder, 'tools'));
+  await mkdir(path.join(folder, 'src'));
+  for (const name of ['bootstrap.mjs', ...MANIFESTS])
     await copyFile(path.join(ROOT, name), path.join(folder, name));
+  await writeFile(path.join(folder, 'src/main.ts'), 'console.log("runs");');
+  const calls = path.join(folder, 'calls');
+  const npm = path.join(folder, 'npm-cli.cjs');
+  await writeFile(
+    npm,
+    `require('node:fs').appendFileSync(${JSON.stringify(calls)}, JSON.stringify({ cwd: process.cwd(), words: process.argv.slice(2) }) + '\\n');`,
+  );
+  await writeFile(calls, '');
+  return { folder, npm, calls };
+}
+
+async function runClone({ folder, npm }: { folder: string; npm: string }, words: string[]): Promise<string> {
+  const env = { PATH: process.env.PATH, npm_execpath: npm };
+  const { stdout } = await promisify(execFile)(process.execPath, ['bootstrap.mjs', ...words], {
+    cwd: folder,
+    env,
+  });
+  return stdout;
+}
+
+async function readCalls(calls: string): Promise<{ folder: string; isFresh: boolean }[]> {
+  const lines = (await readFile(calls, 'utf8')).split('\n').filter((line) => line !== '');
+  return lines.map((line) => {
+    const { cwd, words } = JSON.parse(line) as { cwd: string; words: string[] };
+    return { folder: path.basename(cwd), isFresh: words.includes('--no-package-lock') };
+  });
+}
+
+type Lock = { packages: Record<string, { dev?: boolean; optional?: boolean; os?: string[] }> };
+
+async function editLock(file: string, edit: (lock: Lock) => void): Promise<Lock> {
+  const lock = JSON.parse(await readFile(file, 'utf8')) as Lock;
+  edit(lock);
+  await writeFile(file, JSON.stringify(lock));
+  return lock;
+}
+
+test('`npm ci --omit=dev` accepts the lock file', async (context) => {
+  const { folder } = await makeClone(context);
+  const words = ['ci', '--omit=dev', '--dry-run', '--offline', '--ignore-scripts'];
+  await promisify(execFile)('npm', words, { cwd: folder });
+});
+
+test('a service starts on what `npm ci --omit=dev` installs, and the demo installs everything', async (context) => {
+  const clone = await makeClone(context);
+  await mkdir(path.join(clone.folder, 'node_modules'));
+  const record = path.join(clone.folder, 'node_modules/.package-lock.json');
+  await copyFile(path.join(ROOT, 'package-lock.json'), record);
+  await editLock(record, ({ packages }) => {
+    for (const [name, { dev, optional }] of Object.entries(packages))
+      if (dev === true || optional === true) delete packages[name];
+  });
+  assert.equal(await runClone(clone, ['src/main.ts', 'start']), 'runs\n');
+  assert.deepEqual(await readCalls(clone.calls), []);
+  await runClone(clone, ['src/main.ts', 'demo']);
+  const folders = (await readCalls(clone.calls)).map(({ folder }) => folder);
+  assert.deepEqual(folders, [path.basename(clone.folder), 'tools']);
+});
+
+test('versions are resolved afresh where the lock file lacks the packages of this platform', async (context) => {
+  const clone = await makeClone(context);
+  await editLock(path.join(clone.folder, 'tools/package-lock.json'), ({ packages }) => {
+    for (const one of Object.values(packages)) if (one.os !== undefined) one.os = ['plan9'];
+  });
+  await runClone(clone, ['src/main.ts', 'demo']);
+  assert.deepEqual(await readCalls(clone.calls), [
+    { folder: path.basename(clone.folder), isFresh: false },
+    { folder: 'tools', isFresh: true },
+  ]);
+});
+
+test('a first run without a registry says within seconds what it needs', async (context) => {
+  const { folder } = await makeClone(context);
   // Takes connections and never answers.
   const registry = createServer(() => {}).listen(0, '127.0.0.1');
   await once(registry, 'listening');

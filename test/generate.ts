@@ -74,11 +74,21 @@ export async function renderSchema(database: Database): Promise<string> {
     where c.relnamespace = 'public'::regnamespace
       and not exists (select from pg_constraint k where k.conindid = i.indexrelid and k.conrelid = i.indrelid)
     order by c.relname, x.relname`);
+  const triggers = await database.query<{ table: string; line: string }>(sql`
+    select c.relname as table, pg_get_triggerdef(t.oid) || ';' as line
+    from pg_trigger t join pg_class c on c.oid = t.tgrelid
+    where c.relnamespace = 'public'::regnamespace and not t.tgisinternal
+    order by c.relname, t.tgname`);
+  const functions = await database.query<{ line: string }>(sql`
+    select trim(trailing E'\n' from pg_get_functiondef(oid)) || ';' as line from pg_proc
+    where pronamespace = 'public'::regnamespace
+    order by proname`);
   const linesOf = (rows: typeof columns, table: string) =>
     rows.filter((row) => row.table === table).map(({ line }) => line);
   const tables = [...new Set(columns.map(({ table }) => table))].map((table) => {
     const inside = [...linesOf(columns, table), ...linesOf(constraints, table)].map((line) => `  ${line}`);
-    return [`create table ${table} (`, `${inside.join(',\n')}`, ');', ...linesOf(indexes, table)].join('\n');
+    const after = [...linesOf(indexes, table), ...linesOf(triggers, table)];
+    return [`create table ${table} (`, `${inside.join(',\n')}`, ');', ...after].join('\n');
   });
-  return `${HEADER}\n${tables.join('\n\n')}\n`;
+  return `${HEADER}\n${[...tables, ...functions.map(({ line }) => line)].join('\n\n')}\n`;
 }

@@ -8,7 +8,7 @@ import { Type } from 'typebox';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 import { type Attempt, createHorizon, listAttemptsBetween } from '../store/attempts.ts';
-import { createWatcherGate } from './auth.ts';
+import { createWatcherGate, isRefusal } from './auth.ts';
 import { invalid } from './errors.ts';
 import { attemptJson } from './log-json.ts';
 import type { Api, ApiOptions } from './server.ts';
@@ -116,7 +116,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
       await onRequest(request);
       return true;
     } catch (error) {
-      if (error instanceof Fault && error.code === 'unauthorized') return false;
+      if (isRefusal(error)) return false;
       throw error;
     }
   }

@@ -9,6 +9,9 @@ import type { KeyRing } from '../core/key-ring.ts';
 import type { Database } from '../store/db.ts';
 import { findWatcherByLookup } from '../store/keys.ts';
 
+export const SUSPENDED =
+  'This watcher is suspended: its keys are refused, and its webhooks wait until the operator resumes it';
+
 export type Authenticator = (authorization: string | undefined) => Promise<number>;
 
 /** The two halves of asking a route's caller for a key. */
@@ -21,7 +24,7 @@ export type WatcherGate = {
 
 type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
 
-/** A gate that lets a request through whose key is valid. @throws Fault `unauthorized` as the authenticator does. */
+/** A gate that lets a request through whose key is valid. @throws Fault as the authenticator does. */
 export function createWatcherGate(dependencies: Dependencies): WatcherGate {
   const authenticate = createAuthenticator(dependencies);
   const watchers = new WeakMap<FastifyRequest, number>();
@@ -37,16 +40,22 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
   };
 }
 
+/** Whether an error is that of a key which is refused. */
+export const isRefusal = (error: unknown): boolean =>
+  error instanceof Fault && (error.code === 'unauthorized' || error.code === 'forbidden');
+
 /**
  * The watcher of a valid key. The database is asked every time, so that a revoked key ends at once.
- * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key.
+ * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key; `forbidden` while the watcher is
+ * suspended.
  */
 export function createAuthenticator({ database, clock, keyRing }: Dependencies): Authenticator {
   return async (authorization) => {
     const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
     if (key === undefined || !isWellFormedKey(key)) throw new Fault('unauthorized', 'Unauthorized');
-    const watcherId = await findWatcherByLookup(database, lookupsOf(key, keyRing), clock.now());
-    if (watcherId === undefined) throw new Fault('unauthorized', 'Unauthorized');
-    return watcherId;
+    const watcher = await findWatcherByLookup(database, lookupsOf(key, keyRing), clock.now());
+    if (watcher === undefined) throw new Fault('unauthorized', 'Unauthorized');
+    if (watcher.isSuspended) throw new Fault('forbidden', SUSPENDED);
+    return watcher.id;
   };
 }

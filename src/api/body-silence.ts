@@ -7,8 +7,8 @@ import type { Clock } from '../core/clock.ts';
 const LINE_END = 0x0a;
 
 /**
- * The body's pieces; rejects (408) when no line ends within `silenceMs` of waiting for one, however many bytes come. The time in
- * which nobody asks does not count. `isSilent` says whether it came to that: the rest of such a body is not to be waited for.
+ * The body's pieces; rejects (408) when no line ends within `silenceMs` of waiting for one, however many bytes come. Only
+ * the time spent waiting counts. Once `isSilent` is true, don't wait for the rest of the body.
  */
 export function untilSilent(
   body: Readable,

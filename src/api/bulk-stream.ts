@@ -18,6 +18,8 @@ export type Lines = {
   body: AsyncIterable<Uint8Array>;
   /** With an Idempotency-Key: names each group. */
   once: ((text: string) => Once) | undefined;
+  /** Before each group: the key may be revoked or its watcher suspended meanwhile. @throws Fault */
+  check(): Promise<void>;
   /** Groups of all streams are stored in turn. */
   inTurn: InTurn;
 };
@@ -25,7 +27,7 @@ export type Lines = {
 /** What became of one line: the body of the answer that it would have had as a request of its own. */
 type Outcome = { success: true; data: Static<typeof Record> } | ({ success: false } & Answer);
 
-type Options = Pick<ApiOptions, 'database' | 'clock' | 'log' | 'webhookPolicy'>;
+type Options = Pick<ApiOptions, 'database' | 'clock' | 'log' | 'webhookPolicy' | 'limits'>;
 
 /**
  * A text of answers for each group of lines, one line each, with its index. A group that cannot be stored ends the
@@ -39,8 +41,8 @@ export async function answerLines(options: Options, lines: Lines): Promise<Async
 }
 
 async function* storeGroups(
-  { database, clock, webhookPolicy }: Options,
-  { watcherId, body, once, inTurn }: Lines,
+  { database, clock, webhookPolicy, limits }: Options,
+  { watcherId, body, once, check, inTurn }: Lines,
 ): AsyncGenerator<string> {
   let index = 0;
   for await (const group of readLineGroups(body)) {
@@ -48,7 +50,8 @@ async function* storeGroups(
     const store = () =>
       doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
         const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
-        const records = (await changeWatchedAddresses(tx, watcherId, changes, clock.now())).values();
+        const at = { now: clock.now(), limits };
+        const records = (await changeWatchedAddresses(tx, watcherId, changes, at)).values();
         return parsed.map((one): Outcome => {
           const result = one instanceof Fault ? one : orFault(() => toJson(found(records.next().value)));
           return result instanceof Fault
@@ -56,6 +59,7 @@ async function* storeGroups(
             : { success: true, data: result };
         });
       });
+    await check();
     const outcomes = await inTurn(store);
     const text = outcomes.map(
       (outcome, offset) => `${JSON.stringify({ index: index + offset, ...outcome })}\n`,

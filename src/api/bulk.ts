@@ -8,6 +8,7 @@ import { type Static, Type } from 'typebox';
 import { Fault, type Problem } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import { doOnce } from '../store/idempotency.ts';
+import { withinLimits } from '../store/limits.ts';
 import { changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
 import { createWatcherGate } from './auth.ts';
@@ -17,6 +18,7 @@ import { answerLines } from './bulk-stream.ts';
 import { parseChange } from './changes.ts';
 import { invalid } from './errors.ts';
 import { onceOf, startOnce } from './idempotency-key.ts';
+import { LIMIT_REACHED } from './limits.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import { createParser } from './parser.ts';
 import type { Api, ApiOptions } from './server.ts';
@@ -99,7 +101,7 @@ const operations = {
     },
     example: { success: true, data: [] },
     errors: {
-      ...idempotencyErrors,
+      409: `${LIMIT_REACHED} Nothing was changed. ${idempotencyErrors[409]}`,
       404: 'A record to be changed is not there: nothing was changed.',
       408: 'The lines stopped before their end, and before any was answered: nothing was changed.',
     },
@@ -109,12 +111,12 @@ const operations = {
     headers: IdempotencyHeaders,
     bodyExample: { records: [{ address: '0x00000000000000000000000000000000000000a1' }] },
     example: { success: true, data: { created: 1, updated: 0, deleted: 0, unchanged: 12 } },
-    errors: idempotencyErrors,
+    errors: { 409: `${LIMIT_REACHED} ${idempotencyErrors[409]}` },
   },
 };
 
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
-  const { database, clock, webhookPolicy } = options;
+  const { database, clock, webhookPolicy, limits } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
   /** Of each open stream. */
   const streams = new Map<FastifyRequest, number>();
@@ -150,14 +152,16 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
           if (isSilent()) request.socket.destroySoon();
           else readRest(request);
         });
-        const answers = await answerLines(options, { watcherId, body, once, inTurn });
+        const check = () => onRequest(request);
+        const answers = await answerLines(options, { watcherId, body, once, check, inTurn });
         reply.type(LINES_TYPE);
         return Readable.from(answers);
       }
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
       return doOnce(database, onceOf(request, watcherId, now), async (tx) => {
-        const changed = await changeWatchedAddresses(tx, watcherId, changes, clock.now());
+        const at = { now: clock.now(), limits };
+        const changed = await changeWatchedAddresses(tx, watcherId, changes, at);
         return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
       });
     },
@@ -182,7 +186,9 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       const now = clock.now();
       return doOnce(database, onceOf(request, watcherId, now), async (tx) => ({
         success: true as const,
-        data: await replaceWatchedSet(tx, watcherId, webhook_url, members, now),
+        data: await withinLimits(tx, watcherId, limits, () =>
+          replaceWatchedSet(tx, watcherId, webhook_url, members, now),
+        ),
       }));
     },
   );

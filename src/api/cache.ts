@@ -81,7 +81,8 @@ export function createCache(
       const keepSeconds = Math.min(cacheSeconds, made.keepSecondsMax ?? cacheSeconds);
       const answer = await keepAnswer(made);
       const freshUntilMs = madeMs + keepSeconds * 1000;
-      const staleUntilMs = freshUntilMs + staleSeconds * 1000;
+      // An answer that is soon out of date is served no longer than that.
+      const staleUntilMs = freshUntilMs + (keepSeconds < cacheSeconds ? 0 : staleSeconds * 1000);
       const times = { asOfMs, keepSeconds, freshUntilMs, staleUntilMs, nextTryMs: madeMs };
       const kept: Kept = { outcome: { answer }, ...times };
       misses.delete(key);

@@ -11,7 +11,8 @@ import type { Api, ApiOptions } from './server.ts';
 export const CONNECTIONS_MAX = 2_048;
 /** How often it is logged that connections are refused. */
 const LOG_MS = 60_000;
-const IDLE_LOOK_MS = 100;
+/** How long requests under way hold up a stop: as long as attempts do. */
+const STOP_MS_MAX = 10_000;
 
 export function limitConnections(api: Api, { clock, log }: Pick<ApiOptions, 'clock' | 'log'>): void {
   api.server.maxConnections = CONNECTIONS_MAX;
@@ -24,34 +25,45 @@ export function limitConnections(api: Api, { clock, log }: Pick<ApiOptions, 'clo
     log.warn({ connectionsMax: CONNECTIONS_MAX, droppedCount }, 'http.connections_refused');
     droppedCount = 0;
   });
-  endUnusedConnections(api);
-  endIdleConnections(api);
+  endConnections(api);
 }
 
 /**
- * Ends connections that become idle during the stop. Fastify ends those that are idle when it begins; one whose request ends
- * later would be kept for the next request until its keep-alive time is over, and the process with it.
+ * Ends connections during a stop: each as soon as no request of it is under way, and all of them after STOP_MS_MAX. Node ends
+ * only those that are idle when the server closes, even if their answer is still going out. It would wait for the keep-alive
+ * time of a connection whose answer ends later and whose client doesn't use it again, for one that has sent nothing or only
+ * the beginning of a request, and without an end for a client that doesn't read.
  */
-function endIdleConnections(api: Api): void {
-  api.addHook('preClose', async () => {
-    const timer = setInterval(() => api.server.closeIdleConnections(), IDLE_LOOK_MS);
-    api.server.once('close', () => clearInterval(timer));
-    if (!api.server.listening) clearInterval(timer);
-  });
-}
-
-/**
- * Ends, when the server closes, connections that have not asked for anything yet; clients open such ahead. Node does not
- * count them as idle, and a stop would wait a minute for them.
- */
-function endUnusedConnections(api: Api): void {
-  const unused = new Set<Socket>();
+function endConnections(api: Api): void {
+  /** How many requests of each connection are under way. */
+  const open = new Map<Socket, number>();
+  let isClosing = false;
+  const count = (socket: Socket, change: 1 | -1) => {
+    const left = (open.get(socket) ?? 0) + change;
+    if (open.has(socket)) open.set(socket, left);
+    // Answers that are still going out are finished.
+    if (isClosing && left === 0) socket.destroySoon();
+  };
+  api.server.closeIdleConnections = () => {};
   api.server.on('connection', (socket) => {
-    unused.add(socket);
-    socket.once('close', () => unused.delete(socket));
+    if (isClosing) {
+      socket.destroy();
+      return;
+    }
+    open.set(socket, 0);
+    socket.once('close', () => open.delete(socket));
   });
-  api.server.on('request', ({ socket }) => unused.delete(socket));
+  api.server.on('request', ({ socket }, response) => {
+    count(socket, 1);
+    response.once('close', () => count(socket, -1));
+  });
   api.addHook('preClose', async () => {
-    for (const socket of unused) socket.destroy();
+    isClosing = true;
+    for (const [socket, left] of open) if (left === 0) socket.destroy();
+    const timer = setTimeout(() => {
+      for (const socket of open.keys()) socket.destroy();
+    }, STOP_MS_MAX);
+    api.server.once('close', () => clearTimeout(timer));
+    if (!api.server.listening) clearTimeout(timer);
   });
 }

@@ -5,7 +5,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Fault, type FaultCode, type Problem } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
-import { errorHeadersOf, NOTIFICATIONS_PREFIX } from './shared-headers.ts';
+import { errorHeadersOf, isKeyed } from './shared-headers.ts';
 
 const INVALID_REQUEST = 'Invalid request';
 
@@ -17,6 +17,7 @@ export const invalid = (path: string, message: string) => invalidRequest([{ path
 const statusOf: Record<FaultCode, number> = {
   invalid: 400,
   unauthorized: 401,
+  forbidden: 403,
   not_found: 404,
   conflict: 409,
   limited: 429,
@@ -50,9 +51,14 @@ export async function sendAnswer(
   await reply.code(answer.statusCode).headers(errorHeadersOf(request.url)).send(bodyOf(answer, request.url));
 }
 
+export const answerUnknownPath = (request: FastifyRequest, reply: FastifyReply): Promise<void> =>
+  sendAnswer({ statusCode: 404, statusMessage: `No such path: ${pathOf(request.url)}` }, request, reply);
+
+export const pathOf = (url: string) => url.split('?', 1)[0];
+
 /** The body of an error in the form that its path has. */
 export function bodyOf(answer: Answer, url: string): object {
-  return url.startsWith(NOTIFICATIONS_PREFIX) ? { success: false, ...answer } : plain(answer);
+  return isKeyed(url) ? { success: false, ...answer } : plain(answer);
 }
 
 /** Public bodies have two fields (spec 7): what is wrong is part of the message. */

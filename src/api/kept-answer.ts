@@ -36,6 +36,8 @@ export type Variant = {
 };
 
 export type KeptAnswer = {
+  /** Those that came with it. */
+  headers: Readonly<Record<string, string>>;
   /** Of the plain body: SHA-256, as much of it as a UUID has. */
   digest: string;
   isCompressible: boolean;
@@ -90,7 +92,7 @@ export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Pr
       ...(isCompressible && { vary: 'accept-encoding' }),
     },
   };
-  return { digest, isCompressible, identity, compressed: {} };
+  return { headers, digest, isCompressible, identity, compressed: {} };
 }
 
 /**

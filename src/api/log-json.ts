@@ -16,6 +16,10 @@ export const AttemptJson = Type.Object(
     }),
     started_at: Type.String(),
     duration_ms: Type.Integer(),
+    requests: Type.Integer({
+      description:
+        '2: it was sent again at once, because the receiver was closing the kept connection of the first request. 0: nothing was sent.',
+    }),
     outcome: Type.String({
       description:
         'success, http_3xx, http_4xx, http_5xx, timeout, dns (the name has no public address), connect, tls, network (the connection broke) or refused (the URL is not allowed).',
@@ -38,7 +42,14 @@ export const NotificationJson = Type.Object(
     block_number: Type.Integer(),
     state: Type.String(),
     revision: Type.Integer({ description: 'Even: the transfer. Odd: its removal notice.' }),
-    orphaned: Type.Boolean({ description: 'Whether a reorg took the transfer off the canonical chain.' }),
+    orphaned: Type.Boolean({
+      description:
+        'Whether a reorg took the transfer off the canonical chain. A receiver that acknowledged it (`state` is `processed`, `revision` is even) still counts it.',
+    }),
+    orphaned_at: Type.Union([Type.String(), Type.Null()], { description: 'Since when it is orphaned.' }),
+    orphaned_block: Type.Union([Type.Object({ number: Type.Integer(), hash: textOrNull }), Type.Null()], {
+      description: 'The orphaned block that held it.',
+    }),
     replaces: integerOrNull(
       'The notification that this one stands in for: a reorg changed the outcome of the transaction.',
     ),
@@ -64,6 +75,7 @@ export function attemptJson(attempt: Attempt): Static<typeof AttemptJson> {
     revision: attempt.revision,
     started_at: attempt.startedAt.toISOString(),
     duration_ms: attempt.durationMs,
+    requests: attempt.requestCount,
     outcome: attempt.outcome,
     status: attempt.status ?? null,
     response: attempt.response ?? null,
@@ -74,6 +86,7 @@ export function notificationJson(
   notification: LoggedNotification,
   nativeSymbol: string,
 ): Static<typeof NotificationJson> {
+  const { orphaned } = notification;
   return {
     id: notification.id,
     watched_address_id: notification.watchedAddressId,
@@ -86,7 +99,10 @@ export function notificationJson(
     block_number: notification.blockNumber,
     state: notification.state,
     revision: notification.revision,
-    orphaned: notification.isOrphaned,
+    orphaned: orphaned !== undefined,
+    orphaned_at: orphaned?.at.toISOString() ?? null,
+    orphaned_block:
+      orphaned === undefined ? null : { number: notification.blockNumber, hash: orphaned.blockHash ?? null },
     replaces: notification.replaces ?? null,
     replaced_by: notification.replacedBy ?? null,
     retry_count: notification.retryCount,

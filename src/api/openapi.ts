@@ -7,9 +7,10 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifySchema, RouteOptions } from 'fastify';
 import type { TSchema } from 'typebox';
 import packageJson from '../../package.json' with { type: 'json' };
+import { SUSPENDED } from './auth.ts';
 import { type Contents, ErrorBody, Failure, type Operation } from './operation.ts';
 import type { Api } from './server.ts';
-import { NOTIFICATIONS_PREFIX } from './shared-headers.ts';
+import { ADMIN_PREFIX, isKeyed } from './shared-headers.ts';
 import { webhooks } from './webhook-document.ts';
 
 /** By the beginning of their paths; the first that fits counts. */
@@ -21,6 +22,11 @@ const tags: [prefix: string, name: string, description: string][] = [
   ['/api/notifications/watched-addresses', 'Watched addresses', 'What is watched, and for whom (spec 4.5).'],
   ['/api/notifications/signing-secrets', 'Signing secrets', 'What webhooks are signed with.'],
   ['/api/notifications', 'Delivery log', 'What was delivered and when, and delivering again.'],
+  [
+    '/api/admin',
+    'Operator',
+    'For the operator, with `http.adminToken`. Without that token in the configuration, 404.',
+  ],
   ['/', 'Operation', 'For operators and orchestrators.'],
 ];
 
@@ -47,7 +53,16 @@ export function addDocumentation(api: Api): void {
         ...tags.map(([, name, description]) => ({ name, description })),
         { name: 'Webhooks', description: 'What the service sends (spec 4.6).' },
       ],
-      components: { securitySchemes: { apiKey: { type: 'http', scheme: 'bearer' } } },
+      components: {
+        securitySchemes: {
+          apiKey: { type: 'http', scheme: 'bearer' },
+          adminToken: {
+            type: 'http',
+            scheme: 'bearer',
+            description: '`http.adminToken` of the configuration.',
+          },
+        },
+      },
       ...{ webhooks },
     },
     transform: ({ url, route }) => ({ url: url.replace(/\?$/, ''), schema: describe(url, route) }),
@@ -81,12 +96,12 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
   const params = operation.params ?? schema.params;
   const querystring = operation.querystring ?? schema.querystring;
   const body = operation.body ?? schema.body;
-  const isNotification = url.startsWith(NOTIFICATIONS_PREFIX);
+  const isAdmin = url.startsWith(ADMIN_PREFIX);
   const own = (schema.response as Record<number, TSchema> | undefined)?.[200];
   const answer = operation.answer ?? own;
   if (answer === undefined) throw new Error(`${url} does not say what it answers`);
   const errors = errorsOf(operation, {
-    isNotification,
+    asksFor: isAdmin ? 'token' : isKeyed(url) ? 'key' : undefined,
     mayHaveBody: method !== 'GET',
     hasQuery: querystring !== undefined,
     hasParams: params !== undefined,
@@ -99,7 +114,7 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
       .filter(([prefix]) => url.startsWith(prefix))
       .slice(0, 1)
       .map(([, name]) => name),
-    ...(isNotification && { security: [{ apiKey: [] }] }),
+    ...(isKeyed(url) && { security: [isAdmin ? { adminToken: [] } : { apiKey: [] }] }),
     ...(params !== undefined && { params }),
     ...(querystring !== undefined && { querystring }),
     ...(operation.headers !== undefined && { headers: operation.headers }),
@@ -129,6 +144,7 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
 const usual: Record<number, [description: string, statusMessage: string]> = {
   400: ['The request is not as it must be.', 'Invalid request'],
   401: ['The key is missing or not valid.', 'Unauthorized'],
+  403: ['The watcher of this key is suspended.', SUSPENDED],
   404: ['There is no such record.', 'Watched address not found'],
   413: ['The body is too large.', 'Payload Too Large'],
   415: [
@@ -142,12 +158,14 @@ const usual: Record<number, [description: string, statusMessage: string]> = {
 /** The errors that an operation has by its kind, and its own. */
 function errorsOf(
   { errors = {} }: Operation,
-  kind: { isNotification: boolean; mayHaveBody: boolean; hasQuery: boolean; hasParams: boolean },
+  kind: { asksFor: 'key' | 'token' | undefined; mayHaveBody: boolean; hasQuery: boolean; hasParams: boolean },
 ) {
+  const isWrapped = kind.asksFor !== undefined;
   const statuses = [
-    ...(kind.isNotification || kind.mayHaveBody || kind.hasQuery || kind.hasParams ? [400] : []),
-    ...(kind.isNotification ? [401] : []),
-    ...(kind.hasParams ? [404] : []),
+    ...(isWrapped || kind.mayHaveBody || kind.hasQuery || kind.hasParams ? [400] : []),
+    ...(isWrapped ? [401] : []),
+    ...(kind.asksFor === 'key' ? [403] : []),
+    ...(kind.hasParams || kind.asksFor === 'token' ? [404] : []),
     ...(kind.mayHaveBody ? [413, 415] : []),
     ...[500, 503],
     ...Object.keys(errors).map(Number),
@@ -156,12 +174,12 @@ function errorsOf(
     statuses.map((statusCode) => {
       const [description, message] = usual[statusCode] ?? ['', ''];
       const statusMessage = errors[statusCode] ?? message;
-      const body = { ...(kind.isNotification && { success: false }), statusCode, statusMessage };
+      const body = { ...(isWrapped && { success: false }), statusCode, statusMessage };
       return [
         statusCode,
         {
           description: errors[statusCode] ?? description,
-          ...mediaOf(kind.isNotification ? Failure : ErrorBody, body),
+          ...mediaOf(isWrapped ? Failure : ErrorBody, body),
         },
       ];
     }),

@@ -5,6 +5,7 @@ import { createServer, type Server } from 'node:http';
 import { Type } from 'typebox';
 import { messageOf } from '../core/fault.ts';
 import type { Metrics } from '../core/metrics.ts';
+import type { DeploymentDetails } from './admin-deployment.ts';
 import type { Api } from './server.ts';
 import { NO_SNIFF } from './shared-headers.ts';
 import { STATUS_EXAMPLE, StatusBody } from './status-body.ts';
@@ -14,14 +15,27 @@ export type Check = { ok: boolean; message: string };
 export type OpsSources = {
   /** Each thing that must work before requests are sent here. */
   checks(): Promise<Record<string, Check>>;
+  /** The state of the whole deployment, which no process's readiness depends on. */
+  deployment?(): Promise<{ state: 'ok' | 'degraded' | 'holding'; message: string | null } | undefined>;
   /** The body of /status. */
   status(): Promise<StatusBody>;
+  /** What only operators see. */
+  details(): Promise<DeploymentDetails>;
 };
 
 const Alive = Type.Object({ status: Type.Literal('ok') });
 const Ready = Type.Object({
   status: Type.Enum(['ok', 'unavailable']),
   checks: Type.Record(Type.String(), Type.Object({ ok: Type.Boolean(), message: Type.String() })),
+  deployment: Type.Optional(
+    Type.Object(
+      {
+        state: Type.Enum(['ok', 'degraded', 'holding']),
+        message: Type.Union([Type.String(), Type.Null()]),
+      },
+      { description: 'All processes together. This process is ready or not whatever this says.' },
+    ),
+  ),
 });
 
 export function addOpsRoutes(api: Api, sources: OpsSources): void {
@@ -34,7 +48,11 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
   const ready = {
     summary: 'Is all there that requests need?',
     answer: Ready,
-    example: { status: 'ok', checks: { database: { ok: true, message: 'postgres' } } },
+    example: {
+      status: 'ok',
+      checks: { database: { ok: true, message: 'postgres' } },
+      deployment: { state: 'ok', message: null },
+    },
     others: {
       503: {
         description: 'Something is missing: the checks say what.',
@@ -53,9 +71,10 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
   };
   api.get('/livez', { config: { operation: alive } }, async () => ({ status: 'ok' }));
   api.get('/readyz', { config: { operation: ready } }, async (_request, reply) => {
-    const checks = await sources.checks();
+    const [checks, deployment] = await Promise.all([sources.checks(), sources.deployment?.()]);
     const isReady = Object.values(checks).every(({ ok }) => ok);
-    return reply.code(isReady ? 200 : 503).send({ status: isReady ? 'ok' : 'unavailable', checks });
+    const status = isReady ? 'ok' : 'unavailable';
+    return reply.code(isReady ? 200 : 503).send({ status, checks, ...(deployment && { deployment }) });
   });
   api.get('/status', { config: { operation: status } }, async () => sources.status());
 }
@@ -72,7 +91,7 @@ export function createMetricsServer(metrics: Metrics, refresh: () => Promise<voi
       return;
     }
     refresh()
-      // Without the database the queue's gauges are stale; everything else is still worth reading.
+      // Without the database the gauges that come from it are absent; everything else is still worth reading.
       .catch(() => {})
       .then(() => metrics.registry.metrics())
       .then(

@@ -9,7 +9,7 @@ import type { Log } from '../core/log.ts';
 import type { PairRate } from '../core/pair-rate.ts';
 import type { Database } from '../store/db.ts';
 import { findLatestPairPrice } from '../store/market.ts';
-import { findYoungPrice } from '../store/prices.ts';
+import { findCurrentPrice } from '../store/prices.ts';
 import { addPublicRoute, json, type PublicAnswer } from './public.ts';
 import type { Api } from './server.ts';
 
@@ -18,7 +18,8 @@ import type { Api } from './server.ts';
  * token is known, and nothing tells its price.
  */
 export type PriceOrigin =
-  | { kind: 'feed'; maxAgeMs: number }
+  /** Older prices do not count where there is a `maxAgeMs`; beyond `staleMs` they are called stale. */
+  | { kind: 'feed'; maxAgeMs: number | undefined; staleMs: number }
   | { kind: 'fixed'; usd: Decimal }
   | { kind: 'pair'; rate: PairRate }
   | { kind: 'none' };
@@ -46,10 +47,22 @@ const PriceRecord = Type.Object({
   base_currency: Type.Literal('USD'),
 });
 
+/** A price, and how old the one of the feed is that it comes from; a fixed one has no age. */
+type Usd = { usd: Decimal; ageMs: number | undefined; isStale: boolean };
+
+const AGE_HEADER = 'chainbell-price-age';
+const STALE_HEADER = 'chainbell-price-stale';
+const answerHeaders = {
+  [AGE_HEADER]:
+    'Age of the price in seconds when this answer was made; add `age`. Of a pair: age of the native price. Without it: a fixed price, or none.',
+  [STALE_HEADER]:
+    '`true` when there is no price, or it is older than `maxAgeSeconds` of its feed, or else than 10 minutes and two rounds.',
+};
+
 type Options = { database: Database; clock: Clock; log: Log; prices: PriceBook };
 
 export function addPriceRoutes(api: Api, { database, clock, log, prices }: Options): void {
-  const shared = { answer: PriceRecord, cacheSeconds: CACHE_SECONDS };
+  const shared = { answer: PriceRecord, answerHeaders, cacheSeconds: CACHE_SECONDS };
   for (const [name, what] of [
     ['native', 'native coin'],
     ['reward', 'reward token'],
@@ -89,20 +102,24 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     }
   }
 
-  async function findUsd(origin: PriceOrigin, asset: string): Promise<Decimal | undefined> {
+  async function findUsd(origin: PriceOrigin, asset: string): Promise<Usd | undefined> {
     switch (origin.kind) {
-      case 'feed':
-        return (await findYoungPrice(database, asset, { now: clock.now(), maxAgeMs: origin.maxAgeMs }))
-          ?.price;
+      case 'feed': {
+        const now = clock.now();
+        const found = await findCurrentPrice(database, asset, { now, maxAgeMs: origin.maxAgeMs });
+        if (found === undefined) return undefined;
+        const ageMs = Math.max(0, now.getTime() - found.observedAt.getTime());
+        return { usd: found.price, ageMs, isStale: ageMs > origin.staleMs };
+      }
       case 'fixed':
-        return origin.usd;
+        return { usd: origin.usd, ageMs: undefined, isStale: false };
       case 'pair': {
         const [rate, native] = await Promise.all([
           findLatestPairPrice(database, origin.rate.pairId),
           findUsd(prices.native.origin, prices.native.asset),
         ]);
         if (rate === undefined || native === undefined || rate.eq(0)) return undefined;
-        return origin.rate.isInverse ? native.div(rate) : native.times(rate);
+        return { ...native, usd: origin.rate.isInverse ? native.usd.div(rate) : native.usd.times(rate) };
       }
       case 'none':
         return undefined;
@@ -110,7 +127,13 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
   }
 }
 
-const recordOf = (asset: string, price: Decimal | undefined): PublicAnswer =>
-  json({ price: price === undefined ? null : exactNumber(price), asset, base_currency: 'USD' });
+function recordOf(asset: string, price: Usd | undefined): PublicAnswer {
+  const told = price === undefined ? null : exactNumber(price.usd);
+  const headers = {
+    [STALE_HEADER]: String(price?.isStale ?? true),
+    ...(price?.ageMs !== undefined && { [AGE_HEADER]: String(price.ageMs / 1000) }),
+  };
+  return { ...json({ price: told, asset, base_currency: 'USD' }), headers };
+}
 
 const symbolOf = (params: unknown) => (params as { symbol: string }).symbol;

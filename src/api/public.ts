@@ -30,6 +30,8 @@ export type PublicRoute = {
   querystring?: TSchema;
   /** What an error status means here, with its message: `{ 404: 'Points not found' }`. */
   errors?: Record<number, string>;
+  /** What further headers of the answer say. */
+  answerHeaders?: Record<string, string>;
   /** How long an answer is kept (spec 8). */
   cacheSeconds: number;
   /** For how long after that the old answer is given while a new one is made. */
@@ -110,7 +112,7 @@ export function addPublicRoute(api: Api, route: PublicRoute): void {
     const tag = known === undefined ? undefined : matchTag(known, outcome.answer, coding);
     if (tag !== undefined) {
       if (outcome.answer.isCompressible) reply.header('vary', 'accept-encoding');
-      reply.code(304).header('etag', tag).send();
+      reply.code(304).headers(outcome.answer.headers).header('etag', tag).send();
       return undefined;
     }
     const variant = variantOf(outcome.answer, coding, (bytes) => cache.grow(cacheKey, kept, bytes));
@@ -139,6 +141,7 @@ function operationOf(route: PublicRoute): Operation {
       'cache-control': 'For how long it may be kept.',
       age: 'Seconds since it was made.',
       etag: 'To ask with `if-none-match` whether it has changed.',
+      ...route.answerHeaders,
     },
   };
 }

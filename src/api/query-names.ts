@@ -5,12 +5,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { invalidRequest } from './errors.ts';
 import type { Api } from './server.ts';
-import { NOTIFICATIONS_PREFIX } from './shared-headers.ts';
+import { isKeyed } from './shared-headers.ts';
 
 /** Checks every route under a key that is added from now on, once the key is known to be valid. */
 export function checkQueryNames(api: Api): void {
   api.addHook('onRoute', (route) => {
-    if (!route.url.startsWith(NOTIFICATIONS_PREFIX)) return;
+    if (!isKeyed(route.url)) return;
     const { properties = {} } = (route.schema?.querystring ?? {}) as { properties?: Record<string, unknown> };
     const known = Object.keys(properties);
     const check = (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {

@@ -72,7 +72,7 @@ function answerOf(statusCode: number, url: string) {
   return { body, headers };
 }
 
-/** Node keeps the answer that a socket is at beside it, and tells nobody in another way. */
+/** Node keeps the answer under way in a private field of the socket, and offers no other way to find it. */
 function isAnswering(socket: Socket): boolean {
   const message: unknown = Reflect.get(socket, '_httpMessage');
   return typeof message === 'object' && message !== null && Reflect.get(message, 'headersSent') === true;

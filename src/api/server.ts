@@ -4,13 +4,7 @@
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
-import fastify, {
-  type FastifyBaseLogger,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-  type RawServerDefault,
-} from 'fastify';
+import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify';
 import type { Clock } from '../core/clock.ts';
 import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
@@ -18,13 +12,17 @@ import type { Metrics } from '../core/metrics.ts';
 import type { ValuedPair } from '../core/pair.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Database } from '../store/db.ts';
+import { addAdminDeploymentRoutes } from './admin-deployment.ts';
+import { guardAdmin } from './admin-gate.ts';
+import { addAdminWatcherRoutes } from './admin-watchers.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
 import { limitBodies } from './body-limit.ts';
 import { addBulkRoutes } from './bulk.ts';
 import { limitConnections } from './connection-limit.ts';
 import { addDeliveryLogRoutes } from './delivery-log.ts';
-import { answerError, invalid, sendAnswer } from './errors.ts';
+import { answerError, answerUnknownPath, invalid } from './errors.ts';
 import { noteBody } from './idempotency-key.ts';
+import { addLimitRoute, type WatcherLimits } from './limits.ts';
 import { watchMethods } from './methods.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
@@ -33,6 +31,7 @@ import { addPriceRoutes, type PriceBook } from './prices.ts';
 import { keepAnswers } from './public.ts';
 import { checkQueryNames } from './query-names.ts';
 import { answerClientError, answerConnect, answerExpectation } from './raw-errors.ts';
+import { addReceiverRoutes } from './receivers.ts';
 import { addRecordDeliveryRoutes, type SendTest } from './record-delivery.ts';
 import { addSettingsRoutes } from './settings.ts';
 import { NO_SNIFF } from './shared-headers.ts';
@@ -61,11 +60,14 @@ export type ApiOptions = {
   sendTest: SendTest;
   /** Those that every notification waits for. */
   confirmations: number;
+  limits: WatcherLimits;
   prices: PriceBook;
   /** Undefined where the supply is not published. */
   supply: SupplyReader | undefined;
   pairs: readonly ValuedPair[];
   ops: OpsSources;
+  /** Of the operator API, which is off without one. */
+  adminToken: string | undefined;
 };
 
 /** A watched address with a URL of 2,048 characters is below 3 KiB. */
@@ -96,6 +98,7 @@ export function createApi(options: ApiOptions): Api {
   readJsonBodies(api);
   api.setErrorHandler((error, request, reply) => answerError(error, request, reply, log));
   const refuseOtherMethods = watchMethods(api);
+  guardAdmin(api, options);
   checkQueryNames(api);
   api.server.on('connect', answerConnect).on('checkExpectation', answerExpectation);
   api.setNotFoundHandler(answerUnknownPath);
@@ -139,10 +142,14 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addWatchedAddressRoutes(api, options);
   addRecordDeliveryRoutes(api, options);
   addDeliveryLogRoutes(api, options);
+  addReceiverRoutes(api, options);
   addAttemptStreamRoute(api, options);
   addSigningSecretRoutes(api, options);
   addBulkRoutes(api, options);
+  addLimitRoute(api, options);
   addSettingsRoutes(api, options);
+  addAdminWatcherRoutes(api, options);
+  addAdminDeploymentRoutes(api, options);
   addPriceRoutes(api, options);
   addSupplyRoutes(api, options);
   addSwapRoutes(api, options);
@@ -167,12 +174,7 @@ function readJsonBodies(api: Api): void {
   });
 }
 
-const answerUnknownPath = (request: FastifyRequest, reply: FastifyReply) =>
-  sendAnswer({ statusCode: 404, statusMessage: `No such path: ${pathOf(request.url)}` }, request, reply);
-
 /** A caller's own id is taken over when it is one that can be logged. */
 function acceptedRequestId(header: string | string[] | undefined): string | undefined {
   return typeof header === 'string' && /^[\w.:-]{1,128}$/.test(header) ? header : undefined;
 }
-
-const pathOf = (url: string) => url.split('?', 1)[0];

@@ -2,6 +2,7 @@
  * The body of /status, as it is described, made and shown by `chainbell status`.
  */
 import { type Static, type TSchema, Type } from 'typebox';
+import { deploymentExample, deploymentFields } from './deployment-body.ts';
 
 const orNull = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
 const Time = Type.String({ description: 'ISO 8601 UTC.' });
@@ -11,7 +12,10 @@ const Price = Type.Object({
   asset: Type.String(),
   price: orNull(Type.String({ description: 'USD, all digits.' })),
   age_seconds: orNull(Type.Number()),
-  stale: Type.Boolean({ description: 'There is none, or it is older than maxAgeSeconds: null in the API.' }),
+  stale: Type.Boolean({
+    description:
+      'There is none, or it is older than maxAgeSeconds, and null in the API. Without maxAgeSeconds: older than 10 minutes and two rounds, and given nevertheless.',
+  }),
   sources: Type.Array(
     Type.Object({
       source: Type.String(),
@@ -34,6 +38,10 @@ const Pair = Type.Object({
   ),
   lp_deviation: orNull(Type.Number({ description: 'Of the LP token by both reserves from its fair price.' })),
   deviates: Type.Boolean({ description: 'lp_deviation is above 0.02: somebody may push the pool.' }),
+  volume_complete: Type.Boolean({
+    description:
+      'false while blocks of the past 24 hours are still to be read: vol24h is what was read so far.',
+  }),
 });
 
 const HashText = Type.String({ description: 'Hash of a block.' });
@@ -164,6 +172,25 @@ export const StatusBody = Type.Object(
         { description: 'Null while the database cannot be read; cursor, prices and pairs are empty then.' },
       ),
     ),
+    ...deploymentFields,
+    watchers_over_pending_limit: orNull(
+      Type.Integer({
+        description:
+          'Watchers with more pending notifications than limits.pendingNotifications, at most 100; null while that is off.',
+      }),
+    ),
+    orphaned: orNull(
+      Type.Object(
+        {
+          count: Type.Integer(),
+          since: orNull(Type.String({ description: 'When the first of them was orphaned.' })),
+        },
+        {
+          description:
+            'Transfers that a receiver acknowledged, that a reorg has orphaned since, and that no removal notice took back. The delivery log names them. Null while the database cannot be read.',
+        },
+      ),
+    ),
     prices: Type.Array(Price),
     pairs: Type.Array(Pair),
     quorum: orNull(
@@ -236,6 +263,9 @@ export const STATUS_EXAMPLE: StatusBody = {
   cursor: { number: 24_000_000, mined_at: AT, stored_at: AT },
   ...{ lag_blocks: 0, lag_seconds: 0, problem: null, write_failures: [], clock_step: null },
   queue: { held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
+  ...deploymentExample,
+  watchers_over_pending_limit: 0,
+  orphaned: { count: 0, since: null },
   prices: [
     {
       ...{ asset: 'ETH', price: '2500.25', age_seconds: 12.5, stale: false },
@@ -247,7 +277,7 @@ export const STATUS_EXAMPLE: StatusBody = {
   pairs: [
     {
       ...{ id: 2, name: 'USDT/ETH', price: '2510', updated_at: AT },
-      ...{ price_deviation: 0.0039, lp_deviation: 0.000002, deviates: false },
+      ...{ price_deviation: 0.0039, lp_deviation: 0.000002, deviates: false, volume_complete: true },
     },
   ],
   quorum: { nodes: 3, needed: 2, votes: 3, compares: 'hashes' },

@@ -11,10 +11,11 @@ import { lpPrice, supplyWithFee, type TokenValue, type ValuedPair } from '../cor
 import type { Database } from '../store/db.ts';
 import { listPriceHours } from '../store/market.ts';
 import { findPairNow, type PairNow } from '../store/pair-readings.ts';
-import { findPrice } from '../store/prices.ts';
+import { findReadPairs } from '../store/pairs.ts';
+import { findCurrentPrice } from '../store/prices.ts';
 import { listVolumeHours, sumSwapValue } from '../store/swaps.ts';
 import { readOptional } from './parameters.ts';
-import { addPublicRoute, json } from './public.ts';
+import { addPublicRoute, json, type PublicAnswer } from './public.ts';
 import type { Api } from './server.ts';
 
 export type SwapOptions = { database: Database; clock: Clock; pairs: readonly ValuedPair[] };
@@ -23,6 +24,11 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const CACHE_SECONDS = 60;
 /** For how long an old LP value is given while a new one is made. */
 const STALE_SECONDS = 60;
+const INCOMPLETE_SECONDS = 5;
+const COMPLETE_HEADER = 'chainbell-volume-complete';
+const answerHeaders = {
+  [COMPLETE_HEADER]: `\`false\` while blocks of the past 24 hours are still to be read: then vol24h is what was read so far, and is kept for ${INCOMPLETE_SECONDS} seconds.`,
+};
 
 const PairId = Type.Object({ pair_id: Type.Optional(Type.String({ description: 'The id of the pair.' })) });
 
@@ -71,7 +77,8 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
   const priceOf = async (value: TokenValue): Promise<Decimal | undefined> => {
     if (value === undefined) return undefined;
     if ('fixed' in value) return value.fixed;
-    return (await findPrice(database, value.asset, clock.now()))?.price;
+    const { asset, maxAgeMs } = value;
+    return (await findCurrentPrice(database, asset, { now: clock.now(), maxAgeMs }))?.price;
   };
   const volumeOf = (pair: ValuedPair): Promise<Decimal> => {
     const until = clock.now();
@@ -97,9 +104,13 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
     answer: Volume,
     cacheSeconds: CACHE_SECONDS,
     key: pairIdOf,
+    answerHeaders,
     async compute(key) {
       const pair = getPair(key, 'Pair not found');
-      return json({ vol24h: exactNumber(await volumeOf(pair)), pair: pair.name });
+      // Asked first: the sum then has everything that is said to be read.
+      const read = await findReadPairs(database, [pair.id]);
+      const body = json({ vol24h: exactNumber(await volumeOf(pair)), pair: pair.name });
+      return withCompleteness(body, read.has(pair.id));
     },
   });
 
@@ -134,8 +145,13 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
     answer: Type.Array(PairRecord),
     cacheSeconds: CACHE_SECONDS,
     staleSeconds: STALE_SECONDS,
+    answerHeaders,
     key: () => '',
     async compute() {
+      const read = await findReadPairs(
+        database,
+        pairs.map(({ id }) => id),
+      );
       const records: unknown[] = [];
       for (const pair of pairs) {
         const now = await findPairNow(database, pair.id);
@@ -151,7 +167,7 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
           updated_at: now?.minedAt.toISOString() ?? null,
         });
       }
-      return json(records);
+      return withCompleteness(json(records), read.size === pairs.length);
     },
   });
 
@@ -209,6 +225,13 @@ export function addSwapRoutes(api: Api, { database, clock, pairs }: SwapOptions)
     return { pair: getPair(id, 'Pair not found'), range: { from: new Date(from), to: new Date(to), limit } };
   }
 }
+
+/** While a volume still grows because its 24 hours are being read, it is kept for a moment only. */
+const withCompleteness = (answer: PublicAnswer, isComplete: boolean): PublicAnswer => ({
+  ...answer,
+  headers: { [COMPLETE_HEADER]: String(isComplete) },
+  ...(!isComplete && { keepSecondsMax: INCOMPLETE_SECONDS }),
+});
 
 const NullableNumber = Type.Union([Type.Number(), Type.Null()]);
 const NullableString = Type.Union([Type.String(), Type.Null()]);

@@ -22,6 +22,7 @@ import {
 import { createWatcherGate } from './auth.ts';
 import { invalidRequest } from './errors.ts';
 import { onceOf } from './idempotency-key.ts';
+import { LIMIT_REACHED } from './limits.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import { parseWhole } from './parameters.ts';
 import type { Api, ApiOptions } from './server.ts';
@@ -81,11 +82,12 @@ const one = { success: true, data: record };
 const operations = {
   create: {
     summary: 'Watch an address',
-    description: 'It is live from the next block that is stored after this answer.',
+    description:
+      'It is live from the next block that is stored after this answer. By default a transfer is sent as soon as its block is stored, and nothing more is sent if a reorg orphans it later. To credit deposits, set `confirmations` above the depth of reorgs, or `removed` and read the removal notices: `PUT …/<id>/settings`.',
     headers: IdempotencyHeaders,
     bodyExample: body,
     example: one,
-    errors: idempotencyErrors,
+    errors: { ...idempotencyErrors, 409: `${LIMIT_REACHED} ${idempotencyErrors[409]}` },
   },
   list: {
     summary: 'All watched addresses, oldest first',
@@ -99,6 +101,7 @@ const operations = {
     description: 'What waits goes to the new URL.',
     bodyExample: { watch_token: false },
     example: { success: true, data: { ...record, watch_token: false } },
+    errors: { 409: LIMIT_REACHED },
   },
   remove: {
     summary: 'Stop watching',
@@ -108,14 +111,14 @@ const operations = {
 };
 
 export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
-  const { database, clock, webhookPolicy } = options;
+  const { database, clock, webhookPolicy, limits } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
 
   const create = { body: Create, response: { 200: One } };
   api.post(PATH, { onRequest, schema: create, config: { operation: operations.create } }, async (request) => {
     const record = parseNew(request.body, webhookPolicy);
     const watcherId = watcherOf(request);
-    const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now() };
+    const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now(), limits };
     return doOnce(database, onceOf(request, watcherId, at.now), async (tx) =>
       success(await insertWatchedAddress(tx, watcherId, record, at)),
     );
@@ -160,7 +163,9 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
       const origin = patch.webhookUrl === undefined ? undefined : webhookOrigin(patch.webhookUrl);
       const id = parseId(request.params.id);
       return success(
-        found(await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now() })),
+        found(
+          await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now(), limits }),
+        ),
       );
     },
   );
@@ -173,7 +178,8 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
       config: { operation: operations.remove },
     },
     async (request) => {
-      const isGone = await deleteWatchedAddress(database, watcherOf(request), parseId(request.params.id));
+      const id = parseId(request.params.id);
+      const isGone = await deleteWatchedAddress(database, watcherOf(request), id, limits);
       if (!isGone) throw notFound();
       return { success: true as const };
     },
@@ -284,8 +290,9 @@ export function parseId(text: string): string {
 /** Another watcher's record looks the same as none (DESIGN §7). */
 const notFound = () => new Fault('not_found', 'Watched address not found');
 
-/** What was found of a record. @throws Fault `not_found` */
-export function found<T>(value: T | undefined): T {
+/** What was found of a record. @throws Fault `not_found`, or the Fault that stands in for it */
+export function found<T>(value: T | Fault | undefined): T {
+  if (value instanceof Fault) throw value;
   if (value === undefined) throw notFound();
   return value;
 }

@@ -1,8 +1,9 @@
 /**
  * How commands end: exit codes (sysexits.h) and the one way in which they tell of a Fault.
  */
+import { existsSync } from 'node:fs';
 import { readEnvironment } from '../config/environment.ts';
-import { findConfigFile } from '../config/file.ts';
+import { demoConfigFile, findConfigFile } from '../config/file.ts';
 import { loadConfig } from '../config/load.ts';
 import { ConfigError } from '../config/problems.ts';
 import type { Config } from '../config/schema.ts';
@@ -16,6 +17,7 @@ const NO_FILE =
 const codeOfFault: Record<FaultCode, number> = {
   invalid: exitCodes.config,
   unauthorized: exitCodes.config,
+  forbidden: exitCodes.config,
   not_found: exitCodes.usage,
   conflict: exitCodes.config,
   limited: exitCodes.tryAgain,
@@ -34,6 +36,28 @@ export async function withConfig(
   await withFaults(async () => {
     await command(loadFrom(findConfigFile(options.config)));
   });
+}
+
+/** The same for a command about a running service: without any configuration it uses that of a running demo. */
+export async function withConfigOrDemo(
+  options: { config?: string },
+  command: (config: Config) => Promise<void>,
+): Promise<void> {
+  await withFaults(async () => {
+    await command(loadOrDemo(findConfigFile(options.config)));
+  });
+}
+
+function loadOrDemo(file: string | undefined): Config {
+  try {
+    return loadFrom(file);
+  } catch (error) {
+    if (file !== undefined || !(error instanceof ConfigError) || !existsSync(demoConfigFile)) throw error;
+    process.stderr.write(
+      `chainbell: there is no configuration here, so this is about the demo (${demoConfigFile})\n`,
+    );
+    return loadConfig({ file: demoConfigFile, env: {} });
+  }
 }
 
 /** The configuration of this file and the environment. @throws ConfigError, which says where a file would come from. */

@@ -3,6 +3,7 @@
  */
 import type { Command } from 'commander';
 import { overlapMsOf } from '../core/overlap.ts';
+import { shellWord } from '../core/terminal-text.ts';
 import { endKey, type IssuedKey, issueKey, rotateKey } from '../keys.ts';
 import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/keys.ts';
 import { countToRekey, rekeyBatch } from '../store/rekey.ts';
@@ -18,7 +19,10 @@ export function addKeysCommands(program: Command): void {
 
   add('create', 'issue a key; it is shown this once')
     .requiredOption('--watcher <name>', 'whose key it is; a new name is a new watcher')
-    .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json')
+    .addHelpText(
+      'after',
+      '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json\n\nTo credit deposits, give their records confirmations or removed: docs/deposits.md',
+    )
     .action((flags: Flags & { watcher: string }) =>
       withStore(flags, async (store, now) => showIssued(flags, await issueKey(store, flags.watcher, now))),
     );
@@ -63,7 +67,7 @@ function showRevoked(
   process.stderr.write(`${id} is revoked\n`);
   if (!hasKey)
     process.stderr.write(
-      `${watcherName} has no valid key left: its webhooks still go out, without the Authorization header. To send it again: chainbell keys create --watcher ${JSON.stringify(watcherName)}\n`,
+      `${watcherName} has no valid key left, but its webhooks still go out, without the Authorization header. To stop them: chainbell watchers suspend ${shellWord(watcherName)}. To send the header again: chainbell keys create --watcher ${shellWord(watcherName)}\n`,
     );
 }
 

@@ -2,7 +2,7 @@
  * `chainbell migrate [--check]`: brings the schema up to date, or tells whether it is.
  */
 import type { Command } from 'commander';
-import { openDatabase } from '../store/db.ts';
+import { openForCommand } from '../store/command-database.ts';
 import { type MigrationState, migrate, migrationState } from '../store/migrate.ts';
 import { exitCodes, withConfig } from './exit.ts';
 
@@ -19,7 +19,7 @@ export function addMigrateCommand(program: Command): void {
 }
 
 async function run(flags: Flags, config: { database: { url: string }; dataDir: string }): Promise<void> {
-  const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });
+  const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
   try {
     const done = flags.check === true ? [] : await migrate(database);
     const state = await migrationState(database);

@@ -7,9 +7,9 @@ import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import { type Explanation, explainTransaction } from '../explanation.ts';
-import { openDatabase } from '../store/db.ts';
+import { openForCommand } from '../store/command-database.ts';
 import { migrate } from '../store/migrate.ts';
-import { withConfig } from './exit.ts';
+import { withConfigOrDemo } from './exit.ts';
 import { describeAward, describeLog, explanationJson } from './explained.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, writeJson } from './secret-store.ts';
@@ -23,7 +23,9 @@ export function addPointsExplainCommand(points: Command): void {
     .argument('<hash>', 'the transaction, 0x and 64 hexadecimal digits', parseHash)
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- points explain 0x5c50…')
     .action((hash: Hash, flags: Flags) =>
-      untilInterrupted((signal) => withConfig(flags, (config) => explain(config, { hash, flags, signal }))),
+      untilInterrupted((signal) =>
+        withConfigOrDemo(flags, (config) => explain(config, { hash, flags, signal })),
+      ),
     );
 }
 
@@ -31,7 +33,7 @@ async function explain(
   config: Config,
   { hash, flags, signal }: { hash: Hash; flags: Flags; signal: AbortSignal },
 ): Promise<void> {
-  const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });
+  const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
   try {
     await migrate(database);
     const explanation = await explainTransaction(config, hash, { database, clock: systemClock(), signal });

@@ -9,7 +9,7 @@ import { Fault } from '../core/fault.ts';
 import type { Difference } from '../ingest/compare.ts';
 import { PLAN_MAX, type RepairPlan } from '../ingest/repair.ts';
 import { runRepair } from '../verification.ts';
-import { exitCodes, withConfig } from './exit.ts';
+import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { DOUBLE_CREDIT_FLAG, planLines } from './repair-plan.ts';
 import { createDissentLines, createProgressLines, describe, parseNumber, reportJson } from './verify.ts';
@@ -52,7 +52,7 @@ export function addRepairCommand(program: Command): void {
       if (from > to) command.error(`error: --from ${from} is above --to ${to}`);
       if (dryRun === apply)
         command.error('error: begin with --dry-run, which prints the plan; then give --apply instead');
-      await untilInterrupted((signal) => withConfig(flags, (config) => repair(flags, config, signal)));
+      await untilInterrupted((signal) => withConfigOrDemo(flags, (config) => repair(flags, config, signal)));
     });
 }
 

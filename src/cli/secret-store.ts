@@ -7,11 +7,11 @@ import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX } from '../core/overlap.ts';
 import { openKeyRing } from '../secret.ts';
-import { openDatabase } from '../store/db.ts';
+import { openForCommand } from '../store/command-database.ts';
 import { migrate } from '../store/migrate.ts';
 import type { SecretStore } from '../store/signing-secrets.ts';
 import { readTime } from '../store/time.ts';
-import { withConfig } from './exit.ts';
+import { withConfigOrDemo } from './exit.ts';
 
 export type Flags = { config?: string; json?: boolean };
 
@@ -34,8 +34,8 @@ export async function withStore(
   flags: Flags,
   work: (store: SecretStore, now: Date) => Promise<void>,
 ): Promise<void> {
-  await withConfig(flags, async (config: Config) => {
-    const database = await openDatabase({ url: config.database.url, dataDir: config.dataDir });
+  await withConfigOrDemo(flags, async (config: Config) => {
+    const database = await openForCommand({ url: config.database.url, dataDir: config.dataDir });
     try {
       await migrate(database);
       const now = database.kind === 'embedded' ? systemClock().now() : await readTime(database);

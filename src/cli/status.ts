@@ -5,9 +5,11 @@ import type { Command } from 'commander';
 import { Check } from 'typebox/value';
 import { StatusBody } from '../api/status-body.ts';
 import type { Config } from '../config/schema.ts';
-import { startAbort } from '../core/abort.ts';
+import { never, startAbort } from '../core/abort.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { exitCodes, withConfig, withFaults } from './exit.ts';
+import { deploymentRows, processTables } from './deployment-tables.ts';
+import { exitCodes, withConfigOrDemo, withFaults } from './exit.ts';
+import { table } from './table.ts';
 
 type Flags = { config?: string; url?: string; json?: boolean };
 
@@ -26,7 +28,7 @@ export function addStatusCommand(program: Command): void {
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- status --url http://127.0.0.1:8080')
     .action(async (flags: Flags) => {
       const { url } = flags;
-      if (url === undefined) await withConfig(flags, (config) => show(addressOf(config), flags));
+      if (url === undefined) await withConfigOrDemo(flags, (config) => show(addressOf(config), flags));
       else await withFaults(() => show(url, flags));
     });
 }
@@ -42,7 +44,7 @@ async function readStatus(origin: string): Promise<StatusBody> {
   const url = URL.parse('/status', origin);
   if (url === null)
     throw new Fault('not_found', `${origin} is not an address; write it like http://127.0.0.1:8080`);
-  const limit = startAbort(new AbortController().signal, ANSWER_MS_MAX);
+  const limit = startAbort(never, ANSWER_MS_MAX);
   let response: Response;
   let text: string;
   try {
@@ -105,7 +107,11 @@ function render(status: StatusBody): string {
     ['genesis', chain.genesis_hash ?? 'unknown'],
     [
       'cursor',
-      cursor === null ? 'no block stored yet' : `block ${cursor.number} of ${cursor.mined_at}${lag}`,
+      cursor === null
+        ? queue === null
+          ? 'unknown'
+          : 'no block stored yet'
+        : `block ${cursor.number} of ${cursor.mined_at}${lag}`,
     ],
     [
       'queue',
@@ -113,6 +119,7 @@ function render(status: StatusBody): string {
         ? 'unknown'
         : `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held`,
     ],
+    ...deploymentRows(status),
     [
       'quorum',
       quorum === null
@@ -136,11 +143,12 @@ function render(status: StatusBody): string {
   );
   const parts = [
     table(rows),
+    ...processTables(status),
     table([
       ['PRICE OF', 'USD', 'AGE', 'REMARK'],
       ...prices.map(({ asset, price, age_seconds: age, stale }) => [
         ...[asset, price ?? '-', age === null ? '-' : `${Math.round(age)} s`],
-        stale ? (price === null ? 'none yet' : 'stale: null in the API') : '',
+        stale ? (price === null ? 'none yet' : 'stale') : '',
       ]),
     ]),
     table([['PRICE OF', 'SOURCE', 'VERDICT', 'USD', 'OBSERVED', 'REMARK'], ...sources]),
@@ -149,7 +157,10 @@ function render(status: StatusBody): string {
       ...pairs.map((pair) => [
         ...[String(pair.id), pair.name, pair.price ?? '-', pair.updated_at ?? '-'],
         ...[percent(pair.price_deviation), percent(pair.lp_deviation)],
-        pair.deviates ? 'deviates: the pool may be pushed' : '',
+        [
+          ...(pair.deviates ? ['deviates: the pool may be pushed'] : []),
+          ...(pair.volume_complete ? [] : ['the past 24 hours are being read']),
+        ].join('; '),
       ]),
     ]),
     table([
@@ -228,20 +239,4 @@ function describe(facts: Record<string, unknown>): string {
   return Object.entries(facts)
     .map(([name, value]) => `${name} ${value === true ? 'yes' : value === false ? 'no' : String(value)}`)
     .join(', ');
-}
-
-/** Lines with aligned columns; nothing for a heading alone. */
-function table(rows: readonly (readonly string[])[]): string {
-  const [first = []] = rows;
-  if (rows.length < 2) return '';
-  const widths = first.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
-  return rows
-    .map(
-      (row) =>
-        `${row
-          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
-          .join('  ')
-          .trimEnd()}\n`,
-    )
-    .join('');
 }

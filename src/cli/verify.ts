@@ -9,7 +9,7 @@ import { Fault } from '../core/fault.ts';
 import type { Difference } from '../ingest/compare.ts';
 import type { VerifyOptions, VerifyReport } from '../ingest/verify.ts';
 import { runVerification } from '../verification.ts';
-import { exitCodes, withConfig } from './exit.ts';
+import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 
 type Flags = { config?: string; json?: boolean; from?: number; to?: number };
@@ -36,7 +36,7 @@ export function addVerifyCommand(program: Command): void {
       const { from, to } = flags;
       if (from !== undefined && to !== undefined && from > to)
         command.error(`error: --from ${from} is above --to ${to}`);
-      await untilInterrupted((signal) => withConfig(flags, (config) => verify(flags, config, signal)));
+      await untilInterrupted((signal) => withConfigOrDemo(flags, (config) => verify(flags, config, signal)));
     });
 }
 

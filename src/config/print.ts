@@ -10,12 +10,13 @@ import type { Config, ConfigText } from './schema.ts';
  * and price URLs are reduced to scheme and host.
  */
 export function printableConfig(config: Config): ConfigText {
-  const { chain, database, secret, formerSecrets, prices, retention, ...rest } = config;
+  const { chain, database, secret, formerSecrets, http, prices, retention, ...rest } = config;
   return {
     chain: { ...chain, rpc: chain.rpc.map(redactUrl) },
     database: { ...database, url: redactDatabaseUrl(database.url) },
     secret: secret === '' ? '' : '[redacted]',
     formerSecrets: formerSecrets.map(() => '[redacted]'),
+    http: { ...http, adminToken: http.adminToken === null ? null : '[redacted]' },
     ...rest,
     prices: {
       ...(prices.native !== undefined && { native: printableFeed(prices.native) }),

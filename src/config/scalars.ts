@@ -98,6 +98,14 @@ export const HeaderText = Type.String({
   pattern: '^[\\x20-\\x7e]{0,1000}$',
 });
 
+/** Too long to be guessed. */
+export const AdminToken = Type.Union([Type.String({ pattern: '^[\\x21-\\x7e]{32,200}$' }), Type.Null()], {
+  title: '32 to 200 characters without spaces, or null to turn the operator API off',
+  default: null,
+  description:
+    'The bearer token of the operator API under /api/admin, which is off without it. Make one with: openssl rand -hex 32',
+});
+
 /** The ticker of a coin or token. */
 export const SymbolText = Type.String({
   title: 'a symbol: 1 to 32 characters without spaces',

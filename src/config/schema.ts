@@ -4,17 +4,17 @@
  */
 import Type, { type Static, type StaticDecode } from 'typebox';
 import { Connections } from './connections-schema.ts';
+import { LimitsSection } from './limits-schema.ts';
 import { Points } from './points-schema.ts';
+import { PriceFeed } from './prices-schema.ts';
 import {
   AddressText,
+  AdminToken,
   CidrText,
   DatabaseUrlText,
   DaysText,
   DecimalText,
   DurationText,
-  HeaderText,
-  HttpUrlText,
-  JsonPathText,
   RpcUrlText,
   SecretText,
   SymbolText,
@@ -162,104 +162,6 @@ export const Pair = Type.Object(
   closed,
 );
 
-const MaxAgeSeconds = Type.Number({
-  minimum: 1,
-  maximum: 31_536_000,
-  description: 'What is older than this is not used; as long as the feed says unless given.',
-});
-const BaseUrl = Type.Optional(
-  Type.With(HttpUrlText, { description: 'Instead of the public API: a mirror or a proxy.' }),
-);
-
-const PriceSource = Type.Union([
-  Type.Object(
-    {
-      type: Type.Literal('http'),
-      url: HttpUrlText,
-      path: Type.With(JsonPathText, { description: 'Where the price is in the answer.' }),
-      timePath: Type.Optional(
-        Type.With(JsonPathText, {
-          description: 'Where its time is: seconds or milliseconds since 1970, or ISO 8601; else it is new.',
-        }),
-      ),
-      confPath: Type.Optional(
-        Type.With(JsonPathText, { description: 'Where it says by how much the price may be wrong.' }),
-      ),
-      headers: Type.Optional(Type.Record(Type.String(), HeaderText, { description: 'Such as an API key.' })),
-      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
-    },
-    closed,
-  ),
-  Type.Object(
-    {
-      type: Type.Literal('coingecko'),
-      id: Type.String({
-        title: 'the id of a coin at CoinGecko such as ethereum',
-        pattern: '^[\\w.-]{1,100}$',
-      }),
-      apiKey: Type.With(HeaderText, { default: '' }),
-      plan: Type.Enum(['demo', 'pro'], { default: 'demo', description: 'The plan of apiKey.' }),
-      baseUrl: BaseUrl,
-      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
-    },
-    closed,
-  ),
-  Type.Object(
-    {
-      type: Type.Literal('binance'),
-      symbol: Type.String({
-        title: 'a symbol of Binance such as ETHUSDT',
-        pattern: '^[A-Z0-9._-]{1,40}$',
-      }),
-      baseUrl: BaseUrl,
-      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
-    },
-    closed,
-  ),
-  Type.Object(
-    {
-      type: Type.Literal('chainlink'),
-      address: AddressText,
-      heartbeatSeconds: Type.Number({
-        minimum: 1,
-        maximum: 31_536_000,
-        default: 3_600,
-        description: 'The feed says something new at least this often.',
-      }),
-    },
-    closed,
-  ),
-  Type.Object(
-    {
-      type: Type.Literal('pair'),
-      pair: Type.Integer({ minimum: 1 }),
-      minutes: Type.Integer({
-        minimum: 30,
-        maximum: 1_440,
-        default: 30,
-        description: 'The time over which its price is averaged.',
-      }),
-      maxAgeSeconds: Type.Optional(MaxAgeSeconds),
-    },
-    closed,
-  ),
-  Type.Object({ type: Type.Literal('fixed'), price: DecimalText }, closed),
-]);
-
-const PriceFeed = Type.Object(
-  {
-    everySeconds: Type.Number({ minimum: 1, maximum: 86_400, default: 30 }),
-    maxAgeSeconds: Type.Number({
-      minimum: 1,
-      maximum: 31_536_000,
-      default: 600,
-      description: 'A price or an observation older than this is not used.',
-    }),
-    sources: Type.Array(PriceSource, { minItems: 1, maxItems: 32 }),
-  },
-  closed,
-);
-
 const Supply = Type.Object(
   {
     initial: Type.With(DecimalText, { description: 'Whole coins at genesis.' }),
@@ -283,7 +185,6 @@ const Supply = Type.Object(
   },
   closed,
 );
-
 /** The file as it is written, with every default and limit. */
 export const ConfigSchema = Type.Object(
   {
@@ -314,7 +215,11 @@ export const ConfigSchema = Type.Object(
         'Secrets that secret has replaced, until `keys rekey` is done: both are accepted meanwhile.',
     }),
     http: Type.Object(
-      { host: Type.With(Host, { default: '127.0.0.1' }), port: Type.With(Port, { default: 8080 }) },
+      {
+        host: Type.With(Host, { default: '127.0.0.1' }),
+        port: Type.With(Port, { default: 8080 }),
+        adminToken: AdminToken,
+      },
       { ...section, description: 'The API.' },
     ),
     metrics: Type.Object(
@@ -322,6 +227,7 @@ export const ConfigSchema = Type.Object(
       { ...section, description: 'Prometheus metrics.' },
     ),
     webhooks: Webhooks,
+    limits: LimitsSection,
     tokens: Type.Record(Type.String(), Token, {
       default: {},
       description: 'Tokens with a price, by symbol.',

@@ -12,6 +12,9 @@ export type WorkAbort = {
   release(): void;
 };
 
+/** For a wait that only its own time ends. */
+export const never = new AbortController().signal;
+
 /** One for all: an error with a stack for each work that simply ends is much of what a delivery costs. */
 const ENDED = new DOMException('this work has ended', 'AbortError');
 

@@ -6,6 +6,8 @@
 export type FaultCode =
   | 'invalid'
   | 'unauthorized'
+  /** Known, and refused. */
+  | 'forbidden'
   | 'not_found'
   | 'conflict'
   /** Asked too often; a while later it works. */

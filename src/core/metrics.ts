@@ -72,11 +72,43 @@ export function createMetrics(version: string) {
       'From the making of the row to its first 2xx.',
       [...SECONDS, 60, 600, 3_600, 86_400],
     ),
+    webhookRequestsRepeated: counter(
+      'webhook_requests_repeated_total',
+      'Requests sent again in their attempt because the receiver was closing the kept connection.',
+    ),
     webhookWaiting: gauge('webhook_waiting', 'Notifications that wait for an attempt.'),
+    watchersOverPendingLimit: gauge(
+      'watchers_over_pending_limit',
+      'Watchers with more pending notifications than limits.pendingNotifications; at most 100.',
+    ),
     webhookDue: gauge('webhook_due', 'Notifications whose attempt is due.'),
     webhookOldestDueSeconds: gauge(
       'webhook_oldest_due_age_seconds',
       'How long the oldest due notification has been due.',
+    ),
+    receiversFailing: gauge(
+      'webhook_failing_receivers',
+      'Receivers with a notification that failed and waits for its retry.',
+    ),
+    watchersFailing: gauge('webhook_failing_watchers', 'Watchers that have failing receivers.'),
+    watchersLate: gauge(
+      'webhook_late_watchers',
+      'Watchers with a webhook that has been due for more than a minute.',
+    ),
+    webhookLateSeconds: gauge(
+      'webhook_late_seconds',
+      'How long the most overdue webhook of those watchers has been due.',
+    ),
+    processes: gauge('processes', 'Processes of the deployment; each counts for every role that it has.', [
+      'role',
+      'state',
+    ]),
+    roleMissing: gauge('role_missing', '1 while a role is needed that no process has had for 10 seconds.', [
+      'role',
+    ]),
+    webhookOrphaned: gauge(
+      'webhook_orphaned',
+      'Acknowledged transfers that a reorg has orphaned since, without a removal notice.',
     ),
     webhookLanes: gauge('webhook_lanes', 'Lanes that this process has leased.'),
     webhookLanesHealed: counter(

@@ -22,8 +22,8 @@ export type Pair = {
 /** Where the USD price of a token comes from; undefined where it has none, and counts as worth 0 (spec 4.3). */
 export type TokenValue =
   | { fixed: Decimal }
-  /** The symbol whose price feed it has. */
-  | { asset: string }
+  /** The symbol whose price feed it has, and the age beyond which a price of that feed doesn't count. */
+  | { asset: string; maxAgeMs?: number }
   | undefined;
 
 export type ValuedPair = Pair & {
@@ -88,6 +88,11 @@ export function pairPrice(pair: Pair, { reserve0, reserve1 }: Reserves): Decimal
 /** The value of the token that gives the USD value of this pair's swaps. */
 export function swapTokenValue({ usdValueFrom, value0, value1 }: ValuedPair): TokenValue {
   return usdValueFrom === 0 ? value0 : value1;
+}
+
+/** Whether a price that was observed at one time counts at another one. */
+export function isCounted(value: { maxAgeMs?: number }, observedAt: Date, at: Date): boolean {
+  return at.getTime() - observedAt.getTime() <= (value.maxAgeMs ?? Number.POSITIVE_INFINITY);
 }
 
 /** USD of a swap: what went in and what came out of the valued token, at this price (DESIGN §7). */

@@ -4,8 +4,8 @@
 import { decryptKey } from '../core/api-key.ts';
 import type { Clock } from '../core/clock.ts';
 import type { SigningKeys } from '../core/signature.ts';
-import { findDeliveryKey } from '../store/keys.ts';
-import { listSigningSecrets, type SecretStore } from '../store/signing-secrets.ts';
+import { findDeliveryKeys } from '../store/keys.ts';
+import { listSecretsOf, type SecretStore } from '../store/signing-secrets.ts';
 import type { Message } from './payload.ts';
 import type { Send, SendResult } from './send.ts';
 
@@ -21,21 +21,35 @@ export type Credentials = {
   signingKeys: readonly SigningKeys[];
 };
 
-/** The watcher's credentials as they are now; not to be kept for longer than rotations and revocations may wait. */
+/**
+ * Reads the watchers' credentials as they are now; not to be kept for longer than rotations and revocations may wait. The
+ * result throws the Fault of a watcher whose credentials can't be read.
+ */
 export async function readCredentials(
   { clock, ...store }: SecretStore & { clock: Clock },
+  watcherIds: readonly number[],
+): Promise<(watcherId: number) => Credentials> {
+  const [now, readMs] = [clock.now(), clock.steadyMs()];
+  const [keys, secrets] = await Promise.all([
+    findDeliveryKeys(store.database, watcherIds, now),
+    listSecretsOf(store, watcherIds, now),
+  ]);
+  return (watcherId) => {
+    const key = keys.get(watcherId);
+    return {
+      readMs,
+      apiKey: key && decryptKey(key, { keyId: key.id, watcherId }, store.keyRing),
+      signingKeys: (secrets.get(watcherId) ?? []).map((open) => open().keys),
+    };
+  };
+}
+
+/** One watcher's credentials. @throws Fault where they can't be read. */
+export async function readCredentialsOf(
+  store: SecretStore & { clock: Clock },
   watcherId: number,
 ): Promise<Credentials> {
-  const [now, readMs] = [clock.now(), clock.steadyMs()];
-  const [key, secrets] = await Promise.all([
-    findDeliveryKey(store.database, watcherId, now),
-    listSigningSecrets(store, watcherId, now),
-  ]);
-  return {
-    readMs,
-    apiKey: key && decryptKey(key, { keyId: key.id, watcherId }, store.keyRing),
-    signingKeys: secrets.map(({ keys }) => keys),
-  };
+  return (await readCredentials(store, [watcherId]))(watcherId);
 }
 
 /**
@@ -55,7 +69,7 @@ export function sendWith(
   return send(render(current), signal, {
     isFresh: () => clock.steadyMs() - current.readMs <= CREDENTIALS_MS_MAX,
     async renew() {
-      current = await readCredentials({ ...store, clock }, watcherId);
+      current = await readCredentialsOf({ ...store, clock }, watcherId);
       return render(current);
     },
   });

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
+import { createGroups } from '../core/groups.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
 import type { Database, Session } from '../store/db.ts';
 import {
@@ -12,10 +13,11 @@ import {
   freeDeadLanes,
   type Lane,
   leaseLanes,
+  listSuspended,
   listWaitingWatchers,
   noteNextVisits,
   REORG_PREFIX,
-  releaseLane,
+  releaseLanes,
   renewLeases,
   TURN_LANES_MAX,
   TURN_WATCHERS_MAX,
@@ -67,6 +69,8 @@ const GIVE_WAY_MAX = 64;
 const SHARE_MS = 2_000;
 /** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;
+/** Lanes that are given back with one statement. */
+const RELEASED_MAX = 128;
 /** How long a shutdown waits for answers before it breaks attempts off; they will be made again. */
 const STOP_MS_MAX = 2_000;
 
@@ -91,6 +95,13 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   let polledMs = Number.NEGATIVE_INFINITY;
   const fair = createFairQueue({ clock, onCredit: () => wake.ring() });
   const reader = createDueReader(options);
+  const release = createGroups<Lane, void>({
+    sizeMax: RELEASED_MAX,
+    async work(group) {
+      await releaseLanes(database, group, clock.now());
+      return () => {};
+    },
+  });
 
   /** This worker's number, locked for as long as the session lives: a new one for each session. */
   async function workerNumber(): Promise<number> {
@@ -130,7 +141,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     });
     if (clock.steadyMs() - askedMs > RENEW_MS) {
       // The leases may be over, and the lanes another worker's.
-      for (const lane of leased) await releaseLane(database, lane, clock.now());
+      if (leased.length > 0) await releaseLanes(database, leased, clock.now());
       return 'idle';
     }
     for (const lane of leased) begin(lane);
@@ -149,6 +160,14 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   async function rotate(): Promise<void> {
     const waiting = new Set(await listWaitingWatchers(database, fair.full(), clock.now()));
     if (waiting.size > 0) giveWay(GIVE_WAY_MAX, ({ lane }) => waiting.has(lane.watcherId));
+  }
+
+  /** Gives back the lanes of suspended watchers once their attempts under way have ended. */
+  async function stopSuspended(): Promise<void> {
+    const watcherIds = [...new Set(Array.from(lanes.values(), ({ run }) => run.lane.watcherId))];
+    const suspended = new Set(await listSuspended(database, watcherIds));
+    if (suspended.size === 0) return;
+    for (const { run } of lanes.values()) if (suspended.has(run.lane.watcherId)) run.giveWay();
   }
 
   /** Lanes with much to do would stay for hours with the worker that came first: others that live get their share. */
@@ -173,7 +192,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   function begin(lane: Lane): void {
     const { id } = lane;
     const signals = { stopping: stopping.signal, killed: killed.signal };
-    const run = runLane(lane, { ...options, settler, reader, fair, ...signals });
+    const run = runLane(lane, { ...options, settler, reader, fair, release, ...signals });
     const entry = { run, startedMs: clock.steadyMs() };
     lanes.set(id, entry);
     metrics.webhookLanes.set(lanes.size);
@@ -192,6 +211,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
       polledMs = clock.steadyMs();
       for (const { run } of lanes.values()) run.poll();
+      await stopSuspended();
     }
     await shareOut(worker.number);
     await rotate();

@@ -1,8 +1,9 @@
 /**
  * Fair turns for delivery attempts: among watchers, then among the receivers of one, by start-time fair queueing on the
  * time that attempts hold their slots (Goyal, Vin and Cheng 1996). A slot can't be taken back from an attempt that hangs,
- * so an attempt that outlives its hand-over time moves to a budget of its own and frees the slot.
+ * so an attempt that outlives its hand-over time moves to another budget and frees the slot.
  */
+import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 
 /** proven: its last attempt got an answer within the hand-over time. */
@@ -82,6 +83,8 @@ type Account = {
   readonly line: Set<Member>;
   readonly ready: Set<Member>;
   readonly open: Record<Kind | 'hung', number>;
+  /** Of its lanes here those with an attempt that was handed over. */
+  hanging: number;
 };
 
 type Member = {
@@ -100,7 +103,7 @@ type Attempt = { readonly member: Member; kind: Kind | 'hung'; readonly handOver
 export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOptions): FairQueue {
   const accounts = new Map<number, Account>();
   const ready = new Set<Account>();
-  const origins = new Map<string, Map<Account, number>>();
+  const origins = new Map<string, { all: number; by: Map<Account, number> }>();
   const remembered = new Map<number, Receiver>();
   const open: Record<Kind | 'hung', number> = { unproven: 0, proven: 0, hung: 0 };
   const undecided = new Set<Attempt>();
@@ -125,10 +128,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
 
   function mayReach({ lane, account }: Member): boolean {
     const taken = origins.get(lane.origin);
-    if (taken === undefined) return true;
-    let all = 0;
-    for (const count of taken.values()) all += count;
-    return (taken.get(account) ?? 0) < limits.perOrigin - all;
+    return taken === undefined || (taken.by.get(account) ?? 0) < limits.perOrigin - taken.all;
   }
 
   function isFull(account: Account): boolean {
@@ -137,14 +137,11 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   }
 
   /** Receivers that have answered and hang now may be an attack, and all of them may turn. */
-  function hasTurned({ line }: Account): boolean {
-    let hanging = 0;
-    for (const { hung } of line) if (hung > 0) hanging += 1;
-    return hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
-  }
+  const hasTurned = ({ line, hanging }: Account): boolean =>
+    hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
 
   const kindOf = ({ receiver, account }: Member): Kind =>
-    receiver.isProven && !(account.open.hung >= TURNED_MIN && hasTurned(account)) ? 'proven' : 'unproven';
+    receiver.isProven && !hasTurned(account) ? 'proven' : 'unproven';
 
   /** The next of this watcher: of its receivers the one with the smallest virtual time that may have an attempt. */
   function nextOf(account: Account): Member | undefined {
@@ -266,12 +263,17 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     open[kind] += by;
     account.open[kind] += by;
     member.open += by;
-    if (kind === 'hung') member.hung += by;
-    const taken = origins.get(lane.origin) ?? new Map<Account, number>();
-    const own = (taken.get(account) ?? 0) + by;
-    if (own > 0) taken.set(account, own);
-    else taken.delete(account);
-    if (taken.size > 0) origins.set(lane.origin, taken);
+    if (kind === 'hung') {
+      const before = member.hung;
+      member.hung += by;
+      account.hanging += Number(member.hung > 0) - Number(before > 0);
+    }
+    const taken = origins.get(lane.origin) ?? { all: 0, by: new Map<Account, number>() };
+    const own = (taken.by.get(account) ?? 0) + by;
+    taken.all += by;
+    if (own > 0) taken.by.set(account, own);
+    else taken.by.delete(account);
+    if (taken.all > 0) origins.set(lane.origin, taken);
     else origins.delete(lane.origin);
   }
 
@@ -315,6 +317,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       line: new Set<Member>(),
       ready: new Set<Member>(),
       open: counts,
+      hanging: 0,
     };
     accounts.set(watcherId, account);
     return account;
@@ -359,8 +362,6 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     },
   };
 }
-
-const never = new AbortController().signal;
 
 function remember(remembered: Map<number, Receiver>, laneId: number, receiver: Receiver): void {
   remembered.set(laneId, receiver);

@@ -8,7 +8,7 @@ import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { Database } from '../store/db.ts';
-import { type Lane, releaseLane } from '../store/lanes.ts';
+import type { Lane } from '../store/lanes.ts';
 import type { DueNotification } from '../store/outbox.ts';
 import { type Credentials, sendWith } from './credentials.ts';
 import type { Begin, FairQueue, Ticket } from './fair.ts';
@@ -34,6 +34,8 @@ export type LaneOptions = DeliveryOptions & {
   settler: Settler;
   reader: DueReader;
   fair: FairQueue;
+  /** Gives the lane back. */
+  release(lane: Lane): Promise<void>;
   /** No new attempts from here on. */
   stopping: AbortSignal;
   /** Break off what is under way. */
@@ -61,7 +63,7 @@ const RETRY_MS = 250;
 
 /** Works the lane until nothing is due, it is lost, or it has to give way. `done` rejects only for a bug. */
 export function runLane(lane: Lane, options: LaneOptions): LaneRun {
-  const { database, clock, log, metrics, reader, stopping } = options;
+  const { clock, log, metrics, reader, stopping } = options;
   const underWay = new Set<number>();
   let retriesUnderWay = 0;
   let firsts: Due[] = [];
@@ -206,6 +208,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         redeliveryCount: notification.redeliveryCount,
         startedAt,
         durationMs: Math.round(result.durationMs),
+        requestCount: result.requestCount,
         outcome: result.outcome,
         status: result.status,
         response: result.responseText,
@@ -227,8 +230,9 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     retryAt: Date | undefined,
     settled: 'settled' | 'lost',
   ) {
-    const { outcome, status, durationMs } = result;
+    const { outcome, status, durationMs, requestCount } = result;
     metrics.webhookAttempts.inc({ outcome });
+    if (requestCount > 1) metrics.webhookRequestsRepeated.inc(requestCount - 1);
     metrics.webhookAttemptSeconds.observe(durationMs / 1000);
     if (outcome === 'success' && notification.redeliveryCount === 0) {
       metrics.webhookLatencySeconds.observe(
@@ -243,6 +247,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       outcome,
       status,
       durationMs: Math.round(durationMs),
+      ...(requestCount > 1 && { requests: requestCount }),
       nextRetryAt: retryAt?.toISOString(),
       ...(settled === 'lost' && { settled }),
     };
@@ -251,7 +256,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   async function giveBack(): Promise<void> {
     try {
-      await releaseLane(database, lane, clock.now());
+      await options.release(lane);
     } catch (error) {
       // The lease runs out by itself; nothing is lost but a few seconds.
       if (!(error instanceof Fault)) throw error;

@@ -2,6 +2,7 @@
  * Reads what is due in leased lanes, many lanes with one statement: what is asked for while one runs goes into the next.
  */
 import type { Clock } from '../core/clock.ts';
+import { createGroups } from '../core/groups.ts';
 import type { Database } from '../store/db.ts';
 import type { Lane } from '../store/lanes.ts';
 import { type DueNotification, listDue } from '../store/outbox.ts';
@@ -40,6 +41,10 @@ const CREDENTIALS_MS_MAX = 1_000;
 export function createDueReader(options: SecretStore & { database: Database; clock: Clock }): DueReader {
   const { database, clock } = options;
   const credentials = new Map<number, { readMs: number; reading: Promise<Credentials> }>();
+  const readOf = createGroups<number, Credentials>({
+    sizeMax: LANES_MAX,
+    work: (watcherIds) => readCredentials(options, watcherIds),
+  });
   let waiting: Waiting[] = [];
   let running = 0;
   let isRung = false;
@@ -55,10 +60,17 @@ export function createDueReader(options: SecretStore & { database: Database; clo
     }
   }
 
-  /** Those that have waited longest, of one limit: a statement has one for all of its lanes. */
+  /** One lane of each watcher, then a second one of each, and so on; of one limit, because a statement has only one. */
   function nextGroup(): Waiting[] {
-    const limit = waiting[0]?.limit;
-    const group = waiting.filter((one) => one.limit === limit).slice(0, LANES_MAX);
+    const counts = new Map<number, number>();
+    const ranked = waiting.map((one) => {
+      const rank = counts.get(one.lane.watcherId) ?? 0;
+      counts.set(one.lane.watcherId, rank + 1);
+      return { one, rank };
+    });
+    ranked.sort((one, other) => one.rank - other.rank);
+    const limit = ranked[0]?.one.limit;
+    const group = ranked.flatMap(({ one }) => (one.limit === limit ? one : [])).slice(0, LANES_MAX);
     const taken = new Set(group);
     waiting = waiting.filter((one) => !taken.has(one));
     return group;
@@ -93,7 +105,7 @@ export function createDueReader(options: SecretStore & { database: Database; clo
   function credentialsOf(watcherId: number): Promise<Credentials> {
     const known = credentials.get(watcherId);
     if (known !== undefined) return known.reading;
-    const reading = readCredentials(options, watcherId);
+    const reading = readOf(watcherId);
     credentials.set(watcherId, { readMs: clock.steadyMs(), reading });
     reading.catch(() => credentials.delete(watcherId));
     return reading;

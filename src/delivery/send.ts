@@ -33,6 +33,8 @@ export type SendResult = {
   /** The HTTP status, when a status line came. */
   status: number | undefined;
   durationMs: number;
+  /** 2 when the receiver was closing the kept connection of the first; 0 when nothing was written. */
+  requestCount: number;
   /** False when the request was never written to a connection, so that the receiver can't have seen it. */
   mayHaveArrived: boolean;
   /** The first KiB of the answer, keys and signing secrets in it replaced by [redacted]. */
@@ -80,6 +82,7 @@ const REFUSED: SendResult = {
   outcome: 'refused',
   status: undefined,
   durationMs: 0,
+  requestCount: 0,
   mayHaveArrived: false,
   responseText: undefined,
 };
@@ -117,10 +120,10 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     const limit = startAbort(signal, timeoutMs);
     let exchange: Exchange = { end: 'broken', error: undefined, isStale: false };
     let current = message;
-    let mayHaveArrived = false;
+    let requestCount = 0;
     const isFresh = () => {
       const isSent = renewal.isFresh();
-      mayHaveArrived ||= isSent;
+      if (isSent) requestCount += 1;
       return isSent;
     };
     const postFresh = async (): Promise<Exchange> => {
@@ -143,16 +146,16 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     }
     if (exchange.end === 'broken' && signal.aborted) throw signal.reason;
     const durationMs = Math.round(performance.now() - startedAt);
+    const sent = { durationMs, requestCount, mayHaveArrived: requestCount > 0 };
     if (exchange.end === 'broken') {
       const outcome = limit.signal.aborted ? 'timeout' : outcomeOfError(exchange.error);
-      return { outcome, status: undefined, durationMs, mayHaveArrived, responseText: undefined };
+      return { outcome, status: undefined, ...sent, responseText: undefined };
     }
     const { status } = exchange;
     return {
       outcome: outcomeOfStatus(status),
       status,
-      durationMs,
-      mayHaveArrived,
+      ...sent,
       responseText: excerpt(exchange.body, exchange.end === 'whole', current.headers.authorization),
     };
   };

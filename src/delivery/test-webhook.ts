@@ -4,7 +4,7 @@
  */
 import { zeroAddress } from '../core/hex.ts';
 import type { WatchedAddress } from '../store/watched.ts';
-import { type Credentials, readCredentials, sendWith } from './credentials.ts';
+import { type Credentials, readCredentialsOf, sendWith } from './credentials.ts';
 import type { DeliveryOptions } from './lane.ts';
 import { renderMessage } from './payload.ts';
 import type { SendResult } from './send.ts';
@@ -22,7 +22,7 @@ export function createTestSender(
   return async (record, signal) => {
     const { watcherId } = record;
     const now = clock.now();
-    const credentials = await readCredentials({ database, keyRing, clock }, watcherId);
+    const credentials = await readCredentialsOf({ database, keyRing, clock }, watcherId);
     const made = {
       id: 0,
       shardId: watcherId,

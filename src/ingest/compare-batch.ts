@@ -21,7 +21,7 @@ import {
 import type { Db } from '../store/db.ts';
 import { listPairStatesOf } from '../store/market.ts';
 import { listPairCoverage } from '../store/pairs.ts';
-import { findFirstPrice, findPrice, listPricesById, type Price } from '../store/prices.ts';
+import { findPrice, listNextPrices, listPricesById } from '../store/prices.ts';
 import { listSwapsOf, type StoredSwap } from '../store/swaps.ts';
 import { readTime } from '../store/time.ts';
 import {
@@ -35,7 +35,7 @@ import {
 } from './compare.ts';
 import { compareAwards } from './compare-awards.ts';
 import type { DeliverySide } from './compare-delivery.ts';
-import { compareStates, judgeValue } from './compare-market.ts';
+import { compareStates, judgeValue, type PricesAround } from './compare-market.ts';
 import { compareNotifications } from './compare-notifications.ts';
 import { compareSwaps } from './compare-swaps.ts';
 import type { ReadBlock } from './read-ahead.ts';
@@ -164,21 +164,23 @@ async function judgeValues(
   const byId = new Map(pairs.map((pair) => [pair.id, pair]));
   const assets = assetsOf(pairs);
   /** Swaps of one block have one time. */
-  const inForce = new Map<string, Price | undefined>();
+  const around = new Map<string, PricesAround>();
   const verdicts: Verdict[] = [];
   for (const swap of swaps) {
     const pair = byId.get(swap.pairId);
     if (pair === undefined) continue;
     for (const asset of assets) {
       const key = `${swap.blockNumber} ${asset}`;
-      if (inForce.has(key)) continue;
-      const price = await findPrice(snapshot, asset, swap.minedAt);
-      inForce.set(key, price ?? (await findFirstPrice(snapshot, asset)));
+      if (around.has(key)) continue;
+      const inForce = await findPrice(snapshot, asset, swap.minedAt);
+      const [next] = await listNextPrices(snapshot, asset, [swap.minedAt]);
+      around.set(key, { inForce, next });
     }
     const verdict = judgeValue(swap, {
       ...{ pair, storedAt: storedAt.get(swap.blockNumber) },
       price: swap.priceId === undefined ? undefined : prices.get(swap.priceId),
-      priceOf: (asset) => inForce.get(`${swap.blockNumber} ${asset}`),
+      pricesOf: (asset) =>
+        around.get(`${swap.blockNumber} ${asset}`) ?? { inForce: undefined, next: undefined },
     });
     if (verdict !== undefined) verdicts.push(verdict);
   }

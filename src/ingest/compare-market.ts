@@ -3,7 +3,7 @@
  * swap. Pure.
  */
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
-import { type Reserves, swapTokenValue, swapValue, type ValuedPair } from '../core/pair.ts';
+import { isCounted, type Reserves, swapTokenValue, swapValue, type ValuedPair } from '../core/pair.ts';
 import type { PairStateChange } from '../store/market.ts';
 import type { PairCoverage } from '../store/pairs.ts';
 import type { Price } from '../store/prices.ts';
@@ -106,12 +106,17 @@ export type ValueSide = {
   storedAt: Date | undefined;
   /** The price that the swap names, as far as it exists. */
   price: Price | undefined;
-  /** Of an asset: in force at the time of the swap, else the first one that it ever had. */
-  priceOf(asset: string): Price | undefined;
+  /** Of an asset. */
+  pricesOf(asset: string): PricesAround;
 };
+
+/** The price in force at a time, and the next one after it. */
+export type PricesAround = { inForce: Price | undefined; next: Price | undefined };
 
 /** A price that came nearer to the commit of the block than this may not have been seen by it. */
 const SEEN_MS_MIN = 10_000;
+/** `maxAgeSeconds` may have been another one, but hardly a shorter one. */
+const AGE_MS_MIN = 60_000;
 
 /** Undefined where the value is the one that follows from the amounts and the price in force. */
 export function judgeValue(swap: StoredSwap, side: ValueSide): Verdict | undefined {
@@ -122,11 +127,11 @@ export function judgeValue(swap: StoredSwap, side: ValueSide): Verdict | undefin
     : judgePriced(swap, { usdValue, priceId }, side);
 }
 
-/** It waits for the first price of its token. */
-function judgeUnvalued(swap: StoredSwap, { pair, storedAt, priceOf }: ValueSide): Verdict | undefined {
+/** It waits for the next price of its token. */
+function judgeUnvalued(swap: StoredSwap, { pair, storedAt, pricesOf }: ValueSide): Verdict | undefined {
   const value = swapTokenValue(pair);
   if (value === undefined || 'fixed' in value) return 'valued_otherwise';
-  const price = priceOf(value.asset);
+  const price = ownPrice(value, pricesOf(value.asset), swap.minedAt);
   if (price === undefined) return undefined;
   if (price.observedAt > swap.minedAt || !wasSeen(price, storedAt)) return 'price_new';
   return valueDifference(swap, `it has no value, but price ${price.id} of ${price.asset} was in force`);
@@ -143,17 +148,34 @@ function judgeUnpriced(swap: StoredSwap, usdValue: Decimal, { pair }: ValueSide)
 function judgePriced(
   swap: StoredSwap,
   { usdValue, priceId }: { usdValue: Decimal; priceId: number },
-  { pair, storedAt, price, priceOf }: ValueSide,
+  { pair, storedAt, price, pricesOf }: ValueSide,
 ): Verdict | undefined {
   if (price === undefined) return valueDifference(swap, `its price ${priceId} does not exist`);
   const verdict = compareValues(swap, usdValue, swapValue(pair, swap, price.price));
   if (verdict !== undefined) return verdict;
   const value = swapTokenValue(pair);
   if (value === undefined || 'fixed' in value || value.asset !== price.asset) return 'valued_otherwise';
-  const own = priceOf(price.asset);
+  const around = pricesOf(price.asset);
+  const own = ownPrice(value, around, swap.minedAt);
   if (own === undefined || own.id === priceId) return undefined;
+  if (wasAgedOtherwise(priceId, around, swap.minedAt)) return 'valued_otherwise';
   if (!wasSeen(own, storedAt)) return 'price_new';
   return valueDifference(swap, `price ${priceId} of ${price.asset} was used, ${own.id} was in force`);
+}
+
+/** What values a swap of this time: the price in force, unless it was too old, else the next one. */
+function ownPrice(
+  value: { maxAgeMs?: number },
+  { inForce, next }: PricesAround,
+  at: Date,
+): Price | undefined {
+  return inForce !== undefined && isCounted(value, inForce.observedAt, at) ? inForce : next;
+}
+
+/** Whether the price follows from another `maxAgeSeconds` than the configured one. */
+function wasAgedOtherwise(priceId: number, { inForce, next }: PricesAround, at: Date): boolean {
+  if (inForce === undefined || isCounted({ maxAgeMs: AGE_MS_MIN }, inForce.observedAt, at)) return false;
+  return priceId === inForce.id || priceId === next?.id;
 }
 
 const wasSeen = ({ observedAt }: Price, storedAt: Date | undefined) =>

@@ -5,7 +5,14 @@
 import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { decimal } from '../core/decimal.ts';
-import { type PairEvents, pairPrice, swapTokenValue, swapValue, type ValuedPair } from '../core/pair.ts';
+import {
+  isCounted,
+  type PairEvents,
+  pairPrice,
+  swapTokenValue,
+  swapValue,
+  type ValuedPair,
+} from '../core/pair.ts';
 import type { Tx } from '../store/db.ts';
 import { deletePairStatesAbove, insertPairStates, type PairStateChange } from '../store/market.ts';
 import { followPairs, unfollowPairsAbove } from '../store/pairs.ts';
@@ -74,11 +81,10 @@ async function priceSwaps(tx: Tx, placed: readonly Placed[]): Promise<PricedSwap
   const traded = placed.filter(({ events }) => events.swaps.length > 0);
   const feeds = await readFeeds(tx, traded);
   return traded.flatMap(({ header, pair, events }) =>
-    events.swaps.map((swap) => ({
-      ...swap,
-      ...{ pairId: pair.id, blockNumber: header.number, minedAt: header.minedAt },
-      price: valueAt(pair, swap, (asset) => feeds.get(feedKey(asset, header))),
-    })),
+    events.swaps.map((event) => {
+      const swap = { ...event, pairId: pair.id, blockNumber: header.number, minedAt: header.minedAt };
+      return { ...swap, price: valueAt(pair, swap, (asset) => feeds.get(feedKey(asset, header))) };
+    }),
   );
 }
 
@@ -111,15 +117,16 @@ const zero = decimal('0');
 
 const feedKey = (asset: string, { number }: BlockHeader) => `${number} ${asset}`;
 
-/** The value of a swap; undefined where its token has a feed that had no price yet. */
+/** The value of a swap; undefined where its token has a feed without a price that counted then. */
 export function valueAt(
   pair: ValuedPair,
-  swap: Parameters<typeof swapValue>[1],
+  swap: Parameters<typeof swapValue>[1] & { minedAt: Date },
   priceOf: (asset: string) => Price | undefined,
 ): SwapPrice | undefined {
   const value = swapTokenValue(pair);
   if (value === undefined) return { usdValue: zero, priceId: undefined };
   if ('fixed' in value) return { usdValue: swapValue(pair, swap, value.fixed), priceId: undefined };
   const price = priceOf(value.asset);
-  return price && { usdValue: swapValue(pair, swap, price.price), priceId: price.id };
+  if (price === undefined || !isCounted(value, price.observedAt, swap.minedAt)) return undefined;
+  return { usdValue: swapValue(pair, swap, price.price), priceId: price.id };
 }

@@ -19,7 +19,7 @@ export type PriceFeed = {
   /** The symbol of the coin or token. */
   asset: string;
   everyMs: number;
-  /** For how long an accepted price counts. */
+  /** For how long an accepted price decides where the sources do not agree. */
   maxAgeMs: number;
   sources: readonly PriceSource[];
 };

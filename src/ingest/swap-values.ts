@@ -1,11 +1,11 @@
 /**
- * Values for swaps that happened before their token had any price: the first price that it gets.
+ * Values for swaps that happened while their token had no price that counted: the next price that it gets.
  */
 import type { Step } from '../core/loop.ts';
 import { swapTokenValue, type ValuedPair } from '../core/pair.ts';
 import { holdBlocks } from '../store/blocks.ts';
-import type { Database } from '../store/db.ts';
-import { findFirstPrice } from '../store/prices.ts';
+import type { Database, Db } from '../store/db.ts';
+import { listNextPrices, listPrices } from '../store/prices.ts';
 import { listUnvaluedPairs, listUnvaluedSwaps, valueSwaps } from '../store/swaps.ts';
 import { valueAt } from './market.ts';
 
@@ -32,21 +32,29 @@ export function createSwapValuer(options: { database: Database; pairs: readonly 
     return 'idle';
   };
 
-  /** False while its token has no price. */
+  /** False while its token has no price since the oldest of them. */
   async function valueOldest(pair: ValuedPair): Promise<boolean> {
-    const value = swapTokenValue(pair);
-    if (value === undefined || 'fixed' in value) return false;
-    const first = await findFirstPrice(database, value.asset);
-    if (first === undefined) return false;
+    // No lock is taken while there is nothing to do.
+    if ((await listValued(database, pair, 1)).length === 0) return false;
     return database.transaction(async (tx) => {
       await holdBlocks(tx);
-      const swaps = await listUnvaluedSwaps(tx, pair.id, VALUED_MAX);
-      const valued = swaps.flatMap((swap) => {
-        const price = valueAt(pair, swap, () => first);
-        return price === undefined ? [] : [{ ...swap, price }];
-      });
+      const valued = await listValued(tx, pair, VALUED_MAX);
       if (valued.length > 0) await valueSwaps(tx, valued);
-      return true;
+      return valued.length > 0;
     });
   }
+}
+
+/** Of the oldest swaps without a value those that have one now: by the price in force, or else by the next one. */
+async function listValued(db: Db, pair: ValuedPair, limit: number) {
+  const value = swapTokenValue(pair);
+  if (value === undefined || 'fixed' in value) return [];
+  const swaps = await listUnvaluedSwaps(db, pair.id, limit);
+  const times = swaps.map(({ minedAt }) => minedAt);
+  const inForce = await listPrices(db, value.asset, times);
+  const next = await listNextPrices(db, value.asset, times);
+  return swaps.flatMap((swap, index) => {
+    const price = valueAt(pair, swap, () => inForce[index]) ?? valueAt(pair, swap, () => next[index]);
+    return price === undefined ? [] : [{ ...swap, price }];
+  });
 }

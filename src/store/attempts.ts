@@ -12,6 +12,8 @@ export type Attempt = {
   revision: number;
   startedAt: Date;
   durationMs: number;
+  /** 2: it was repeated at once, because the receiver was closing the kept connection of the first; 0: nothing was sent. */
+  requestCount: number;
   outcome: string;
   status: number | undefined;
   /** The beginning of the answer, free of keys. */
@@ -103,12 +105,13 @@ type AttemptRow = {
   revision: number;
   started_at: Date;
   duration_ms: number;
+  request_count: number;
   outcome: string;
   status: number | null;
   response: string | null;
 };
 
-const columns = sql`id, notification_id, revision, started_at, duration_ms, outcome, status, response`;
+const columns = sql`id, notification_id, revision, started_at, duration_ms, request_count, outcome, status, response`;
 
 function toAttempt(row: AttemptRow): Attempt {
   return {
@@ -117,6 +120,7 @@ function toAttempt(row: AttemptRow): Attempt {
     revision: row.revision,
     startedAt: row.started_at,
     durationMs: row.duration_ms,
+    requestCount: row.request_count,
     outcome: row.outcome,
     status: row.status ?? undefined,
     response: row.response ?? undefined,

@@ -1,6 +1,7 @@
 /**
  * Batches of imported awards: each is stored as a whole or not at all, and what is there already is not stored again.
  */
+import { randomInt } from 'node:crypto';
 import type { Award } from '../core/award.ts';
 import { decimalText } from '../core/decimal.ts';
 import { bytesOf, listOf } from './arrays.ts';
@@ -29,31 +30,47 @@ export function createBatchStore(database: Database): StoreBatch {
 
 /**
  * Lends a store to `work` that says of every batch what storing it would, and keeps nothing: what the batches before it
- * have is in a table of this transaction. Nobody waits for it.
+ * have is in a temporary table. On a server all of it is one transaction, which takes no locks. On the embedded database each
+ * batch is one, because all other work waits for a transaction; a table that a killed command leaves goes when the service ends.
  */
-export function rehearse<T>(database: Database, work: (store: StoreBatch) => Promise<T>): Promise<T> {
-  return database.transaction(async (tx) => {
-    await tx.query(sql`
-      create temporary table point_draft on commit drop as
-      select tx_hash, ordinal, rule, version, role, user_address, category, points, awarded_at from point limit 0`);
-    await tx.query(sql`create unique index on point_draft (tx_hash, ordinal, rule, version, role)`);
-    return work(async (awards) => {
-      await tx.query(sql`
-        insert into point_draft
-        select tx_hash, ordinal, rule, version, role, p.user_address, p.category, p.points, p.awarded_at
-        from point p join ${batchOf(awards)} using (tx_hash, ordinal, rule, version, role)
-        on conflict do nothing`);
-      const conflicts = await findConflicts(tx, sql`point_draft`, awards);
-      if (conflicts.length > 0) return { addedCount: 0, conflicts };
-      const added = await tx.query(sql`
-        insert into point_draft
-        select tx_hash, ordinal, rule, version, role, user_address, category, points, awarded_at
-        from ${batchOf(awards)}
-        on conflict do nothing
-        returning ordinal`);
-      return { addedCount: added.length, conflicts };
+export async function rehearse<T>(database: Database, work: (store: StoreBatch) => Promise<T>): Promise<T> {
+  if (database.kind === 'postgres')
+    return database.transaction(async (tx) => {
+      const draft = await createDraft(tx, 'on commit drop');
+      return work((awards) => storeInDraft(tx, draft, awards));
     });
-  });
+  const draft = await database.transaction((tx) => createDraft(tx, 'on commit preserve rows'));
+  try {
+    return await work((awards) => database.transaction((tx) => storeInDraft(tx, draft, awards)));
+  } finally {
+    await database.query(sql`drop table ${draft}`);
+  }
+}
+
+async function createDraft(tx: Tx, onCommit: 'on commit drop' | 'on commit preserve rows'): Promise<Sql> {
+  const draft: Sql = { text: `point_draft_${randomInt(2 ** 47)}`, values: [] };
+  await tx.query(sql`
+    create temporary table ${draft} ${{ text: onCommit, values: [] }} as
+    select tx_hash, ordinal, rule, version, role, user_address, category, points, awarded_at from point limit 0`);
+  await tx.query(sql`create unique index on ${draft} (tx_hash, ordinal, rule, version, role)`);
+  return draft;
+}
+
+async function storeInDraft(tx: Tx, draft: Sql, awards: readonly Award[]): Promise<StoredBatch> {
+  await tx.query(sql`
+    insert into ${draft}
+    select tx_hash, ordinal, rule, version, role, p.user_address, p.category, p.points, p.awarded_at
+    from point p join ${batchOf(awards)} using (tx_hash, ordinal, rule, version, role)
+    on conflict do nothing`);
+  const conflicts = await findConflicts(tx, draft, awards);
+  if (conflicts.length > 0) return { addedCount: 0, conflicts };
+  const added = await tx.query(sql`
+    insert into ${draft}
+    select tx_hash, ordinal, rule, version, role, user_address, category, points, awarded_at
+    from ${batchOf(awards)}
+    on conflict do nothing
+    returning ordinal`);
+  return { addedCount: added.length, conflicts };
 }
 
 async function findConflicts(tx: Tx, table: Sql, awards: readonly Award[]): Promise<number[]> {

@@ -6,7 +6,13 @@ import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { wakeLanes } from './lanes.ts';
-import { insertNotifications, listMatches, type MatchedTransfer, releaseHeld } from './matching.ts';
+import {
+  insertNotifications,
+  listMatches,
+  type MatchedTransfer,
+  type News,
+  releaseHeld,
+} from './matching.ts';
 import { beginReorg, endReorg } from './reorgs.ts';
 import { sql } from './sql.ts';
 import { giveTurns } from './turns.ts';
@@ -176,17 +182,23 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     await insertHeaders(tx, commit);
     const made = await insertNotifications(tx, { ...commit, matches }, orphaned?.reorgId);
     const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
-    const news = [...made, ...(await releaseHeld(tx, commit))];
+    const released = await releaseHeld(tx, { ...commit, laneIds: toWake(made) });
+    const news = [...made, ...released];
     await updateChain(tx, commit);
     const ordered = [...left, ...news.flatMap((one) => one.ordered ?? [])];
     // Lock lanes before turns, as a worker that settles does; the other order would deadlock.
-    const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
-    await wakeLanes(tx, [...new Set(woken.map(({ laneId }) => laneId))], commit.now);
+    await wakeLanes(tx, toWake(news), commit.now);
     await giveTurns(tx, ordered, commit.now);
     await commit.also?.(tx);
     const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
     return { outcome: 'committed', notificationCount, orphanedCount: orphaned?.orphanedCount ?? 0 };
   });
+}
+
+/** The lanes of what is due, or may be once its turn comes. */
+function toWake(news: readonly News[]): number[] {
+  const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
+  return [...new Set(woken.map(({ laneId }) => laneId))];
 }
 
 async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {

@@ -5,6 +5,7 @@
 import { chmod, mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { Fault } from '../core/fault.ts';
+import { shellWord } from '../core/terminal-text.ts';
 import { withFolderFaults } from './folder-fault.ts';
 
 const PRIVATE = 0o700;
@@ -33,9 +34,6 @@ function sharedFault(dataDir: string, mode: number): Fault {
   const shown = (mode & 0o7777).toString(8).padStart(4, '0');
   return new Fault(
     'invalid',
-    `other users can write to ${folder} (mode ${shown}), which holds the database and the secret. Run: chmod 700 ${quote(folder)}, or set dataDir to another folder`,
+    `other users can write to ${folder} (mode ${shown}), which holds the database and the secret. Run: chmod 700 ${shellWord(folder)}, or set dataDir to another folder`,
   );
 }
-
-/** As a shell takes it. */
-const quote = (text: string) => (/^[\w/.:@%+,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);

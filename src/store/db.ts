@@ -31,7 +31,10 @@ export type Database = Db & {
   readonly kind: 'postgres' | 'embedded';
   /** Hands on the rows of one statement as they come, and keeps none. @throws what `onRow` does, after the last one. */
   each<Row>(statement: Sql, onRow: (row: Row) => void): Promise<void>;
-  /** Commits what `work` did, or nothing. Never held open over network I/O. */
+  /**
+   * Commits what `work` did, or nothing. Never held open over network I/O. After a deadlock or a serialization failure `work`
+   * runs again, a few times at most, so it must not depend on a first run.
+   */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /** Runs a text of several statements, in a transaction of its own; for migrations. */
   script(text: string): Promise<void>;
@@ -42,8 +45,9 @@ export type Database = Db & {
 /**
  * The parts of a process that never wait for each other's statements: each has connections of its own on a server, and takes
  * turns with the others on the embedded database. `settle` records outcomes of attempts; the rest of delivery is `delivery`.
+ * `operator` is for commands beside a service with the embedded database; on a server they connect themselves.
  */
-export const shares = ['follower', 'settle', 'delivery', 'api'] as const;
+export const shares = ['follower', 'settle', 'delivery', 'api', 'operator'] as const;
 export type Share = (typeof shares)[number];
 
 /** The database of a process. By itself it is the API's share, which commands use too. */

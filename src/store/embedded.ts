@@ -3,11 +3,11 @@
  * One connection, so one process; a lock file keeps a second process out.
  */
 import path from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { PGlite, Transaction } from '@electric-sql/pglite';
 import { machineSteadyMs } from '../core/clock.ts';
 import { prepareDataFolder } from './data-folder.ts';
 import type { Database, Db, Session, Share, SharedDatabase } from './db.ts';
+import { eachBy } from './each.ts';
 import { type Engine, type Inner, startEngine } from './embedded-engine.ts';
 import { lockFolder } from './folder-lock.ts';
 import type { Sql } from './sql.ts';
@@ -44,12 +44,7 @@ export async function openEmbedded(
     return {
       kind: 'embedded',
       query,
-      async each(statement, onRow) {
-        for (const row of await query<Parameters<typeof onRow>[0]>(statement)) {
-          onRow(row);
-          await nextTurn();
-        }
-      },
+      each: eachBy(query),
       transaction: (work) =>
         run(share, (pglite, inner) =>
           pglite.transaction((tx) =>

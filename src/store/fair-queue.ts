@@ -15,9 +15,13 @@ export type FairQueue = {
 
 /**
  * What may wait, per share. The API: more requests than that would be late by seconds. Delivery: all lanes that a process may
- * have leased read at once. The others have a handful of loops.
+ * have leased read at once. The others have a handful of loops or commands.
  */
-const WAITING_MAX: Record<Share, number> = { follower: 100, settle: 100, delivery: 5_000, api: 1_000 };
+const WAITING_MAX: Record<Share, number> = {
+  ...{ follower: 100, settle: 100, delivery: 5_000, api: 1_000, operator: 100 },
+};
+/** Each millisecond of an operator's turn counts as much as so many of another part's: the service's own work goes first. */
+const OPERATOR_COST = 4;
 /** The embedded database works in this thread: without a pause a long line would keep out requests, timers and signals. */
 const BREATH_MS = 10;
 /** A turn has its own cost beside what can be measured; without a floor, turns too short to measure would be free. */
@@ -25,12 +29,18 @@ const TURN_MS_MIN = 0.05;
 
 type Line = {
   waiting: (() => Promise<void>)[];
+  cost: number;
   /** Virtual time: what the share used, moved up to the others' when it comes back after a rest. */
   usedMs: number;
 };
 
 export function createFairQueue(steadyMs: () => number): FairQueue {
-  const lines = new Map<Share, Line>(shares.map((share) => [share, { waiting: [], usedMs: 0 }]));
+  const lines = new Map<Share, Line>(
+    shares.map((share) => [
+      share,
+      { waiting: [], cost: share === 'operator' ? OPERATOR_COST : 1, usedMs: 0 },
+    ]),
+  );
   /** The virtual time of the turn that began last. */
   let presentMs = 0;
   let running: Promise<void> | undefined;
@@ -51,7 +61,7 @@ export function createFairQueue(steadyMs: () => number): FairQueue {
       presentMs = line.usedMs;
       const startedMs = steadyMs();
       await turn?.();
-      line.usedMs += Math.max(steadyMs() - startedMs, TURN_MS_MIN);
+      line.usedMs += line.cost * Math.max(steadyMs() - startedMs, TURN_MS_MIN);
       if (steadyMs() - breathMs < BREATH_MS) continue;
       await breathe();
       breathMs = steadyMs();

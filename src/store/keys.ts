@@ -1,9 +1,10 @@
 /**
  * Watchers and their API keys. Key texts never come here: only their HMAC and their ciphertext (DESIGN §8).
  */
+import { Fault } from '../core/fault.ts';
 import { fromBytes } from '../core/hex.ts';
 import type { Sealed } from '../core/key-ring.ts';
-import { bytesOf } from './arrays.ts';
+import { bytesOf, listOf } from './arrays.ts';
 import type { Db } from './db.ts';
 import { sql } from './sql.ts';
 
@@ -17,12 +18,19 @@ export type StoredKey = {
   revokedAt: Date | undefined;
 };
 
-/** The watcher of that name, made when it is new. */
+/** The watcher of that name, made when it is new. @throws Fault `conflict` while the watcher is being deleted. */
 export async function ensureWatcher(db: Db, name: string, now: Date): Promise<number> {
   await db.query(sql`insert into watcher (name, created_at) values (${name}, ${now}) on conflict do nothing`);
-  const id = await findWatcherByName(db, name);
-  if (id === undefined) throw new Error(`watcher ${name} is missing`);
-  return id;
+  const [row] = await db.query<{ id: number; is_deleting: boolean }>(
+    sql`select id, deleting_at is not null as is_deleting from watcher where name = ${name}`,
+  );
+  if (row === undefined) throw new Error(`watcher ${name} is missing`);
+  if (row.is_deleting)
+    throw new Fault(
+      'conflict',
+      `the watcher ${name} is being deleted: finish that first, or choose another name`,
+    );
+  return row.id;
 }
 
 export async function insertKey(
@@ -42,11 +50,11 @@ export async function findWatcherByLookup(
   db: Db,
   lookups: readonly Buffer[],
   now: Date,
-): Promise<number | undefined> {
-  const [row] = await db.query<{ watcher_id: number }>(sql`
-    select watcher_id from api_key
+): Promise<{ id: number; isSuspended: boolean } | undefined> {
+  const [row] = await db.query<{ id: number; is_suspended: boolean }>(sql`
+    select w.id, w.suspended_at is not null as is_suspended from api_key k join watcher w on w.id = k.watcher_id
     where lookup = any(${bytesOf(lookups.map(fromBytes))}::bytea[]) and (revoked_at is null or revoked_at > ${now})`);
-  return row?.watcher_id;
+  return row && { id: row.id, isSuspended: row.is_suspended };
 }
 
 export async function findWatcherByName(db: Db, name: string): Promise<number | undefined> {
@@ -54,23 +62,43 @@ export async function findWatcherByName(db: Db, name: string): Promise<number | 
   return row?.id;
 }
 
-/** The key that goes out with the watcher's webhooks: the newest that is not being revoked. */
+/** The key that goes out with each watcher's webhooks: the newest that is not being revoked. Missing without one. */
+export async function findDeliveryKeys(
+  db: Db,
+  watcherIds: readonly number[],
+  now: Date,
+): Promise<Map<number, { id: string } & Sealed>> {
+  const rows = await db.query<{ watcher_id: number; id: string; kek_id: string; ciphertext: Uint8Array }>(sql`
+    select w.id as watcher_id, k.id, k.kek_id, k.ciphertext
+    from unnest(${listOf(watcherIds)}::bigint[]) as w (id)
+    cross join lateral (
+      select id, kek_id, ciphertext from api_key
+      where watcher_id = w.id and (revoked_at is null or revoked_at > ${now})
+      order by revoked_at desc nulls first, created_at desc, id
+      limit 1) as k`);
+  return new Map(
+    rows.map((row) => [row.watcher_id, { id: row.id, kekId: row.kek_id, ciphertext: row.ciphertext }]),
+  );
+}
+
 export async function findDeliveryKey(
   db: Db,
   watcherId: number,
   now: Date,
 ): Promise<({ id: string } & Sealed) | undefined> {
-  const [row] = await db.query<{ id: string; kek_id: string; ciphertext: Uint8Array }>(sql`
-    select id, kek_id, ciphertext from api_key
-    where watcher_id = ${watcherId} and (revoked_at is null or revoked_at > ${now})
-    order by revoked_at desc nulls first, created_at desc, id
-    limit 1`);
-  return row && { id: row.id, kekId: row.kek_id, ciphertext: row.ciphertext };
+  return (await findDeliveryKeys(db, [watcherId], now)).get(watcherId);
 }
 
 /** Every key with its watcher, oldest first, up to `limit`. */
 export async function listKeys(db: Db, limit: number): Promise<StoredKey[]> {
   const rows = await db.query<KeyRow>(sql`${selectKeys} order by k.created_at, k.id limit ${limit}`);
+  return rows.map(toKey);
+}
+
+/** The newest keys of a watcher. */
+export async function listWatcherKeys(db: Db, watcherId: number, limit: number): Promise<StoredKey[]> {
+  const rows = await db.query<KeyRow>(sql`
+    ${selectKeys} where k.watcher_id = ${watcherId} order by k.created_at desc, k.id limit ${limit}`);
   return rows.map(toKey);
 }
 

@@ -48,8 +48,8 @@ export function createLaneRepair({
 const CLOCK_DIFFERENCE = sql`interval '1 second'`;
 
 /**
- * Of a page of lanes without an owner those that are not due although something in them is, or whose watcher is not to be
- * visited although they are due. `last` is undefined after the last page. None while the process has not followed all `stepsMs` of the clock.
+ * Of a page of lanes without an owner those that are not due although something in them is, or whose watcher has no
+ * visit due although they are due. `last` is undefined after the last page. None while the process has not followed all `stepsMs` of the clock.
  */
 export async function findForgottenLanes(
   db: Db,

@@ -1,6 +1,7 @@
 /**
  * Lanes: all work of one shard for one webhook origin. Workers lease lanes, not rows; every lease has a new epoch.
  */
+import { Fault } from '../core/fault.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
@@ -32,7 +33,10 @@ export async function ensureLane(db: Db, watcherId: number, origin: string): Pro
   return laneId;
 }
 
-/** The watcher's lanes by webhook origin, made when they are new; each origin once. */
+/**
+ * The watcher's lanes by webhook origin, made when they are new; each origin once. Until the transaction ends, the watcher is
+ * not deleted. @throws Fault `unauthorized` when it is being or was deleted since the request passed.
+ */
 export async function ensureLanes(
   db: Db,
   watcherId: number,
@@ -40,10 +44,14 @@ export async function ensureLanes(
 ): Promise<Map<string, number>> {
   const shardId = shardOf(watcherId);
   const list = async () => {
-    const rows = await db.query<{ id: number; origin: string }>(sql`
-      select id, origin from lane where shard_id = ${shardId} and origin = any(${origins}::text[])
-      order by id limit ${origins.length}`);
-    return new Map(rows.map(({ id, origin }) => [origin, id]));
+    const rows = await db.query<{ id: number; origin: string } | { id: null }>(sql`
+      with owner as materialized (
+        select from watcher where id = ${watcherId} and deleting_at is null for key share
+      )
+      select l.id, l.origin from owner left join lane l on l.shard_id = ${shardId} and l.origin = any(${origins}::text[])
+      order by l.id limit ${Math.max(origins.length, 1)}`);
+    if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
+    return new Map(rows.flatMap((row) => (row.id === null ? [] : [[row.origin, row.id]])));
   };
   const known = await list();
   if (known.size === origins.length) return known;
@@ -117,7 +125,7 @@ export type LeaseRequest = {
 /**
  * Visits the watchers with something due, the one visited longest ago first, and leases lanes of each that are due and
  * have no owner; their epochs go up by one. A watcher that was visited goes to the end of the line, the same one for
- * all workers. `drained` had fewer lanes than its turn allows: `noteNextVisits` is to be called for those.
+ * all workers. `drained` had fewer lanes than its turn allows: call `noteNextVisits` for those.
  */
 export async function leaseLanes(
   db: Db,
@@ -127,7 +135,8 @@ export async function leaseLanes(
   const rows = await db.query<{ watcher_id: number } & (LaneRow | { id: null })>(sql`
     with turn as materialized (
       select watcher_id from watcher_queue
-      where next_due <= ${now} and watcher_id <> all(${listOf(full)}::bigint[]) and ${isOfThisTime(stepsMs)}
+      where next_due <= ${now} and not suspended and watcher_id <> all(${listOf(full)}::bigint[])
+        and ${isOfThisTime(stepsMs)}
       order by next_due limit ${watchersMax}
       for update skip locked
     ), picked as materialized (
@@ -164,7 +173,7 @@ type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
 export async function noteNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
   if (watcherIds.length === 0) return;
   await database.transaction(async (tx) => {
-    // The lock comes in a statement of its own: the next one then sees every lane whose commit could not note the
+    // The lock comes in a separate statement: the next one then sees every lane whose commit could not note the
     // watcher before it, and a later commit waits for this one and notes it again.
     await tx.query(sql`
       select from watcher_queue where watcher_id = any(${listOf(watcherIds)}::bigint[]) order by watcher_id for update`);
@@ -190,33 +199,33 @@ export async function renewLeases(
 }
 
 /**
- * Gives a lane back and notes when it next has something due: now at the earliest, so that a lane which gives way comes
- * after those that wait. Does nothing when the lease is lost.
+ * Gives lanes back and notes when they next have something due: now at the earliest, so that a lane which gives way comes
+ * after those that wait. Does nothing for lanes whose lease is lost.
  */
-export async function releaseLane(
-  database: Database,
-  { id, shardId, epoch }: Lane,
-  now: Date,
-): Promise<void> {
+export async function releaseLanes(database: Database, lanes: readonly Lane[], now: Date): Promise<void> {
   const earliest = (attempts: Sql) => sql`(
     select next_attempt_at from notification
-    where shard_id = ${shardId} and lane_id = ${id} and state = 'waiting' and ${attempts}
+    where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
     order by next_attempt_at limit 1)`;
   await database.transaction(async (tx) => {
-    // The lock comes in a statement of its own: the next one then sees every notification whose commit could not wake
-    // this lane before it, and a later commit waits for this one and wakes it again.
-    const [own] = await tx.query(sql`select id from lane where id = ${id} and epoch = ${epoch} for update`);
-    if (own === undefined) return;
+    // The locks come in a separate statement: the next one then sees every notification whose commit could not wake
+    // these lanes before it, and a later commit waits for this one and wakes them again.
+    const own = await tx.query<{ id: number }>(sql`
+      select l.id from unnest(
+        ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
+      ) as leased (id, epoch)
+      join lane l on l.id = leased.id and l.epoch = leased.epoch order by l.id for update of l`);
+    if (own.length === 0) return;
     await tx.query(sql`
       with released as (
-        update lane set owner = null, lease_until = null, next_due = (
+        update lane l set owner = null, lease_until = null, next_due = (
           select greatest(min(next_attempt_at), ${now}::timestamptz)
           from (${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)}) as next
           having min(next_attempt_at) is not null)
-        where id = ${id}
+        where id = any(${own.map(({ id }) => id)}::bigint[])
         returning watcher_id, next_due
       )
-      ${visitNotAfter(sql`select watcher_id, next_due from released`)}`);
+      ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from released group by watcher_id`)}`);
   });
 }
 
@@ -262,12 +271,23 @@ export async function countWorkers(
   return counts ?? { workers: 0, lanes: 0, own: 0 };
 }
 
-/** When the first watcher is to be visited, those in `full` aside. */
+/** When the next visit of a watcher is due, those in `full` and suspended ones aside. */
 export async function findNextDue(db: Db, full: readonly number[] = []): Promise<Date | undefined> {
   const [row] = await db.query<{ next_due: Date }>(sql`
-    select next_due from watcher_queue where next_due is not null and watcher_id <> all(${listOf(full)}::bigint[])
+    select next_due from watcher_queue
+    where next_due is not null and not suspended and watcher_id <> all(${listOf(full)}::bigint[])
     order by next_due limit 1`);
   return row?.next_due;
+}
+
+/** Those of the watchers that are suspended. */
+export async function listSuspended(db: Db, watcherIds: readonly number[]): Promise<number[]> {
+  if (watcherIds.length === 0) return [];
+  const rows = await db.query<{ watcher_id: number }>(sql`
+    select watcher_id from watcher_queue
+    where suspended and watcher_id = any(${listOf(watcherIds)}::bigint[])
+    order by watcher_id limit ${watcherIds.length}`);
+  return rows.map((row) => row.watcher_id);
 }
 
 /** Those of the watchers that have lanes due which no worker has leased. */

@@ -21,8 +21,8 @@ export type LoggedNotification = Movement & {
   state: NotificationState;
   /** Even: the transfer. Odd: its removal notice. */
   revision: number;
-  /** Whether a reorg took the transfer off the canonical chain. */
-  isOrphaned: boolean;
+  /** The block that a reorg took off the canonical chain with the transfer in it, and when; undefined while it is on it. */
+  orphaned: { blockHash: Hash | undefined; at: Date } | undefined;
   /** The notification that this one stands in for, and the one that stands in for it. */
   replaces: number | undefined;
   replacedBy: number | undefined;
@@ -152,7 +152,8 @@ type LogRow = MovementRow & {
   block_number: number;
   state: NotificationState;
   revision: number;
-  is_orphaned: boolean;
+  orphaned_at: Date | null;
+  orphaned_hash: Uint8Array | null;
   replaces: number | null;
   replaced_by: number | null;
   retry_count: number;
@@ -162,9 +163,11 @@ type LogRow = MovementRow & {
   processed_at: Date | null;
 };
 
-/** Of a notification `n`. Only an orphaned one can have been replaced: the others cost no look-up. */
+/** Of a notification `n`. Only an orphaned one has a reorg and can have been replaced: the others cost no look-up. */
 const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
-      n.state, n.revision, n.reorg_id is not null as is_orphaned, n.replaces,
+      n.state, n.revision, n.replaces,
+      (select happened_at from reorg r where r.id = n.reorg_id) as orphaned_at,
+      (select hash from orphaned_block o where o.reorg_id = n.reorg_id and o.number = n.block_number) as orphaned_hash,
       case when n.reorg_id is not null then (
         select max(r.id) from notification r
         where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
@@ -181,7 +184,13 @@ function toLogged(row: LogRow): LoggedNotification {
     blockNumber: row.block_number,
     state: row.state,
     revision: row.revision,
-    isOrphaned: row.is_orphaned,
+    orphaned:
+      row.orphaned_at === null
+        ? undefined
+        : {
+            blockHash: row.orphaned_hash === null ? undefined : fromBytes(row.orphaned_hash),
+            at: row.orphaned_at,
+          },
     replaces: row.replaces ?? undefined,
     replacedBy: row.replaced_by ?? undefined,
     retryCount: row.retry_count,

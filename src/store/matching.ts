@@ -214,16 +214,33 @@ async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[]): Promi
   );
 }
 
-/** The lower bound keeps the scan off what lies dead in the index: without it 2,500 entries were read per block. */
+/**
+ * Notifications with their confirmations become due. Lanes are locked before rows, as a worker that settles has them, and with
+ * `laneIds`, which the caller locks next: all in one order. The lower bound keeps the scan off what lies dead in the
+ * index: without it 2,500 entries were read per block.
+ */
 export async function releaseHeld(
   tx: Tx,
-  { releasedBefore = -1, releasedNumber, now }: Moment & { releasedBefore?: number | undefined },
+  {
+    releasedBefore = -1,
+    releasedNumber,
+    now,
+    laneIds,
+  }: Moment & { releasedBefore?: number | undefined; laneIds: readonly number[] },
 ): Promise<News[]> {
   const rows = await tx.query<NewsRow>(sql`
-    with released as (
+    with locked as materialized (
+      select id from lane where id in (
+        select unnest(${listOf(laneIds)}::bigint[])
+        union
+        select lane_id from notification
+        where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber})
+      order by id for update
+    ), released as (
       update notification n set release_number = null, next_attempt_at = greatest(${now}, next_retry_at),
         state = case when turn is null then 'waiting' else 'held' end
       where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
+        and (select count(*) from locked) >= 0
       returning ${newsOf}
     )
     select ${newsColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);

@@ -6,9 +6,11 @@ import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { isOfThisTime, type Lane, wakeLanes } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
+import { noteFailures } from './receivers.ts';
 import { takeBack } from './removals.ts';
 import { type Sql, sql } from './sql.ts';
 import { giveTurns } from './turns.ts';
+import { cancelNotifications, lockLanesOf } from './watched.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
@@ -135,11 +137,10 @@ async function checkRecords(
 async function correct(tx: Tx, lane: Lane, row: DueRow, now: Date): Promise<void> {
   if (row.record_lane_id === null) {
     // All of them: what is held for its turn would never get one.
-    await tx.query(sql`
-      update notification set state = 'cancelled'
-      where shard_id = ${lane.shardId} and watched_address_id = ${row.watched_address_id} and state in ('held', 'waiting')`);
+    await cancelNotifications(tx, lane.shardId, [row.watched_address_id]);
     return;
   }
+  await lockLanesOf(tx, lane.shardId, [row.watched_address_id], [lane.id, row.record_lane_id]);
   if (row.record_lane_id === lane.id) {
     // Its record gave up removal notices: to its receiver one would look like a transfer.
     await tx.query(sql`
@@ -191,6 +192,8 @@ export type Settlement = {
   redeliveryCount: number;
   startedAt: Date;
   durationMs: number;
+  /** 1 unless given. */
+  requestCount?: number;
   outcome: string;
   status: number | undefined;
   /** The beginning of the answer, free of keys. */
@@ -238,10 +241,10 @@ async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promi
   const rows = await db.query<{ position: number }>(sql`
     with ${validOf(settlements)}, updated as (
       ${updateFrom(sql`n.turn is null`)}
-      returning s.*
+      returning s.*, n.state
     ), logged as (
       insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from updated order by position
-    )
+    )${failuresOf(settlements)}
     select position from updated order by position`);
   const settled = new Set(rows.map(({ position }) => position - 1));
   return settlements.filter((_, index) => !settled.has(index));
@@ -255,7 +258,7 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
   const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
     with ${validOf(settlements)}, updated as (
       ${updateFrom(sql`true`)}
-      returning n.shard_id, n.id,
+      returning s.*, n.state, n.id,
         case when n.turn is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
     ), logged as (
       insert into delivery_attempt (${attemptColumns})
@@ -265,7 +268,7 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
         select from delivery_attempt a
         where a.shard_id = v.shard_id and a.notification_id = v.notification_id and a.started_at = v.started_at)
       order by position
-    )
+    )${failuresOf(settlements)}
     select v.position, u.id is not null as is_updated, u.ordered_id
     from valid v left join updated u on u.shard_id = v.shard_id and u.id = v.notification_id
     order by v.position`);
@@ -277,7 +280,14 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
   });
 }
 
-const attemptColumns = sql`shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response`;
+/** Nothing where all succeeded, so that those cost nothing. */
+const failuresOf = (settlements: readonly Settlement[]) =>
+  settlements.some(({ nextRetryAt }) => nextRetryAt !== undefined)
+    ? sql`, failed as (${noteFailures})`
+    : sql``;
+
+const attemptColumns = sql`shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response,
+  request_count`;
 
 /** `valid`: the outcomes of lanes that are held, which stay so to the end of the transaction. */
 function validOf(settlements: readonly Settlement[]): Sql {
@@ -293,7 +303,7 @@ function validOf(settlements: readonly Settlement[]): Sql {
       for share
     ), valid as materialized (
       select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
-        s.duration_ms, s.outcome, s.status, s.response, s.settled_at, s.position,
+        s.duration_ms, s.outcome, s.status, s.response, s.request_count, s.settled_at, s.position,
         s.next_retry_at + (held.steps_ms - s.steps_ms) * interval '1 ms' as next_retry_at
       from unnest(
         ${numbers(({ lane }) => lane.id)}::bigint[],
@@ -308,12 +318,13 @@ function validOf(settlements: readonly Settlement[]): Sql {
         ${listOf(settlements.map(({ outcome }) => outcome))}::text[],
         ${numbers(({ status }) => status)}::integer[],
         ${settlements.map(({ response }) => response ?? null)}::text[],
+        ${numbers(({ requestCount }) => requestCount ?? 1)}::smallint[],
         ${times(({ nextRetryAt }) => nextRetryAt)}::timestamptz[],
         ${times(({ settledAt }) => settledAt)}::timestamptz[],
         ${settlements.map(({ mayHaveArrived }) => mayHaveArrived)}::boolean[],
         ${numbers(({ stepsMs }) => stepsMs ?? 0)}::bigint[]
       ) with ordinality as s (lane_id, epoch, shard_id, notification_id, revision, retry_count, redelivery_count,
-        started_at, duration_ms, outcome, status, response, next_retry_at, settled_at, may_have_arrived, steps_ms, position)
+        started_at, duration_ms, outcome, status, response, request_count, next_retry_at, settled_at, may_have_arrived, steps_ms, position)
       join held on held.id = s.lane_id and held.epoch = s.epoch
     )`;
 }
@@ -352,13 +363,16 @@ async function takeBackTold(tx: Tx, untouched: readonly Settlement[], now: Date)
   await giveTurns(tx, await takeBack(tx, told, now), now);
 }
 
-/** Counts of the queue at a moment. */
+/** Counts of the queue at a moment. Nothing is due of a watcher that is suspended. */
 export type QueueStatistics = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
 
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
-  // Each part has an index of its own that holds nothing else.
+  // Each part has a separate index that holds nothing else. A shard is one watcher's.
   const waiting = (attempts: Sql) => sql`
-    select 'waiting' as state, next_attempt_at from notification where state = 'waiting' and ${attempts}`;
+    select 'waiting' as state,
+      case when shard_id <> all(array(select watcher_id from watcher_queue where suspended)) then next_attempt_at end
+        as next_attempt_at
+    from notification where state = 'waiting' and ${attempts}`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select count(*) filter (where state = 'held') as held,
       count(*) filter (where state = 'waiting') as waiting,

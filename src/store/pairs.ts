@@ -165,6 +165,19 @@ export async function listPairCoverage(db: Db, pairIds: readonly number[]): Prom
   }));
 }
 
+/** A block that was stored later than this after it was mined was read while catching up. */
+const LIVE_DELAY = sql`interval '5 minutes'`;
+
+/** Those of these pairs of which everything of the last 24 hours is stored, as far as the stored blocks tell. */
+export async function findReadPairs(db: Db, pairIds: readonly number[]): Promise<Set<number>> {
+  const rows = await db.query<{ id: number }>(sql`
+    select id from pair
+    where id = any(${listOf(pairIds)}::integer[]) and followed_from is not null and backfill_number is null
+      and (select stored_at <= mined_at + ${LIVE_DELAY} from block order by number desc limit 1)
+    order by id limit ${pairIds.length}`);
+  return new Set(rows.map(({ id }) => id));
+}
+
 async function listPairRows(db: Db): Promise<PairRow[]> {
   return db.query<PairRow>(sql`
     select id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, followed_from from pair

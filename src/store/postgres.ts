@@ -49,7 +49,7 @@ export async function openPostgres(
     keepAlive: true,
     application_name: 'chainbell',
   });
-  const pools: Record<Share, pg.Pool> = {
+  const pools: Record<Exclude<Share, 'operator'>, pg.Pool> = {
     follower: hosts.pool(connections.follower),
     settle: hosts.pool(SETTLE_CONNECTIONS),
     delivery: hosts.pool(connections.delivery - SETTLE_CONNECTIONS),
@@ -64,7 +64,7 @@ export async function openPostgres(
       ...hosts,
       async lend() {
         const askedMs = machineSteadyMs();
-        const client = await orFault(hosts.connect(pools[share]));
+        const client = await orFault(hosts.connect(pools[share === 'operator' ? 'api' : share]));
         onWait(share, machineSteadyMs() - askedMs);
         return client;
       },
@@ -74,8 +74,10 @@ export async function openPostgres(
       query: (statement) => query(lender, statement),
       each: (statement, onRow) => each(lender, statement, onRow),
       transaction: (work) =>
-        inTransaction(lender, (client) =>
-          work({ kind: 'transaction', query: (statement) => run(client, statement) }),
+        unlessConflict(() =>
+          inTransaction(lender, (client) =>
+            work({ kind: 'transaction', query: (statement) => run(client, statement) }),
+          ),
         ),
       script: (text) => script(lender, text),
       session: () => openSession(hosts),
@@ -129,7 +131,24 @@ async function once<T>(lender: Lender, work: (client: pg.PoolClient) => Promise<
 }
 
 const query = <Row>(lender: Lender, statement: Sql): Promise<Row[]> =>
-  once(lender, (client) => run(client, statement));
+  unlessConflict(() => once(lender, (client) => run(client, statement)));
+
+/** Deadlock and serialization failure: all was rolled back, and the same may succeed at once. */
+const CONFLICT = /^(40P01|40001)$/;
+const CONFLICT_TRIES_MAX = 5;
+
+/** Calls `work`, which runs one transaction, again after a conflict. */
+async function unlessConflict<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      const cause = error instanceof Fault ? error.cause : undefined;
+      const isConflict = cause instanceof Error && 'code' in cause && CONFLICT.test(String(cause.code));
+      if (!isConflict || tries === CONFLICT_TRIES_MAX) throw error;
+    }
+  }
+}
 
 /** Several statements in one simple query are one transaction. */
 const script = (lender: Lender, text: string): Promise<void> =>

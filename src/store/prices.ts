@@ -5,7 +5,7 @@
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import { listOf } from './arrays.ts';
 import type { Db } from './db.ts';
-import { sql } from './sql.ts';
+import { type Sql, sql } from './sql.ts';
 
 export type Price = {
   id: number;
@@ -16,6 +16,9 @@ export type Price = {
   observedAt: Date;
   source: string;
 };
+
+/** Of these prices the last one counts even if its time is not the latest, because a clock was set back. */
+const RECENT_MS = 600_000;
 
 type Row = { id: number; asset: string; price: string; observed_at: Date; source: string };
 
@@ -45,22 +48,33 @@ export async function findYoungPrice(
   return isYoung ? toPrice(row) : undefined;
 }
 
+/**
+ * The price that counts now: the newest of the asset (spec 4.2), unless it is older than `maxAgeMs`. Of the last minutes the one
+ * that was accepted last, as findYoungPrice says.
+ */
+export async function findCurrentPrice(
+  db: Db,
+  asset: string,
+  { now, maxAgeMs }: { now: Date; maxAgeMs: number | undefined },
+): Promise<Price | undefined> {
+  const young = await findYoungPrice(db, asset, { now, maxAgeMs: maxAgeMs ?? RECENT_MS });
+  return young === undefined && maxAgeMs === undefined ? findPrice(db, asset, now) : young;
+}
+
 /** The price of the asset that was in force at each of these times, in their order. */
 export async function listPrices(
   db: Db,
   asset: string,
   times: readonly Date[],
 ): Promise<(Price | undefined)[]> {
-  const rows = await db.query<Row & { position: number }>(sql`
-    select p.*, t.position from unnest(${times}::timestamptz[]) with ordinality as t (at, position)
-    cross join lateral (
+  return listAtTimes(
+    db,
+    times,
+    sql`
       select id, asset, price, observed_at, source from price
       where asset = ${asset} and observed_at <= t.at
-      order by observed_at desc, id desc limit 1
-    ) p
-    order by t.position limit ${times.length}`);
-  const byPosition = new Map(rows.map(({ position, ...row }) => [position, toPrice(row)]));
-  return times.map((_, index) => byPosition.get(index + 1));
+      order by observed_at desc, id desc limit 1`,
+  );
 }
 
 /** The prices of these ids that exist. */
@@ -71,12 +85,30 @@ export async function listPricesById(db: Db, ids: readonly number[]): Promise<Pr
   return rows.map(toPrice);
 }
 
-/** The first price that the asset ever had. */
-export async function findFirstPrice(db: Db, asset: string): Promise<Price | undefined> {
-  const [row] = await db.query<Row>(sql`
-    select id, asset, price, observed_at, source from price
-    where asset = ${asset} order by observed_at, id limit 1`);
-  return row && toPrice(row);
+/** The first price of the asset that was observed after each of these times, in their order. */
+export async function listNextPrices(
+  db: Db,
+  asset: string,
+  times: readonly Date[],
+): Promise<(Price | undefined)[]> {
+  return listAtTimes(
+    db,
+    times,
+    sql`
+      select id, asset, price, observed_at, source from price
+      where asset = ${asset} and observed_at > t.at
+      order by observed_at, id limit 1`,
+  );
+}
+
+/** The result of the select for each time `t.at`. */
+async function listAtTimes(db: Db, times: readonly Date[], select: Sql): Promise<(Price | undefined)[]> {
+  const rows = await db.query<Row & { position: number }>(sql`
+    select p.*, t.position from unnest(${times}::timestamptz[]) with ordinality as t (at, position)
+    cross join lateral (${select}) p
+    order by t.position limit ${times.length}`);
+  const byPosition = new Map(rows.map(({ position, ...row }) => [position, toPrice(row)]));
+  return times.map((_, index) => byPosition.get(index + 1));
 }
 
 /** Adds a price to the feed; returns its id. */

@@ -87,6 +87,7 @@ create table delivery_attempt (
   status integer,
   response text,
   revision integer not null default 0,
+  request_count smallint not null default 1,
   constraint delivery_attempt_pkey PRIMARY KEY (shard_id, id)
 );
 CREATE INDEX delivery_attempt_notification ON public.delivery_attempt USING btree (shard_id, notification_id, id);
@@ -117,6 +118,13 @@ create table lane (
 );
 CREATE INDEX lane_owned ON public.lane USING btree (owner) WHERE (owner IS NOT NULL);
 CREATE INDEX lane_watcher_due ON public.lane USING btree (watcher_id, next_due) WHERE ((next_due IS NOT NULL) AND (owner IS NULL));
+
+create table lane_usage (
+  lane_id bigint not null,
+  watcher_id bigint not null,
+  records bigint not null,
+  constraint lane_usage_pkey PRIMARY KEY (lane_id)
+);
 
 create table migration (
   id integer not null,
@@ -176,6 +184,8 @@ CREATE INDEX notification_processed ON public.notification USING btree (processe
 CREATE INDEX notification_record ON public.notification USING btree (shard_id, watched_address_id, id);
 CREATE INDEX notification_reorg ON public.notification USING btree (reorg_id) WHERE (reorg_id IS NOT NULL);
 CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
+CREATE INDEX notification_retry_age ON public.notification USING btree (shard_id, lane_id, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
+CREATE INDEX notification_retry_due ON public.notification USING btree (shard_id, next_attempt_at) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
 
 create table orphaned_block (
@@ -312,6 +322,44 @@ create table price_observation (
 CREATE INDEX price_observation_asset ON public.price_observation USING btree (asset, round_at DESC);
 CREATE INDEX price_observation_round ON public.price_observation USING btree (round_at);
 
+create table process (
+  id text not null,
+  roles text[] not null,
+  version text not null,
+  host text not null,
+  pid integer not null,
+  started_at timestamp with time zone not null,
+  seen_at timestamp with time zone not null,
+  beat bigint not null,
+  stopped boolean not null default false,
+  leads boolean not null default false,
+  follower_state text,
+  head bigint,
+  problem text,
+  problem_since timestamp with time zone,
+  constraint process_pkey PRIMARY KEY (id)
+);
+
+create table receiver_failure (
+  shard_id bigint not null,
+  origin text not null,
+  lane_id bigint not null,
+  watcher_id bigint not null,
+  since timestamp with time zone not null,
+  attempts bigint not null,
+  last_attempt_at timestamp with time zone not null,
+  last_outcome text,
+  last_status integer,
+  constraint receiver_failure_pkey PRIMARY KEY (shard_id, origin)
+);
+
+create table record_counting (
+  only_row boolean not null default true,
+  is_counted boolean not null default false,
+  constraint record_counting_pkey PRIMARY KEY (only_row),
+  constraint record_counting_only_row_check CHECK (only_row)
+);
+
 create table referral (
   user_address bytea not null,
   referrer_address bytea not null,
@@ -412,11 +460,17 @@ create table watched_address (
 );
 CREATE INDEX watched_address_address ON public.watched_address USING btree (address);
 CREATE INDEX watched_address_listed ON public.watched_address USING btree (shard_id, created_at, id);
+CREATE TRIGGER count_deleted AFTER DELETE ON public.watched_address REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('-1');
+CREATE TRIGGER count_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
+CREATE TRIGGER count_updated_from AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('-1');
+CREATE TRIGGER count_updated_to AFTER UPDATE ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
 
 create table watcher (
   id bigint not null generated always as identity,
   name text not null,
   created_at timestamp with time zone not null,
+  suspended_at timestamp with time zone,
+  deleting_at timestamp with time zone,
   constraint watcher_pkey PRIMARY KEY (id),
   constraint watcher_name_key UNIQUE (name)
 );
@@ -424,6 +478,41 @@ create table watcher (
 create table watcher_queue (
   watcher_id bigint not null,
   next_due timestamp with time zone,
+  suspended boolean not null default false,
   constraint watcher_queue_pkey PRIMARY KEY (watcher_id)
 );
-CREATE INDEX watcher_queue_due ON public.watcher_queue USING btree (next_due) WHERE (next_due IS NOT NULL);
+CREATE INDEX watcher_queue_due ON public.watcher_queue USING btree (next_due) WHERE ((next_due IS NOT NULL) AND (NOT suspended));
+CREATE INDEX watcher_queue_suspended ON public.watcher_queue USING btree (watcher_id) WHERE suspended;
+
+create table watcher_usage (
+  watcher_id bigint not null,
+  records bigint not null,
+  origins bigint not null,
+  constraint watcher_usage_pkey PRIMARY KEY (watcher_id)
+);
+
+CREATE OR REPLACE FUNCTION public.count_records()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+begin
+  if not (select is_counted from record_counting) then return null; end if;
+  insert into watcher_usage (watcher_id, records, origins)
+  select distinct watcher_id, 0, 0 from changed order by watcher_id
+  on conflict (watcher_id) do update set records = watcher_usage.records;
+  with deltas as (
+    select lane_id, watcher_id, count(*) * tg_argv[0]::bigint as delta from changed group by lane_id, watcher_id
+  ), counted as (
+    insert into lane_usage as u (lane_id, watcher_id, records)
+    select lane_id, watcher_id, delta from deltas order by lane_id
+    on conflict (lane_id) do update set records = u.records + excluded.records
+    returning lane_id, records
+  ), sums as (
+    select watcher_id, sum(delta) as records, sum((c.records > 0)::int - (c.records - delta > 0)::int) as origins
+    from deltas join counted c using (lane_id) group by watcher_id
+  )
+  update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
+  from sums s where u.watcher_id = s.watcher_id;
+  return null;
+end
+$function$;

@@ -5,6 +5,7 @@
 import { Fault } from '../core/fault.ts';
 import { type KeyRing, seal, unseal } from '../core/key-ring.ts';
 import { generateSigningBytes, readSigningKeys, type SigningKeys } from '../core/signature.ts';
+import { listOf } from './arrays.ts';
 import type { Database, Db } from './db.ts';
 import { sql } from './sql.ts';
 
@@ -24,23 +25,38 @@ const VALID_MAX = 5;
 
 /** The valid secrets of a watcher, newest first; never none. */
 export async function listSigningSecrets(
-  { database, keyRing }: SecretStore,
+  store: SecretStore,
   watcherId: number,
   now: Date,
 ): Promise<SigningSecret[]> {
-  let rows = await listValid(database, watcherId, now);
-  if (rows.length === 0) {
-    await insertNew(database, keyRing, { watcherId, number: 1, now });
-    rows = await listValid(database, watcherId, now);
+  const secrets = await listSecretsOf(store, [watcherId], now);
+  return (secrets.get(watcherId) ?? []).map((open) => open());
+}
+
+/** The valid secrets of each watcher, as `listSigningSecrets`; a secret that can't be unsealed fails for itself. */
+export async function listSecretsOf(
+  { database, keyRing }: SecretStore,
+  watcherIds: readonly number[],
+  now: Date,
+): Promise<Map<number, (() => SigningSecret)[]>> {
+  let rows = await listValid(database, watcherIds, now);
+  const known = new Set(rows.map((row) => row.watcher_id));
+  const missing = watcherIds.filter((id) => !known.has(id));
+  if (missing.length > 0) {
+    for (const watcherId of missing) await insertNew(database, keyRing, { watcherId, number: 1, now });
+    rows = await listValid(database, watcherIds, now);
   }
-  return rows.map((row) => ({
-    number: row.number,
-    keys: readSigningKeys(
-      unseal({ ciphertext: row.ciphertext, kekId: row.kek_id }, signingRow(watcherId, row.number), keyRing),
-    ),
-    createdAt: row.created_at,
-    endsAt: row.ends_at ?? undefined,
-  }));
+  const secrets = new Map<number, (() => SigningSecret)[]>(watcherIds.map((id) => [id, []]));
+  for (const row of rows) {
+    const signing = signingRow(row.watcher_id, row.number);
+    secrets.get(row.watcher_id)?.push(() => ({
+      number: row.number,
+      keys: readSigningKeys(unseal({ ciphertext: row.ciphertext, kekId: row.kek_id }, signing, keyRing)),
+      createdAt: row.created_at,
+      endsAt: row.ends_at ?? undefined,
+    }));
+  }
+  return secrets;
 }
 
 /**
@@ -58,7 +74,7 @@ export async function rotateSigningSecret(
   await database.transaction(async (tx) => {
     // Rotations of one watcher take turns: each sees the numbers of the ones before it.
     await tx.query(sql`select id from watcher where id = ${watcherId} for no key update`);
-    const valid = await listValid(tx, watcherId, now);
+    const valid = await listValid(tx, [watcherId], now);
     const [newest] = valid;
     if (newest === undefined) throw new Error('the newest signing secret has no end');
     if (valid.length === VALID_MAX && overlapMs > 0) {
@@ -81,6 +97,7 @@ export function signingRow(watcherId: number, number: number): string {
 }
 
 type SigningSecretRow = {
+  watcher_id: number;
   number: number;
   ciphertext: Uint8Array;
   kek_id: string;
@@ -88,12 +105,16 @@ type SigningSecretRow = {
   ends_at: Date | null;
 };
 
-async function listValid(db: Db, watcherId: number, now: Date): Promise<SigningSecretRow[]> {
+async function listValid(db: Db, watcherIds: readonly number[], now: Date): Promise<SigningSecretRow[]> {
   return db.query<SigningSecretRow>(sql`
-    select number, ciphertext, kek_id, created_at, ends_at from signing_secret
-    where watcher_id = ${watcherId} and (ends_at is null or ends_at > ${now})
-    order by number desc
-    limit ${VALID_MAX}`);
+    select w.id as watcher_id, s.number, s.ciphertext, s.kek_id, s.created_at, s.ends_at
+    from unnest(${listOf(watcherIds)}::bigint[]) as w (id)
+    cross join lateral (
+      select * from signing_secret
+      where watcher_id = w.id and (ends_at is null or ends_at > ${now})
+      order by number desc
+      limit ${VALID_MAX}) as s
+    order by w.id, s.number desc`);
 }
 
 /** Of several who make the same one at once, one wins. */

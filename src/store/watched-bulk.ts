@@ -1,10 +1,12 @@
 /**
  * Changes of many watched addresses of one watcher: a statement for each kind of change, not for each record.
  */
+import type { Fault } from '../core/fault.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
 import { ensureLanes, shardOf } from './lanes.ts';
+import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
 import { sql } from './sql.ts';
 import {
   cancelNotifications,
@@ -28,19 +30,24 @@ type Scope = { tx: Tx; watcherId: number; shardId: number; laneOf(url: string): 
 
 /**
  * Makes the changes in their order, with the effects on notifications that each has alone. For each change its record:
- * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id.
+ * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id; a Fault `conflict` when
+ * it was not made because of a limit.
  */
 export async function changeWatchedAddresses(
   tx: Tx,
   watcherId: number,
   changes: readonly Change[],
-  now: Date,
-): Promise<(WatchedAddress | undefined)[]> {
+  { now, limits = noLimits }: { now: Date; limits?: Limits },
+): Promise<(WatchedAddress | Fault | undefined)[]> {
   const shardId = shardOf(watcherId);
-  const laneOf = await findLanes(tx, watcherId, changes);
-  const scope = { tx, watcherId, shardId, laneOf, now };
-  const results: (WatchedAddress | undefined)[] = [];
-  for (const run of splitAtRepeats(changes)) {
+  // A refused record makes no lane.
+  const allLanes = hasLimits(limits) ? undefined : await findLanes(tx, watcherId, changes);
+  const results: (WatchedAddress | Fault | undefined)[] = [];
+  for (const wanted of splitAtRepeats(changes)) {
+    const refusals = await findRefusals(tx, watcherId, wanted, limits);
+    const run = wanted.filter((_, index) => refusals[index] === undefined);
+    const laneOf = allLanes ?? (await findLanes(tx, watcherId, run));
+    const scope = { tx, watcherId, shardId, laneOf, now };
     const creations = run.filter((change) => change.operation === 'create');
     const updates = run.filter((change) => change.operation === 'update');
     const deletions = run.filter((change) => change.operation === 'delete');
@@ -51,7 +58,7 @@ export async function changeWatchedAddresses(
       ...(await deleteRecords(scope, deletions)),
     ];
     const byId = new Map(made.map((record) => [record.id, record]));
-    for (const change of run) results.push(byId.get(idOf(change)));
+    results.push(...wanted.map((change, index) => refusals[index] ?? byId.get(idOf(change))));
   }
   return results;
 }

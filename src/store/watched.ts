@@ -5,6 +5,7 @@ import { type Address, fromBytes, toBytes } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { ensureLane, shardOf, unsentEpoch, wakeLanes } from './lanes.ts';
+import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
 import { sql } from './sql.ts';
 
 export type WatchedAddress = {
@@ -24,13 +25,17 @@ export type NewWatchedAddress = Pick<
 >;
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
-/** Stores a new record, in a transaction of the caller's; blocks that are committed after it are matched against it. */
+/**
+ * Stores a new record, in a transaction of the caller's; blocks that are committed after it are matched against it.
+ * @throws Fault `conflict` above a limit.
+ */
 export async function insertWatchedAddress(
   tx: Tx,
   watcherId: number,
   record: NewWatchedAddress,
-  { origin, now }: { origin: string; now: Date },
+  { origin, now, limits = noLimits }: { origin: string; now: Date; limits?: Limits },
 ): Promise<WatchedAddress> {
+  await requireWithin(tx, watcherId, [{ operation: 'create', record }], limits);
   const shardId = shardOf(watcherId);
   const laneId = await ensureLane(tx, watcherId, origin);
   const rows = await tx.query<WatchedRow>(sql`
@@ -88,20 +93,21 @@ export async function listRecordIds(
 
 /**
  * Changes what the patch names. With a new URL, waiting notifications go there: their lane moves (DESIGN §6).
- * `origin` is that of the patch's URL, undefined without one.
+ * `origin` is that of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
  */
 export async function updateWatchedAddress(
   database: Database,
   watcherId: number,
   id: string,
   patch: WatchedAddressPatch,
-  { origin, now }: { origin: string | undefined; now: Date },
+  { origin, now, limits = noLimits }: { origin: string | undefined; now: Date; limits?: Limits },
 ): Promise<WatchedAddress | undefined> {
   // Nothing changes, so neither does the time of the last change.
   if (Object.values(patch).every((value) => value === undefined))
     return findWatchedAddress(database, watcherId, id);
   const shardId = shardOf(watcherId);
   return database.transaction(async (tx) => {
+    await requireWithin(tx, watcherId, [{ operation: 'update', id, patch }], limits);
     const laneId = origin === undefined ? undefined : await ensureLane(tx, watcherId, origin);
     const [row] = await tx.query<WatchedRow>(sql`
       update watched_address set
@@ -124,9 +130,11 @@ export async function deleteWatchedAddress(
   database: Database,
   watcherId: number,
   id: string,
+  limits = noLimits,
 ): Promise<boolean> {
   const shardId = shardOf(watcherId);
   return database.transaction(async (tx) => {
+    if (hasLimits(limits)) await lockUsage(tx, watcherId);
     const gone = await tx.query(sql`
       delete from watched_address
       where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
@@ -138,9 +146,29 @@ export async function deleteWatchedAddress(
 
 /** What still waits for records that are gone never goes out. */
 export async function cancelNotifications(tx: Tx, shardId: number, ids: readonly string[]): Promise<void> {
+  await lockLanesOf(tx, shardId, ids);
   await tx.query(sql`
     update notification set state = 'cancelled'
     where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting')`);
+}
+
+/**
+ * Locks the lanes of what waits for these records, and `others`: lanes before rows and in the order of their ids, as a worker
+ * that settles has them. The other way round they would stop each other.
+ */
+export async function lockLanesOf(
+  tx: Tx,
+  shardId: number,
+  ids: readonly string[],
+  others: readonly number[] = [],
+): Promise<void> {
+  await tx.query(sql`
+    select from lane where id in (
+      select unnest(${listOf(others)}::bigint[])
+      union
+      select lane_id from notification
+      where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting'))
+    order by id for update`);
 }
 
 /**
@@ -153,6 +181,13 @@ export async function moveNotifications(
   moved: readonly { id: string; laneId: number }[],
   now: Date,
 ): Promise<void> {
+  const laneIds = [...new Set(moved.map(({ laneId }) => laneId))];
+  await lockLanesOf(
+    tx,
+    shardId,
+    moved.map(({ id }) => id),
+    laneIds,
+  );
   const rows = await tx.query<{ lane_id: number }>(sql`
     update notification n set lane_id = t.lane_id, may_be_seen = n.may_be_seen or n.state = 'waiting',
       unsent_epoch = ${unsentEpoch}

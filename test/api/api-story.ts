@@ -2,6 +2,7 @@
  * The API on a database, asked as a client would ask it.
  */
 
+import type { WatcherLimits } from '../../src/api/limits.ts';
 import { documentText } from '../../src/api/openapi.ts';
 import type { OpsSources } from '../../src/api/ops.ts';
 import type { PriceBook } from '../../src/api/prices.ts';
@@ -10,7 +11,7 @@ import { type Api, createApi } from '../../src/api/server.ts';
 import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
 import type { SupplyReader } from '../../src/api/supply-reader.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
-import { silentLog } from '../../src/core/log.ts';
+import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import type { ValuedPair } from '../../src/core/pair.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
@@ -52,11 +53,15 @@ const CONFIRMATIONS = 3;
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
 const unknown = { asset: 'BELL', origin: { kind: 'none' } } as const;
 const noPrices: PriceBook = { native: unknown, reward: unknown, tokens: new Map() };
-const allIsWell: OpsSources = { checks: async () => ({}), status: async () => STATUS_EXAMPLE };
+const allIsWell: OpsSources = {
+  checks: async () => ({}),
+  status: async () => STATUS_EXAMPLE,
+  details: async () => ({ processes: [], late_watchers: [] }),
+};
 
 export function createApiStory(
   database: Database,
-  ops: OpsSources = allIsWell,
+  ops: Partial<OpsSources> = {},
   sendTest: SendTest = async () => ({
     outcome: 'connect',
     status: undefined,
@@ -67,13 +72,32 @@ export function createApiStory(
     prices = noPrices,
     supply,
     pairs = [],
-  }: { prices?: PriceBook; supply?: SupplyReader; pairs?: readonly ValuedPair[] } = {},
+    adminToken,
+    log = silentLog(),
+    limits = {},
+  }: {
+    prices?: PriceBook;
+    supply?: SupplyReader;
+    pairs?: readonly ValuedPair[];
+    adminToken?: string;
+    log?: Log;
+    limits?: WatcherLimits;
+  } = {},
 ): ApiStory {
   const clock = createTestClock();
   const metrics = createMetrics('1.2.3');
-  const log = silentLog();
   const options = { database, clock, log, metrics, keyRing, webhookPolicy: strict, nativeSymbol: 'BELL' };
-  const api = createApi({ ...options, confirmations: CONFIRMATIONS, sendTest, ops, prices, supply, pairs });
+  const api = createApi({
+    ...options,
+    confirmations: CONFIRMATIONS,
+    limits,
+    sendTest,
+    ops: { ...allIsWell, ...ops },
+    prices,
+    supply,
+    pairs,
+    adminToken,
+  });
   let describes: Describes | undefined;
   const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
     const response = await api.inject({

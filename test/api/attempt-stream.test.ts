@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import type { Database, Db } from '../../src/store/db.ts';
 import { revokeKey } from '../../src/store/keys.ts';
 import { sql } from '../../src/store/sql.ts';
+import { suspendWatcher } from '../../src/store/watchers.ts';
 import { noon } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
 import { type EventStream, openEventStream } from '../kit/event-stream.ts';
@@ -68,6 +69,7 @@ onEachDatabase(({ database }) => {
       revision: 0,
       started_at: noon.toISOString(),
       duration_ms: 12,
+      requests: 1,
       outcome: 'success',
       status: 204,
       response: null,
@@ -106,6 +108,18 @@ onEachDatabase(({ database }) => {
     await story.hear(() => stream.commentCount() > 0);
     assert.equal(isEnded, false);
     await revokeKey(database(), story.keyId, noon);
+    await story.hear(() => isEnded);
+  });
+
+  test('a stream ends when its watcher is suspended', async () => {
+    await using story = await createStory(database());
+    await using stream = await story.open();
+    let isEnded = false;
+    void stream.ended.then(() => {
+      isEnded = true;
+    });
+    await story.hear(() => stream.commentCount() > 0);
+    await suspendWatcher(database(), story.watcherId, noon);
     await story.hear(() => isEnded);
   });
 

@@ -13,7 +13,7 @@ import { createApiStory, PATH } from './api-story.ts';
 
 const JSON_TYPE = 'Content-Type: application/json\r\n';
 const LINES = 'Content-Type: application/x-ndjson\r\n';
-/** Requests whose body nobody waits for, or not for its sender. */
+/** Requests whose body no handler waits for. */
 const slow: [name: string, head: string, status: RegExp][] = [
   ['a GET', `GET /livez HTTP/1.1\r\n${JSON_TYPE}`, / 200 /],
   ['a public GET', `GET /api/price/native HTTP/1.1\r\n${JSON_TYPE}`, / 200 /],

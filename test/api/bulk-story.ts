@@ -4,6 +4,7 @@
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { createInterface } from 'node:readline';
+import type { WatcherLimits } from '../../src/api/limits.ts';
 import type { Address } from '../../src/core/hex.ts';
 import type { Database } from '../../src/store/db.ts';
 import { type ApiStory, createApiStory, PATH } from './api-story.ts';
@@ -34,8 +35,8 @@ export type BulkStory = ApiStory & {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-export async function createBulkStory(database: Database): Promise<BulkStory> {
-  const story = createApiStory(database);
+export async function createBulkStory(database: Database, limits: WatcherLimits = {}): Promise<BulkStory> {
+  const story = createApiStory(database, undefined, undefined, { limits });
   const { key, watcherId } = await story.issue('acme');
   const address = await story.api.listen({ host: '127.0.0.1', port: 0 });
   const open = (headers: Record<string, string> = {}) =>

@@ -11,7 +11,8 @@ import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
-import { headerOf, mine, transferOf } from '../kit/chain-story.ts';
+import { suspendWatcher } from '../../src/store/watchers.ts';
+import { headerOf, mine, noon, transferOf } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory, strict } from './api-story.ts';
@@ -149,8 +150,20 @@ onEachDatabase(({ database }) => {
         sent += 100;
       }
     }
-    const options = { database: database(), clock: story.clock, log: silentLog(), webhookPolicy: strict };
-    const lines = { watcherId, body: endless(), once: undefined, inTurn: createTurns(1) };
+    const options = {
+      database: database(),
+      clock: story.clock,
+      log: silentLog(),
+      webhookPolicy: strict,
+      limits: {},
+    };
+    const lines = {
+      watcherId,
+      body: endless(),
+      once: undefined,
+      check: async () => {},
+      inTurn: createTurns(1),
+    };
     const answers = (await answerLines(options, lines))[Symbol.asyncIterator]();
     for (const count of [1, 2, 3]) {
       const { value } = await answers.next();
@@ -159,6 +172,33 @@ onEachDatabase(({ database }) => {
       assert.ok(sent <= count * GROUP + 100, `${sent} lines read`);
     }
   });
+
+  for (const [event, reason, happen] of [
+    [
+      'watcher is suspended',
+      /^This watcher is suspended/,
+      ({ watcherId }) => suspendWatcher(database(), watcherId, noon),
+    ],
+    [
+      'key is revoked',
+      /^Unauthorized$/,
+      () => database().query(sql`update api_key set revoked_at = ${noon}`),
+    ],
+  ] satisfies [string, RegExp, (story: BulkStory) => Promise<unknown>][])
+    test(`a stream ends with the next group when its ${event}`, async () => {
+      await using story = await createBulkStory(database());
+      const stream = story.open();
+      const responded = responseOf(stream);
+      stream.write(linesOf(recordsOf(GROUP + 1)));
+      const outcomes = readOutcomes(await responded);
+      for (let index = 0; index < GROUP; index += 1) await outcomes.next();
+      await happen(story);
+      stream.end();
+      const { value } = await outcomes.next();
+      assert.match(value?.statusMessage ?? '', reason);
+      assert.equal((await outcomes.next()).done, true);
+      assert.equal(await countRecords(database()), GROUP);
+    });
 
   test('a group that cannot be stored ends the answers with a line that says so', async () => {
     const story = createApiStory(database());
@@ -172,10 +212,22 @@ onEachDatabase(({ database }) => {
         return database().transaction(work);
       },
     };
-    const options = { database: failing, clock: story.clock, log: silentLog(), webhookPolicy: strict };
+    const options = {
+      database: failing,
+      clock: story.clock,
+      log: silentLog(),
+      webhookPolicy: strict,
+      limits: {},
+    };
     const body = Readable.from([Buffer.from(linesOf(recordsOf(5 * GROUP)))]);
     const answers = await Array.fromAsync(
-      await answerLines(options, { watcherId, body, once: undefined, inTurn: createTurns(1) }),
+      await answerLines(options, {
+        watcherId,
+        body,
+        once: undefined,
+        check: async () => {},
+        inTurn: createTurns(1),
+      }),
     );
     const outcomes: Outcome[] = answers
       .join('')

@@ -5,11 +5,13 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { PricedAsset } from '../../src/api/prices.ts';
 import { decimal } from '../../src/core/decimal.ts';
-import { zeroAddress } from '../../src/core/hex.ts';
+import { toBytes, zeroAddress } from '../../src/core/hex.ts';
 import type { ValuedPair } from '../../src/core/pair.ts';
 import { insertPairStates } from '../../src/store/market.ts';
 import { insertReadings } from '../../src/store/pair-readings.ts';
+import { followPairs } from '../../src/store/pairs.ts';
 import { insertAwards } from '../../src/store/points.ts';
+import { sql } from '../../src/store/sql.ts';
 import { awardOf } from '../kit/awards.ts';
 import { addressOf, alice, headerOf, noon } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
@@ -58,6 +60,13 @@ onEachDatabase(({ database }) => {
     await database().transaction((tx) => insertPairStates(tx, [state]));
     const reading = { pairId: 1, totalSupply: 4n, kLast: 0n, isFeeOn: false, reserve0: 4n, reserve1: 4n };
     await database().transaction((tx) => insertReadings(tx, [reading], 1));
+    await database().transaction(async (tx) => {
+      await followPairs(tx, [pair], { header: headerOf(1), now: noon });
+      const { hash, parentHash, minedAt } = headerOf(1);
+      await tx.query(sql`
+        insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+        values (1, ${toBytes(hash)}, ${toBytes(parentHash)}, ${minedAt}, true, ${minedAt})`);
+    });
     const { ask, clock } = createApiStory(database(), undefined, undefined, {
       ...{ prices, supply, pairs: [pair] },
     });

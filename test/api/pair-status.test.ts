@@ -63,12 +63,13 @@ onEachDatabase(({ database }) => {
       source: 'x',
     });
     await reserves(1, 20_200n);
-    const unjudged = { price_deviation: null, lp_deviation: null, deviates: false };
+    const unread = { volume_complete: false };
+    const unjudged = { price_deviation: null, lp_deviation: null, deviates: false, ...unread };
     assert.deepEqual(await see(), {
       pairs: [
         {
           ...{ id: 2, name: 'T2/ETH', price: '2020', updated_at: later(1_000).toISOString() },
-          ...{ price_deviation: 0.01, lp_deviation: 0.000012, deviates: false },
+          ...{ price_deviation: 0.01, lp_deviation: 0.000012, deviates: false, ...unread },
         },
         { id: 3, name: 'T3/ETH', price: '2020', updated_at: later(1_000).toISOString(), ...unjudged },
       ],

@@ -115,6 +115,46 @@ onEachDatabase(({ database }) => {
     assert.deepEqual((await createStory(database(), {}).ask('GET', '/api/price/native')).json, missing);
   });
 
+  test('without maxAgeSeconds the newest price counts at any age, and the headers say how old it is', async () => {
+    const { maxAgeSeconds: _, ...ageless } = feed;
+    const told = async (afterMs: number, path = 'native') => {
+      const story = createStory(database(), { native: ageless });
+      story.clock.advance(afterMs);
+      const { json, headers } = await story.ask('GET', `/api/price/${path}`);
+      const { 'chainbell-price-age': age, 'chainbell-price-stale': stale } = headers;
+      return [(json as { price: unknown }).price, age, stale];
+    };
+    assert.deepEqual(await told(0), [null, undefined, 'true']);
+    await accept(database(), 'BELL', '2');
+    await trade(database(), 1, '3');
+    assert.deepEqual(await told(600_000), [2, '600', 'false']);
+    assert.deepEqual(await told(600_001), [2, '600.001', 'true']);
+    assert.deepEqual(await told(40 * 86_400_000), [2, '3456000', 'true']);
+    assert.deepEqual(await told(40 * 86_400_000, 'reward'), [6, '3456000', 'true']);
+    assert.deepEqual(await told(0, 'usdt'), [1, undefined, 'false']);
+  });
+
+  test('a 304 renews how old the price is', async () => {
+    const { ask, clock } = createStory(database());
+    await accept(database(), 'BELL', '2');
+    const { headers } = await ask('GET', '/api/price/native');
+    clock.advance(60_000);
+    const again = await ask('GET', '/api/price/native', { headers: { 'if-none-match': headers.etag ?? '' } });
+    assert.deepEqual([again.status, again.headers['chainbell-price-age']], [304, '60']);
+  });
+
+  test('after the clock was set back the price that was accepted last counts, of any age', async () => {
+    const { maxAgeSeconds: _, ...ageless } = feed;
+    await accept(database(), 'BELL', '1', new Date(noon.getTime() - 7_200_000));
+    await accept(database(), 'BELL', '2', new Date(noon.getTime() + 3_600_000));
+    const priceNow = async () =>
+      (await createStory(database(), { native: ageless }).ask('GET', '/api/price/native')).json;
+    assert.deepEqual(await priceNow(), { price: 1, asset: 'BELL', base_currency: 'USD' });
+    await accept(database(), 'BELL', '3', new Date(noon.getTime() - 1));
+    await accept(database(), 'BELL', '4', new Date(noon.getTime() - 2));
+    assert.deepEqual(await priceNow(), { price: 4, asset: 'BELL', base_currency: 'USD' });
+  });
+
   test('a read that fails gives null as well (spec 4.2)', async () => {
     const broken: Database = { ...database(), query: () => Promise.reject(new Fault('unavailable', 'away')) };
     for (const [path, asset] of [

@@ -47,4 +47,25 @@ onEachDatabase(({ database }) => {
     await closing;
     socket.destroy();
   });
+
+  test('an answer that is still going out when the server closes is not cut', async () => {
+    const { api } = createApiStory(database());
+    const big = Buffer.alloc(32 * 1024 * 1024, 'a');
+    api.get('/big', async () => big);
+    const answered = Promise.withResolvers<void>();
+    api.server.on('request', (_request, response) => response.once('prefinish', answered.resolve));
+    const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));
+    const socket = connect({ port: Number(port), host: '127.0.0.1' });
+    socket.pause().write('GET /big HTTP/1.1\r\nHost: a\r\n\r\n');
+    await answered.promise;
+    const closing = api.close();
+    let bytes = 0;
+    socket.on('data', (piece: Buffer) => {
+      bytes += piece.length;
+    });
+    socket.resume();
+    await Promise.all([closing, once(socket, 'close')]);
+    assert.ok(bytes > big.length, `${bytes} of ${big.length} bytes`);
+    socket.destroy();
+  });
 });

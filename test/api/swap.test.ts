@@ -3,13 +3,17 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { BlockHeader } from '../../src/core/block.ts';
 import { decimal } from '../../src/core/decimal.ts';
+import { toBytes } from '../../src/core/hex.ts';
 import type { ValuedPair } from '../../src/core/pair.ts';
 import { insertPairStates } from '../../src/store/market.ts';
 import { insertReadings } from '../../src/store/pair-readings.ts';
+import { advanceBackfill, followPairs } from '../../src/store/pairs.ts';
 import { insertPrice } from '../../src/store/prices.ts';
+import { sql } from '../../src/store/sql.ts';
 import { insertSwaps } from '../../src/store/swaps.ts';
-import { addressOf, hashOf, later, noon } from '../kit/chain-story.ts';
+import { addressOf, hashOf, headerOf, later, noon } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { createApiStory } from './api-story.ts';
 
@@ -44,6 +48,49 @@ onEachDatabase(({ database }) => {
     const { status, text } = await ask('GET', '/api/swap/volume/1');
     assert.equal(status, 200);
     assert.equal(text, '{"vol24h":0.300000000000000000000000000000000001,"pair":"RWD/ETH"}');
+  });
+
+  test('until its 24 hours are read a volume is kept for 5 seconds, and the headers say so', async () => {
+    const { ask, clock } = tell();
+    const see = async (path: string) => {
+      const { headers, json } = await ask('GET', path);
+      const body = Array.isArray(json) ? json[1] : json;
+      return [body.vol24h, headers['chainbell-volume-complete'], headers['cache-control']];
+    };
+    const both = async () => [await see('/api/swap/volume/2'), await see('/api/swap/pairs')];
+    const growing = (usd: number) => [usd, 'false', 'public, max-age=5'];
+    assert.deepEqual(await both(), [growing(0), growing(0)], 'nothing is followed');
+    const tip = headerOf(2);
+    await follow(tip, { storedLateMs: 0 });
+    await swapAt(noon, '12.5', 2);
+    assert.deepEqual(await both(), [growing(0), growing(0)], 'kept');
+    clock.advance(5_000);
+    assert.deepEqual(await both(), [growing(12.5), growing(12.5)], 'the past is being read');
+    await database().transaction((tx) =>
+      advanceBackfill(tx, { pairIds: [1, 2, 3], number: 1, hash: tip.parentHash }, undefined),
+    );
+    clock.advance(5_000);
+    assert.deepEqual(await both(), [
+      [12.5, 'true', 'public, max-age=60'],
+      [12.5, 'true', 'public, max-age=60, stale-while-revalidate=60'],
+    ]);
+    await follow(headerOf(3), { storedLateMs: 300_001 });
+    clock.advance(120_000);
+    assert.deepEqual(await both(), [growing(12.5), growing(12.5)], 'catching up');
+  });
+
+  test('with maxAgeSeconds an older price values no LP token', async () => {
+    const aging: ValuedPair = { ...reward, value1: { asset: 'ETH', maxAgeMs: 600_000 } };
+    const story = () => createApiStory(database(), undefined, undefined, { pairs: [aging] });
+    await price('2000');
+    await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
+    await supplyOf(1, coins(6));
+    const askAfter = async (ms: number) => {
+      const { ask, clock } = story();
+      clock.advance(ms);
+      return (await ask('GET', '/api/swap/lp-value/1')).status;
+    };
+    assert.deepEqual([await askAfter(600_000), await askAfter(600_001)], [200, 404]);
   });
 
   test('without swaps in the window vol24h is 0', async () => {
@@ -193,10 +240,25 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(first, hours(['2025-11-20T10:00:00.000Z', 'price', 2]));
   });
 
+  /** A follower of all pairs has stored this block. */
+  async function follow(header: BlockHeader, { storedLateMs }: { storedLateMs: number }): Promise<void> {
+    await database().transaction(async (tx) => {
+      await followPairs(tx, [reward, stable, { ...worthless, address: addressOf(13) }], {
+        header,
+        now: noon,
+      });
+      const storedAt = new Date(header.minedAt.getTime() + storedLateMs);
+      await tx.query(sql`
+        insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+        values (${header.number}, ${toBytes(header.hash)}, ${toBytes(header.parentHash)}, ${header.minedAt}, true,
+          ${storedAt})`);
+    });
+  }
+
   let swapCount = 0;
-  async function swapAt(minedAt: Date, usd: string): Promise<void> {
+  async function swapAt(minedAt: Date, usd: string, pairId = 1): Promise<void> {
     swapCount += 1;
-    const place = { txHash: hashOf(swapCount), ordinal: 0, pairId: 1, blockNumber: swapCount, minedAt };
+    const place = { txHash: hashOf(swapCount), ordinal: 0, pairId, blockNumber: swapCount, minedAt };
     const moved = { amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n };
     const price = { usdValue: decimal(usd), priceId: undefined };
     await database().transaction((tx) => insertSwaps(tx, [{ ...place, ...moved, price }]));

@@ -11,6 +11,12 @@ const upTo = (number: number, fork = 0): NodeBlock[] => [
   makeNodeBlock(number, { fork }),
 ];
 
+const parent = makeNodeBlock(8);
+const sibling = makeNodeBlock(9, { fork: 1 });
+sibling.block.parentHash = parent.block.hash;
+/** As `upTo(9)`, except for its last block. */
+const siblingBranch = [...blocks.slice(0, 8), parent, sibling];
+
 /** A node whose chain can be replaced. */
 function changing(initial: NodeBlock[]): { methods: Methods; set(chain: NodeBlock[]): void } {
   const chain = [...initial];
@@ -136,6 +142,21 @@ test('another block at the height of the served head is the head: a fork', () =>
   );
 });
 
+test('another block at the height of the served head is news on which two nodes agree by hash: a third that hangs is not waited for', () => {
+  const chains = [changing(upTo(9)), changing(upTo(9)), changing(upTo(9))];
+  return withNodes(
+    chains.map(({ methods }) => methods),
+    async ({ scripted, nodes }) => {
+      await nodes.head(signal);
+      for (const chain of chains.slice(0, 2)) chain.set(upTo(9, 1));
+      nodeAt(scripted, 2).setHttp('hang');
+      assert.equal((await nodes.head(signal)).hash, makeHash(1, 9, 0));
+      assert.equal(nodes.status()[2]?.throttle.inFlight, 1, 'the third was waited for');
+    },
+    without,
+  );
+});
+
 test('a served head that no node gives any more does not stand in the way of a shorter chain', () => {
   const chain = changing(upTo(9));
   return withNodes(
@@ -215,12 +236,8 @@ test('a node whose last head a quorum has passed with another block is outvoted,
 });
 
 test('siblings with a common parent are no head, and their parent is', () => {
-  const parent = makeNodeBlock(8);
-  const sibling = makeNodeBlock(9, { fork: 1 });
-  sibling.block.parentHash = parent.block.hash;
-  const branch = [...blocks.slice(0, 8), parent, sibling];
   return withNodes(
-    [chainMethods(1, upTo(9)), chainMethods(1, branch), chainMethods(1, upTo(8))],
+    [chainMethods(1, upTo(9)), chainMethods(1, siblingBranch), chainMethods(1, upTo(8))],
     async ({ nodes }) => {
       assert.equal((await nodes.head(signal)).hash, makeHash(0, 8, 0));
     },
@@ -267,6 +284,27 @@ test('a node that rests or is limited is not asked for its head as long as the o
     },
     { quorum: 1 },
   ));
+
+test('a node that rests is asked all the same while the others disagree', () => {
+  const second = changing(upTo(9));
+  return withNodes(
+    [chainMethods(1, upTo(9)), second.methods, chainMethods(1, upTo(9))],
+    async ({ scripted, nodes }) => {
+      await nodes.head(signal);
+      nodeAt(scripted, 2).setHttp('reset');
+      await nodes.head(signal);
+      nodeAt(scripted, 2).setHttp(undefined);
+      const before = nodeAt(scripted, 2).exchangeCount();
+      assert.equal((await nodes.head(signal)).number, 9);
+      assert.equal(nodeAt(scripted, 2).exchangeCount(), before, 'it rests');
+      second.set(siblingBranch);
+      assert.equal((await nodes.head(signal)).number, 8);
+      assert.equal((await nodes.head(signal)).hash, makeHash(0, 9, 0));
+      assert.ok(nodeAt(scripted, 2).exchangeCount() > before);
+    },
+    without,
+  );
+});
 
 test('one request per node is all that a head costs', () =>
   withNodes([complete(), complete()], async ({ scripted, nodes }) => {

@@ -64,7 +64,7 @@ describe('keys on the embedded database', () => {
     assert.equal(code, 0);
     assert.match(
       err,
-      /is revoked\nlast has no valid key left: its webhooks still go out, without the Authorization header\. To send it again: chainbell keys create --watcher "last"\n$/,
+      /is revoked\nlast has no valid key left, but its webhooks still go out, without the Authorization header\. To stop them: chainbell watchers suspend last\. To send the header again: chainbell keys create --watcher last\n$/,
     );
     const again = JSON.parse((await keys('revoke', issued.key_id, '--json')).out);
     assert.equal(again.watcher_has_valid_key, false);
@@ -105,7 +105,9 @@ describe('keys on a server', () => {
     const database = await place.open();
     const ring = deriveKeyRing(Buffer.from(SECRET, 'base64'));
     const watcherAt = (key: string, ms: number) =>
-      findWatcherByLookup(database, lookupsOf(key, ring), new Date(Date.parse(second.created_at) + ms));
+      findWatcherByLookup(database, lookupsOf(key, ring), new Date(Date.parse(second.created_at) + ms)).then(
+        (watcher) => watcher?.id,
+      );
     assert.equal(Date.parse(first.revoked_at ?? '') - Date.parse(second.created_at), 2 * 3_600_000);
     assert.equal(await watcherAt(old.key, 2 * 3_600_000 - 1), old.watcher_id);
     assert.equal(await watcherAt(old.key, 2 * 3_600_000), undefined);
@@ -186,7 +188,7 @@ describe('a new secret on a server', () => {
     assert.equal((await keysWith({ CHAINBELL_SECRET: NEW_SECRET }, 'list')).code, 0);
     assert.equal((await keysWith({ CHAINBELL_SECRET: SECRET }, 'list')).code, 78);
     const database = await place.open();
-    const watcherId = await findWatcherByLookup(database, lookupsOf(issued.key, ring), new Date());
-    assert.equal(watcherId, issued.watcher_id);
+    const watcher = await findWatcherByLookup(database, lookupsOf(issued.key, ring), new Date());
+    assert.equal(watcher?.id, issued.watcher_id);
   });
 });

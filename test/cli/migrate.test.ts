@@ -34,7 +34,7 @@ test('migrate --check changes nothing and ends with 75 while something is pendin
   }
 });
 
-test('a folder that another process has open ends with 78 and names that process', async () => {
+test('a folder that another process has open without serving it ends with 78 and names that process', async () => {
   await using place = await createTestDatabase('embedded');
   await place.open();
   const { code, err } = await chainbell(

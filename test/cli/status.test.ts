@@ -64,7 +64,7 @@ describe('status of a running service', () => {
     assert.match(
       out,
       new RegExp(
-        `^${name} +ok +2 +2 \\(0x\\w{8}\\) +0 +0 +0 of 16 +- +0 +0 +batch yes, block_receipts yes`,
+        `^${name} +ok +2 +2 \\(0x\\w{8}\\) +0 +0 +\\d+ of 16 +- +0 +0 +batch yes, block_receipts yes`,
         'm',
       ),
     );
@@ -119,6 +119,7 @@ describe('status without a service', () => {
       updated_at: null,
       price_deviation: null,
       lp_deviation: null,
+      volume_complete: false,
     };
     const body = JSON.stringify({
       ...{ ...STATUS_EXAMPLE, prices: [price, none, old], pairs: [pair, pushed, silent] },
@@ -129,11 +130,11 @@ describe('status without a service', () => {
     for (const line of [
       /^ETH +2500\.25 +13 s$/m,
       /^SOL +- +- +none yet$/m,
-      /^XRP +2500\.25 +700 s +stale: null in the API$/m,
+      /^XRP +2500\.25 +700 s +stale$/m,
       /^ETH +binance:ETHUSDT +used +2500\.25 +2026-01-31T12:00:00\.000Z$/m,
       /^2 +USDT\/ETH +2510 +2026-\S+ +0\.39 % +0\.00 %$/m,
       /^5 +USDT\/ETH +2510 +2026-\S+ +-50\.00 % +6\.07 % +deviates: the pool may be pushed$/m,
-      /^6 +USDT\/ETH +- +- +- +-$/m,
+      /^6 +USDT\/ETH +- +- +- +- +the past 24 hours are being read$/m,
     ])
       assert.match(out, line);
   });

@@ -12,6 +12,7 @@ secret: ${Buffer.alloc(32, 7).toString('base64')}
 formerSecrets: ["${Buffer.alloc(32, 7).toString('base64')}"]
 prices: { native: { sources: [{ type: http, url: "https://prices.example/PRICE-KEY", path: $.price }] } }
 retention: { attempts: 90m }
+http: { adminToken: ADMIN-TOKEN-OF-32-CHARACTERS-OR-MORE }
 `;
 const BAD = 'chain:\n  id: 1\n  rpc: [http://node.example]\n  confirmatons: 12\n';
 
@@ -108,8 +109,8 @@ test('config print shows what is in effect, in the keys of the file, without any
     ...{ attempts: '90m', notifications: '90d', observations: '7d' },
     ...{ swaps: '7d', pairHistory: '400d' },
   });
-  assert.equal(printed.http.port, 8080);
-  assert.doesNotMatch(run.out, /KEY|PASSWORD|pw|BwcHBw/);
+  assert.deepEqual(printed.http, { host: '127.0.0.1', port: 8080, adminToken: '[redacted]' });
+  assert.doesNotMatch(run.out, /KEY|ADMIN-TOKEN|PASSWORD|pw|BwcHBw/);
   const json = await chainbell('config', 'print', '--json', '--config', config.file);
   assert.deepEqual(JSON.parse(json.out), printed);
 });

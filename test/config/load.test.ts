@@ -29,7 +29,7 @@ test('a chain id and one node are enough: everything else has its default', () =
     dataDir: '/data',
     secret: '',
     formerSecrets: [],
-    http: { host: '127.0.0.1', port: 8080 },
+    http: { host: '127.0.0.1', port: 8080, adminToken: null },
     metrics: { host: '127.0.0.1', port: 9464 },
     webhooks: {
       retryMinutes: [1, 3, 10, 15, 60],
@@ -37,6 +37,10 @@ test('a chain id and one node are enough: everything else has its default', () =
       allowCidrs: [],
       ports: [443],
       caFile: null,
+    },
+    limits: {
+      ...{ records: 'off', recordsPerAddressAndUrl: 'off' },
+      ...{ receiverOrigins: 'off', pendingNotifications: 'off' },
     },
     tokens: {},
     pairs: [],
@@ -97,7 +101,7 @@ log:
   assert.equal(config.chain.id, 5);
   assert.deepEqual(config.chain.rpc, ['http://a.example/v2/KEY', 'ws://b.example']);
   assert.equal(config.chain.native.symbol, 'POL');
-  assert.deepEqual(config.http, { host: '0.0.0.0', port: 80 });
+  assert.deepEqual(config.http, { adminToken: null, host: '0.0.0.0', port: 80 });
   assert.equal(config.webhooks.allowHttp, true);
   assert.deepEqual(config.webhooks.retryMinutes, [0.5, 1]);
   assert.equal(config.log.level, 'debug');
@@ -137,7 +141,6 @@ test('everything can come from the environment, without a file', () => {
   assert.equal(config.tokens.USDT?.usd, 1);
   assert.deepEqual(config.prices.native, {
     everySeconds: 30,
-    maxAgeSeconds: 600,
     sources: [{ type: 'fixed', price: '2500' }],
   });
   assert.equal(config.retention.attemptsMs, 5_400_000);
@@ -152,7 +155,7 @@ test('the program is stronger than the environment, and the environment than the
     { CHAINBELL_HTTP_PORT: '1', CHAINBELL_LOG_LEVEL: 'error' },
     { log: { level: 'trace' } },
   );
-  assert.deepEqual(config.http, { host: '0.0.0.0', port: 1 });
+  assert.deepEqual(config.http, { host: '0.0.0.0', port: 1, adminToken: null });
   assert.equal(config.log.level, 'trace');
 });
 

@@ -193,6 +193,34 @@ chainbell.yaml:4:15  http.port: must be a whole number, not the number 80.5
 `,
   },
   {
+    promise: 'an empty token of the operator API',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http: { adminToken: '' }
+`,
+    report: `
+chainbell.yaml:4:21  http.adminToken: must be 32 to 200 characters without spaces, or null to turn the operator API off
+    4 | http: { adminToken:*'' }
+      |                     ^^
+`,
+  },
+  {
+    promise: 'a token of the operator API that is too short, which is not shown',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+http: { adminToken: hunter2 }
+`,
+    report: `
+chainbell.yaml:4:21  http.adminToken: must be 32 to 200 characters without spaces, or null to turn the operator API off
+    4 | http: { adminToken: ********}
+      |                     ^^^^^^^
+`,
+  },
+  {
     promise: 'a truth value that YAML 1.2 reads as text',
     yaml: `
 chain:

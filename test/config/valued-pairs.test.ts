@@ -18,7 +18,7 @@ const pairSource = (pair: number) => ({
   ...{ everySeconds: 30, maxAgeSeconds: 600 },
   sources: [{ type: 'pair' as const, pair, minutes: 30 }],
 });
-const fixed = { everySeconds: 30, maxAgeSeconds: 600, sources: [{ type: 'fixed' as const, price: '3' }] };
+const fixed = { everySeconds: 30, sources: [{ type: 'fixed' as const, price: '3' }] };
 
 const valued = (prices: NonNullable<ConfigOverrides['prices']>) =>
   valuedPairs(
@@ -42,6 +42,11 @@ test('a token is worth what is fixed, else its own feed, the wrapped coin the fe
   assert.equal(value0 !== undefined && 'fixed' in value0 && decimalText(value0.fixed), '1.01');
   assert.deepEqual([stable?.value1, priced?.value0], [{ asset: 'BELL' }, { asset: 'SOL' }]);
   assert.deepEqual([unpriced?.value0, unpriced?.value1], [undefined, { asset: 'BELL' }]);
+});
+
+test('maxAgeSeconds of a feed is part of the value', () => {
+  const [, priced] = valued({ native: { ...fixed, maxAgeSeconds: 60 }, tokens: { SOL: fixed } });
+  assert.deepEqual([priced?.value1, priced?.value0], [{ asset: 'BELL', maxAgeMs: 60_000 }, { asset: 'SOL' }]);
 });
 
 test('a pool is judged by prices that it has no part in, on either side', () => {

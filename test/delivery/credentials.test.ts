@@ -11,6 +11,7 @@ import { createDueReader } from '../../src/delivery/reader.ts';
 import { createSettler } from '../../src/delivery/settler.ts';
 import { issueKey } from '../../src/keys.ts';
 import { revokeKey } from '../../src/store/keys.ts';
+import { releaseLanes } from '../../src/store/lanes.ts';
 import { rotateSigningSecret } from '../../src/store/signing-secrets.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -45,6 +46,7 @@ onEachDatabase(({ database }) => {
               outcome: 'success',
               status: 200,
               durationMs: 1,
+              requestCount: 1,
               mayHaveArrived: true,
               responseText: undefined,
             }),
@@ -62,6 +64,7 @@ onEachDatabase(({ database }) => {
         limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 },
         onCredit: () => {},
       }),
+      release: (own) => releaseLanes(database(), [own], clock.now()),
       ...{ stopping: stop.signal, killed: stop.signal },
     });
 

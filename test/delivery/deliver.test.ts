@@ -66,6 +66,7 @@ function startWorker(
         outcome,
         status: 200,
         durationMs: 1,
+        requestCount: 1,
         mayHaveArrived: true,
         responseText: undefined,
       }));

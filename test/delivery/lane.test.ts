@@ -8,6 +8,7 @@ import { type DeliveryOptions, type LaneRun, runLane } from '../../src/delivery/
 import { createDueReader } from '../../src/delivery/reader.ts';
 import { createSettler } from '../../src/delivery/settler.ts';
 import type { Database } from '../../src/store/db.ts';
+import { releaseLanes } from '../../src/store/lanes.ts';
 import { sql } from '../../src/store/sql.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, listLanes, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -52,6 +53,7 @@ async function countSent(
         outcome: 'success',
         status: 200,
         durationMs: 1,
+        requestCount: 1,
         mayHaveArrived: true,
         responseText: undefined,
       };
@@ -62,6 +64,7 @@ async function countSent(
     settler: createSettler({ ...common, database, signal: killed.signal }),
     reader: createDueReader(delivery),
     fair: createFairQueue({ ...common, onCredit: () => {} }),
+    release: (own) => releaseLanes(delivery.database, [own], noon),
     stopping: stopping.signal,
     killed: killed.signal,
   });

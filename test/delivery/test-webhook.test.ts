@@ -22,6 +22,7 @@ onEachDatabase(({ database }) => {
       outcome: 'http_5xx',
       status: 503,
       durationMs: 12,
+      requestCount: 1,
       mayHaveArrived: true,
       responseText: 'down',
     } as const;

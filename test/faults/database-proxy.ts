@@ -15,7 +15,7 @@ export type DatabaseProxy = {
   [Symbol.asyncDispose](): Promise<void>;
 };
 
-const WRITE = /\b(?:insert into|update|delete from) (?!set\b|skip\b)[a-z_]+/g;
+const WRITE = /\b(?:insert into|update|delete from) (?!set\b|skip\b|of\b)[a-z_]+/g;
 
 /**
  * Calls `onMoment` once. From then on nothing passes in either direction, or, with `goesOn`, all connections of then are

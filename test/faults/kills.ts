@@ -68,6 +68,9 @@ const writes: ReadonlySet<string> = new Set([
   // What is old goes, in statements of their own.
   ...['delete from delivery_attempt', 'delete from notification', 'delete from idempotent_answer'],
   'delete from price_observation',
+  // Heartbeats, and which receivers fail.
+  ...['insert into process', 'update process', 'delete from process'],
+  ...['insert into receiver_failure', 'delete from receiver_failure'],
 ]);
 
 /** So many that what the fork takes back was not told yet. */

@@ -141,6 +141,19 @@ onEachDatabase(({ database }) => {
     assert.deepEqual((await compare()).outline, ['changed in 3']);
   });
 
+  test('where the price in force was too old a swap has the next one, and another maxAgeSeconds is not decided', async () => {
+    const aging = { ...fed, value1: { asset: 'ETH', maxAgeMs: 500 } };
+    const next = sql`update swap set price_id = 2, usd_value = 2000 where block_number = 1 and pair_id = 1`;
+    await change(next);
+    assert.deepEqual((await compare({ pairs: [aging, fixed] })).outline, []);
+    assert.deepEqual((await compare()).outline, ['changed in 1']);
+    await change(sql`update price set observed_at = ${later(-60_000)} where id = 1`);
+    assert.deepEqual((await compare()).outline, ['valued_otherwise']);
+    await change(sql`update swap set price_id = 1, usd_value = 1800 where block_number = 1 and pair_id = 1`);
+    assert.deepEqual((await compare({ pairs: [aging, fixed] })).outline, ['valued_otherwise']);
+    assert.deepEqual((await compare()).outline, []);
+  });
+
   for (const [field, value] of [
     ['reserve0', sql`reserve0 = 1`],
     ['reserve1', sql`reserve1 = 1`],

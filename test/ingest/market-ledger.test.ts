@@ -77,6 +77,29 @@ onEachDatabase(({ database }) => {
     assert.deepEqual((await values())[0], { block: 1, pair: 1, usd: '6000', price: 1 });
   });
 
+  test('with maxAgeSeconds a swap is valued by a price that was not too old, or else by the next one', async () => {
+    const aging = { ...native, value1: { asset: 'ETH', maxAgeMs: 5_000 } };
+    const ledger = createMarketLedger([aging], clock);
+    const valuer = createSwapValuer({ database: database(), pairs: [aging] });
+    await price('1800', 0);
+    for (const number of [5, 6, 20]) await write(database(), ledger, number, [native]);
+    const told = async () => (await values()).map(({ block, price: id }) => [block, id]);
+    assert.deepEqual(await told(), [
+      [5, 1],
+      [6, null],
+      [20, null],
+    ]);
+    assert.equal(await valuer(signal), 'idle');
+    await price('2000', 10_000);
+    assert.equal(await valuer(signal), 'worked');
+    assert.equal(await valuer(signal), 'idle');
+    assert.deepEqual(await told(), [
+      [5, 1],
+      [6, 2],
+      [20, null],
+    ]);
+  });
+
   test('a fork undoes swaps and states above the ancestor, and what comes instead is stored', async () => {
     const ledger = createMarketLedger(pairs, clock);
     await price('1', 0);

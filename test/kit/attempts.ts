@@ -3,7 +3,13 @@
  */
 import assert from 'node:assert/strict';
 import type { Database } from '../../src/store/db.ts';
-import { type Lane, leaseLanes, noteNextVisits, releaseLane, TURN_LANES_MAX } from '../../src/store/lanes.ts';
+import {
+  type Lane,
+  leaseLanes,
+  noteNextVisits,
+  releaseLanes,
+  TURN_LANES_MAX,
+} from '../../src/store/lanes.ts';
 import { type DueNotification, listDue, settle } from '../../src/store/outbox.ts';
 
 /** Leases up to `limit` lanes for 30 s, visit by visit, as a worker does. */
@@ -71,7 +77,7 @@ export async function attemptDue(
         ...{ notificationId: id, revision, retryCount, redeliveryCount },
       })),
     );
-    await releaseLane(database, lane, now);
+    await releaseLanes(database, [lane], now);
     attempted.push(...due);
   }
   return attempted;

@@ -59,6 +59,14 @@ export type Watch = {
   settings?: Partial<WatchSettings>;
 };
 
+/** Watchers with these ids, unless they are there. */
+export async function addWatchers(database: Database, ...ids: readonly number[]): Promise<void> {
+  for (const id of ids)
+    await database.query(sql`
+      insert into watcher (id, name, created_at) overriding system value
+      values (${id}, ${`watcher ${id}`}, ${noon}) on conflict do nothing`);
+}
+
 /** Watches bob for watcher 1, but for what `watch` says. */
 export async function watchAddress(database: Database, watch: Watch = {}): Promise<WatchedAddress> {
   const {
@@ -69,6 +77,7 @@ export async function watchAddress(database: Database, watch: Watch = {}): Promi
     watchToken = true,
     settings,
   } = watch;
+  await addWatchers(database, watcherId);
   const record = { id: randomUUID(), address, watchCoin, watchToken, webhookUrl: url };
   const at = { origin: webhookOrigin(url), now: noon };
   const inserted = await database.transaction((tx) => insertWatchedAddress(tx, watcherId, record, at));

@@ -69,6 +69,7 @@ export function createTimeStory(database: Database, retryMinutes: readonly numbe
             outcome: await answer(),
             status: 500,
             durationMs: 1,
+            requestCount: 1,
             mayHaveArrived: true,
             responseText: undefined,
           };

@@ -3,8 +3,8 @@
  * happens once; each test gets a copy.
  */
 import { createHash, randomBytes } from 'node:crypto';
-import { constants, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { access, cp, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
+import { constants, cpSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { access, mkdir, mkdtemp, rename, rm } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -71,7 +71,9 @@ async function placePostgres(): Promise<Place> {
   const server = await findServer();
   const template = await preparePostgres(server);
   const name = `test_${process.pid}_${randomBytes(6).toString('hex')}`;
-  await administer(server, (client) => client.query(`create database ${name} template ${template}`));
+  await administer(server, (client) =>
+    client.query(`create database ${name} template ${template} strategy file_copy`),
+  );
   return {
     url: withDatabase(server, name),
     drop: () => administer(server, (client) => client.query(`drop database if exists ${name} with (force)`)),
@@ -79,9 +81,8 @@ async function placePostgres(): Promise<Place> {
 }
 
 async function placeEmbedded(dataDir: string): Promise<Place> {
-  await cp(path.join(await prepareEmbedded(), 'database'), path.join(dataDir, 'database'), {
-    recursive: true,
-  });
+  // A thousand files: the asynchronous copy takes seven times as long.
+  cpSync(path.join(await prepareEmbedded(), 'database'), path.join(dataDir, 'database'), { recursive: true });
   return { url: '', drop: async () => {} };
 }
 

@@ -40,9 +40,26 @@ function onDatabase(kind: DatabaseKind, declare: (suite: Suite) => void): void {
   });
 }
 
-/** Removes every row; ids begin at 1 again. */
+/**
+ * Removes every row; ids begin at 1 again. Truncating makes new files for each table and index, which takes the embedded
+ * database 0.2 s, so only tables that a test has filled are truncated.
+ */
 export async function emptyDatabase(database: Database): Promise<void> {
   await database.script(`
-    truncate chain, block, reorg, orphaned_block, watcher, api_key, signing_secret, lane, watched_address, notification, delivery_attempt, idempotent_answer, price, price_observation, pair, swap, swap_volume, pair_state, pair_reading, point, point_day, point_month, referral, accrual, accrual_before, supply_reading, supply_balance restart identity;
+    set session_replication_role = replica;
+    do $$
+    declare name text;
+    begin
+      for name in
+        select relname from pg_class
+        where relkind = 'r' and relnamespace = 'public'::regnamespace and relname not in ('clock_state', 'record_counting', 'migration')
+      loop
+        if pg_relation_size(name::regclass) > 262144 then execute format('truncate %I cascade', name);
+        else execute format('delete from %I', name); end if;
+      end loop;
+    end $$;
+    set session_replication_role = origin;
+    select setval(oid::regclass, 1, false) from pg_class where relkind = 'S' and relnamespace = 'public'::regnamespace;
+    update record_counting set is_counted = false;
     update clock_state set steps_ms = 0, last_step_ms = null, last_step_at = null, prune_from = null, probed_at = null`);
 }

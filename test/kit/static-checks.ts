@@ -16,7 +16,9 @@ export type CheckResult = {
 type Output = { code: number; text: string };
 
 const OUTPUT_BYTES_MAX = 16 * 1024 * 1024;
-const TYPE_AWARE = ['node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'];
+/** oxlint looks for its second program only in the root folder's packages. */
+const TSGOLINT = 'tools/node_modules/.bin/tsgolint';
+const TYPE_AWARE = ['tools/node_modules/oxlint/bin/oxlint', '--type-aware', '--deny-warnings'];
 
 /** Runs all static checks at once, on the project in `root`. */
 export function runStaticChecks(root: string): Promise<CheckResult[]> {
@@ -26,7 +28,12 @@ export function runStaticChecks(root: string): Promise<CheckResult[]> {
     ),
     check('format and lint (biome)', async () =>
       problemOf(
-        await runTool(root, ['node_modules/@biomejs/biome/bin/biome', 'check', '--error-on-warnings', '.']),
+        await runTool(root, [
+          'tools/node_modules/@biomejs/biome/bin/biome',
+          'check',
+          '--error-on-warnings',
+          '.',
+        ]),
       ),
     ),
     check('lint with types (oxlint)', async () => problemOf(await runTool(root, TYPE_AWARE))),
@@ -62,7 +69,9 @@ function problemOf(output: Output): string | undefined {
 
 function runTool(root: string, words: string[]): Promise<Output> {
   return new Promise((resolve) => {
-    execFile(process.execPath, words, { cwd: root, maxBuffer: OUTPUT_BYTES_MAX }, (error, stdout, stderr) => {
+    const env = { ...process.env, OXLINT_TSGOLINT_PATH: path.join(root, TSGOLINT) };
+    const options = { cwd: root, env, maxBuffer: OUTPUT_BYTES_MAX };
+    execFile(process.execPath, words, options, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 1;
       const text = `${stdout}${stderr}`.trim();
       resolve({ code, text: error !== null && text === '' ? error.message : text });

@@ -72,7 +72,8 @@ export const bugs = {
   /** A notification that follows its record to another lane does so before that lane is woken. */
   'move before wake': (): Bug => ({
     ...{ note() {}, rewrite: (statement) => statement },
-    apart: /update notification set lane_id = \$\d+, may_be_seen = true/,
+    // Which begins with the locks of both lanes.
+    apart: /select from lane where id in \(\s*select unnest/,
   }),
 
   /** A reorg withdraws only what was never attempted: the retries of orphaned transfers go on. */

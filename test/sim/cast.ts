@@ -48,7 +48,7 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   switchBranch: 0.4,
   followStep: 0.4,
   settle: 0.3,
-  releaseLane: 0.2,
+  releaseLanes: 0.2,
   noteNextVisits: 0.2,
   renewLeases: 0.2,
 };
@@ -192,7 +192,15 @@ export function createCast(world: World, bugName: BugName): Cast {
         if (sending !== undefined && !killed.aborted) witness.answer(sending, outcome);
         const durationMs = clock.now().getTime() - startedMs;
         const mayHaveArrived = outcome !== 'connect';
-        return { outcome, status: undefined, durationMs, mayHaveArrived, responseText: undefined };
+        const requestCount = mayHaveArrived ? 1 : 0;
+        return {
+          outcome,
+          status: undefined,
+          durationMs,
+          requestCount,
+          mayHaveArrived,
+          responseText: undefined,
+        };
       });
       turn.then(resolve, reject);
       return promise;

@@ -19,7 +19,7 @@ export type SimChain = {
   /** The block of a height on the branch that ends in `tip`. */
   at(tip: SimBlock, number: number): SimBlock | undefined;
   mine(): void;
-  /** Replaces the newest blocks, most of whose transactions are mined again, now or later. Returns how many died. */
+  /** Replaces the newest blocks. Mostly their transactions are mined again, now or later; else none is. Returns how many died. */
   reorg(): number;
   /** The head of a liar's branch, which leaves the chain somewhere and goes on with transfers that never happened. */
   lie(): SimBlock;
@@ -132,8 +132,9 @@ export function createChain(random: Random): SimChain {
       const ancestor = at(head, head.header.number - depth);
       if (depth === 0 || ancestor === undefined) return 0;
       abandoned.push(head);
+      const share = random.chance(0.3) ? 0 : 0.85;
       for (let dead = head; dead !== ancestor; dead = blocks.get(dead.header.parentHash) ?? ancestor)
-        pool.push(...dead.transactions.filter(() => random.chance(0.85)));
+        pool.push(...dead.transactions.filter(() => random.chance(share)));
       head = ancestor;
       for (let count = Math.max(1, depth + random.between(-1, 1)); count > 0; count -= 1) mine();
       return depth;

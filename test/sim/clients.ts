@@ -19,11 +19,10 @@ import { coin } from '../kit/chain-story.ts';
 import type { Cast } from './cast.ts';
 import { people } from './chain.ts';
 import { type Notification, redeliver, type SimRecord } from './rules.ts';
-import { ORIGINS, type World } from './world.ts';
+import { ORIGINS, WATCHERS, type World } from './world.ts';
 
 const RECORDS_MAX = 6;
 const MEMBERS_MAX = 3;
-const WATCHERS = [1, 2];
 const BLOCKS_MAX = 6;
 
 export function createClients(world: World, cast: Cast) {

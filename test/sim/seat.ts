@@ -21,7 +21,7 @@ const POINTS = {
   commitBlocks: /insert into block\b/,
   leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
   settle: /insert into delivery_attempt\b/,
-  releaseLane: /set owner = null, lease_until = null, next_due/,
+  releaseLanes: /set owner = null, lease_until = null, next_due/,
   renewLeases: /update lane set lease_until/,
   freeDeadLanes: /pg_locks/,
   listDue: /left join watched_address/,

@@ -6,6 +6,7 @@ import { createMetrics, type Metrics } from '../../src/core/metrics.ts';
 import type { Database } from '../../src/store/db.ts';
 import { findForgottenLanes } from '../../src/store/lane-repair.ts';
 import { sql } from '../../src/store/sql.ts';
+import { addWatchers } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
 import { createChain, FINALITY_BLOCKS } from './chain.ts';
@@ -43,10 +44,12 @@ export type World = Awaited<ReturnType<typeof createWorld>>;
 export const RETRY_MINUTES = [1, 3, 10, 15, 60];
 /** More than any story has. */
 const LANES_MAX = 1_000;
+export const WATCHERS = [1, 2];
 export const ORIGINS = ['https://one.example', 'https://two.example', 'https://three.example'];
 
 export async function createWorld(stage: Stage, seed: number) {
   await emptyDatabase(stage.database);
+  await addWatchers(stage.database, ...WATCHERS);
   const random = createRandom(seed);
   const clock = createTestClock();
   const chain = createChain(random);

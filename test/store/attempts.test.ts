@@ -36,6 +36,7 @@ onEachDatabase(({ database }) => {
         revision: 0,
         startedAt: noon,
         durationMs: 7,
+        requestCount: 1,
         outcome: 'http_5xx',
         status: 503,
         response: 'down',

@@ -129,12 +129,18 @@ onPostgres(({ database, place }) => {
         .query<{ value: string }>(sql`select current_setting('transaction_read_only') as value`);
       return row?.value === 'on';
     };
-    assert.deepEqual(await Promise.all(shares.map(isReadOnly)), [true, true, true, true]);
+    assert.deepEqual(
+      await Promise.all(shares.map(isReadOnly)),
+      shares.map(() => true),
+    );
     // As when the address leads elsewhere: connections of before stay with the server that they have.
     await setReadOnly('off');
     const remove = (share: Share) => own.for(share).transaction((tx) => tx.query(sql`delete from watcher`));
     await assert.rejects(remove('delivery'), isUnavailable);
-    assert.deepEqual(await Promise.all(shares.map(isReadOnly)), [false, false, false, false]);
+    assert.deepEqual(
+      await Promise.all(shares.map(isReadOnly)),
+      shares.map(() => false),
+    );
     await remove('delivery');
     await own.close();
   });

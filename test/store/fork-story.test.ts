@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import { findTip } from '../../src/store/blocks.ts';
-import { releaseLane } from '../../src/store/lanes.ts';
+import { releaseLanes } from '../../src/store/lanes.ts';
 import { type DueNotification, settle } from '../../src/store/outbox.ts';
 import { attemptDue, leaseDue, readDue } from '../kit/attempts.ts';
 import { hashOf, later, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -89,7 +89,7 @@ onEachDatabase(({ database }) => {
               },
             })),
           );
-          await releaseLane(database(), lane, later(ms));
+          await releaseLanes(database(), [lane], later(ms));
           end = undefined;
         };
       }

@@ -20,7 +20,7 @@ import { onEachDatabase } from '../kit/each-database.ts';
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
 const findBy = (database: Database, key: string, now: Date) =>
-  findWatcherByLookup(database, lookupsOf(key, keyRing), now);
+  findWatcherByLookup(database, lookupsOf(key, keyRing), now).then((watcher) => watcher?.id);
 
 /** The text of the key that a webhook of this watcher would carry. */
 async function deliveryKeyOf(database: Database, watcherId: number, now: Date): Promise<string | undefined> {

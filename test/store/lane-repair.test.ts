@@ -46,7 +46,7 @@ onEachDatabase(({ database }) => {
       }
   });
 
-  test('a lane that is due although its watcher is not to be visited is found, and its lane can be leased again', async () => {
+  test('a due lane whose watcher has no visit due is found, and its lane can be leased again', async () => {
     await makeDue();
     for (const nextDue of [null, later(60_000)]) {
       await database().query(sql`update lane set owner = null, lease_until = null, next_due = ${noon}`);

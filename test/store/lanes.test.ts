@@ -10,7 +10,7 @@ import {
   leaseLanes,
   listWaitingWatchers,
   noteNextVisits,
-  releaseLane,
+  releaseLanes,
   renewLeases,
   TURN_LANES_MAX,
   TURN_WATCHERS_MAX,
@@ -20,6 +20,7 @@ import {
 import { sql } from '../../src/store/sql.ts';
 import { leaseDue, readDue } from '../kit/attempts.ts';
 import {
+  addWatchers,
   headerOf,
   later,
   listLanes,
@@ -67,6 +68,7 @@ async function leaseOne(database: Database): Promise<Lane> {
 
 onEachDatabase(({ database }) => {
   test('a lane is one per watcher and origin, however often it is asked for', async () => {
+    await addWatchers(database(), 1, 2);
     const ids = [];
     for (const [watcher, origin] of [
       [1, 'a'],
@@ -91,6 +93,7 @@ onEachDatabase(({ database }) => {
   });
 
   test('only lanes with something due are leased, the longest due first, up to the limit', async () => {
+    await addWatchers(database(), 1);
     const ids = await Promise.all(['a', 'b', 'c', 'd'].map((origin) => ensureLane(database(), 1, origin)));
     const [a = 0, b = 0, c = 0] = ids;
     await database().transaction((tx) => wakeLanes(tx, [a], later(3)));
@@ -109,6 +112,7 @@ onEachDatabase(({ database }) => {
   });
 
   test('waking never makes a lane due later than it was', async () => {
+    await addWatchers(database(), 1);
     const id = await ensureLane(database(), 1, 'a');
     await database().transaction((tx) => wakeLanes(tx, [id], later(5)));
     await database().transaction((tx) => wakeLanes(tx, [id], later(9)));
@@ -120,25 +124,25 @@ onEachDatabase(({ database }) => {
   test('a released lane is due when its next notification is, and at no time when it has none', async () => {
     const lane = await leaseOne(database());
     await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
-    await releaseLane(database(), lane, noon);
+    await releaseLanes(database(), [lane], noon);
     const free = { id: lane.id, owner: null, epoch: 1, next_due: later(60_000), lease_until: null };
     assert.deepEqual(await listLanes(database()), [free]);
     await database().query(sql`update notification set state = 'processed'`);
     const [again] = await lease(database(), 1, later(60_000));
     assert.ok(again !== undefined);
-    await releaseLane(database(), again, noon);
+    await releaseLanes(database(), [again], noon);
     assert.deepEqual(await listLanes(database()), [{ ...free, epoch: 2, next_due: null }]);
   });
 
   test('a lane that is given back with work left comes after those that wait', async () => {
     const lane = await leaseOne(database());
     await database().query(sql`update notification set next_attempt_at = ${later(-60_000)}`);
-    await releaseLane(database(), lane, later(7));
+    await releaseLanes(database(), [lane], later(7));
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(7));
     await database().query(sql`update notification set retry_count = 1`);
     const [again] = await lease(database(), 1, later(7));
     assert.ok(again !== undefined);
-    await releaseLane(database(), again, later(9));
+    await releaseLanes(database(), [again], later(9));
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(9));
   });
 
@@ -148,12 +152,29 @@ onEachDatabase(({ database }) => {
     const [taken] = await lease(database(), 2, later(30_000));
     assert.equal(taken?.epoch, 2);
     const before = await listLanes(database());
-    await releaseLane(database(), lost, noon);
+    await releaseLanes(database(), [lost], noon);
     assert.deepEqual(
       await renewLeases(database(), { owner: 1, laneIds: [lost.id], leaseUntil: later(99_000) }),
       new Set(),
     );
     assert.deepEqual(await listLanes(database()), before);
+  });
+
+  test('lanes that are given back together get their next times, except a lane that is lost', async () => {
+    for (const host of ['one', 'two', 'three'])
+      await watchAddress(database(), { url: `https://${host}.example/` });
+    await mine(database(), headerOf(1), [transferOf()]);
+    const [first, second, lost] = await lease(database(), 1, noon, 3);
+    assert.ok(first !== undefined && second !== undefined && lost !== undefined);
+    await database().query(sql`update lane set epoch = epoch + 1 where id = ${lost.id}`);
+    await database().query(sql`update notification set state = 'processed' where lane_id = ${second.id}`);
+    await releaseLanes(database(), [lost, second, first], later(7));
+    const nextDue = (await listLanes(database())).map(({ id, owner, next_due }) => [id, owner, next_due]);
+    assert.deepEqual(nextDue, [
+      [first.id, null, later(7)],
+      [second.id, null, null],
+      [lost.id, 1, noon],
+    ]);
   });
 
   test('a renewed lease lasts longer', async () => {
@@ -221,6 +242,7 @@ onEachDatabase(({ database }) => {
   });
 
   test('a watcher without credit is passed over, and is found waiting', async () => {
+    await addWatchers(database(), 1, 2);
     const [one, two] = [await ensureLane(database(), 1, 'a'), await ensureLane(database(), 2, 'a')];
     await database().transaction((tx) => wakeLanes(tx, [one, two], noon));
     const { leased } = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(9), full: [1] });
@@ -237,7 +259,7 @@ onEachDatabase(({ database }) => {
     const lane = await leaseOne(database());
     assert.deepEqual(await listVisits(database()), { 1: null });
     await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
-    await releaseLane(database(), lane, noon);
+    await releaseLanes(database(), [lane], noon);
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
     await lease(database(), 1, later(60_000));
     assert.deepEqual(await listVisits(database()), { 1: null });
@@ -297,7 +319,7 @@ onPostgres(({ database, place }) => {
       // The worker has looked and found nothing; now both want the lane's row.
       assert.deepEqual(await readDue(database(), lane, noon), []);
       const commit = (one: Database) => mine(one, headerOf(2), [transferOf()], { now: later(5) });
-      const release = (one: Database) => releaseLane(one, lane, noon);
+      const release = (one: Database) => releaseLanes(one, [lane], noon);
       const row = sql`select from lane where id = ${lane.id} for update`;
       await inLine(place(), row, firstInLine === 'the commit' ? [commit, release] : [release, commit]);
       assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
@@ -309,6 +331,7 @@ onPostgres(({ database, place }) => {
 
   for (const firstInLine of ['the wake', 'the note'] as const) {
     test(`no visit is lost when a lane wakes while its watcher's next visit is noted: ${firstInLine} comes first`, async () => {
+      await addWatchers(database(), 1);
       const id = await ensureLane(database(), 1, 'a');
       await database().transaction((tx) => wakeLanes(tx, [id], noon));
       const { drained } = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(30_000) });

@@ -3,8 +3,10 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
 import { EXAMINED_MAX, findLogged, type LogFilter, listLog } from '../../src/store/log.ts';
+import { countOrphaned } from '../../src/store/orphaned.ts';
 import { recordStatistics } from '../../src/store/record-statistics.ts';
 import { sql } from '../../src/store/sql.ts';
+import { attemptDue } from '../kit/attempts.ts';
 import {
   alice,
   bob,
@@ -61,7 +63,7 @@ onEachDatabase(({ database }) => {
         blockNumber: 7,
         state: 'waiting',
         revision: 0,
-        isOrphaned: false,
+        orphaned: undefined,
         replaces: undefined,
         replacedBy: undefined,
         retryCount: 0,
@@ -173,6 +175,26 @@ onEachDatabase(({ database }) => {
       lastFailureAt: undefined,
     });
   });
+});
+
+onEachDatabase(({ database }) => {
+  for (const removed of [false, true])
+    test(`an acknowledged transfer that a reorg orphans says since when and in which block, and counts ${removed ? 'until its notice is acknowledged' : 'as one that its receiver still has'}`, async () => {
+      await watchAddress(database(), { settings: { removed } });
+      await mine(database(), headerOf(1), []);
+      await mine(database(), headerOf(2), [transferOf()]);
+      await attemptDue(database(), { now: later(1), succeeds: true });
+      assert.deepEqual(await countOrphaned(database()), { count: 0, since: undefined });
+      await mine(database(), headerOf(2, 1, 1), [], { now: later(3), reorg: { ancestorNumber: 1 } });
+      if (removed) await attemptDue(database(), { now: later(4), succeeds: true });
+      const place = { order: 'newest first', after: undefined, limit: 10 } as const;
+      const [logged] = (await listLog(database(), WATCHER, {}, place)).notifications;
+      const { state, revision, orphaned } = logged ?? {};
+      assert.deepEqual([state, revision], ['processed', removed ? 1 : 0]);
+      assert.deepEqual(orphaned, { blockHash: headerOf(2).hash, at: later(3) });
+      const expected = removed ? { count: 0, since: undefined } : { count: 1, since: later(3) };
+      assert.deepEqual(await countOrphaned(database()), expected);
+    });
 });
 
 onPostgres(({ database }) => {

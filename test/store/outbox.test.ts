@@ -89,7 +89,8 @@ const failed = (nextRetryAt: Date): Partial<Settlement> => ({
 
 const listAttempts = (database: Database) =>
   database.query(sql`
-    select notification_id, started_at, duration_ms, outcome, status, response from delivery_attempt order by id`);
+    select notification_id, started_at, duration_ms, request_count, outcome, status, response from delivery_attempt
+    order by id`);
 
 onEachDatabase(({ database }) => {
   test('what is due holds all that a webhook says, exact to the wei and to the microsecond (spec 2.7)', async () => {
@@ -168,7 +169,8 @@ onEachDatabase(({ database }) => {
 
   test('a 2xx processes a notification, and its attempt is on record', async () => {
     const { lane, due } = await leaseWith(database());
-    assert.deepEqual(await settle(database(), [settlementOf(lane, due[0])]), new Set());
+    const repeated = settlementOf(lane, due[0], { requestCount: 2 });
+    assert.deepEqual(await settle(database(), [repeated]), new Set());
     const [row] = await listNotifications(database());
     assert.deepEqual(
       [row?.state, row?.processed_at, row?.retry_count, row?.next_retry_at],
@@ -179,6 +181,7 @@ onEachDatabase(({ database }) => {
         notification_id: due[0]?.id,
         started_at: noon,
         duration_ms: 12,
+        request_count: 2,
         outcome: 'success',
         status: 200,
         response: 'thank you',

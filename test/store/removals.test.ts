@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
-import { releaseLane } from '../../src/store/lanes.ts';
+import { releaseLanes } from '../../src/store/lanes.ts';
 import { settle } from '../../src/store/outbox.ts';
 import { redeliverOne } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings } from '../../src/store/settings.ts';
@@ -277,6 +277,6 @@ async function startAttempt(database: Database, succeeds: boolean, ms = 1) {
     await settle(database, [
       { lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times },
     ]);
-    await releaseLane(database, lane, later(ms + 5));
+    await releaseLanes(database, [lane], later(ms + 5));
   };
 }

@@ -261,8 +261,8 @@ onEachDatabase(({ database }) => {
     const place = { order: 'oldest first', after: undefined, limit: 10 } as const;
     const { notifications } = await listLog(database(), 1, {}, place);
     assert.deepEqual(
-      notifications.map(({ id, revision, isOrphaned, replaces, replacedBy }) => [
-        ...[id, revision, isOrphaned, replaces, replacedBy],
+      notifications.map(({ id, revision, orphaned, replaces, replacedBy }) => [
+        ...[id, revision, orphaned !== undefined, replaces, replacedBy],
       ]),
       [
         [1, 1, true, undefined, 2],

@@ -25,7 +25,9 @@ for (const kind of databaseKinds) {
       await place[Symbol.asyncDispose]();
     });
 
-    for (const share of shares) {
+    // On a server, commands connect themselves, and this share is the API's.
+    const parts = shares.filter((share) => kind === 'embedded' || share !== 'operator');
+    for (const share of parts) {
       test(`with more statements of ${share} than are served at once, every other share is served before them`, async () => {
         let done = 0;
         const slow = sql`select pg_sleep(0.02)`;
@@ -34,7 +36,7 @@ for (const kind of databaseKinds) {
           done += 1;
         });
         await waitUntil(() => done > 0);
-        for (const other of shares.filter((one) => one !== share)) {
+        for (const other of parts.filter((one) => one !== share)) {
           await database.for(other).query(sql`select 1`);
           await database.for(other).transaction((tx) => tx.query(sql`select 1`));
         }

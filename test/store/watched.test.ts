@@ -9,6 +9,7 @@ import {
   updateWatchedAddress,
 } from '../../src/store/watched.ts';
 import {
+  addWatchers,
   bob,
   carol,
   headerOf,
@@ -115,6 +116,7 @@ onEachDatabase(({ database }) => {
   });
 
   test('pages cover every record once, in the order of creation, those of one moment by id', async () => {
+    await addWatchers(database(), 1);
     const ids = [];
     for (let number = 0; number < 7; number += 1) {
       const record = {

@@ -17,7 +17,12 @@ import {
 } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-type Logged = { id: number; state: string; redelivery_count: number; attempts: { outcome: string }[] };
+type Logged = {
+  id: number;
+  state: string;
+  redelivery_count: number;
+  attempts: { outcome: string; requests: number }[];
+};
 type Attempt = { id: number; notification_id: number; outcome: string };
 
 /** One process, or one that delivers and one that answers. */
@@ -70,6 +75,22 @@ for (const { kind, name, roles } of places) {
       await service.drained();
       return { address, record, received };
     }
+
+    test('a request that was repeated on a new connection is counted in its attempt', async () => {
+      const { address, record } = await payTo(1);
+      // A connection that was not kept for this long makes the reset an ordinary failure: then once more.
+      for (let isRepeated = false; !isRepeated; ) {
+        let resets = 1;
+        receiver.setAnswer(() => (resets-- > 0 ? 'reset' : {}));
+        await chain.transferNative({ from: chain.accounts[1], to: address, valueWei: 1n });
+        await service.inSync(chain);
+        await service.drained();
+        const [newest] = await ask<Logged[]>('GET', `log?watched_address_id=${record.id}&limit=1`);
+        const { attempts } = await ask<Logged>('GET', `log/${newest?.id}`);
+        isRepeated = attempts[0]?.outcome === 'success' && attempts[0].requests === 2;
+      }
+      receiver.setAnswer({});
+    });
 
     test('what arrived is in the log with its attempt, and is sent again under its id when it is asked for', async () => {
       const { record, received } = await payTo(1);

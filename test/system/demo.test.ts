@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { chainbell } from '../cli/chainbell.ts';
 import { createDemoStage } from '../kit/demo.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -22,7 +26,8 @@ function isPositive(value: unknown): void {
 }
 
 test('within half a minute every public endpoint of the demo answers with plausible data, which moves', async (context) => {
-  const demo = createDemoStage(context).start();
+  const stage = createDemoStage(context);
+  const demo = stage.start();
   const facts = await demo.facts();
   const month = new Date().toISOString().slice(0, 7);
   const user = facts.members[0] ?? '';
@@ -129,6 +134,26 @@ test('within half a minute every public endpoint of the demo answers with plausi
     describe: 'a volume that moves',
   });
 
+  // Commands find the demo by its usual folder, which this one only looks like.
+  const folder = await mkdtemp(join(tmpdir(), 'chainbell-test-'));
+  context.after(() => rm(folder, { recursive: true }));
+  await mkdir(join(folder, '.chainbell'));
+  await symlink(stage.folder, join(folder, '.chainbell', 'demo'));
+  const run = async (...words: string[]) => {
+    const { code, out, err } = await chainbell(folder, {}, ...words);
+    assert.equal(code, 0, `${words.join(' ')}: ${out}${err}`);
+    assert.match(err, /this is about the demo/);
+    return out;
+  };
+  assert.match(await run('watchers', 'list'), / active {2}1 valid key {2}demo$/m);
+  assert.match(await run('keys', 'create', '--watcher', 'acme'), /^\S+\n$/);
+  assert.match(await run('status'), /^state +ok$/m);
+  await run('watchers', 'suspend', 'demo');
+  await run('watchers', 'resume', 'demo');
+  await run('verify', '--from', '1', '--to', '20');
+
   demo.process.kill('SIGINT');
   assert.equal(await demo.exitCode, 0, demo.text());
+  const without = await chainbell(folder, {}, 'watchers', 'list');
+  assert.equal(without.code, 78, without.err);
 });

@@ -8,7 +8,7 @@ drop index lane_due;
 -- Without leased lanes, which a lease would walk over.
 create index lane_watcher_due on lane (watcher_id, next_due) where next_due is not null and owner is null;
 
--- When the watcher is to be visited: not after the earliest due time of its lanes that nobody has leased.
+-- When the next visit of the watcher is due: not after the earliest due time of its lanes without an owner.
 create table watcher_queue (
   watcher_id bigint primary key,
   next_due timestamptz

@@ -1,0 +1,144 @@
+/**
+ * `chainbell receivers`: where webhooks go, and which of those receivers fail.
+ */
+import type { Command } from 'commander';
+import { receiverJson } from '../api/receivers.ts';
+import { systemClock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
+import { shownText } from '../core/terminal-text.ts';
+import { LATE_MS } from '../deployment-status.ts';
+import type { Database, Db } from '../store/db.ts';
+import { findWatcherByName } from '../store/keys.ts';
+import { findLateWatchers } from '../store/lateness.ts';
+import { listReceivers, PENDING_MAX, type Receiver, type ReceiverPlace } from '../store/receivers.ts';
+import type { SecretStore } from '../store/signing-secrets.ts';
+import { readTime } from '../store/time.ts';
+import { untilInterrupted } from './interrupt.ts';
+import { addStoreCommand, type Flags as StoreFlags, withStore, writeJson } from './secret-store.ts';
+import { table } from './table.ts';
+
+type Flags = StoreFlags & { failing?: boolean; late?: boolean; watcher?: string; watch?: boolean };
+
+const PAGE_RECEIVERS = 1_000;
+/** A list for people; programs page through the API. */
+const LISTED_MAX = 10_000;
+const WATCH_MS = 2_000;
+/** Clears a terminal and starts at its top. Source: ECMA-48, ED and CUP. */
+const CLEAR = '\u001B[2J\u001B[H';
+
+export function addReceiversCommand(program: Command): void {
+  addStoreCommand(program, 'receivers', 'where webhooks go, and which of those receivers fail')
+    .option('--failing', 'only receivers that fail')
+    .option('--late', 'instead the watchers with webhooks that are due for more than a minute')
+    .option('--watcher <name>', 'only those of this watcher')
+    .option('--watch', `show them again every ${WATCH_MS / 1_000} s, until you press Ctrl-C`)
+    .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- receivers --failing')
+    .action((flags: Flags) =>
+      untilInterrupted((signal) => withStore(flags, (store) => run(store, flags, signal))),
+    );
+}
+
+async function run({ database }: SecretStore, flags: Flags, signal: AbortSignal): Promise<void> {
+  const clock = systemClock();
+  const watcherId = flags.watcher === undefined ? undefined : await requireWatcher(database, flags.watcher);
+  do {
+    const show =
+      flags.late === true
+        ? await readLate(database)
+        : await readReceivers(database, { watcherId, failing: flags.failing === true });
+    if (flags.json === true) writeJson(show.json);
+    else {
+      if (flags.watch === true && process.stdout.isTTY) process.stdout.write(CLEAR);
+      process.stdout.write(show.table);
+      process.stderr.write(`${show.summary}\n`);
+    }
+    if (flags.watch === true) await clock.wait(WATCH_MS, signal);
+  } while (flags.watch === true && !signal.aborted);
+}
+
+type Shown = { json: unknown; table: string; summary: string };
+
+async function requireWatcher(db: Db, name: string): Promise<number> {
+  const id = await findWatcherByName(db, name);
+  if (id === undefined)
+    throw new Fault('not_found', `there is no watcher ${name}: chainbell watchers list shows them`);
+  return id;
+}
+
+async function listAll(
+  db: Db,
+  which: { watcherId: number | undefined; failing: boolean },
+): Promise<Receiver[]> {
+  const receivers: Receiver[] = [];
+  let after: ReceiverPlace | undefined;
+  do {
+    const page = await listReceivers(db, { ...which, after, limit: PAGE_RECEIVERS });
+    receivers.push(...page);
+    after = page.length === PAGE_RECEIVERS ? page.at(-1) : undefined;
+  } while (after !== undefined && receivers.length < LISTED_MAX);
+  return receivers;
+}
+
+async function readReceivers(
+  db: Db,
+  which: { watcherId: number | undefined; failing: boolean },
+): Promise<Shown> {
+  const receivers = await listAll(db, which);
+  const count = receivers.filter(({ failure }) => failure !== undefined).length;
+  const summary = which.failing
+    ? count === 0
+      ? 'no receiver fails'
+      : `${count} fail`
+    : receivers.length === 0
+      ? 'no receivers: no address is watched yet'
+      : `${count} of ${receivers.length} fail`;
+  return {
+    json: receivers.map((receiver) => ({
+      ...{ watcher_id: receiver.watcherId, watcher: receiver.watcherName },
+      ...receiverJson(receiver),
+    })),
+    table: table([
+      ['WATCHER', 'RECEIVER', 'FAILING SINCE', 'ATTEMPTS', 'LAST', 'PENDING', 'OLDEST', 'NEXT ATTEMPT'],
+      ...receivers.map(({ watcherName, origin, failure }) => [
+        ...[shownText(watcherName), origin],
+        ...cellsOf(failure),
+      ]),
+    ]),
+    summary: receivers.length < LISTED_MAX ? summary : `${summary}; only the first ${LISTED_MAX} are listed`,
+  };
+}
+
+function cellsOf(failure: Receiver['failure']): string[] {
+  if (failure === undefined) return ['no', '', '', '', '', ''];
+  const { since, attempts, lastOutcome, lastStatus, pending, oldestPendingAt, nextAttemptAt } = failure;
+  return [
+    ...[atSecond(since), String(attempts)],
+    lastStatus === undefined ? (lastOutcome ?? 'unknown') : `HTTP ${lastStatus}`,
+    pending > PENDING_MAX ? `over ${PENDING_MAX}` : String(pending),
+    ...[atSecond(oldestPendingAt), atSecond(nextAttemptAt)],
+  ];
+}
+
+async function readLate(db: Database): Promise<Shown> {
+  const now = await readTime(db);
+  const { watchers, latest } = await findLateWatchers(db, now, { lateMs: LATE_MS, limit: PAGE_RECEIVERS });
+  const late = latest.map(({ oldestDueAt, ...one }) => ({
+    ...one,
+    oldestDueAt: oldestDueAt.toISOString(),
+    seconds: Math.round((now.getTime() - oldestDueAt.getTime()) / 1_000),
+  }));
+  return {
+    json: late.map(({ watcherId, watcherName, oldestDueAt, seconds }) => {
+      return { watcher_id: watcherId, watcher: watcherName, oldest_due_at: oldestDueAt, seconds };
+    }),
+    table: table([
+      ['WATCHER', 'OLDEST DUE', 'LATE BY'],
+      ...late.map(({ watcherName, oldestDueAt, seconds }) => [
+        ...[shownText(watcherName), oldestDueAt, `${seconds} s`],
+      ]),
+    ]),
+    summary: watchers === 0 ? 'no watcher is late' : `${watchers} late`,
+  };
+}
+
+const atSecond = (time: Date) => `${time.toISOString().slice(0, 19)}Z`;

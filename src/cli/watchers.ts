@@ -1,0 +1,176 @@
+/**
+ * `chainbell watchers list | show | suspend | resume | delete`.
+ */
+import { createInterface } from 'node:readline/promises';
+import type { Command } from 'commander';
+import { removeWatcher, requireResumed, showWatcher, toWatcherJson } from '../api/admin-watchers.ts';
+import { systemClock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
+import { shellWord, shownText } from '../core/terminal-text.ts';
+import type { Database } from '../store/db.ts';
+import { findWatcherByName } from '../store/keys.ts';
+import { beginRemoval } from '../store/watcher-removal.ts';
+import {
+  countBelongings,
+  findWatcher,
+  listWatchers,
+  resumeWatcher,
+  suspendWatcher,
+} from '../store/watchers.ts';
+import { exitCodes } from './exit.ts';
+import { untilInterrupted } from './interrupt.ts';
+import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
+
+/** Of one statement: the whole list is read page by page. */
+const PAGE_WATCHERS = 1_000;
+
+export function addWatchersCommands(program: Command): void {
+  const watchers = program.command('watchers').description('list, show, suspend, resume and delete watchers');
+  const add = (name: string, description: string) => addStoreCommand(watchers, name, description);
+  const addFor = (name: string, description: string) =>
+    add(name, description).argument('<watcher>', 'its name, or its id where no watcher has that name');
+
+  add('list', 'all watchers with their state and number of valid keys').action((flags: Flags) =>
+    withStore(flags, ({ database }, now) => list(flags, database, now)),
+  );
+  addFor(
+    'show',
+    'records, keys, queue and origins of a watcher, and what is left while it is deleted',
+  ).action((watcher: string, flags: Flags) =>
+    withStore(flags, async ({ database }, now) => {
+      const shown = await showWatcher(database, await findId(database, watcher), now);
+      if (shown === undefined) throw unknown(watcher);
+      if (flags.json === true) writeJson(shown);
+      else process.stdout.write(describe(shown));
+    }),
+  );
+  addFor('suspend', 'refuse the keys of a watcher and send it nothing; its notifications wait').action(
+    (watcher: string, flags: Flags) =>
+      withStore(flags, async ({ database }, now) => {
+        const id = await findId(database, watcher);
+        if (!(await suspendWatcher(database, id, now))) throw unknown(watcher);
+        await report(flags, database, { id, now }, (name) => [
+          `${name} is suspended: its keys are refused, its notifications wait, nothing is sent within 5 s`,
+          `to end this: chainbell watchers resume ${shellWord(watcher)}`,
+        ]);
+      }),
+  );
+  addFor('resume', 'end a suspension; what has waited goes out').action((watcher: string, flags: Flags) =>
+    withStore(flags, async ({ database }, now) => {
+      const id = await findId(database, watcher);
+      requireResumed(await resumeWatcher(database, id));
+      await report(flags, database, { id, now }, (name) => [`${name} is active`]);
+    }),
+  );
+  addFor('delete', 'delete a watcher with all that belongs to it, while services run')
+    .option('--yes', 'do not ask')
+    .action((watcher: string, flags: DeleteFlags) =>
+      untilInterrupted((signal) =>
+        withStore(flags, ({ database }, now) => remove(flags, { database, watcher, now, signal })),
+      ),
+    );
+}
+
+type DeleteFlags = Flags & { yes?: boolean };
+
+async function list(flags: Flags, database: Database, now: Date): Promise<void> {
+  const json: unknown[] = [];
+  let after: number | undefined;
+  do {
+    const page = await listWatchers(database, { after, limit: PAGE_WATCHERS, now });
+    after = page.length === PAGE_WATCHERS ? page.at(-1)?.id : undefined;
+    for (const one of page.map(toWatcherJson)) {
+      if (flags.json === true) json.push(one);
+      else
+        process.stdout.write(
+          `${one.id}  ${one.created_at}  ${stateOf(one)}  ${one.valid_keys} valid ${one.valid_keys === 1 ? 'key' : 'keys'}  ${shownText(one.name)}\n`,
+        );
+    }
+  } while (after !== undefined);
+  if (flags.json === true) writeJson(json);
+}
+
+/** Reports the watcher as JSON, or in words on standard error. */
+async function report(
+  flags: Flags,
+  database: Database,
+  { id, now }: { id: number; now: Date },
+  words: (name: string) => string[],
+): Promise<void> {
+  const watcher = await findWatcher(database, id, now);
+  if (watcher === undefined) throw unknown(String(id));
+  if (flags.json === true) writeJson(toWatcherJson(watcher));
+  else
+    process.stderr.write(
+      words(shownText(watcher.name))
+        .map((line) => `${line}\n`)
+        .join(''),
+    );
+}
+
+async function remove(
+  flags: DeleteFlags,
+  { database, watcher, now, signal }: { database: Database; watcher: string; now: Date; signal: AbortSignal },
+): Promise<void> {
+  const id = await findId(database, watcher);
+  const counts = await countBelongings(database, id);
+  const name = shownText(watcher);
+  const what = `${name} with ${counts.records} records, ${counts.notifications} notifications and their log`;
+  if (flags.yes !== true && !(await confirms(what, signal)))
+    throw new Fault('not_found', `nothing was deleted: --yes deletes ${what} without asking`);
+  if (!(await beginRemoval(database, id, now))) throw unknown(watcher);
+  const isGone = await removeWatcher(database, id, { clock: systemClock(), isOver: () => signal.aborted });
+  if (flags.json === true) writeJson({ deleted: isGone });
+  if (isGone) {
+    if (flags.json !== true) process.stderr.write(`${name} is deleted\n`);
+    return;
+  }
+  process.stderr.write(`interrupted: ${name} stays suspended, run it again for the rest\n`);
+  process.exitCode = exitCodes.tryAgain;
+}
+
+/** Asks on a terminal; without one the answer is no. */
+async function confirms(what: string, signal: AbortSignal): Promise<boolean> {
+  if (!process.stdin.isTTY) return false;
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  try {
+    return /^y(es)?$/i.test((await lines.question(`Delete ${what}? [y/N] `, { signal })).trim());
+  } finally {
+    lines.close();
+  }
+}
+
+async function findId(database: Database, watcher: string): Promise<number> {
+  const id = await findWatcherByName(database, watcher);
+  if (id !== undefined) return id;
+  const number = /^\d{1,15}$/.test(watcher) ? Number(watcher) : undefined;
+  if (number === undefined || (await findWatcher(database, number, new Date(0))) === undefined)
+    throw unknown(watcher);
+  return number;
+}
+
+const unknown = (watcher: string) =>
+  new Fault('not_found', `no watcher has the name or id ${shownText(watcher)}: see chainbell watchers list`);
+
+const stateOf = ({ state, suspended_at: since }: ReturnType<typeof toWatcherJson>) =>
+  state === 'active' ? state : `${state} since ${since}`;
+
+function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): string {
+  const { queue, counts } = shown;
+  const oldest = queue.oldest_due_at === null ? '' : `, the oldest since ${queue.oldest_due_at}`;
+  const lines = [
+    `watcher  ${shown.id} ${shownText(shown.name)}, created ${shown.created_at}`,
+    `state    ${stateOf(shown)}`,
+    `queue    ${queue.waiting} waiting, ${queue.due} due${oldest}, ${queue.held} held`,
+    `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${counts.records} records, ${counts.notifications} notifications, ${counts.attempts} attempts, ${counts.answers} kept answers, ${counts.signing_secrets} signing secrets, ${counts.origins} origins`,
+    ...shown.keys.map(
+      ({ id, created_at: created, revoked_at: revoked }) =>
+        `key      ${id} of ${created}${revoked === null ? '' : `, ends ${revoked}`}`,
+    ),
+    ...shown.origins.map(
+      (one) =>
+        `origin   ${one.origin}${one.at_work ? ', at work' : ''}${one.next_due_at === null ? '' : `, next due ${one.next_due_at}`}`,
+    ),
+  ];
+  return lines.map((line) => `${line}\n`).join('');
+}

@@ -1,0 +1,60 @@
+/**
+ * Work in groups: items that come while one group is worked on go into the next, so one is never delayed and many cost
+ * little more than one.
+ */
+
+export type GroupOptions<Item, Result> = {
+  /** Items of one group. */
+  sizeMax: number;
+  /** Called before a group is taken, for as long as it pays to wait for more items; `count` says how many there are. */
+  gather?(count: () => number): Promise<void>;
+  /** Works on a group; returns what became of each item, or throws why it failed. A rejection is that of all items. */
+  work(items: readonly Item[]): Promise<(item: Item) => Result>;
+};
+
+type Waiting<Item, Result> = {
+  item: Item;
+  resolve(result: Result): void;
+  reject(error: unknown): void;
+};
+
+/** Adds an item, and resolves when its group is done. One group is worked on at a time. */
+export function createGroups<Item, Result>({
+  sizeMax,
+  gather = async () => {},
+  work,
+}: GroupOptions<Item, Result>): (item: Item) => Promise<Result> {
+  let waiting: Waiting<Item, Result>[] = [];
+  let isRunning = false;
+
+  async function run(): Promise<void> {
+    while (waiting.length > 0) {
+      await gather(() => waiting.length);
+      const group = waiting.slice(0, sizeMax);
+      waiting = waiting.slice(sizeMax);
+      try {
+        const resultOf = await work(group.map(({ item }) => item));
+        for (const one of group) settle(one, resultOf);
+      } catch (error) {
+        for (const { reject } of group) reject(error);
+      }
+    }
+    isRunning = false;
+  }
+
+  function settle({ item, resolve, reject }: Waiting<Item, Result>, resultOf: (item: Item) => Result): void {
+    try {
+      resolve(resultOf(item));
+    } catch (error) {
+      reject(error);
+    }
+  }
+
+  return (item) =>
+    new Promise((resolve, reject) => {
+      waiting.push({ item, resolve, reject });
+      if (isRunning) return;
+      isRunning = true;
+      void run();
+    });
+}

@@ -1,0 +1,134 @@
+/**
+ * This process in its deployment: it writes its heartbeat, and knows from those of the others who follows, delivers and reads
+ * prices.
+ */
+import { randomUUID } from 'node:crypto';
+import { hostname } from 'node:os';
+import { never } from './core/abort.ts';
+import type { Clock } from './core/clock.ts';
+import { Fault } from './core/fault.ts';
+import { firstOrLate } from './core/late.ts';
+import type { Step } from './core/loop.ts';
+import { createProcessWatch, HEARTBEAT_MS, LOST_MS, type SeenProcess } from './process-watch.ts';
+import type { Database, Db } from './store/db.ts';
+import {
+  endProcess,
+  type FollowerReport,
+  listProcesses,
+  type ProcessIdentity,
+  removeFormerProcesses,
+  writeHeartbeat,
+} from './store/processes.ts';
+
+export type Deployment = {
+  readonly id: string;
+  /** Whether this process leads the following. */
+  leads(): boolean;
+  /** Looks at the others and writes the heartbeat; to be run every `idleMs`. */
+  beat: Step;
+  idleMs(): number;
+  /** Looks at the others. */
+  look(db: Db): Promise<void>;
+  /** As of the last look: this process first, then the one seen last. */
+  processes(): readonly SeenProcess[];
+  /** The process that leads the following, this one included; undefined where none did for LOST_MS. */
+  leader(): SeenProcess | undefined;
+  /** For how long no process has had the role, and who had it last; undefined while one has it. */
+  missing(role: string): { ms: number; last: SeenProcess | undefined } | undefined;
+  /** Notes that this process ended as asked. Gives up when the database doesn't answer. */
+  end(): Promise<void>;
+};
+
+/** The embedded database has no other process that could read it, and its log grows with each write. */
+const EMBEDDED_HEARTBEAT_MS = 30_000;
+/** Heartbeats between two removals of former processes. */
+const REMOVE_BEATS = 30;
+const END_MS_MAX = 1_000;
+const ID_CHARACTERS = 8;
+const HOST_CHARACTERS_MAX = 255;
+
+export function createDeployment({
+  database,
+  clock,
+  roles,
+  version,
+  leads,
+  report,
+}: {
+  database: Database;
+  clock: Clock;
+  roles: readonly string[];
+  version: string;
+  /** Whether this process leads the following. */
+  leads(): boolean;
+  /** The chain as this process reports it; undefined without the role `follower`. */
+  report(): Promise<Omit<FollowerReport, 'leads'> | undefined>;
+}): Deployment {
+  const identity: ProcessIdentity = {
+    id: randomUUID().slice(0, ID_CHARACTERS),
+    ...{ roles: [...roles].sort(), version, pid: process.pid, startedAt: clock.now() },
+    host: hostname().slice(0, HOST_CHARACTERS_MAX),
+  };
+  const watch = createProcessWatch(clock);
+  let beats = 0;
+  let own: Omit<FollowerReport, 'leads'> | undefined;
+  const ownReport = () => own && { ...own, leads: leads() };
+
+  async function look(db: Db): Promise<void> {
+    own = await report();
+    watch.note(await listProcesses(db));
+  }
+
+  function processes(): readonly SeenProcess[] {
+    const seen = watch.seen();
+    const stored = seen.find(({ id }) => id === identity.id);
+    const self: SeenProcess = {
+      ...{ seenAt: clock.now(), ageMs: 0, beat: beats, isStopped: false, ...stored, ...identity },
+      ...{ follower: ownReport(), state: 'running', silentMs: 0 },
+      leadMs: leads() ? 0 : (stored?.leadMs ?? Infinity),
+    };
+    return [self, ...seen.filter(({ id }) => id !== identity.id)];
+  }
+
+  /** For how long no process has had the role, and which one had it last. */
+  function absence(role: string): { ms: number; last: SeenProcess | undefined } {
+    const holders = processes().filter((one) => one.roles.includes(role));
+    const sinceMs = (one: SeenProcess) => (role === 'follower' ? one.leadMs : one.silentMs);
+    const ms = Math.min(...holders.map(sinceMs));
+    const last = holders.find((one) => sinceMs(one) === ms);
+    return { ms: Number.isFinite(ms) ? ms : watch.watchedMs(), last };
+  }
+
+  return {
+    id: identity.id,
+    leads,
+    async beat() {
+      await look(database);
+      await writeHeartbeat(database, identity, ownReport());
+      if (beats % REMOVE_BEATS === 0) await removeFormerProcesses(database, identity, LOST_MS);
+      beats += 1;
+      return 'idle';
+    },
+    idleMs: () => (database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS : HEARTBEAT_MS),
+    look,
+    processes,
+    leader() {
+      const [leader] = processes()
+        .filter(({ leadMs }) => leadMs < LOST_MS)
+        .sort((a, b) => a.leadMs - b.leadMs);
+      return leader;
+    },
+    missing(role) {
+      const { ms, last } = absence(role);
+      return ms >= LOST_MS ? { ms, last } : undefined;
+    },
+    async end() {
+      try {
+        await firstOrLate({ clock, signal: never }, [endProcess(database, identity.id)], END_MS_MAX);
+      } catch (error) {
+        // The others will call it lost.
+        if (!(error instanceof Fault)) throw error;
+      }
+    },
+  };
+}

@@ -1,0 +1,29 @@
+/**
+ * What operators should know of notifications beyond the queue, read from the database: the same on every process.
+ */
+import type { Config } from './config/schema.ts';
+import type { Metrics } from './core/metrics.ts';
+import { limitsOf } from './limits.ts';
+import type { Db } from './store/db.ts';
+import { countOrphaned } from './store/orphaned.ts';
+import { listPendingAbove } from './store/pending.ts';
+
+/** For /status: transfers that receivers still count, and how many watchers have more pending than their limit. */
+export async function describeTold(config: Config, database: Db) {
+  const { pendingNotifications: limit } = limitsOf(config);
+  const [orphaned, above] = await Promise.all([
+    countOrphaned(database),
+    limit === undefined ? undefined : listPendingAbove(database, limit),
+  ]);
+  return {
+    orphaned: { count: orphaned.count, since: orphaned.since?.toISOString() ?? null },
+    watchers_over_pending_limit: above?.length ?? null,
+  };
+}
+
+/** Without the database. */
+export const nothingTold = { orphaned: null, watchers_over_pending_limit: null };
+
+export async function refreshToldMetrics(database: Db, metrics: Metrics): Promise<void> {
+  metrics.webhookOrphaned.set((await countOrphaned(database)).count);
+}

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { attemptDue } from '../kit/attempts.ts';
+import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { SECRET } from '../kit/service.ts';
+import { waitUntil } from '../kit/wait.ts';
+import { chain, chainbell, startChainbell } from './chainbell.ts';
+
+let place: TestDatabase;
+let database: Database;
+const env = () => ({ ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET });
+const receivers = (...words: string[]) => chainbell(place.dataDir, env(), 'receivers', ...words);
+
+before(async () => {
+  place = await createTestDatabase('postgres');
+  database = await place.open();
+  await database.query(
+    sql`insert into watcher (name, created_at) values ('acme', ${noon}), ('beta', ${noon})`,
+  );
+  for (const watcherId of [1, 2])
+    await watchAddress(database, {
+      watcherId,
+      address: addressOf(watcherId),
+      url: `https://${watcherId}.example/`,
+    });
+  await mine(database, headerOf(1), [transferOf({ receiver: addressOf(1) })]);
+  await attemptDue(database, { now: noon, succeeds: false });
+});
+after(() => place[Symbol.asyncDispose]());
+
+test('receivers are a table with those that fail, of all watchers or of one', async () => {
+  const all = await receivers();
+  assert.deepEqual([all.code, all.err], [0, '1 of 2 fail\n']);
+  assert.match(all.out, /^WATCHER +RECEIVER +FAILING SINCE +ATTEMPTS +LAST +PENDING +OLDEST +NEXT ATTEMPT$/m);
+  assert.match(
+    all.out,
+    /^acme +https:\/\/1\.example:443 +2025-11-20T12:00:00Z +1 +HTTP 500 +1 +2025-11-20T12:00:00Z +2025-11-20T12:01:00Z$/m,
+  );
+  assert.match(all.out, /^beta +https:\/\/2\.example:443 +no$/m);
+  const failing = await receivers('--failing');
+  assert.doesNotMatch(failing.out, /beta/);
+  const none = await receivers('--failing', '--watcher', 'beta');
+  assert.deepEqual([none.code, none.out, none.err], [0, '', 'no receiver fails\n']);
+  const [json] = JSON.parse((await receivers('--failing', '--json')).out) as Record<string, unknown>[];
+  assert.deepEqual(
+    [json?.watcher, json?.origin, json?.failed_attempts],
+    ['acme', 'https://1.example:443', 1],
+  );
+});
+
+test('watchers whose webhooks are late are listed by name', async () => {
+  const { code, out, err } = await receivers('--late');
+  assert.deepEqual([code, err], [0, '1 late\n']);
+  assert.match(out, /^acme +2025-11-20T12:01:00\.000Z +\d+ s$/m);
+});
+
+test('an unknown watcher is wrong usage, with advice', async () => {
+  const { code, err } = await receivers('--watcher', 'nobody');
+  assert.deepEqual(
+    [code, err],
+    [64, 'chainbell: there is no watcher nobody: chainbell watchers list shows them\n'],
+  );
+});
+
+test('--watch shows them again and again, until it is interrupted', async () => {
+  const { process: child, ended } = startChainbell(place.dataDir, env(), 'receivers', '--watch', '--json');
+  let lines = 0;
+  child.stdout.on('data', (chunk: Buffer) => {
+    lines += chunk.toString().split('\n').length - 1;
+  });
+  await waitUntil(() => lines >= 2);
+  child.kill('SIGINT');
+  assert.equal((await ended).code, 0);
+});

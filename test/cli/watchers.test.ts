@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { sql } from '../../src/store/sql.ts';
+import { watchAddress } from '../kit/chain-story.ts';
+import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
+import { insertNotifications } from '../kit/many-notifications.ts';
+import { waitUntil } from '../kit/wait.ts';
+import { chain, chainbell, startChainbell } from './chainbell.ts';
+
+const ODD = 'it\'s\n\u001b[31m "odd"';
+const SECRET = Buffer.alloc(32, 7).toString('base64');
+
+for (const kind of databaseKinds)
+  describe(`watchers on the ${kind} database`, () => {
+    let place: TestDatabase;
+    const env = () => ({
+      ...{ ...chain, CHAINBELL_SECRET: SECRET, CHAINBELL_DATA_DIR: place.dataDir },
+      ...(place.url !== '' && { CHAINBELL_DATABASE_URL: place.url }),
+    });
+    const run = (...words: string[]) => chainbell(place.dataDir, env(), 'watchers', ...words);
+    const create = async (name: string) => {
+      const { code, err } = await chainbell(place.dataDir, env(), 'keys', 'create', '--watcher', name);
+      assert.equal(code, 0, err);
+    };
+    before(async () => {
+      place = await createTestDatabase(kind);
+      for (const name of ['acme', ODD, '1']) await create(name);
+    });
+    after(() => place[Symbol.asyncDispose]());
+
+    test('all are listed, one a line whatever its name, and as JSON', async () => {
+      // Two at once, of which one has the folder of the embedded database first.
+      const [{ out }, other] = await Promise.all([run('list'), run('list')]);
+      assert.equal(other.out, out, other.err);
+      assert.deepEqual(
+        out.split('\n').map((line) => line.replace(/^(\d+) {2}\S+Z/, '$1')),
+        [
+          '1  active  1 valid key  acme',
+          `2  active  1 valid key  ${String.raw`"it's\n\u001b[31m \"odd\""`}`,
+          '3  active  1 valid key  1',
+          '',
+        ],
+      );
+      const listed = JSON.parse((await run('list', '--json')).out);
+      assert.deepEqual(
+        listed.map(({ id, name, state }: Record<string, unknown>) => [id, name, state]),
+        [
+          [1, 'acme', 'active'],
+          [2, ODD, 'active'],
+          [3, '1', 'active'],
+        ],
+      );
+    });
+
+    test('a watcher is suspended and resumed by name or id, twice too; a name comes before an id', async () => {
+      for (const word of ['acme', 'acme', ODD]) {
+        const { code, err } = await run('suspend', word);
+        assert.equal(code, 0, err);
+        assert.match(err, / is suspended: its keys are refused/);
+      }
+      await run('suspend', '1');
+      const shown = JSON.parse((await run('show', '3', '--json')).out);
+      assert.deepEqual([shown.name, shown.state, shown.keys.length], ['1', 'suspended', 1]);
+      assert.match((await run('show', 'acme')).out, /^state {4}suspended since /m);
+      for (const word of ['acme', '2', '2']) {
+        const { code, err } = await run('resume', word);
+        assert.deepEqual([code, / is active\n$/.test(err)], [0, true], err);
+      }
+    });
+
+    test('an unknown watcher ends every command with 64', async () => {
+      for (const [command, ...words] of [
+        ['show', '77'],
+        ['suspend', 'nobody'],
+        ['resume', ''],
+        ['delete', '9'.repeat(30), '--yes'],
+      ] as const) {
+        const { code, err } = await run(command, ...words);
+        assert.equal(code, 64, `${command}: ${err}`);
+        assert.match(err, /no watcher has the name or id /);
+      }
+    });
+
+    test('without a terminal or --yes nothing is deleted, and the output says what would be', async () => {
+      const { code, err } = await run('delete', 'acme');
+      assert.equal(code, 64);
+      assert.match(err, /nothing was deleted: --yes deletes acme with 0 records, 0 notifications/);
+      assert.equal(JSON.parse((await run('show', 'acme', '--json')).out).state, 'active');
+    });
+
+    test('a deletion that was killed leaves the watcher suspended, says what is left, and is finished by the next', async () => {
+      const database = await place.open();
+      const record = await watchAddress(database, { watcherId: 1 });
+      await insertNotifications(database, { records: [record], count: 30_000, state: 'processed' });
+      await database.close();
+      const first = startChainbell(place.dataDir, env(), 'watchers', 'delete', 'acme', '--yes');
+      if (kind === 'postgres') {
+        const watching = await place.open();
+        const isBegun = async () => {
+          const [row] = await watching.query<{ count: number }>(
+            sql`select count(*) as count from notification`,
+          );
+          return row !== undefined && row.count < 30_000;
+        };
+        await waitUntil(isBegun, { describe: 'the first batch' });
+        first.process.kill('SIGKILL');
+        await watching.close();
+      } else first.process.kill('SIGINT');
+      await first.ended;
+      const { code, out } = await run('show', 'acme');
+      if (kind === 'postgres') {
+        assert.equal(code, 0);
+        assert.match(out, /^state {4}deleting since /m);
+        assert.match(out, /^left {5}0 records, [1-9]\d* notifications/m);
+        assert.match((await run('resume', 'acme')).err, /The watcher is being deleted/);
+        const refused = await chainbell(place.dataDir, env(), 'keys', 'create', '--watcher', 'acme');
+        assert.deepEqual([refused.code, /acme is being deleted/.test(refused.err)], [78, true], refused.err);
+      }
+      const last = await run('delete', 'acme', '--yes', '--json');
+      assert.deepEqual([last.code, JSON.parse(last.out)], [0, { deleted: true }], last.err);
+      assert.equal((await run('show', 'acme')).code, 64);
+      assert.equal(JSON.parse((await run('list', '--json')).out).length, 2);
+    });
+  });

@@ -1,0 +1,75 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { createDueReader, type DueReader } from '../../src/delivery/reader.ts';
+import { issueKey } from '../../src/keys.ts';
+import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
+import { leaseDue } from '../kit/attempts.ts';
+import { headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onEachDatabase } from '../kit/each-database.ts';
+
+const MANY = 1_000;
+
+const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
+
+/** A reader on this database, and what each of its statements was called with. */
+function watchedReader(database: Database): { reader: DueReader; statements: string[] } {
+  const statements: string[] = [];
+  const query: Database['query'] = (statement) => {
+    statements.push(JSON.stringify(statement.values));
+    return database.query(statement);
+  };
+  const reader = createDueReader({ database: { ...database, query }, clock: createTestClock(), keyRing });
+  return { reader, statements };
+}
+
+onEachDatabase(({ database }) => {
+  test('a watcher with a thousand lanes to read does not delay the only lane of another one', async () => {
+    const { reader, statements } = watchedReader(database());
+    const read = (id: number, watcherId: number) => {
+      const lane = { id, watcherId, shardId: watcherId, origin: `https://host${id}.example`, epoch: 1 };
+      return reader.read({ lane, exclude: [], limit: 2 });
+    };
+    const many = Array.from({ length: MANY }, (_, index) => read(index + 1, 1));
+    // The lanes do not exist, which reads like a lost lease.
+    assert.deepEqual(new Set(await Promise.all([...many, read(MANY + 1, 2)])), new Set(['lost']));
+    assert.ok(statements.length > 2);
+    assert.match(statements[0] ?? '', new RegExp(`\\b${MANY + 1}\\b`));
+  });
+
+  test("many watchers are read with a few statements, and one whose credentials can't be read fails alone", async () => {
+    const watchers: { watcherId: number; key: string }[] = [];
+    for (let index = 0; index < 20; index += 1) {
+      const { watcherId, key } = await issueKey({ database: database(), keyRing }, `watcher ${index}`, noon);
+      await watchAddress(database(), { watcherId, url: `https://host${index}.example/` });
+      watchers.push({ watcherId, key });
+    }
+    await mine(database(), headerOf(1), [transferOf()]);
+    const lanes = await leaseDue(database(), { now: noon });
+    assert.equal(lanes.length, 20);
+    // Their signing secrets are made with the first look.
+    const read = (reader: DueReader) =>
+      Promise.allSettled(lanes.map((lane) => reader.read({ lane, exclude: [], limit: 2 })));
+    await read(watchedReader(database()).reader);
+    const damaged = lanes[7]?.watcherId ?? 0;
+    await database().query(sql`update api_key set ciphertext = '\\x00' where watcher_id = ${damaged}`);
+
+    const { reader, statements } = watchedReader(database());
+    for (const [index, outcome] of (await read(reader)).entries()) {
+      const lane = lanes[index];
+      if (lane?.watcherId === damaged) {
+        assert.equal(outcome.status, 'rejected');
+        continue;
+      }
+      assert.ok(outcome.status === 'fulfilled' && outcome.value !== 'lost');
+      const own = watchers.find(({ watcherId }) => watcherId === lane?.watcherId);
+      assert.deepEqual(
+        outcome.value.map(({ credentials }) => [credentials.apiKey, credentials.signingKeys.length]),
+        [[own?.key, 1]],
+      );
+    }
+    assert.equal(statements.length, 3);
+  });
+});

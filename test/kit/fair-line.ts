@@ -1,0 +1,92 @@
+/**
+ * Lanes in line for a turn, without a database and without sockets: a test decides how each attempt ends.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createFairQueue, type FairLimits, type Ticket } from '../../src/delivery/fair.ts';
+import { createTestClock } from './clock.ts';
+
+/** An attempt fails after this long without an answer. */
+export const ATTEMPT_MS = 10_000;
+export const HAND_OVER_MS = 1_000;
+export const TICK_MS = 50;
+export const FAST = { isAnswered: true, isOverloaded: false, durationMs: 20 };
+
+export type Attempt = { watcherId: number; laneId: number; atMs: number; ticket: Ticket };
+type LaneStory = { watcherId: number; rows?: number; origin?: string };
+
+/** Lanes in line, on a clock of the test; an attempt is under way until the test ends it. */
+export function startLine(limits?: FairLimits) {
+  const clock = createTestClock();
+  const fair = createFairQueue({
+    clock,
+    ...(limits !== undefined && { limits }),
+    onCredit: () => {
+      story.credits += 1;
+    },
+  });
+  const story = {
+    clock,
+    fair,
+    credits: 0,
+    started: [] as Attempt[],
+    startedCount: 0,
+    join,
+    settle,
+    pass,
+    end,
+  };
+  let lanes = 0;
+
+  function join({ watcherId, rows = 1, origin }: LaneStory) {
+    lanes += 1;
+    const laneId = lanes;
+    const lane = {
+      rows,
+      seat: fair.join({ id: laneId, watcherId, origin: origin ?? `lane ${laneId}` }, take),
+    };
+    function take() {
+      if (lane.rows === 0) return undefined;
+      return (ticket: Ticket) => {
+        lane.rows -= 1;
+        story.startedCount += 1;
+        story.started.push({ watcherId, laneId, atMs: clock.steadyMs(), ticket });
+      };
+    }
+    return {
+      laneId,
+      seat: lane.seat,
+      add(count: number) {
+        lane.rows += count;
+        lane.seat.want();
+      },
+    };
+  }
+
+  /** Until nothing more starts: a turn of the event loop starts only a few. */
+  async function settle(): Promise<void> {
+    for (let before = -1; before !== story.startedCount; ) {
+      before = story.startedCount;
+      for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+    }
+  }
+
+  /** Time passes, and attempts are looked at meanwhile. */
+  async function pass(ms: number): Promise<void> {
+    for (let passed = 0; passed < ms; passed += TICK_MS) {
+      clock.advance(TICK_MS);
+      await settle();
+    }
+  }
+
+  /** Ends those attempts, with what the receiver made of them. */
+  async function end(isMeant: (attempt: Attempt) => boolean, answer = FAST): Promise<void> {
+    const ending = story.started.filter(isMeant);
+    story.started = story.started.filter((attempt) => !isMeant(attempt));
+    for (const { ticket } of ending) {
+      ticket.decided(answer);
+      ticket.end();
+    }
+    await settle();
+  }
+  return story;
+}
