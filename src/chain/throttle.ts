@@ -86,18 +86,21 @@ export function createThrottle(clock: Clock, name: string): Throttle {
     return promise;
   }
 
-  function tryEnter(): boolean {
-    if (inFlight >= concurrency || nowMs() < limitedUntil) return false;
+  function tryEnter(now = nowMs()): boolean {
+    if (inFlight >= concurrency || now < limitedUntil) return false;
     inFlight += 1;
     return true;
   }
 
   return {
-    tryEnter,
+    tryEnter: () => tryEnter(),
     async enter(signal, giveUpAtMs) {
-      while (signal.aborted || !tryEnter()) {
+      for (;;) {
+        // Read once: a pause that ends between two readings would leave it waiting for a slot that nobody holds.
+        const now = nowMs();
+        if (!signal.aborted && tryEnter(now)) return;
         const until = limitedUntil;
-        const isLimited = until > nowMs();
+        const isLimited = until > now;
         if (signal.aborted || (isLimited && until > giveUpAtMs)) {
           // Who was woken and does not go in lets the next one.
           wakeNext();
@@ -106,7 +109,7 @@ export function createThrottle(clock: Clock, name: string): Throttle {
             : `limits requests until ${new Date(until).toISOString()}: ${reason}`;
           throw new Fault('unavailable', `${name} ${reasonToEnd}`);
         }
-        await (isLimited ? clock.wait(until - nowMs(), signal) : waitForSlot(signal));
+        await (isLimited ? clock.wait(until - now, signal) : waitForSlot(signal));
       }
     },
     leave() {

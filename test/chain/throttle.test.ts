@@ -108,6 +108,31 @@ test('a wait that ends after one has given up is refused at once, with its end a
   });
 });
 
+test('a pause that ends between two readings of the clock leaves nobody waiting for a slot', async () => {
+  const story = createTestClock();
+  let isTicking = false;
+  // Time passes between any two readings.
+  const now = () => {
+    const time = story.now();
+    if (isTicking) story.advance(1);
+    return time;
+  };
+  const throttle = createThrottle({ ...story, now }, 'http://node.example');
+  throttle.noteLimit(limitOf(100), 1, 'slow down');
+  story.advance(99);
+  isTicking = true;
+  let hasEntered = false;
+  const entering = throttle.enter(signal, never).then(() => {
+    hasEntered = true;
+  });
+  await waitUntil(() => {
+    story.advance(1);
+    return hasEntered;
+  });
+  await entering;
+  assert.equal(throttle.status().inFlight, 1);
+});
+
 test('a node that does not say how long is left alone twice as long each time, until it answers', () => {
   const { clock, throttle } = createStory();
   const waitMs = (limit: Parameters<Throttle['noteLimit']>[0] = limitOf()) => {

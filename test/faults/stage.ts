@@ -6,7 +6,7 @@ import { encodeCall } from '../../devnet/contracts.ts';
 import { sendTransaction } from '../../devnet/wallet.ts';
 import type { ConfigOverrides } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
-import { Fault } from '../../src/core/fault.ts';
+import { Fault, messageOf } from '../../src/core/fault.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import type { Db } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -182,7 +182,9 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
         nextAt = performance.now() + blocks ** 2;
         return false;
       };
-      await waitUntil(seen, { describe, timeoutMs: RECOVERY_MS_MAX });
+      await waitUntil(seen, { describe, timeoutMs: RECOVERY_MS_MAX }).catch(async (error: unknown) => {
+        throw new Error(`${messageOf(error)} ${await describeStall(stage)}`, { cause: error });
+      });
     },
     async settled() {
       const head = await stage.chain.head();
@@ -206,6 +208,18 @@ async function buildStage(parts: AsyncDisposableStack, setting: Setting): Promis
     [Symbol.asyncDispose]: () => parts.disposeAsync(),
   };
   return stage;
+}
+
+/** What the service and the database were doing, for whoever reads why a wait was in vain. */
+async function describeStall({ nodes, database, status }: Stage): Promise<string> {
+  const own = await database.open();
+  const activity = await own.query(sql`
+    select pid, state, wait_event_type, wait_event, now() - xact_start as lasts, pg_blocking_pids(pid) as blocked_by,
+      left(query, 300) as query
+    from pg_stat_activity where datname = current_database() and state <> 'idle' and pid <> pg_backend_pid()`);
+  await own.close();
+  const struck = nodes.map((node) => node.struck());
+  return JSON.stringify({ struck, status: await status(), activity }, null, 2);
 }
 
 /** From now on the database itself notes which blocks are removed, whoever removes them. */
