@@ -2,7 +2,8 @@
  * `npm test`: the static checks, then every test file in a process of its own, against one PostgreSQL server. The last
  * line is `N passed, N failed`, with `, N skipped` where there are any; the exit code is 1 when anything failed.
  *
- *   npm test                          everything
+ *   npm test                          everything; of the fault stories and kills a third, another one at each commit
+ *   npm test -- --all                 everything, and all stories
  *   npm test -- store/outbox sim      the files whose path contains one of these words, without the static checks
  *   npm test -- --no-checks           all files, without the static checks
  *   npm test -- --only-checks         the static checks alone
@@ -17,6 +18,7 @@ import { messageOf } from '../src/core/fault.ts';
 import { prepareTemplates } from './kit/database.ts';
 import { type PostgresServer, startPostgresServer } from './kit/postgres-server.ts';
 import { type FileResult, runFile } from './kit/run-file.ts';
+import { SAMPLE_VARIABLE, sampleOfCommit } from './kit/sample.ts';
 import { type CheckResult, runStaticChecks } from './kit/static-checks.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
@@ -28,9 +30,10 @@ const SLOW_FILES_MAX = 5;
 type Outcome = { passed: number; skipped: number; failed: string[] };
 
 const { values: flags, positionals: words } = parseArgs({
-  options: { 'no-checks': { type: 'boolean' }, 'only-checks': { type: 'boolean' } },
+  options: { all: { type: 'boolean' }, 'no-checks': { type: 'boolean' }, 'only-checks': { type: 'boolean' } },
   allowPositionals: true,
 });
+if (words.length === 0 && flags.all !== true) process.env[SAMPLE_VARIABLE] ??= sampleOfCommit();
 const interrupt = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
   process.on(signal, () => interrupt.abort(new Error(`interrupted by ${signal}`)));

@@ -1,8 +1,9 @@
 import { after, before, describe, test } from 'node:test';
+import { sampleOf } from '../kit/sample.ts';
 import { type KillStage, setKillStage } from './kills.ts';
 
-/** More by `npm run kills -- --rounds N`. */
-const ROUNDS = 15;
+/** More by `npm run kills -- --rounds N`. A run of the whole suite takes a third of them. */
+const ROUNDS = sampleOf(Array.from({ length: 15 })).length;
 const SEED = 1;
 
 describe('processes, PostgreSQL and connections that are killed at any instant', () => {

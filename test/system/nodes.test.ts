@@ -44,9 +44,9 @@ test('a node that hangs, one of another chain, one that limits requests and one 
   assert.equal(state, 'ok');
   assert.deepEqual([chain.head, lag_blocks], [5, 0], 'one node alone does not make a head');
   assert.equal(nodes[5]?.head, 1_000);
-  assert.deepEqual(
-    nodes.map((node) => node.state),
-    ['slow', 'wrong_chain', 'limited', 'ok', 'ok', 'ok'],
-  );
+  const [hung, ...others] = nodes.map((node) => node.state);
+  // After 30 s its first request is given up.
+  assert.match(hung ?? '', /^(slow|failing)$/);
+  assert.deepEqual(others, ['wrong_chain', 'limited', 'ok', 'ok', 'ok']);
   assert.equal(limited.exchangeCount(), 1, 'it is left alone for the hour');
 });
