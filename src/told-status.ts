@@ -25,5 +25,7 @@ export async function describeTold(config: Config, database: Db) {
 export const nothingTold = { orphaned: null, watchers_over_pending_limit: null };
 
 export async function refreshToldMetrics(database: Db, metrics: Metrics): Promise<void> {
+  // An old count would be of the past.
+  metrics.webhookOrphaned.remove();
   metrics.webhookOrphaned.set((await countOrphaned(database)).count);
 }

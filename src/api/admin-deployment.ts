@@ -117,7 +117,7 @@ function parseWatcherId(text: string | undefined): number | undefined {
 
 function parsePlace(cursor: string | undefined): ReceiverPlace | undefined {
   if (cursor === undefined) return undefined;
-  const [, watcherId, origin] = /^(\d{1,15}) (\S+)$/.exec(cursor) ?? [];
+  const [, watcherId, origin] = /^(\d{1,15}) ([^\s\p{Cc}]+)$/u.exec(cursor) ?? [];
   if (watcherId === undefined || origin === undefined)
     throw invalid('/cursor', 'must be the cursor of a link header');
   return { watcherId: Number(watcherId), origin };

@@ -24,13 +24,30 @@ export type WatcherGate = {
 
 type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
 
+/** A body that took so long may have outlived the key. */
+const BODY_MS_MAX = 1_000;
+const passed = new WeakMap<FastifyRequest, { sinceMs: number; clock: Clock; again(): Promise<unknown> }>();
+
+/**
+ * For the `preHandler` of all routes: whoever passed a gate long ago, before a slow body, has to pass again. Undefined where
+ * nobody has to; rejects as the authenticator does.
+ */
+export function passAgain(request: FastifyRequest): Promise<unknown> | undefined {
+  const gate = passed.get(request);
+  if (gate === undefined || gate.clock.steadyMs() - gate.sinceMs < BODY_MS_MAX) return undefined;
+  return gate.again();
+}
+
 /** A gate that lets a request through whose key is valid. @throws Fault as the authenticator does. */
 export function createWatcherGate(dependencies: Dependencies): WatcherGate {
+  const { clock } = dependencies;
   const authenticate = createAuthenticator(dependencies);
   const watchers = new WeakMap<FastifyRequest, number>();
   return {
     async onRequest(request) {
-      watchers.set(request, await authenticate(request.headers.authorization));
+      const again = () => authenticate(request.headers.authorization);
+      passed.set(request, { sinceMs: clock.steadyMs(), clock, again });
+      watchers.set(request, await again());
     },
     watcherOf(request) {
       const watcherId = watchers.get(request);

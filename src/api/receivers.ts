@@ -93,6 +93,8 @@ export function addReceiverRoutes(api: Api, options: ApiOptions): void {
       const failing = parseFailing(query.failing);
       const { limit } = readPage(query.limit === undefined ? {} : { limit: query.limit });
       const { cursor } = query;
+      if (cursor !== undefined && /[\s\p{Cc}]/u.test(cursor))
+        throw invalid('/cursor', 'must be the cursor of a link header');
       const after = cursor === undefined ? undefined : { watcherId, origin: cursor };
       const receivers = await listReceivers(database, { watcherId, failing, after, limit });
       const last = receivers.at(-1);

@@ -16,6 +16,7 @@ import { addAdminDeploymentRoutes } from './admin-deployment.ts';
 import { guardAdmin } from './admin-gate.ts';
 import { addAdminWatcherRoutes } from './admin-watchers.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
+import { passAgain } from './auth.ts';
 import { limitBodies } from './body-limit.ts';
 import { addBulkRoutes } from './bulk.ts';
 import { limitConnections } from './connection-limit.ts';
@@ -108,6 +109,11 @@ export function createApi(options: ApiOptions): Api {
     const { httpVersion, headers } = request.raw;
     const lacksHost = headers.host === undefined && httpVersion === '1.1';
     done(lacksHost ? invalid('', 'has no Host header') : undefined);
+  });
+  api.addHook('preHandler', (request, _reply, done) => {
+    const again = passAgain(request);
+    if (again === undefined) return done();
+    again.then(() => done(), done);
   });
   api.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'unknown';

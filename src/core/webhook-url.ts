@@ -33,7 +33,8 @@ const PRIVATE_SUFFIXES = [
  */
 export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
   // The URL parser drops or escapes them silently; what is stored and shown should be what is called.
-  if (/[\s\p{Cc}]/u.test(text)) throw new Fault('invalid', 'must not contain spaces or control characters');
+  if (/[\s\p{Cc}\p{Cs}]/u.test(text))
+    throw new Fault('invalid', 'must not contain spaces or control characters');
   const url = URL.parse(text);
   if (url === null) throw new Fault('invalid', 'must be an absolute URL, such as https://example.com/hook');
   if (url.protocol !== 'https:' && !(policy.allowHttp && url.protocol === 'http:')) {

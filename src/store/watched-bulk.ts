@@ -1,7 +1,7 @@
 /**
  * Changes of many watched addresses of one watcher: a statement for each kind of change, not for each record.
  */
-import type { Fault } from '../core/fault.ts';
+import { Fault } from '../core/fault.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
@@ -31,7 +31,7 @@ type Scope = { tx: Tx; watcherId: number; shardId: number; laneOf(url: string): 
 /**
  * Makes the changes in their order, with the effects on notifications that each has alone. For each change its record:
  * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id; a Fault `conflict` when
- * it was not made because of a limit.
+ * it was not made because of a limit, or `invalid` because its record came too often.
  */
 export async function changeWatchedAddresses(
   tx: Tx,
@@ -43,7 +43,15 @@ export async function changeWatchedAddresses(
   // A refused record makes no lane.
   const allLanes = hasLimits(limits) ? undefined : await findLanes(tx, watcherId, changes);
   const results: (WatchedAddress | Fault | undefined)[] = [];
-  for (const wanted of splitAtRepeats(changes)) {
+  for (const [index, wanted] of splitAtRepeats(changes).entries()) {
+    if (index >= RUNS_MAX) {
+      results.push(
+        ...wanted.map(
+          () => new Fault('invalid', 'Invalid request', { problems: [{ path: '/id', message: REPEATED }] }),
+        ),
+      );
+      continue;
+    }
     const refusals = await findRefusals(tx, watcherId, wanted, limits);
     const run = wanted.filter((_, index) => refusals[index] === undefined);
     const laneOf = allLanes ?? (await findLanes(tx, watcherId, run));
@@ -62,6 +70,10 @@ export async function changeWatchedAddresses(
   }
   return results;
 }
+
+/** Each repetition costs a handful of statements, during which the transaction keeps what it has locked. */
+const RUNS_MAX = 32;
+const REPEATED = `the same records are changed more than ${RUNS_MAX} times here; send this change in a request of its own`;
 
 const idOf = (change: Change) => (change.operation === 'create' ? change.record.id : change.id);
 

@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { generateApiKey } from '../../src/core/api-key.ts';
 import { revokeKey } from '../../src/store/keys.ts';
+import { addressOf } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
@@ -45,6 +47,24 @@ onEachDatabase(({ database }) => {
     const { ask } = createApiStory(database());
     for (const body of ['{ no json', '"x"', 'x'.repeat(100_000)])
       assert.equal((await ask('POST', PATH, { body })).status, 401);
+  });
+
+  test('a key that is revoked while a slow body comes is refused, and nothing is stored', async () => {
+    const { api, ask, issue, clock } = createApiStory(database());
+    const [{ key, keyId }, other] = [await issue('acme'), await issue('acme')];
+    const body = JSON.stringify({ address: addressOf(1), webhook_url: 'https://a.example.com/' });
+    async function* slowly() {
+      yield body.slice(0, 10);
+      await revokeKey(database(), keyId, clock.now());
+      clock.advance(2_000);
+      yield body.slice(10);
+    }
+    const { statusCode } = await api.inject({
+      ...{ method: 'POST', url: PATH, payload: Readable.from(slowly()) },
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    });
+    assert.equal(statusCode, 401);
+    assert.deepEqual(((await ask('GET', PATH, { key: other.key })).json as { data: unknown[] }).data, []);
   });
 
   test('the name of the scheme is accepted in any letter case (RFC 9110, 11.1)', async () => {

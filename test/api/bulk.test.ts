@@ -44,6 +44,20 @@ const countsOf = ({ status, json, text }: Answer): Json => {
 
 onEachDatabase(({ database }) => {
   describe('a list of changes', () => {
+    test('one record over and over again is refused: each repetition would keep others waiting', async () => {
+      const { post, list } = await createStory(database());
+      const [record] = dataOf(await post(recordsOf(1)));
+      const changes = Array.from({ length: 10_000 }, (_, index) => ({
+        ...{ operation: 'update', id: record?.id, webhook_url: `https://a.example.com/${index % 2}` },
+      }));
+      const refused = await post(changes);
+      assert.equal(refused.status, 400);
+      assert.equal(errorsOf(refused)[0]?.path, '/records/32/id');
+      assert.match(errorsOf(refused)[0]?.message ?? '', /more than 32 times here; send this change/);
+      assert.deepEqual(await list(), [record]);
+      assert.equal(dataOf(await post(changes.slice(0, 32))).length, 32);
+    });
+
     test('creates, changes and deletes in one call; each answer is the record that the single call would give', async () => {
       const { post, list, clock } = await createStory(database());
       const created = dataOf(await post(recordsOf(3)));

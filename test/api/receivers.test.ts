@@ -61,7 +61,7 @@ onEachDatabase(({ database }) => {
   test('without a key, and with a filter that means nothing, it is refused', async () => {
     const { ask, key } = await createStory();
     assert.equal((await ask('GET', PATH)).status, 401);
-    for (const query of ['failing=yes', 'limit=0', 'watcher=beta'])
+    for (const query of ['failing=yes', 'limit=0', 'watcher=beta', 'cursor=%00', 'cursor=https%3A%2F%2Fa%00'])
       assert.equal((await ask('GET', `${PATH}?${query}`, { key })).status, 400, query);
   });
 });

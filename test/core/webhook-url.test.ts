@@ -30,6 +30,8 @@ test('a webhook is an https URL of a public host, and a refusal says what to do 
 
   const cases: [string, RegExp][] = [
     ['', /absolute URL/],
+    // Half a character: the database would store another one.
+    ['https://example.com/\ud800', /control characters/],
     ['/hook', /absolute URL/],
     ['http://example.com/', /must start with https:\/\/$/],
     ['ftp://example.com/', /must start with https/],
