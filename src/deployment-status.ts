@@ -10,6 +10,7 @@ import type { Deployment } from './deployment.ts';
 import type { SeenProcess } from './process-watch.ts';
 import type { Database } from './store/db.ts';
 import { findLateWatchers, hasWaiting } from './store/lateness.ts';
+import type { ReportedFailure } from './store/processes.ts';
 import { countFailures, type FailureCounts } from './store/receivers.ts';
 
 export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
@@ -21,6 +22,8 @@ export type DeploymentReading = {
   /** The chain as another process that leads reports it; undefined where this one leads, or none. */
   leader: { head: number | undefined; trouble: Trouble | undefined } | undefined;
   trouble: Trouble | undefined;
+  /** What other processes can't store. */
+  writeFailures: readonly ReportedFailure[];
   details: DeploymentDetails;
 };
 
@@ -97,6 +100,7 @@ export function createDeploymentStatus({
       },
       leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
       trouble: first && { state: 'degraded', message: first.message, since: first.since },
+      writeFailures: deployment.writeFailures(),
       details: {
         processes: processes.map((one) => ({ ...describeProcess(one), host: one.host, pid: one.pid })),
         late_watchers: lateness.latest.map(({ watcherId, watcherName, oldestDueAt }) => ({

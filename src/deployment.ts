@@ -16,6 +16,7 @@ import {
   type FollowerReport,
   listProcesses,
   type ProcessIdentity,
+  type ReportedFailure,
   removeFormerProcesses,
   writeHeartbeat,
 } from './store/processes.ts';
@@ -31,6 +32,8 @@ export type Deployment = {
   look(db: Db): Promise<void>;
   /** As of the last look: this process first, then the one seen last. */
   processes(): readonly SeenProcess[];
+  /** What other processes that run can't store. */
+  writeFailures(): readonly ReportedFailure[];
   /** The process that leads the following, this one included; undefined where none did for LOST_MS. */
   leader(): SeenProcess | undefined;
   /** For how long no process has had the role, and who had it last; undefined while one has it. */
@@ -54,6 +57,7 @@ export function createDeployment({
   version,
   leads,
   report,
+  failures = async () => [],
 }: {
   database: Database;
   clock: Clock;
@@ -63,6 +67,8 @@ export function createDeployment({
   leads(): boolean;
   /** The chain as this process reports it; undefined without the role `follower`. */
   report(): Promise<Omit<FollowerReport, 'leads'> | undefined>;
+  /** What this process can't store. */
+  failures?(): Promise<readonly ReportedFailure[]>;
 }): Deployment {
   const identity: ProcessIdentity = {
     id: randomUUID().slice(0, ID_CHARACTERS),
@@ -83,7 +89,8 @@ export function createDeployment({
     const seen = watch.seen();
     const stored = seen.find(({ id }) => id === identity.id);
     const self: SeenProcess = {
-      ...{ seenAt: clock.now(), ageMs: 0, beat: beats, isStopped: false, ...stored, ...identity },
+      ...{ seenAt: clock.now(), ageMs: 0, beat: beats, isStopped: false, writeFailures: [] },
+      ...{ ...stored, ...identity },
       ...{ follower: ownReport(), state: 'running', silentMs: 0 },
       leadMs: leads() ? 0 : (stored?.leadMs ?? Infinity),
     };
@@ -104,7 +111,7 @@ export function createDeployment({
     leads,
     async beat() {
       await look(database);
-      await writeHeartbeat(database, identity, ownReport());
+      await writeHeartbeat(database, identity, ownReport(), await failures());
       if (beats % REMOVE_BEATS === 0) await removeFormerProcesses(database, identity, LOST_MS);
       beats += 1;
       return 'idle';
@@ -112,6 +119,16 @@ export function createDeployment({
     idleMs: () => (database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS : HEARTBEAT_MS),
     look,
     processes,
+    writeFailures: () =>
+      watch
+        .seen()
+        .filter(({ id, state }) => id !== identity.id && state === 'running')
+        .flatMap((one) =>
+          one.writeFailures.map((failure) => ({
+            ...failure,
+            message: `process ${one.id}: ${failure.message}`,
+          })),
+        ),
     leader() {
       const [leader] = processes()
         .filter(({ leadMs }) => leadMs < LOST_MS)

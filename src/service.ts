@@ -24,6 +24,7 @@ import { createDeployment } from './deployment.ts';
 import { createDeploymentStatus } from './deployment-status.ts';
 import { createActivityReader } from './ingest/activities.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from './ingest/backfill.ts';
+import { createDeferredWriter } from './ingest/deferred-writer.ts';
 import { createFollower } from './ingest/follow.ts';
 import { createMarketLedger } from './ingest/market.ts';
 import { createPairBackfill } from './ingest/pair-backfill.ts';
@@ -91,6 +92,8 @@ const PRUNE_MS = 60_000;
 const LANE_REPAIR_MS = 2_000;
 /** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
 const PAIRS_MS = 1_000;
+/** Deferred notifications are looked for this often, and at once after a commit that leaves some. */
+const DEFERRED_MS = 1_000;
 /** Advisory lock space of elections; the keys of the follower and of who asks for prices in it. */
 const ELECTION_LOCK_SPACE = 0x6362_0004;
 const FOLLOWER_ELECTION = 1;
@@ -203,6 +206,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const pairs = valuedPairs(config);
   let leads = false;
   const scrutiny = createScrutiny({ clock, log });
+  const deferredWake = createWake(clock);
   const follower = createFollower({
     database: shares.follower,
     nodes,
@@ -225,6 +229,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
       scrutiny,
       vouch: createVouch({ voters: nodes, recover: verifier.recover, log }),
     },
+    onDeferred: () => deferredWake.ring(),
     async isLeader() {
       leads = await (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
       return leads;
@@ -239,6 +244,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     ...{ database: database.for('follower'), clock, roles: [...active], version: packageJson.version },
     leads: () => leads,
     report: () => status.follower(),
+    failures: () => writes.failures(),
   });
   const status = createStatus({
     version: packageJson.version,
@@ -304,6 +310,12 @@ export async function startService(config: Config, options: ServiceOptions = {})
       run('pair backfill', led(createPairBackfill(anchored)), { idleMs: () => PAIRS_MS });
       run('swap values', led(createSwapValuer(market)), { idleMs: () => PAIRS_MS });
     }
+    const writer = { ...market, metrics, confirmations: config.chain.confirmations };
+    run('deferred notifications', led(createDeferredWriter(writer)), {
+      idleMs: () => DEFERRED_MS,
+      wake: deferredWake,
+      retryMsMax: RESUME_MS_MAX,
+    });
     // Facts of pairs that are configured no more grow old too.
     run(
       'pair retention',

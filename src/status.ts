@@ -120,7 +120,8 @@ export function createStatus(options: StatusOptions): Status {
       const read = await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX);
       if (read === 'late')
         throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
-      const [tip, chain, queue, prices, pairs, writeFailures, deployment, told] = read;
+      const [tip, chain, queue, prices, pairs, own, deployment, told] = read;
+      const writeFailures = [...own, ...(deployment?.writeFailures ?? [])];
       unreadSince = undefined;
       return { tip, chain, queue, prices, pairs, writeFailures, deployment, told };
     } catch (error) {
@@ -173,7 +174,14 @@ export function createStatus(options: StatusOptions): Status {
       const read = reading && (await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX));
       if (read === undefined || read === 'late') return undefined;
       const following = read.leader === undefined ? findTrouble(undefined) : read.leader.trouble;
-      const { state, message } = following ?? read.trouble ?? { state: 'ok' as const, message: undefined };
+      const [failure] = read.writeFailures;
+      const unwritten = failure && describeProblem(undefined, [failure]);
+      const { state, message } = following ??
+        read.trouble ??
+        (unwritten && { ...unwritten, state: 'degraded' as const }) ?? {
+          state: 'ok' as const,
+          message: undefined,
+        };
       return { state, message: message === undefined ? null : view.text(message) };
     },
     async status() {
@@ -245,7 +253,7 @@ export function createStatus(options: StatusOptions): Status {
         metrics.priceStale.reset();
         throw error;
       });
-      metrics.webhookWaiting.set(queue.waiting + queue.held);
+      metrics.webhookWaiting.set(queue.waiting + queue.held + queue.deferred);
       metrics.webhookDue.set(queue.due);
       metrics.webhookOldestDueSeconds.set(
         queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
@@ -272,9 +280,9 @@ const unread: Stored = {
   ...{ prices: [], pairs: [], writeFailures: [], told: nothingTold },
 };
 
-function describeQueue({ held, waiting, due, oldestDueAt }: QueueStatistics, now: Date) {
+function describeQueue({ oldestDueAt, ...counts }: QueueStatistics, now: Date) {
   const age = oldestDueAt === undefined ? 0 : ageSeconds(oldestDueAt, now);
-  return { held, waiting, due, oldest_due_age_seconds: age };
+  return { ...counts, oldest_due_age_seconds: age };
 }
 
 function describeStep(step: ReturnType<CommonClock['recentStep']>) {

@@ -164,6 +164,9 @@ export const StatusBody = Type.Object(
     queue: orNull(
       Type.Object(
         {
+          deferred: Type.Integer({
+            description: 'Notifications of watchers with many records for one address, still to be written.',
+          }),
           held: Type.Integer(),
           waiting: Type.Integer(),
           due: Type.Integer(),
@@ -262,7 +265,7 @@ export const STATUS_EXAMPLE: StatusBody = {
   },
   cursor: { number: 24_000_000, mined_at: AT, stored_at: AT },
   ...{ lag_blocks: 0, lag_seconds: 0, problem: null, write_failures: [], clock_step: null },
-  queue: { held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
+  queue: { deferred: 0, held: 0, waiting: 2, due: 0, oldest_due_age_seconds: 0 },
   ...deploymentExample,
   watchers_over_pending_limit: 0,
   orphaned: { count: 0, since: null },

@@ -24,6 +24,7 @@ import {
   requireChain,
 } from '../store/blocks.ts';
 import type { Database, Tx } from '../store/db.ts';
+import type { DeferralLimits } from '../store/deferred.ts';
 import type { Backfill } from './backfill.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
@@ -57,6 +58,10 @@ export type FollowerOptions = {
    */
   checks: Pick<Verifier, 'learned' | 'enforce'>;
   beyondHashes?: BeyondHashes;
+  /** What a commit leaves to `createDeferredWriter`; the usual limits unless given. */
+  deferral?: DeferralLimits;
+  /** Called after a commit that left something to it. */
+  onDeferred?(): void;
   /** Whether this process is the one that follows; others stand by. */
   isLeader(): Promise<boolean>;
 };
@@ -222,6 +227,7 @@ export function createFollower(options: FollowerOptions): Follower {
         finalizedNumber,
         corroboratedNumber: newest.header.number,
         enforcedChecks: options.checks.learned(),
+        ...(options.deferral && { deferral: options.deferral }),
         async also(tx) {
           for (const ledger of options.ledgers) await ledger.write(tx, blocks);
         },
@@ -229,6 +235,7 @@ export function createFollower(options: FollowerOptions): Follower {
       signal,
     );
     if (committed === 'lied' || committed.outcome === 'lost') return 'worked';
+    if (committed.hasDeferred) options.onDeferred?.();
     released = { tip: newest.header.hash, number: releasedNumber };
     if (tip !== undefined && ancestor !== undefined)
       reportReorg(tip, newest.header, { ancestor, depth: committed.orphanedCount });

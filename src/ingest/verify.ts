@@ -11,6 +11,7 @@ import type { Hash } from '../core/hex.ts';
 import { findChain, findTip } from '../store/blocks.ts';
 import { listStoredBlocks, readSnapshot } from '../store/comparison.ts';
 import type { Database } from '../store/db.ts';
+import { findFirstDeferred } from '../store/deferred.ts';
 import { readTime } from '../store/time.ts';
 import { createActivityReader } from './activities.ts';
 import {
@@ -81,6 +82,13 @@ const RETRY_MS = [1_000, 2_000, 4_000];
 /** By then a follower has seen a new fork and undone the old one: it asks every 2 s at least. */
 const SETTLE_MS = 5_000;
 
+/** The newest stored block, or the one below the first of which notifications are still to be written. */
+async function findToldTip(database: Database): Promise<{ number: number } | undefined> {
+  const tip = await findTip(database);
+  const deferred = await findFirstDeferred(database);
+  return tip && { number: Math.min(tip.number, (deferred ?? tip.number + 1) - 1) };
+}
+
 /**
  * Compares the blocks of the range with what is stored, in bounded memory. Ends early, as `reorganised`, when a fork
  * changes the range meanwhile. @throws Fault `unavailable` when the nodes or the database do not answer.
@@ -90,7 +98,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   const nodeCount = Math.max(1, options.witnesses.length);
   const report = emptyReport({ nodes: nodeCount, needed: quorumOf(nodeCount, options.quorum) });
   const chain = await findChain(database);
-  const tip = await findTip(database);
+  const tip = await findToldTip(database);
   if (chain?.startNumber === undefined || tip === undefined) return report;
   const { startNumber, finalizedNumber } = chain;
   // An end that is not given lies where the other one does, at least.

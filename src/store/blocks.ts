@@ -5,9 +5,17 @@ import type { BlockHeader, BlockId, Transfer } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../core/hex.ts';
 import type { Database, Db, Tx } from './db.ts';
+import {
+  type DeferralLimits,
+  deferMatches,
+  deferralLimits,
+  dropDeferred,
+  listDeferrable,
+} from './deferred.ts';
 import { wakeLanes } from './lanes.ts';
 import {
   insertNotifications,
+  isAnyMetBefore,
   listMatches,
   type MatchedTransfer,
   type News,
@@ -48,6 +56,8 @@ export type BlockCommit = {
   /** Only added to what is stored. */
   enforcedChecks?: readonly string[];
   now: Date;
+  /** Which notifications are left to `writeDeferred`. */
+  deferral?: DeferralLimits;
   /** Of these transfers those that must not be told yet; nothing is stored while there are any. */
   findUnproved?(matched: readonly MatchedTransfer[]): readonly MatchedTransfer[];
   /** Written in the same transaction, last. */
@@ -62,7 +72,7 @@ export type Reorg = {
 
 /** `orphanedCount`: stored blocks that the reorg undid. */
 export type Committed =
-  | { outcome: 'committed'; notificationCount: number; orphanedCount: number }
+  | { outcome: 'committed'; notificationCount: number; orphanedCount: number; hasDeferred: boolean }
   | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
   | { outcome: 'lost' };
 
@@ -180,7 +190,11 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     if (unproved.length > 0) return { outcome: 'unproved', transfers: unproved };
     const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
-    const made = await insertNotifications(tx, { ...commit, matches }, orphaned?.reorgId);
+    const limits = commit.deferral ?? deferralLimits;
+    const without = await listDeferrable(tx, matches, { isReorg: orphaned !== undefined, limits });
+    const isMet = matches.length > 0 && (await isAnyMetBefore(tx, matches));
+    await deferMatches(tx, without, { matches, isMet, limits });
+    const made = await insertNotifications(tx, { ...commit, matches, without, isMet }, orphaned?.reorgId);
     const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
     const released = await releaseHeld(tx, { ...commit, laneIds: toWake(made) });
     const news = [...made, ...released];
@@ -191,12 +205,13 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     await giveTurns(tx, ordered, commit.now);
     await commit.also?.(tx);
     const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
-    return { outcome: 'committed', notificationCount, orphanedCount: orphaned?.orphanedCount ?? 0 };
+    const orphanedCount = orphaned?.orphanedCount ?? 0;
+    return { outcome: 'committed', notificationCount, orphanedCount, hasDeferred: without.length > 0 };
   });
 }
 
 /** The lanes of what is due, or may be once its turn comes. */
-function toWake(news: readonly News[]): number[] {
+export function toWake(news: readonly News[]): number[] {
   const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
   return [...new Set(woken.map(({ laneId }) => laneId))];
 }
@@ -204,6 +219,7 @@ function toWake(news: readonly News[]): number[] {
 async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   if (reorg === undefined || expectedTip === undefined) return undefined;
   await reorg.undo?.(tx);
+  await dropDeferred(tx, reorg.ancestorNumber);
   return beginReorg(tx, { ancestorNumber: reorg.ancestorNumber, tip: expectedTip, now });
 }
 

@@ -3,7 +3,7 @@
  * and notifications that were held become due.
  */
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../core/block.ts';
-import { fromBytes, type Hash } from '../core/hex.ts';
+import { type Address, fromBytes, type Hash } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
 import { unsentEpoch } from './lanes.ts';
@@ -48,21 +48,27 @@ export async function insertNotifications(
     releasedNumber,
     now,
     confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
-    recordId,
+    records,
+    without = [],
+    isMet: isKnownMet,
   }: Moment & {
     blocks: readonly MatchedBlock[];
     /** Of these blocks, as `listMatches` finds them. */
     matches: readonly Match[];
     /** Of the service; by default those of a commit at the tip. */
     confirmations?: number;
-    /** The only record whose notifications are made. */
-    recordId?: string;
+    /** The only records whose notifications are made. */
+    records?: { shardId: number; ids: readonly string[] };
+    /** Watchers and addresses whose notifications are deferred. */
+    without?: readonly { watcherId: number; address: Address }[];
+    /** Whether transactions of the matches had notifications before; found out unless it is known. */
+    isMet?: boolean;
   },
   reorgId: number | undefined,
 ): Promise<News[]> {
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
-  const isMet = await isAnyMetBefore(tx, matches);
+  const isMet = isKnownMet ?? (await isAnyMetBefore(tx, matches));
   if (isMet) await lockLanesOf(tx, matches);
   const rows = await tx.query<NewsRow>(sql`
     with t as (
@@ -94,7 +100,7 @@ export async function insertNotifications(
       join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
-      where ${isWanted}${recordId === undefined ? sql`` : sql` and w.id = ${recordId}`}
+      where ${isWanted}${records === undefined ? sql`` : isOf(records)}${without.length === 0 ? sql`` : isNotOf(without)}
       order by t.position, w.created_at, w.id
       ${isMet ? meetAgain(reorgId) : sql``}
       returning ${newsOf}
@@ -102,6 +108,16 @@ export async function insertNotifications(
     select ${newsColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
   return rows.map(toNews);
 }
+
+const isOf = ({ shardId, ids }: { shardId: number; ids: readonly string[] }) =>
+  sql` and w.shard_id = ${shardId} and w.id = any(${listOf(ids)}::uuid[])`;
+
+const isNotOf = (groups: readonly { watcherId: number; address: Address }[]) => sql` and not exists (
+  select from unnest(
+    ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
+    ${bytesOf(groups.map(({ address }) => address))}::bytea[]
+  ) as deferred (watcher_id, address)
+  where deferred.watcher_id = w.watcher_id and deferred.address = w.address)`;
 
 /** The record's flags and settings (ingest/compare.ts says the same of a record in its own way). */
 const isWanted = sql`
@@ -149,7 +165,7 @@ function meetAgain(reorgId: number | undefined): Sql {
 }
 
 /** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
-async function isAnyMetBefore(tx: Tx, matches: readonly Match[]): Promise<boolean> {
+export async function isAnyMetBefore(tx: Tx, matches: readonly Match[]): Promise<boolean> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
   const met = await tx.query(sql`
     select from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)

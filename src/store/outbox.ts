@@ -4,6 +4,7 @@
 import { fromBytes, type Hash } from '../core/hex.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
+import { countDeferred } from './deferred.ts';
 import { isOfThisTime, type Lane, wakeLanes } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { noteFailures } from './receivers.ts';
@@ -363,8 +364,10 @@ async function takeBackTold(tx: Tx, untouched: readonly Settlement[], now: Date)
   await giveTurns(tx, await takeBack(tx, told, now), now);
 }
 
-/** Counts of the queue at a moment. Nothing is due of a watcher that is suspended. */
-export type QueueStatistics = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
+/** Counts of the queue at a moment. Nothing is due of a watcher that is suspended. `deferred` are still to be written. */
+export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
+  oldestDueAt: Date | undefined;
+};
 
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
   // Each part has a separate index that holds nothing else. A shard is one watcher's.
@@ -383,6 +386,7 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
       union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
     ) as queue`);
   return {
+    deferred: await countDeferred(db),
     held: row?.held ?? 0,
     waiting: row?.waiting ?? 0,
     due: row?.due ?? 0,

@@ -15,6 +15,9 @@ export type FollowerReport = {
   problem: { message: string; since: Date } | undefined;
 };
 
+/** A part of the process that can't store what it should, and since when. */
+export type ReportedFailure = { part: string; message: string; since: Date };
+
 export type ProcessIdentity = {
   id: string;
   roles: readonly string[];
@@ -34,6 +37,7 @@ export type StoredProcess = ProcessIdentity & {
   isStopped: boolean;
   /** Undefined without the role. */
   follower: FollowerReport | undefined;
+  writeFailures: readonly ReportedFailure[];
 };
 
 /** A message that needs more is cut: the row has to fit into half a page. */
@@ -46,17 +50,22 @@ export async function writeHeartbeat(
   db: Db,
   { id, roles, version, host, pid, startedAt }: ProcessIdentity,
   follower: FollowerReport | undefined,
+  writeFailures: readonly ReportedFailure[] = [],
 ): Promise<void> {
   const problem = follower?.problem;
+  const failures = writeFailures.map(({ part, message, since }) => ({
+    ...{ part, message: message.slice(0, MESSAGE_CHARACTERS_MAX), since: since.toISOString() },
+  }));
   await db.query(sql`
     insert into process as p (id, roles, version, host, pid, started_at, seen_at, beat, leads, follower_state, head, problem,
-      problem_since)
+      problem_since, write_failures)
     values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt}, clock_timestamp(), 1,
       ${follower?.leads ?? false}, ${follower?.state ?? null}, ${follower?.head ?? null},
-      ${problem?.message.slice(0, MESSAGE_CHARACTERS_MAX) ?? null}, ${problem?.since ?? null})
+      ${problem?.message.slice(0, MESSAGE_CHARACTERS_MAX) ?? null}, ${problem?.since ?? null},
+      ${JSON.stringify(failures)}::jsonb)
     on conflict (id) do update set seen_at = excluded.seen_at, beat = p.beat + 1, leads = excluded.leads,
       follower_state = excluded.follower_state, head = excluded.head, problem = excluded.problem,
-      problem_since = excluded.problem_since`);
+      problem_since = excluded.problem_since, write_failures = excluded.write_failures`);
 }
 
 /** Notes that the process ended as asked. */
@@ -85,7 +94,7 @@ export async function removeFormerProcesses(
 export async function listProcesses(db: Db): Promise<StoredProcess[]> {
   const rows = await db.query<ProcessRow>(sql`
     select id, roles, version, host, pid, started_at, seen_at, beat, stopped, leads, follower_state, head, problem,
-      problem_since, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
+      problem_since, write_failures, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
     from process
     order by seen_at desc, id
     limit ${LISTED_MAX}`);
@@ -107,6 +116,7 @@ type ProcessRow = {
   head: number | null;
   problem: string | null;
   problem_since: Date | null;
+  write_failures: { part: string; message: string; since: string }[];
   age_ms: number;
 };
 
@@ -116,6 +126,7 @@ function toProcess(row: ProcessRow): StoredProcess {
     ...{ id: row.id, roles: row.roles, version: row.version, host: row.host, pid: row.pid },
     ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
     isStopped: row.stopped,
+    writeFailures: row.write_failures.map((failure) => ({ ...failure, since: new Date(failure.since) })),
     follower:
       state === null
         ? undefined

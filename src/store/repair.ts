@@ -168,13 +168,14 @@ async function create(
   repair: Extract<Repair, { action: 'create' }>,
   moment: Moment,
 ): Promise<boolean> {
-  const { watchedAddressId: recordId, transfer, occurrence, block, insteadOf } = repair;
+  const { shardId, watchedAddressId, transfer, occurrence, block, insteadOf } = repair;
+  const records = { shardId, ids: [watchedAddressId] };
   const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
   if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
   if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await isToldOtherwise(tx, repair)))) return false;
   const blocks = [{ header: block, transfers: [transfer] }];
   const matches = (await listMatches(tx, blocks)).map((match) => ({ ...match, occurrence }));
-  const made = await insertNotifications(tx, { blocks, matches, recordId, ...moment }, undefined);
+  const made = await insertNotifications(tx, { blocks, matches, records, ...moment }, undefined);
   await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
   moment.ordered.push(...made.flatMap((one) => one.ordered ?? []));
   return made.length > 0;

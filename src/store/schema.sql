@@ -77,6 +77,20 @@ create table clock_state (
   constraint clock_state_only_row_check CHECK (only_row)
 );
 
+create table deferred_match (
+  id bigint not null generated always as identity,
+  watcher_id bigint not null,
+  block_number bigint not null,
+  address bytea not null,
+  record_ids uuid[] not null,
+  matches jsonb not null,
+  is_met boolean not null,
+  constraint deferred_match_pkey PRIMARY KEY (id),
+  constraint deferred_match_address_check CHECK ((octet_length(address) = 20))
+);
+CREATE INDEX deferred_match_block ON public.deferred_match USING btree (block_number);
+CREATE INDEX deferred_match_watcher ON public.deferred_match USING btree (watcher_id, id);
+
 create table delivery_attempt (
   shard_id bigint not null,
   id bigint not null generated always as identity,
@@ -337,6 +351,7 @@ create table process (
   head bigint,
   problem text,
   problem_since timestamp with time zone,
+  write_failures jsonb not null default '[]'::jsonb,
   constraint process_pkey PRIMARY KEY (id)
 );
 

@@ -10,7 +10,7 @@ import { createDeployment } from '../../src/deployment.ts';
 import { createDeploymentStatus } from '../../src/deployment-status.ts';
 import { createStatus } from '../../src/status.ts';
 import type { Database } from '../../src/store/db.ts';
-import { type FollowerReport, listProcesses } from '../../src/store/processes.ts';
+import { type FollowerReport, listProcesses, type ReportedFailure } from '../../src/store/processes.ts';
 import { sql } from '../../src/store/sql.ts';
 import { createWriteHealth } from '../../src/store/write-health.ts';
 import { attemptDue } from '../kit/attempts.ts';
@@ -33,8 +33,10 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     head: 9,
     problem: undefined,
   };
+  let failures: readonly ReportedFailure[] = [];
   const deployment = createDeployment({
     ...{ database, clock, roles, version: '1' },
+    failures: async () => failures,
     leads: () => follower.leads,
     report: async () => (roles.includes('follower') ? follower : undefined),
   });
@@ -53,6 +55,10 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     end: deployment.end,
     says(report: Partial<FollowerReport>) {
       follower = { ...follower, ...report };
+    },
+    /** As its write health would say it. */
+    cannotStore(...what: ReportedFailure[]) {
+      failures = what;
     },
     ask,
     async body() {
@@ -86,6 +92,23 @@ onEachDatabase(({ database }) => {
     }
     return { clock, start, pass };
   }
+
+  test('a process that cannot store outcomes makes every process say so, until it can', async () => {
+    const { start, pass } = createStory();
+    const [api, follower, delivery] = [start('api'), start('follower'), start('delivery')];
+    const message = 'No space left on device. Free space on the disk of the database.';
+    delivery.cannotStore({ part: 'delivery', message, since: noon });
+    await pass(4, follower, delivery, api);
+    const { state, problem, write_failures } = await api.body();
+    const told = `process ${delivery.id}: ${message}`;
+    assert.equal(state, 'degraded');
+    assert.equal(problem?.message, `delivery has stored nothing: ${told}`);
+    assert.deepEqual(write_failures, [{ part: 'delivery', message: told, since: noon.toISOString() }]);
+    assert.equal((await api.status.deployment?.())?.state, 'degraded');
+    delivery.cannotStore();
+    await pass(4, follower, delivery, api);
+    assert.deepEqual([(await api.body()).state, (await api.status.deployment?.())?.state], ['ok', 'ok']);
+  });
 
   test('every process shows all processes and what the one that leads says', async () => {
     const { start, pass } = createStory();

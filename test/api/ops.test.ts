@@ -261,7 +261,7 @@ onEachDatabase(({ kind, database }) => {
       problem: null,
       write_failures: [],
       clock_step: null,
-      queue: { held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20 },
+      queue: { deferred: 0, held: 1, waiting: 1, due: 1, oldest_due_age_seconds: 20 },
       ...{ processes: [], missing: [], receivers: null, late: null },
       orphaned: { count: 0, since: null },
       watchers_over_pending_limit: null,
@@ -393,7 +393,7 @@ onEachDatabase(({ kind, database }) => {
         cursor: null,
         lag_blocks: null,
         lag_seconds: 0,
-        queue: { held: 0, waiting: 0, due: 0, oldest_due_age_seconds: 0 },
+        queue: { deferred: 0, held: 0, waiting: 0, due: 0, oldest_due_age_seconds: 0 },
       },
     );
   });

@@ -64,6 +64,8 @@ const writes: ReadonlySet<string> = new Set([
   ...['delete from referral', 'delete from swap', 'update swap_volume', 'delete from pair_state'],
   ...['delete from pair_reading', 'update pair', 'delete from block'],
   ...['insert into watcher_queue', 'update watcher_queue'],
+  // Nothing is deferred in these stories; a fork only looks.
+  'delete from deferred_match',
   ...['update lane', 'insert into delivery_attempt', 'insert into reorg', 'insert into orphaned_block'],
   // What is old goes, in statements of their own.
   ...['delete from delivery_attempt', 'delete from notification', 'delete from idempotent_answer'],

@@ -12,6 +12,7 @@ import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import { createDeliverer, type Deliverer } from '../../src/delivery/deliver.ts';
 import type { Message } from '../../src/delivery/payload.ts';
 import type { Send, SendOutcome } from '../../src/delivery/send.ts';
+import { createDeferredWriter } from '../../src/ingest/deferred-writer.ts';
 import { createFollower } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import type { Database } from '../../src/store/db.ts';
@@ -114,7 +115,7 @@ export function createCast(world: World, bugName: BugName): Cast {
   }
 
   function startFollower(actor: Actor, seat: Database, own: Clock): void {
-    const { confirmations, startBlock, hasFinalTag } = settings;
+    const { confirmations, startBlock, hasFinalTag, deferral } = settings;
     const nodes = createSimNodes({
       ...{ actor, scheduler, hasFinalTag, chain: world.chain, quorum: bugs[bugName]().quorum ?? 2 },
       tell: (text) => tell(actor.name, text),
@@ -123,6 +124,7 @@ export function createCast(world: World, bugName: BugName): Cast {
         return random.chance(0.3) ? undefined : random.pick([world.chain.head(), ...world.chain.oldHeads()]);
       },
     });
+    const isLeader = async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1);
     const follower = createFollower({
       ...{ database: seat, nodes, clock: own, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
       finalityDepth: FINALITY_BLOCKS,
@@ -130,9 +132,19 @@ export function createCast(world: World, bugName: BugName): Cast {
       ledgers: [],
       extract: extractNothing,
       checks: noChecks,
-      isLeader: async () => (await seat.session()).tryLock(ELECTION_LOCK_SPACE, 1),
+      isLeader,
+      ...(deferral && { deferral }),
     });
     loop(actor, follower.step);
+    if (deferral === undefined) return;
+    const write = createDeferredWriter({
+      database: seat,
+      clock: own,
+      confirmations,
+      metrics,
+      limits: deferral,
+    });
+    loop(actor, async (signal) => ((await isLeader()) ? write(signal) : 'idle'));
   }
 
   function startWorker(actor: Actor, seat: Database, own: Clock): void {

@@ -25,9 +25,11 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   const notifications = new Map<string, Notification>();
   const byId = new Map<number, Notification>();
   const blocks = new Map<number, Hash>();
+  /** What is still to be written, by the ids of its rows. */
+  const deferred = new Map<number, { block: number; hash: Hash; records: readonly string[] }>();
 
   /** Blocks went, others came, and some have confirmations now. */
-  function followBlocks({ blocks: stored, notifications: rows }: StoredState): void {
+  function followBlocks({ blocks: stored, notifications: rows, deferred: later }: StoredState): void {
     const hashes = new Map(stored.map(({ number, hash }) => [number, hash]));
     const orphaned = new Set<Notification>();
     for (const [number, hash] of blocks) {
@@ -41,14 +43,33 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       if (blocks.has(number)) continue;
       if (blocks.size > 0 && blocks.get(number - 1) !== parent)
         fail(`block ${number} is stored on another than its parent`);
-      add(number, hash, orphaned);
+      const isLeft = (id: string) =>
+        later.some(({ block, records: ids }) => block === number && ids.includes(id));
+      add(number, hash, { orphaned, isMeant: (id) => !isLeft(id) });
     }
+    followDeferred(later);
     for (const one of orphaned) if (one.isOrphaned) undo(one);
     const tip = Math.max(...blocks.keys());
     for (const one of notifications.values()) {
       if (one.state !== 'held' || one.releaseHeight > tip) continue;
       one.releaseHeight = 0;
       if (one.turn === undefined) one.state = 'waiting';
+    }
+  }
+
+  /** What was written since is there from now on; what a reorg undid has never been. */
+  function followDeferred(later: StoredState['deferred']): void {
+    const open = new Set(later.map(({ id }) => id));
+    for (const [id, { block, hash, records: ids }] of deferred) {
+      if (open.has(id)) continue;
+      deferred.delete(id);
+      if (blocks.get(block) === hash)
+        add(block, hash, { orphaned: new Set(), isMeant: (one) => ids.includes(one) });
+    }
+    for (const { id, block, records: ids } of later) {
+      const hash = blocks.get(block);
+      if (hash === undefined) fail(`of block ${block}, which is not stored, something is deferred`);
+      else if (!deferred.has(id)) deferred.set(id, { block, hash, records: ids });
     }
   }
 
@@ -64,7 +85,11 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   }
 
   /** One for each transfer and each record that watches it; what was there stays, what was gone is there again. */
-  function add(number: number, hash: Hash, orphaned: ReadonlySet<Notification>): void {
+  function add(
+    number: number,
+    hash: Hash,
+    { orphaned, isMeant }: { orphaned: ReadonlySet<Notification>; isMeant(recordId: string): boolean },
+  ): void {
     blocks.set(number, hash);
     if (chain.isLie(hash)) fail(`block ${number} is stored, which only the liar has`);
     const transfers = chain.find(hash)?.transactions.flatMap((transaction) => transaction.transfers) ?? [];
@@ -73,7 +98,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       const occurrence = counts.get(contentOf(transfer)) ?? 0;
       counts.set(contentOf(transfer), occurrence + 1);
       for (const record of records.values()) {
-        if (!watches(record, transfer)) continue;
+        if (!watches(record, transfer) || !isMeant(record.id)) continue;
         const key = keyOf(record.id, contentOf(transfer), occurrence);
         const { settings } = record;
         const fresh = {
@@ -144,6 +169,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   function findUnfinished(): string | undefined {
     const { number, hash } = chain.head().header;
     if (blocks.get(number) !== hash) return `block ${number} is not stored`;
+    if (deferred.size > 0) return `notifications of ${deferred.size} matches are not written`;
     const open = Array.from(byId).find(([, { state }]) => state === 'waiting');
     return open && `notification ${open[0]} is still waiting`;
   }

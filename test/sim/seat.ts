@@ -19,6 +19,7 @@ const POINTS = {
   // Undone blocks and those that replace them are one transaction.
   switchBranch: /delete from block\b/,
   commitBlocks: /insert into block\b/,
+  writeDeferred: /delete from deferred_match where id/,
   leaseLanes: /set owner = \$\d+, epoch = epoch \+ 1/,
   settle: /insert into delivery_attempt\b/,
   releaseLanes: /set owner = null, lease_until = null, next_due/,

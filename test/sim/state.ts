@@ -40,6 +40,8 @@ export type StoredState = {
   blocks: { number: number; hash: Hash; parent: Hash }[];
   lanes: StoredLane[];
   notifications: StoredNotification[];
+  /** Matches whose notifications are still to be written. */
+  deferred: { id: number; block: number; records: string[] }[];
   /** Those after the last one that was read. */
   attempts: { id: number; notification: number; started_ms: number; outcome: string }[];
 };
@@ -62,6 +64,9 @@ export async function readState(database: Database, afterAttempt: number): Promi
           redelivery_count as redelivery, retry_count as retries, ${trueMsOf(sql`next_retry_at`)} as retry_ms
         from notification
       ) as n) as notifications,
+      (select coalesce(json_agg(d order by d.id), '[]') from (
+        select id, block_number as block, record_ids as records from deferred_match
+      ) as d) as deferred,
       (select coalesce(json_agg(a order by a.id), '[]') from (
         select id, notification_id as notification, ${millisecondsOf(sql`started_at`)} as started_ms, outcome
         from delivery_attempt where id > ${afterAttempt}

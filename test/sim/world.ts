@@ -59,6 +59,8 @@ export async function createWorld(stage: Stage, seed: number) {
     confirmations: random.pick([0, 0, 0, 1, 1, 2, 2, FINALITY_BLOCKS]),
     hasFinalTag: random.chance(0.5),
     startBlock: random.pick(['latest', 1] as const),
+    /** In every third story most notifications are deferred, and written two at a time. */
+    ...(seed % 3 === 0 && { deferral: { recordsMin: 0, rowsAtOnce: 1, rowsMax: 2 } }),
   };
   let lastAttempt = 0;
   let problem: string | undefined;

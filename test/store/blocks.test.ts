@@ -56,7 +56,12 @@ onEachDatabase(({ database }) => {
       await watchAddress(database(), { watcherId: 2 }),
     ];
     const committed = await mine(database(), headerOf(1), [transferOf()]);
-    assert.deepEqual(committed, { outcome: 'committed', notificationCount: 3, orphanedCount: 0 });
+    assert.deepEqual(committed, {
+      outcome: 'committed',
+      notificationCount: 3,
+      orphanedCount: 0,
+      hasDeferred: false,
+    });
     const rows = await listNotifications(database());
     assert.deepEqual(rows.map((row) => row.watched_address_id).sort(), records.map(({ id }) => id).sort());
     assert.deepEqual(
@@ -142,7 +147,12 @@ onEachDatabase(({ database }) => {
       finalizedNumber: 0,
       now: noon,
     });
-    assert.deepEqual(committed, { outcome: 'committed', notificationCount: 1, orphanedCount: 0 });
+    assert.deepEqual(committed, {
+      outcome: 'committed',
+      notificationCount: 1,
+      orphanedCount: 0,
+      hasDeferred: false,
+    });
   });
 
   test('a commit on another tip than the stored one is lost and stores nothing', async () => {
@@ -247,7 +257,12 @@ onEachDatabase(({ database }) => {
     await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
     await mine(database(), headerOf(2, 1, 1), []);
     const again = await mine(database(), headerOf(3, 1, 1), [payment], { now: later(9) });
-    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0, orphanedCount: 0 });
+    assert.deepEqual(again, {
+      outcome: 'committed',
+      notificationCount: 0,
+      orphanedCount: 0,
+      hasDeferred: false,
+    });
     const [after, ...more] = await listNotifications(database());
     assert.deepEqual(more, []);
     assert.deepEqual(
@@ -274,7 +289,12 @@ onEachDatabase(({ database }) => {
     await attemptDue(database(), fails);
     const [before] = await listNotifications(database());
     const again = await mine(database(), headerOf(2, 1, 1), [payment], { reorg: { ancestorNumber: 1 } });
-    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0, orphanedCount: 1 });
+    assert.deepEqual(again, {
+      outcome: 'committed',
+      notificationCount: 0,
+      orphanedCount: 1,
+      hasDeferred: false,
+    });
     assert.deepEqual(await listNotifications(database()), [before]);
   });
 

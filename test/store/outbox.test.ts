@@ -376,6 +376,7 @@ onEachDatabase(({ database }) => {
 
   test('the queue is counted: held, waiting, due, and since when', async () => {
     assert.deepEqual(await queueStatistics(database(), noon), {
+      deferred: 0,
       held: 0,
       waiting: 0,
       due: 0,
@@ -386,6 +387,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(2), [transferOf()], { now: later(9) });
     await mine(database(), headerOf(3), [transferOf()], { releasedNumber: 2, now: later(9) });
     assert.deepEqual(await queueStatistics(database(), later(5)), {
+      deferred: 0,
       held: 1,
       waiting: 3,
       due: 2,

@@ -37,13 +37,16 @@ onEachDatabase(({ database }) => {
     const { seenAt: _seenAt, ageMs, ...rest } = first;
     assert.deepEqual(rest, {
       ...processOf('a'),
-      ...{ beat: 2, isStopped: false },
+      ...{ beat: 2, isStopped: false, writeFailures: [] },
       follower: { leads: true, state: 'ok', head: 9, problem: undefined },
     });
     assert.ok(ageMs >= 0 && ageMs < 60_000, String(ageMs));
     assert.deepEqual([second.id, second.beat, second.follower], ['b', 1, undefined]);
     await writeHeartbeat(database(), processOf('a'), report);
     assert.deepEqual((await listProcesses(database()))[0]?.follower, report);
+    const failures = [{ part: 'delivery', message: 'no space left', since: noon }];
+    await writeHeartbeat(database(), processOf('a'), report, failures);
+    assert.deepEqual((await listProcesses(database()))[0]?.writeFailures, failures);
   });
 
   test('a process that ended as asked says so, in a heartbeat of its own', async () => {

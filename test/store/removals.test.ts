@@ -166,7 +166,12 @@ onEachDatabase(({ database }) => {
     await kill();
     await attempt(10, true);
     const again = await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20), releasedNumber: 1 });
-    assert.deepEqual(again, { outcome: 'committed', notificationCount: 0, orphanedCount: 0 });
+    assert.deepEqual(again, {
+      outcome: 'committed',
+      notificationCount: 0,
+      orphanedCount: 0,
+      hasDeferred: false,
+    });
     const held = await onlyRow();
     assert.deepEqual([held.state, held.revision, held.processed_at], ['held', 2, null]);
     await mine(database(), headerOf(3, 1, 1), [], { now: later(30) });
