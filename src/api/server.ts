@@ -110,10 +110,8 @@ export function createApi(options: ApiOptions): Api {
     const lacksHost = headers.host === undefined && httpVersion === '1.1';
     done(lacksHost ? invalid('', 'has no Host header') : undefined);
   });
-  api.addHook('preHandler', (request, _reply, done) => {
-    const again = passAgain(request);
-    if (again === undefined) return done();
-    again.then(() => done(), done);
+  api.addHook('preHandler', async (request) => {
+    await passAgain(request);
   });
   api.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'unknown';
