@@ -105,6 +105,9 @@ export async function mine(
   });
 }
 
+/** For `mine`, where a story is about notifications that are written with their block, however many. */
+export const atOnce = { deferral: { recordsMin: 1_000_000, rowsAtOnce: 1_000_000, rowsMax: 1 } } as const;
+
 export type NotificationRow = {
   id: number;
   shard_id: number;

@@ -9,7 +9,7 @@ import { type Settlement, settle } from '../../src/store/outbox.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Change, changeWatchedAddresses } from '../../src/store/watched-bulk.ts';
 import { leaseDue, readDue } from '../kit/attempts.ts';
-import { addWatchers, bob, headerOf, mine, noon, transferOf } from '../kit/chain-story.ts';
+import { addWatchers, atOnce, bob, headerOf, mine, noon, transferOf } from '../kit/chain-story.ts';
 import { onPostgres } from '../kit/each-database.ts';
 
 const RECORDS = 1_500;
@@ -46,9 +46,9 @@ onPostgres(({ database, place }) => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const ids = await watch(database());
       const height = 3 * round;
-      await mine(database(), headerOf(height + 1), [transferOf()]);
+      await mine(database(), headerOf(height + 1), [transferOf()], atOnce);
       // Held until the next block.
-      await mine(database(), headerOf(height + 2), [transferOf()], { releasedNumber: height + 1 });
+      await mine(database(), headerOf(height + 2), [transferOf()], { ...atOnce, releasedNumber: height + 1 });
       const lanes = await leaseDue(settling, { owner: 1, now: noon });
       const outcomes: Settlement[] = [];
       for (const lane of lanes)
@@ -72,7 +72,7 @@ onPostgres(({ database, place }) => {
           moving,
           ids.slice(half).map((id) => ({ operation: 'update', id, patch: { webhookUrl: `${origin}/hook` } })),
         ),
-        mine(following, headerOf(height + 3), [transferOf()], { releasedNumber: height + 3 }),
+        mine(following, headerOf(height + 3), [transferOf()], { ...atOnce, releasedNumber: height + 3 }),
       ]);
       await database().query(sql`truncate watched_address, notification, lane`);
     }

@@ -10,6 +10,7 @@ import { findWatchedAddress } from '../../src/store/watched.ts';
 import { attemptDue } from '../kit/attempts.ts';
 import {
   alice,
+  atOnce,
   bob,
   carol,
   coin,
@@ -96,7 +97,7 @@ onEachDatabase(({ database }) => {
           transfers.push(
             transferOf({ ...side, amount, token, kind: token === undefined ? 'internal' : 'token' }),
           );
-    await mine(database(), headerOf(1), transfers);
+    await mine(database(), headerOf(1), transfers, atOnce);
 
     const stored = (await listStoredBlocks(database(), { from: 1, to: 1 })).get(1);
     assert.ok(stored !== undefined);
