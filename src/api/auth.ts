@@ -26,16 +26,14 @@ type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
 
 /** A body that took so long may have outlived the key. */
 const BODY_MS_MAX = 1_000;
-const passed = new WeakMap<FastifyRequest, { sinceMs: number; clock: Clock; again(): Promise<unknown> }>();
+const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
 
 /**
- * For the `preHandler` of all routes: whoever passed a gate long ago, before a slow body, has to pass again. Undefined where
- * nobody has to; rejects as the authenticator does.
+ * For the `preHandler` of all routes: a request that passed a gate before a slow body has to pass again. Rejects as the
+ * authenticator does.
  */
-export function passAgain(request: FastifyRequest): Promise<unknown> | undefined {
-  const gate = passed.get(request);
-  if (gate === undefined || gate.clock.steadyMs() - gate.sinceMs < BODY_MS_MAX) return undefined;
-  return gate.again();
+export async function passAgain(request: FastifyRequest): Promise<void> {
+  await rechecks.get(request)?.();
 }
 
 /** A gate that lets a request through whose key is valid. @throws Fault as the authenticator does. */
@@ -45,9 +43,12 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
   const watchers = new WeakMap<FastifyRequest, number>();
   return {
     async onRequest(request) {
-      const again = () => authenticate(request.headers.authorization);
-      passed.set(request, { sinceMs: clock.steadyMs(), clock, again });
-      watchers.set(request, await again());
+      const { authorization } = request.headers;
+      const sinceMs = clock.steadyMs();
+      rechecks.set(request, async () => {
+        if (clock.steadyMs() - sinceMs >= BODY_MS_MAX) await authenticate(authorization);
+      });
+      watchers.set(request, await authenticate(authorization));
     },
     watcherOf(request) {
       const watcherId = watchers.get(request);

@@ -110,9 +110,7 @@ export function createApi(options: ApiOptions): Api {
     const lacksHost = headers.host === undefined && httpVersion === '1.1';
     done(lacksHost ? invalid('', 'has no Host header') : undefined);
   });
-  api.addHook('preHandler', async (request) => {
-    await passAgain(request);
-  });
+  api.addHook('preHandler', passAgain);
   api.addHook('onResponse', (request, reply, done) => {
     const route = request.routeOptions.url ?? 'unknown';
     const labels = { method: request.method, route, code: String(reply.statusCode) };

@@ -96,7 +96,7 @@ export function createThrottle(clock: Clock, name: string): Throttle {
     tryEnter: () => tryEnter(),
     async enter(signal, giveUpAtMs) {
       for (;;) {
-        // Read once: a pause that ends between two readings would leave it waiting for a slot that nobody holds.
+        // Read once: a pause that ends between two readings would leave it waiting for a slot that is free.
         const now = nowMs();
         if (!signal.aborted && tryEnter(now)) return;
         const until = limitedUntil;

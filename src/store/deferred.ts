@@ -1,6 +1,6 @@
 /**
- * Deferred notifications. Thousands of records of one watcher may watch the same address, which costs nobody a transaction
- * fee, so one transfer can mean more rows than a block's commit should wait for. The commit then stores which records
+ * Deferred notifications. Thousands of records of one watcher may watch the same address without any transaction fee, so
+ * one transfer can mean more rows than a block's commit should wait for. The commit then stores which records
  * matched (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
  *
  * For each watcher and address the order of blocks is kept: while something of them is deferred, what follows is too. A
@@ -9,7 +9,7 @@
 import { type Address, fromBytes } from '../core/hex.ts';
 import { bytesOf, listOf } from './arrays.ts';
 import type { Db, Tx } from './db.ts';
-import type { Match } from './matching.ts';
+import type { Match, RecordGroup } from './matching.ts';
 import { sql } from './sql.ts';
 
 export type DeferralLimits = {
@@ -21,18 +21,15 @@ export type DeferralLimits = {
   rowsMax: number;
 };
 
-/** About 60 µs per row: the commit of a block and a transaction beside it take about 30 ms longer. */
+/** Groups of an exchange, one record for each address, are far below. The others make each transaction only a little longer. */
 export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 500, rowsMax: 500 };
-
-/** The records of one watcher for one address. */
-export type Group = { watcherId: number; address: Address; rows: number };
 
 /** The groups whose notifications the commit should leave to `writeDeferred`. */
 export async function listDeferrable(
   tx: Tx,
   matches: readonly Match[],
   { isReorg, limits }: { isReorg: boolean; limits: DeferralLimits },
-): Promise<Group[]> {
+): Promise<RecordGroup[]> {
   const counts = new Map<Address, number>();
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
   if (counts.size === 0) return [];
@@ -54,11 +51,10 @@ export async function listDeferrable(
     order by records, watcher_id, address`);
   let left = limits.rowsAtOnce;
   return rows.flatMap(({ watcher_id: watcherId, address: bytes, records, follows }) => {
-    const address = fromBytes(bytes);
-    const group = { watcherId, address, rows: records * (counts.get(address) ?? 0) };
+    const group = { watcherId, address: fromBytes(bytes) };
     if (follows) return [group];
     if (isReorg) return [];
-    left -= group.rows;
+    left -= records * (counts.get(group.address) ?? 0);
     return left < 0 ? [group] : [];
   });
 }
@@ -66,7 +62,7 @@ export async function listDeferrable(
 /** Stores which records of these groups matched; `isMet` as `insertNotifications` says it. */
 export async function deferMatches(
   tx: Tx,
-  groups: readonly Group[],
+  groups: readonly RecordGroup[],
   { matches, isMet, limits }: { matches: readonly Match[]; isMet: boolean; limits: DeferralLimits },
 ): Promise<void> {
   if (groups.length === 0) return;
@@ -109,7 +105,7 @@ export async function findFirstDeferred(db: Db): Promise<number | undefined> {
   return row?.block_number;
 }
 
-/** The notifications that are deferred, of records that exist. */
+/** How many notifications are deferred at most: a record whose flags don't fit gets none. */
 export async function countDeferred(db: Db): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
     select coalesce(sum(cardinality(record_ids) * jsonb_array_length(matches)), 0)::bigint as count from deferred_match`);

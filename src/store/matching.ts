@@ -17,6 +17,9 @@ type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly T
 /** Notifications of blocks up to `releasedNumber` may be sent. */
 type Moment = { releasedNumber: number; now: Date };
 
+/** The records of one watcher for one address. */
+export type RecordGroup = { watcherId: number; address: Address };
+
 /**
  * Notifications that were made, met again or released, of one lane and state, and of one record where that has turns;
  * `count` of those that were made.
@@ -59,8 +62,8 @@ export async function insertNotifications(
     confirmations?: number;
     /** The only records whose notifications are made. */
     records?: { shardId: number; ids: readonly string[] };
-    /** Watchers and addresses whose notifications are deferred. */
-    without?: readonly { watcherId: number; address: Address }[];
+    /** Those whose notifications are deferred. */
+    without?: readonly RecordGroup[];
     /** Whether transactions of the matches had notifications before; found out unless it is known. */
     isMet?: boolean;
   },
@@ -112,7 +115,7 @@ export async function insertNotifications(
 const isOf = ({ shardId, ids }: { shardId: number; ids: readonly string[] }) =>
   sql` and w.shard_id = ${shardId} and w.id = any(${listOf(ids)}::uuid[])`;
 
-const isNotOf = (groups: readonly { watcherId: number; address: Address }[]) => sql` and not exists (
+const isNotOf = (groups: readonly RecordGroup[]) => sql` and not exists (
   select from unnest(
     ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
     ${bytesOf(groups.map(({ address }) => address))}::bytea[]

@@ -108,7 +108,7 @@ test('a wait that ends after one has given up is refused at once, with its end a
   });
 });
 
-test('a pause that ends between two readings of the clock leaves nobody waiting for a slot', async () => {
+test('a pause that ends between two readings of the clock leaves no request waiting for a slot', async () => {
   const story = createTestClock();
   let isTicking = false;
   // Time passes between any two readings.

@@ -40,6 +40,10 @@ const watchTimes = async (
     ),
   );
 
+async function listAmounts(database: Database): Promise<[amount: string, state: string][]> {
+  return (await listNotifications(database)).map(({ amount, state }) => [amount, state]);
+}
+
 /** Block 1 with this transfer, then block 2 with that one; both deferred. */
 async function deferTwo(database: Database, first: Transfer, second: Transfer): Promise<void> {
   await mine(database, headerOf(1), [first], { deferral: tight(0) });
@@ -99,19 +103,15 @@ onEachDatabase(({ database }) => {
       assert.deepEqual(await listNotifications(database()), []);
       assert.equal(await findFirstDeferred(database()), 1);
       await writeAll(database());
-      const rows = await listNotifications(database());
-      assert.deepEqual(
-        rows.map(({ amount, state }) => [amount, state]),
-        [
-          ['11', 'waiting'],
-          ['11', 'waiting'],
-          ['22', 'held'],
-          ['22', 'held'],
-        ],
-      );
+      assert.deepEqual(await listAmounts(database()), [
+        ['11', 'waiting'],
+        ['11', 'waiting'],
+        ['22', 'held'],
+        ['22', 'held'],
+      ]);
     });
 
-    test('a reorg forgets what is deferred of its blocks, and tells nobody of it', async () => {
+    test('a reorg forgets what is deferred of its blocks, so nothing is sent for it', async () => {
       await watchTimes(database(), 2);
       await deferTwo(database(), transferOf({ amount: 11n }), transferOf({ amount: 22n }));
       const other = transferOf({ amount: 33n });
@@ -120,16 +120,12 @@ onEachDatabase(({ database }) => {
         deferral: tight(0),
       });
       await writeAll(database());
-      const rows = await listNotifications(database());
-      assert.deepEqual(
-        rows.map(({ amount, state }) => [amount, state]),
-        [
-          ['11', 'waiting'],
-          ['11', 'waiting'],
-          ['33', 'waiting'],
-          ['33', 'waiting'],
-        ],
-      );
+      assert.deepEqual(await listAmounts(database()), [
+        ['11', 'waiting'],
+        ['11', 'waiting'],
+        ['33', 'waiting'],
+        ['33', 'waiting'],
+      ]);
     });
 
     test('a reorg writes at once what it mines again: no notification is taken back', async () => {
