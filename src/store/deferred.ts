@@ -22,7 +22,7 @@ export type DeferralLimits = {
 };
 
 /** Groups of an exchange, one record for each address, are far below. The others make each transaction only a little longer. */
-export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 500, rowsMax: 500 };
+export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 100, rowsMax: 250 };
 
 /** The groups whose notifications the commit should leave to `writeDeferred`. */
 export async function listDeferrable(
@@ -73,23 +73,26 @@ export async function deferMatches(
   const recordsMax = Math.max(1, Math.floor(limits.rowsMax / largest));
   await tx.query(sql`
     insert into deferred_match (watcher_id, block_number, address, record_ids, matches, is_met)
-    select g.watcher_id, m.block, g.address, r.ids, m.matches::jsonb, ${isMet}
-    from unnest(
-      ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
-      ${bytesOf(groups.map(({ address }) => address))}::bytea[]
-    ) as g (watcher_id, address)
+    select g.watcher_id, m.block, g.address, g.ids, m.matches::jsonb, ${isMet}
+    from (
+      select watcher_id, address, part, array_agg(id) as ids
+      from (
+        select watcher_id, address, id, (row_number() over (
+          partition by watcher_id, address order by created_at, id) - 1) / ${recordsMax}::integer as part
+        from watched_address
+        where address = any(${bytesOf([...wanted])}::bytea[]) and (watcher_id, address) in (
+          select * from unnest(
+            ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
+            ${bytesOf(groups.map(({ address }) => address))}::bytea[]))
+      ) as w
+      group by watcher_id, address, part
+    ) as g
     join unnest(
       ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
       ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
       ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[]
     ) as m (address, block, matches) on m.address = g.address
-    cross join lateral (
-      select part, array_agg(id order by created_at, id) as ids
-      from (
-        select id, created_at, (row_number() over (order by created_at, id) - 1) / ${recordsMax}::integer as part
-        from watched_address w where w.watcher_id = g.watcher_id and w.address = g.address) as w
-      group by part) as r
-    order by m.block, g.watcher_id, g.address, r.part`);
+    order by m.block, g.watcher_id, g.address, g.part`);
 }
 
 /** Forgets what is deferred of the blocks that a reorg undoes. */
