@@ -75,6 +75,8 @@ const UNPROVEN_AHEAD = 2;
 const REMEMBERED_MAX = 65_536;
 /** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
 const STARTS_PER_TURN_MAX = 8;
+/** An unproven one opens a connection, and may have to end it again. */
+const STARTS_OF_UNPROVEN = 4;
 /** How the proven window follows the time that the thread needs for a turn of its event loop. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
@@ -128,8 +130,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   function mayStart(account: Account, kind: Kind): boolean {
     const own = account.open;
     if (openOf(open) >= limits.open && openOf(own) > 0) return false;
-    // What is unproven may hang too.
-    if (own.hung > 0 && own.hung + own.unproven >= limits.hung - open.hung) return false;
+    // What is unproven may hang too: where all places for that are taken, one at a time shows.
+    const mayHang = own.hung + own.unproven;
+    if (mayHang > 0 && mayHang >= limits.hung - open.hung) return false;
     return own[kind] < (kind === 'proven' ? window : limits.unproven) - open[kind];
   }
 
@@ -185,7 +188,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         continue;
       }
       if (startsLeft === STARTS_PER_TURN_MAX) setImmediate(nextTurn);
-      startsLeft -= 1;
+      startsLeft -= kindOf(member) === 'unproven' ? STARTS_OF_UNPROVEN : 1;
       begin(start(member));
     }
   }

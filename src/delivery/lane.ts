@@ -2,6 +2,7 @@
  * Working one leased lane: makes the next of its due notifications an attempt whenever it is the lane's turn, and gives
  * the lane back when nothing is due.
  */
+import { onAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { KeyRing } from '../core/key-ring.ts';
@@ -163,7 +164,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   async function finish(): Promise<void> {
     isOver = true;
-    stopping.removeEventListener('abort', proceed);
+    leaveStopping();
     seat.leave();
     if (end !== 'lost') await giveBack();
     done.resolve();
@@ -266,7 +267,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     proceed();
   }
 
-  stopping.addEventListener('abort', proceed);
+  const leaveStopping = onAbort(stopping, proceed);
   proceed();
 
   return {
