@@ -122,6 +122,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   let passedOver = new Set<Account>();
   let isLooking = false;
   let startsLeft = STARTS_PER_TURN_MAX;
+  let isPumpDue = false;
 
   const openOf = (counts: Record<Kind | 'hung', number>): number =>
     counts.unproven + counts.proven + counts.hung;
@@ -173,6 +174,16 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       next = nextOf(account) ?? next;
     }
     return next;
+  }
+
+  /** Once for all that happens before the thread does something else. */
+  function pumpSoon(): void {
+    if (isPumpDue) return;
+    isPumpDue = true;
+    queueMicrotask(() => {
+      isPumpDue = false;
+      pump();
+    });
   }
 
   /** Starts what may start, a few in each turn of the event loop. */
@@ -323,7 +334,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
 
   /** Something is free: for those that wait here, and for lanes that this process has not leased. */
   function offer(account: Account): void {
-    pump();
+    pumpSoon();
     if (!passedOver.has(account) || isFull(account)) return;
     passedOver.delete(account);
     onCredit();
@@ -369,7 +380,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         want() {
           member.wants = true;
           line(member);
-          pump();
+          pumpSoon();
         },
         limit: () => receiver.limit,
         ahead: () => (receiver.isProven ? 2 * receiver.limit : UNPROVEN_AHEAD),

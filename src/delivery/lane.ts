@@ -45,6 +45,8 @@ export type LaneOptions = DeliveryOptions & {
 
 export type LaneRun = {
   readonly lane: Lane;
+  /** Whether it has started an attempt since it was leased. */
+  hadTurn(): boolean;
   /** There may be something new in this lane. */
   ring(): void;
   /** As ring, where something is under way: what comes due meanwhile rings no bell. */
@@ -71,6 +73,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let retries: Due[] = [];
   let readMs = Number.NEGATIVE_INFINITY;
   let isReading = false;
+  let hadTurn = false;
   /** Counts reorgs: what was asked for before one is not used after it. */
   let generation = 0;
   /** Attempts that were broken off undecided: their request may have arrived. */
@@ -142,6 +145,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     const { id, retryCount } = due.notification;
     const isRetry = retryCount > 0;
     underWay.add(id);
+    hadTurn = true;
     if (isRetry) retriesUnderWay += 1;
     attemptOnce(due, ticket)
       .catch(done.reject)
@@ -272,6 +276,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   return {
     lane,
+    hadTurn: () => hadTurn,
     ring,
     poll: () => underWay.size > 0 && ring(),
     forget() {
