@@ -202,3 +202,35 @@ test('a lane that reads what to send holds a slot meanwhile, so no more lanes re
   await line.settle();
   assert.equal(reads.length, 6, 'two slots are free again, and two more lanes read');
 });
+
+test('where every place for hung attempts is taken, a watcher tries one unproven receiver at a time', async () => {
+  const line = startLine(few);
+  const wantAll = (watcherId: number) => {
+    for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId }).seat.want();
+  };
+  for (const watcherId of [1, 2]) {
+    wantAll(watcherId);
+    await line.settle();
+    await line.pass(2 * HAND_OVER_MS);
+  }
+  assert.equal(line.started.length, 8, 'all of them hang');
+  wantAll(3);
+  await line.settle();
+  assert.equal(countOf(line.started, 3), 1);
+  await line.end((one) => one.watcherId === 3);
+  assert.equal(countOf(line.started, 3), 1, 'the next one, once the first has answered');
+});
+
+test('lanes that wait for more turns than their watcher still has are surplus', async () => {
+  const line = startLine(few);
+  const lanes = Array.from({ length: 16 }, () => line.join({ watcherId: 1 }));
+  for (const { seat } of lanes) seat.want();
+  await line.settle();
+  assert.deepEqual(line.fair.surplus(), []);
+  await line.pass(2 * HAND_OVER_MS);
+  assert.deepEqual(
+    line.fair.surplus(),
+    lanes.slice(-4).map(({ laneId }) => laneId),
+    'with four that hang, twelve may be here',
+  );
+});
