@@ -379,7 +379,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     },
     surplus() {
       return [...accounts.values()].flatMap((account) => {
-        const count = account.line.size - lanesMaxOf(account);
+        // More than may be leased: what goes back and forth is work too.
+        const count = account.line.size - 2 * openOf(account.open) - WAITING_LANES_MAX;
         if (count <= 0) return [];
         const waiting = [...account.ready].filter((member) => member.open === 0);
         return waiting.slice(-count).map(({ lane }) => lane.id);
