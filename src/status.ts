@@ -26,7 +26,7 @@ import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { createPublicView } from './public-view.ts';
 import { findChain, findTipTimes } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
-import { type QueueStatistics, queueStatistics } from './store/outbox.ts';
+import { type QueueStatistics, queueStatistics } from './store/pending.ts';
 import type { FollowerReport } from './store/processes.ts';
 import { readTime } from './store/time.ts';
 import type { WriteFailure, WriteHealth } from './store/write-health.ts';

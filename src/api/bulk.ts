@@ -7,9 +7,12 @@ import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { Fault, type Problem } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
+import { alignNotifications } from '../store/alignment.ts';
+import type { Tx } from '../store/db.ts';
 import { doOnce } from '../store/idempotency.ts';
+import { shardOf } from '../store/lanes.ts';
 import { withinLimits } from '../store/limits.ts';
-import { changeWatchedAddresses } from '../store/watched-bulk.ts';
+import { alignChanged, changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
 import { createWatcherGate } from './auth.ts';
 import { liftBodyLimit, readRest } from './body-limit.ts';
@@ -159,11 +162,13 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       }
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
-      return doOnce(database, onceOf(request, watcherId, now), async (tx) => {
+      const answer = await doOnce(database, onceOf(request, watcherId, now), async (tx) => {
         const at = { now: clock.now(), limits };
-        const changed = await changeWatchedAddresses(tx, watcherId, changes, at);
+        const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
         return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
       });
+      await alignChanged(database, watcherId, changes, clock.now());
+      return answer;
     },
   );
 
@@ -184,14 +189,30 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       }
       const watcherId = watcherOf(request);
       const now = clock.now();
-      return doOnce(database, onceOf(request, watcherId, now), async (tx) => ({
-        success: true as const,
-        data: await withinLimits(tx, watcherId, limits, () =>
+      let deletedIds: readonly string[] = [];
+      const answer = await doOnce(database, onceOf(request, watcherId, now), async (plain) => {
+        const tx = whileConnected(plain, request);
+        const replaced = await withinLimits(tx, watcherId, limits, () =>
           replaceWatchedSet(tx, watcherId, webhook_url, members, now),
-        ),
-      }));
+        );
+        deletedIds = replaced.deletedIds;
+        return { success: true as const, data: replaced.counts };
+      });
+      await alignNotifications(database, shardOf(watcherId), deletedIds, clock.now());
+      return answer;
     },
   );
+}
+
+/** The transaction, which goes no further, and is rolled back, once the client has hung up. */
+function whileConnected(tx: Tx, request: FastifyRequest): Tx {
+  return {
+    ...tx,
+    async query(statement) {
+      if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
+      return tx.query(statement);
+    },
+  };
 }
 
 function parseMembers(records: readonly Static<typeof Member>[], policy: WebhookPolicy): SetMember[] {

@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
 import { countDeferred, type DeferralLimits, findFirstDeferred } from '../../src/store/deferred.ts';
-import { queueStatistics } from '../../src/store/outbox.ts';
+import { queueStatistics } from '../../src/store/pending.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../src/store/watched.ts';
 import { writeDeferred } from '../../src/store/write-deferred.ts';
 import {
@@ -171,7 +171,7 @@ onEachDatabase(({ database }) => {
     test('a record that is deleted meanwhile gets nothing, and one that is made meanwhile neither', async () => {
       const [kept, gone] = await watchTimes(database(), 2);
       await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
-      await deleteWatchedAddress(database(), 1, gone?.id ?? '');
+      await deleteWatchedAddress(database(), 1, gone?.id ?? '', { now: noon });
       await watchAddress(database(), { address: bob });
       await writeAll(database());
       const records = (await listNotifications(database())).map((row) => row.watched_address_id);

@@ -86,7 +86,7 @@ onEachDatabase(({ kind, database, place }) => {
     await pay(3, 1);
     await attemptDue(database(), { now: later(70_000), succeeds: false });
     assert.deepEqual((await list())[0]?.failure?.since, later(70_000), 'a new failure begins again');
-    await deleteWatchedAddress(database(), record.watcherId, record.id);
+    await deleteWatchedAddress(database(), record.watcherId, record.id, { now: noon });
     await repair();
     assert.equal((await countFailures(database())).receivers, 0, 'what was cancelled waits for no retry');
   });
