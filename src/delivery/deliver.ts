@@ -159,7 +159,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   /** Of watchers that can have no further lanes here, those at work for long give way to others of the same watcher. */
   async function rotate(): Promise<void> {
     const waiting = new Set(await listWaitingWatchers(database, fair.full(), clock.now()));
-    if (waiting.size > 0) giveWay(GIVE_WAY_MAX, ({ lane }) => waiting.has(lane.watcherId));
+    // Those that wait for their first attempt here would only wait elsewhere.
+    if (waiting.size > 0) giveWay(GIVE_WAY_MAX, (run) => run.hadTurn() && waiting.has(run.lane.watcherId));
   }
 
   /** Gives back the lanes of suspended watchers once their attempts under way have ended. */
