@@ -25,12 +25,11 @@ for (const kind of databaseKinds)
     };
     before(async () => {
       place = await createTestDatabase(kind);
-      await create('acme');
+      for (const name of ['acme', 'odd', '1']) await create(name);
       // From a time in which such names were taken.
       const database = await place.open();
-      await database.query(sql`insert into watcher (name, created_at) values (${ODD}, now())`);
+      await database.query(sql`update watcher set name = ${ODD} where name = 'odd'`);
       await database.close();
-      for (const name of [ODD, '1']) await create(name);
     });
     after(() => place[Symbol.asyncDispose]());
 
@@ -89,6 +88,8 @@ for (const kind of databaseKinds)
 
     test('a deletion names the watcher that its id means, and one that is being deleted cannot be suspended', async () => {
       await create('gone soon');
+      // One that has its name is not refused for it.
+      await create(ODD);
       const { id } = JSON.parse((await run('show', 'gone soon', '--json')).out);
       assert.match((await run('delete', String(id))).err, /--yes deletes gone soon with 0 records/);
       const database = await place.open();
