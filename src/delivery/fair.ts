@@ -13,8 +13,11 @@ export type Kind = 'unproven' | 'proven';
 export type FairLimits = Record<Kind | 'hung' | 'open' | 'perOrigin', number>;
 
 export type FairQueue = {
-  /** Lines up a leased lane. `take` gives the lane's next attempt, or nothing until the lane asks again. */
-  join(lane: LaneInLine, take: () => Begin | undefined): Seat;
+  /**
+   * Lines up a leased lane. `take` gives the lane's next attempt, or nothing until the lane asks again. While it reads what
+   * the next attempt may be, a slot is kept for it.
+   */
+  join(lane: LaneInLine, take: () => Begin | Promise<void> | undefined): Seat;
   /** Watchers that could not start an attempt in a further lane. When one of them can, `onCredit` is called. */
   full(): number[];
 };
@@ -36,6 +39,8 @@ export type Seat = {
   want(): void;
   /** How many attempts the receiver takes at once. */
   limit(): number;
+  /** How many rows are worth reading. */
+  ahead(): number;
   leave(): void;
 };
 
@@ -64,10 +69,14 @@ const TURNED_MIN = 4;
 const TURNED_SHARE = 0.1;
 /** Lanes of a watcher that may wait for their turn beside those at work. */
 const WAITING_LANES_MAX = 8;
+/** Rows that are read for an unproven receiver: it may hang, and the others would grow old in memory. */
+const UNPROVEN_AHEAD = 2;
 /** Receivers remembered between their leases, about 100 B each. */
 const REMEMBERED_MAX = 65_536;
 /** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
 const STARTS_PER_TURN_MAX = 8;
+/** An unproven one opens a connection, and may have to end it again. */
+const STARTS_OF_UNPROVEN = 4;
 /** How the proven window follows the time that the thread needs for a turn of its event loop. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
@@ -91,7 +100,7 @@ type Member = {
   readonly lane: LaneInLine;
   readonly account: Account;
   readonly receiver: Receiver;
-  readonly take: () => Begin | undefined;
+  readonly take: () => Begin | Promise<void> | undefined;
   virtualMs: number;
   open: number;
   hung: number;
@@ -121,8 +130,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   function mayStart(account: Account, kind: Kind): boolean {
     const own = account.open;
     if (openOf(open) >= limits.open && openOf(own) > 0) return false;
-    // What is unproven may hang too.
-    if (own.hung > 0 && own.hung + own.unproven >= limits.hung - open.hung) return false;
+    // What is unproven may hang too: where all places for that are taken, one at a time shows.
+    const mayHang = own.hung + own.unproven;
+    if (mayHang > 0 && mayHang >= limits.hung - open.hung) return false;
     return own[kind] < (kind === 'proven' ? window : limits.unproven) - open[kind];
   }
 
@@ -132,7 +142,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   }
 
   function isFull(account: Account): boolean {
-    if (account.line.size >= 2 * openOf(account.open) + WAITING_LANES_MAX) return true;
+    const { unproven, proven, hung } = account.open;
+    if (account.line.size >= 2 * (unproven + proven) + hung + WAITING_LANES_MAX) return true;
     return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
   }
 
@@ -170,15 +181,30 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       const member = pick();
       if (member === undefined) return;
       const begin = member.take();
-      if (begin === undefined) {
+      if (typeof begin !== 'function') {
         member.wants = false;
         line(member);
+        if (begin !== undefined) keepSlot(member, begin);
         continue;
       }
       if (startsLeft === STARTS_PER_TURN_MAX) setImmediate(nextTurn);
-      startsLeft -= 1;
+      startsLeft -= kindOf(member) === 'unproven' ? STARTS_OF_UNPROVEN : 1;
       begin(start(member));
     }
+  }
+
+  /** Without it, each lane in line would read for the one slot that is free. */
+  function keepSlot(member: Member, reading: Promise<void>): void {
+    const { account } = member;
+    const kind = kindOf(member);
+    open[kind] += 1;
+    account.open[kind] += 1;
+    const giveUp = () => {
+      open[kind] -= 1;
+      account.open[kind] -= 1;
+      offer(account);
+    };
+    reading.then(giveUp, giveUp);
   }
 
   /** A turn of the event loop later: more may start, and the next turn shows how busy the thread is. */
@@ -346,6 +372,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
           pump();
         },
         limit: () => receiver.limit,
+        ahead: () => (receiver.isProven ? 2 * receiver.limit : UNPROVEN_AHEAD),
         leave() {
           member.wants = false;
           line(member);

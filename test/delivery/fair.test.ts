@@ -178,3 +178,27 @@ test('a lane that has nothing to start is not asked again before it wants to be'
   await line.settle();
   assert.equal(countOf(line.started, 1), 1);
 });
+
+test('a lane that reads what to send holds a slot meanwhile, so no more lanes read than may send', async () => {
+  const line = startLine(few);
+  const reads: PromiseWithResolvers<void>[] = [];
+  for (let id = 1; id <= 10; id += 1) {
+    const read = () => {
+      const reading = Promise.withResolvers<void>();
+      reads.push(reading);
+      return reading.promise;
+    };
+    line.fair.join({ id, watcherId: 1, origin: `lane ${id}` }, read).want();
+  }
+  await line.settle();
+  assert.equal(reads.length, 4);
+  const other = line.join({ watcherId: 2 });
+  other.seat.want();
+  await line.settle();
+  assert.equal(countOf(line.started, 2), 1, 'half of what is left is for others');
+  const [one, two] = reads;
+  one?.resolve();
+  two?.reject(new Error('the database is away'));
+  await line.settle();
+  assert.equal(reads.length, 6, 'two slots are free again, and two more lanes read');
+});
