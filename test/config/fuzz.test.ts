@@ -7,6 +7,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/problems.ts';
 import { listVariables } from '../../src/config/variables.ts';
 import { writeConfig } from './write-config.ts';
+import { sampleSize } from '../kit/sample.ts';
 
 const key = fc.oneof(
   fc.constantFrom(
@@ -77,7 +78,7 @@ test('whatever the file and the environment say, nothing but a ConfigError is th
       onlyConfigError(() => loadConfig({ file: config.file, env }));
       onlyConfigError(() => loadConfig({ env }));
     }),
-    { numRuns: 1_000 },
+    { numRuns: sampleSize(1_000) },
   );
 });
 

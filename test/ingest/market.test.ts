@@ -28,6 +28,7 @@ import { createTestDatabase } from '../kit/database.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
 import { noChecks } from '../kit/follower.ts';
 import { deployPair, type Side, type UniswapPair } from '../kit/uniswap.ts';
+import { sampleSize } from '../kit/sample.ts';
 
 const { signal } = new AbortController();
 const ONE = 10n ** 18n;
@@ -97,7 +98,7 @@ test('after each swap, mint, burn, flash swap and switch of the fee the pair is 
           assert.equal((await pair.lpBalanceOf(feeTo)) - balance, unminted, 'the fee that was to be minted');
       }
     }),
-    { numRuns: 6, endOnFailure: true },
+    { numRuns: sampleSize(6), endOnFailure: true },
   );
   assert.equal(await volumeOf(database), volumeByLogs(await readSwaps(chain, pair)));
 });
