@@ -111,6 +111,7 @@ test('a fresh start on request forgets the demo, and leaves all other files of t
 
 test('a second demo on the same folder is refused, and takes nothing from the first', async (context) => {
   const folder = createLeftFolder(context);
+  await leaveDatabase(folder, left.head);
   const first = await open(context, folder);
 
   for (const fresh of [false, true]) await assert.rejects(open(context, folder, fresh), { code: 'conflict' });

@@ -58,9 +58,9 @@ export async function runFiles(
       if (!hasCrashed && isEmpty(result))
         result.failures.push({ path: [], problem: 'there is no test in this file' });
   }
-  // Loading and what else no test is charged with.
+  // What belongs to no test, such as loading. A test with tests inside has counted them twice.
   const tested = results.reduce((sum, { durationMs }) => sum + durationMs, 0);
-  const rest = (performance.now() - startedAt - tested) / results.length;
+  const rest = Math.max(0, performance.now() - startedAt - tested) / results.length;
   for (const result of results) result.durationMs += rest;
   return results;
 }

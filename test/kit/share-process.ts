@@ -10,7 +10,7 @@ const FOLDERS = /^test\/(api|chain|config|core|delivery|ingest|store)\//;
 /** Hooks outside of a suite would run for the other files too, and a global would be changed for them. */
 const ALONE = [
   /^(before|after|beforeEach|afterEach)\(/m,
-  /Date\.now = |globalThis\.|\bmock\b|setFlagsFromString|gc\(/,
+  /Date\.now = |globalThis\.|\bmock\b|setFlagsFromString|\bgc\(/,
   /process\.(chdir|emit|env|exit|kill|memoryUsage|on|once|umask)\b/,
   /node:(async_hooks|child_process|diagnostics_channel|worker_threads)/,
 ];
