@@ -6,8 +6,8 @@ import { stringify } from 'yaml';
 import { loadConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/problems.ts';
 import { listVariables } from '../../src/config/variables.ts';
-import { writeConfig } from './write-config.ts';
 import { sampleSize } from '../kit/sample.ts';
+import { writeConfig } from './write-config.ts';
 
 const key = fc.oneof(
   fc.constantFrom(

@@ -27,8 +27,8 @@ import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
 import { noChecks } from '../kit/follower.ts';
-import { deployPair, type Side, type UniswapPair } from '../kit/uniswap.ts';
 import { sampleSize } from '../kit/sample.ts';
+import { deployPair, type Side, type UniswapPair } from '../kit/uniswap.ts';
 
 const { signal } = new AbortController();
 const ONE = 10n ** 18n;

@@ -55,11 +55,9 @@ test('files that share a process have results of their own; a file without a tes
     console.log(JSON.stringify(await runFiles(${JSON.stringify(paths)}, options)));`;
   // Inside of a test node:test runs no files.
   const { NODE_TEST_CONTEXT: _context, ...env } = process.env;
-  const { stdout } = await promisify(execFile)(
-    process.execPath,
-    ['--input-type=module', '--eval', program],
-    { env },
-  );
+  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
+    env,
+  });
   const results: FileResult[] = JSON.parse(stdout);
   assert.deepEqual(
     results.map(({ file, passed, failures }) => [file, passed, failures.map((one) => one.path)]),
