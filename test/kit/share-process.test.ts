@@ -53,11 +53,11 @@ test('files that share a process have results of their own; a file without a tes
     import { runFiles } from ${JSON.stringify(import.meta.resolve('./run-file.ts'))};
     const options = { timeMsMax: 60_000, signal: new AbortController().signal };
     console.log(JSON.stringify(await runFiles(${JSON.stringify(paths)}, options)));`;
+  const main = path.join(files.root, 'main.mjs');
+  writeFileSync(main, program);
   // Inside of a test node:test runs no files.
   const { NODE_TEST_CONTEXT: _context, ...env } = process.env;
-  const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '--eval', program], {
-    env,
-  });
+  const { stdout } = await promisify(execFile)(process.execPath, [main], { env });
   const results: FileResult[] = JSON.parse(stdout);
   assert.deepEqual(
     results.map(({ file, passed, failures }) => [file, passed, failures.map((one) => one.path)]),
