@@ -1,39 +1,44 @@
-import assert from 'node:assert/strict';
-import { after, before, test } from 'node:test';
-import { findBroken } from './seeds.ts';
-import { openStage, type Stage } from './world.ts';
+import { testBugs } from './seeds.ts';
 
-let stage: Stage;
-before(async () => {
-  stage = await openStage();
-});
-after(() => stage[Symbol.asyncDispose]());
-
-test('a worker that settles without its lease is found', async () => {
-  assert.match((await findBroken(stage, 'no fence'))?.problem ?? '', /settled .* although it had lost lane/);
-});
-
-test('a follower that commits upon another tip than the one there is is found', async () => {
-  assert.match(
-    (await findBroken(stage, 'no compare-and-set'))?.problem ?? '',
-    /duplicate key .*block_pkey|is stored on another than its parent/,
-  );
-});
-
-test('an outcome that is settled for a later delivery than its own is found', async () => {
-  assert.match(
-    (await findBroken(stage, 'no redelivery fence', 23))?.problem ?? '',
-    /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
-  );
-});
-
-test('a reorg that forgets attempts without an outcome is found', async () => {
-  assert.match(
-    (await findBroken(stage, 'forgotten attempts', 15))?.problem ?? '',
-    /was sent, and does not count as seen/,
-  );
-});
-
-test('a crash between moving a notification and waking its lane is found, if they are no transaction', async () => {
-  assert.match((await findBroken(stage, 'move before wake', 16))?.problem ?? '', /^lane \d+ was forgotten$/);
-});
+testBugs([
+  {
+    name: 'a worker that settles without its lease is found',
+    bug: 'no fence',
+    likely: 9,
+    problem: /settled .* although it had lost lane/,
+  },
+  {
+    name: 'a follower that commits upon another tip than the one there is is found',
+    bug: 'no compare-and-set',
+    problem: /duplicate key .*block_pkey|is stored on another than its parent/,
+  },
+  {
+    name: 'an outcome that is settled for a later delivery than its own is found',
+    bug: 'no redelivery fence',
+    likely: 3,
+    problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
+  },
+  {
+    name: 'a reorg that forgets attempts without an outcome is found',
+    bug: 'forgotten attempts',
+    likely: 5,
+    problem: /was sent, and does not count as seen/,
+  },
+  {
+    name: 'a crash between moving a notification and waking its lane is found, if they are no transaction',
+    bug: 'move before wake',
+    likely: 16,
+    problem: /^lane \d+ was forgotten$/,
+  },
+  {
+    name: 'retries that go on for transfers that a reorg orphaned are found',
+    bug: 'retries of orphans',
+    likely: 101,
+    problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
+  },
+  {
+    name: 'a follower that believes a single node is found',
+    bug: 'no quorum',
+    problem: /is stored, which only the liar has|calm rounds block \d+ is not stored/,
+  },
+]);

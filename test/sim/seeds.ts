@@ -49,11 +49,30 @@ export function testSeeds(first: 1 | 2): void {
   });
 }
 
-/**
- * A story that breaks a promise with a planted bug. It tries `likely` first, a seed that broke one before: many stories end
- * well in spite of the bug.
- */
-export async function findBroken(stage: Stage, bug: BugName, likely = 1): Promise<Story | undefined> {
+export type PlantedBug = {
+  name: string;
+  bug: BugName;
+  /** A seed that showed the bug before, and is tried first: most stories end well in spite of a bug. */
+  likely?: number;
+  problem: RegExp;
+};
+
+/** Declares a test of each bug, or, in a run of the whole suite, of a sample. */
+export function testBugs(bugs: readonly PlantedBug[]): void {
+  let stage: Stage;
+  before(async () => {
+    stage = await openStage();
+  });
+  after(() => stage[Symbol.asyncDispose]());
+
+  for (const { name, bug, likely, problem } of sampleOf(bugs))
+    test(name, async () => {
+      assert.match((await findBroken(stage, bug, likely))?.problem ?? '', problem);
+    });
+}
+
+/** The first story that breaks a promise with a planted bug. */
+async function findBroken(stage: Stage, bug: BugName, likely = 1): Promise<Story | undefined> {
   const others = Array.from({ length: SEEDS }, (_, index) => index + 1).filter((seed) => seed !== likely);
   for (const seed of [likely, ...others]) {
     const story = await simulate(stage, { seed, bug });

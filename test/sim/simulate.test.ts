@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { findBroken } from './seeds.ts';
 import { simulate } from './simulate.ts';
 import { openStage, type Stage } from './world.ts';
 
@@ -9,20 +8,6 @@ before(async () => {
   stage = await openStage();
 });
 after(() => stage[Symbol.asyncDispose]());
-
-test('retries that go on for transfers that a reorg orphaned are found', async () => {
-  assert.match(
-    (await findBroken(stage, 'retries of orphans', 101))?.problem ?? '',
-    /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
-  );
-});
-
-test('a follower that believes a single node is found', async () => {
-  assert.match(
-    (await findBroken(stage, 'no quorum'))?.problem ?? '',
-    /is stored, which only the liar has|calm rounds block \d+ is not stored/,
-  );
-});
 
 test('a seed tells the same story again, whatever was told before it', async () => {
   for (const seed of [3, 4]) {
