@@ -314,11 +314,11 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(counts, [500, 100, 500, 100]);
     const places = await database().transaction(listPlaces);
     assert.deepEqual(
-      [...Map.groupBy(places, (place) => place)].map(([place, { length }]) => [place, length]).sort(),
-      [
+      new Map([...Map.groupBy(places, (place) => place)].map(([place, { length }]) => [place, length])),
+      new Map([
         ['cancelled https://one.example:443', 600],
         [`waiting ${origin}`, 600],
-      ],
+      ]),
     );
   });
 
@@ -370,6 +370,18 @@ onEachDatabase(({ database }) => {
     const payments = Array.from({ length: ROWS }, () => transferOf());
     await mine(database(), headerOf(1), payments, atOnce);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
+    assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
+    // The same where the call died after its commit.
+    const other = await watchAddress(database(), { settings: { strictOrder: true } });
+    await mine(
+      database(),
+      headerOf(2),
+      payments.map(() => transferOf()),
+      atOnce,
+    );
+    await database().query(sql`delete from watched_address where id = ${other.id}`);
+    for (let times = 0; times < 3; times += 1)
+      assert.deepEqual(await attemptDue(database(), { now: later(times), succeeds: true }), []);
     assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
   });
 
