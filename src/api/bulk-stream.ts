@@ -18,7 +18,7 @@ export type Lines = {
   body: AsyncIterable<Uint8Array>;
   /** With an Idempotency-Key: names each group. */
   once: ((text: string) => Once) | undefined;
-  /** Before each group: the key may be revoked or its watcher suspended meanwhile. @throws Fault */
+  /** Right before each group: the key may be revoked or its watcher suspended meanwhile. @throws Fault */
   check(): Promise<void>;
   /** Groups of all streams are stored in turn. */
   inTurn: InTurn;
@@ -59,8 +59,10 @@ async function* storeGroups(
             : { success: true, data: result };
         });
       });
-    await check();
-    const outcomes = await inTurn(store);
+    const outcomes = await inTurn(async () => {
+      await check();
+      return store();
+    });
     const text = outcomes.map(
       (outcome, offset) => `${JSON.stringify({ index: index + offset, ...outcome })}\n`,
     );
