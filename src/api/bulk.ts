@@ -5,6 +5,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
+import { never } from '../core/abort.ts';
 import { Fault, type Problem } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import { doOnce } from '../store/idempotency.ts';
@@ -23,8 +24,8 @@ import { LINES_TYPE } from './json-lines.ts';
 import { LIMIT_REACHED } from './limits.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import { createParser } from './parser.ts';
+import { createRoom } from './room.ts';
 import type { Api, ApiOptions } from './server.ts';
-import { createTurns } from './turns.ts';
 import { found, PATH, parseFields, Record, toJson } from './watched-addresses.ts';
 
 const BULK_PATH = `${PATH}/bulk`;
@@ -40,8 +41,8 @@ const PROBLEMS_MAX = 100;
 const STREAMS_PER_WATCHER_MAX = 4;
 /** Each holds a group of lines, below 8 MiB. */
 const STREAMS_MAX = 32;
-/** Each has a connection to the database meanwhile; the follower and delivery need some too. */
-const GROUPS_STORED_MAX = 4;
+/** Lists, sets and groups of lines: one of a watcher at a time, so that others' requests find connections to the database. */
+const STORED_MAX = 3;
 /** So long may a line be waited for; as a whole a stream may last for as long as the server lets any request last. */
 const STREAM_SILENCE_MS_MAX = 60_000;
 /** For answers that nobody takes, by the socket's own limit. Longer, so that who sends nothing is told why it ends. */
@@ -126,7 +127,15 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
   const { onRequest, watcherOf } = createWatcherGate(options);
   /** Of each open stream. */
   const streams = new Map<FastifyRequest, number>();
-  const inTurn = createTurns(GROUPS_STORED_MAX);
+  const storing = createRoom({ clock, unitsMax: STORED_MAX, what: 'bulk changes' });
+  const inTurnOf = async <T>(watcherId: number, work: () => Promise<T>): Promise<T> => {
+    const end = await storing.take(watcherId, 1, never);
+    try {
+      return await work();
+    } finally {
+      end();
+    }
+  };
 
   api.addContentTypeParser(LINES_TYPE, (request, body, done) => {
     if (request.method === 'POST' && request.routeOptions.url === BULK_PATH) return done(null, body);
@@ -162,6 +171,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
           if (isOver()) request.socket.destroySoon();
           else readRest(request);
         });
+        const inTurn = <T>(work: () => Promise<T>) => inTurnOf(watcherId, work);
         const answers = await answerLines(options, { watcherId, body, once, check, inTurn });
         reply.type(LINES_TYPE);
         return Readable.from(answers);
@@ -170,11 +180,14 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       if (unknown.length > 0) throw invalidRequest(unknown);
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
-      return doOnce(database, onceOf(request, watcherId, now), async (tx) => {
-        const at = { now: clock.now(), limits };
-        const changed = await changeWatchedAddresses(tx, watcherId, changes, at);
-        return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
-      });
+      const once = onceOf(request, watcherId, now);
+      return inTurnOf(watcherId, () =>
+        doOnce(database, once, async (tx) => {
+          const at = { now: clock.now(), limits };
+          const changed = await changeWatchedAddresses(tx, watcherId, changes, at);
+          return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
+        }),
+      );
     },
   );
 
@@ -195,12 +208,15 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       }
       const watcherId = watcherOf(request);
       const now = clock.now();
-      return doOnce(database, onceOf(request, watcherId, now), async (tx) => ({
-        success: true as const,
-        data: await withinLimits(tx, watcherId, limits, () =>
-          replaceWatchedSet(tx, watcherId, webhook_url, members, now),
-        ),
-      }));
+      const once = onceOf(request, watcherId, now);
+      return inTurnOf(watcherId, () =>
+        doOnce(database, once, async (tx) => ({
+          success: true as const,
+          data: await withinLimits(tx, watcherId, limits, () =>
+            replaceWatchedSet(tx, watcherId, webhook_url, members, now),
+          ),
+        })),
+      );
     },
   );
 }

@@ -117,10 +117,16 @@ export function limitConnections(
     if (connections.size > connectionsMax) makeRoomFor(one);
   });
 
-  // Before the request is handled.
-  server.prependListener('request', (request, response) => {
+  const handlers = server.listeners('request');
+  server.removeAllListeners('request');
+  server.on('request', (request, response) => {
     const one = connections.get(request.socket);
-    if (one === undefined) return;
+    // The parser goes on to the end of what was received, also after the end of the connection.
+    if (one === undefined || request.socket.destroyed) return;
+    if (one.open >= PIPELINED_MAX) {
+      request.socket.destroy();
+      return;
+    }
     if (one.open === 0) one.sinceMs = clock.steadyMs();
     one.open += 1;
     one.request = request;
@@ -132,11 +138,7 @@ export function limitConnections(
       // Answers that are still going out are finished.
       if (isClosing) one.socket.destroySoon();
     });
-  });
-  api.addHook('onRequest', ({ raw: { socket } }, reply, done) => {
-    if (!socket.destroyed && (connections.get(socket)?.open ?? 0) <= PIPELINED_MAX) return done();
-    reply.hijack();
-    socket.destroy();
+    for (const handle of handlers) Reflect.apply(handle, server, [request, response]);
   });
 
   // Node resets this time whenever the kernel takes a part of the answer.

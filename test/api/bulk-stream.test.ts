@@ -6,7 +6,6 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { answerLines } from '../../src/api/bulk-stream.ts';
-import { createTurns } from '../../src/api/turns.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Database } from '../../src/store/db.ts';
@@ -163,7 +162,7 @@ onEachDatabase(({ database }) => {
       body: endless(),
       once: undefined,
       check: async () => {},
-      inTurn: createTurns(1),
+      inTurn: <T>(work: () => Promise<T>) => work(),
     };
     const answers = (await answerLines(options, lines))[Symbol.asyncIterator]();
     for (const count of [1, 2, 3]) {
@@ -240,7 +239,7 @@ onEachDatabase(({ database }) => {
         body,
         once: undefined,
         check: async () => {},
-        inTurn: createTurns(1),
+        inTurn: <T>(work: () => Promise<T>) => work(),
       }),
     );
     const outcomes: Outcome[] = answers
