@@ -121,8 +121,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     const own = account.open;
     if (openOf(open) >= limits.open && openOf(own) > 0) return false;
     // What is unproven may hang too: where all places for that are taken, one at a time shows.
-    const mayHang = own.hung + own.unproven;
-    if (mayHang > 0 && mayHang >= limits.hung - open.hung) return false;
+    const [mayHang, free] = [own.hung + own.unproven, limits.hung - open.hung];
+    if (own.hung > 0 && mayHang >= free) return false;
+    if (kind === 'unproven' && own.unproven > 0 && mayHang >= free - open.unproven) return false;
     return own[kind] < (kind === 'proven' ? window : limits.unproven) - open[kind];
   }
 

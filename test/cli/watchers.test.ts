@@ -5,13 +5,14 @@ import { beginRemoval } from '../../src/store/watcher-removal.ts';
 import { watchAddress } from '../kit/chain-story.ts';
 import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
 import { insertNotifications } from '../kit/many-notifications.ts';
+import { sampleOf } from '../kit/sample.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain, chainbell, startChainbell } from './chainbell.ts';
 
 const ODD = 'it\'s\n\u001b[31m "odd"';
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 
-for (const kind of databaseKinds)
+for (const kind of sampleOf(databaseKinds))
   describe(`watchers on the ${kind} database`, () => {
     let place: TestDatabase;
     const env = () => ({
@@ -114,11 +115,15 @@ for (const kind of databaseKinds)
     test('a deletion that was killed leaves the watcher suspended, says what is left, and is finished by the next', async () => {
       const database = await place.open();
       const record = await watchAddress(database, { watcherId: 1 });
-      await insertNotifications(database, { records: [record], count: 100_001, state: 'processed' });
+      // On the server the deletion must last long enough to be killed between two of its batches, and counts end below.
+      const count = kind === 'postgres' ? 100_001 : 3_000;
+      await insertNotifications(database, { records: [record], count, state: 'processed' });
       await database.close();
       assert.match(
         (await run('show', 'acme')).out,
-        /^stored {3}1 records, 100,000\+ notifications, 0 attempts/m,
+        kind === 'postgres'
+          ? /^stored {3}1 records, 100,000\+ notifications, 0 attempts/m
+          : /^stored {3}1 records, 3000 notifications, 0 attempts/m,
       );
       const first = startChainbell(place.dataDir, env(), 'watchers', 'delete', 'acme', '--yes');
       if (kind === 'postgres') {
@@ -127,9 +132,9 @@ for (const kind of databaseKinds)
           const [row] = await watching.query<{ count: number }>(
             sql`select count(*) as count from notification`,
           );
-          return row !== undefined && row.count < 100_001;
+          return row !== undefined && row.count < count;
         };
-        await waitUntil(isBegun, { describe: 'the first batch' });
+        await waitUntil(isBegun, { describe: 'the first batch', pollMs: 5 });
         first.process.kill('SIGKILL');
         await watching.close();
       } else first.process.kill('SIGINT');

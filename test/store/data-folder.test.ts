@@ -18,6 +18,7 @@ import { afterEach, beforeEach, test } from 'node:test';
 import { Fault } from '../../src/core/fault.ts';
 import { openDatabase } from '../../src/store/db.ts';
 import { chain, chainbell } from '../cli/chainbell.ts';
+import { copyEmbedded } from '../kit/database.ts';
 
 let parent = '';
 beforeEach(async () => {
@@ -40,6 +41,7 @@ for (const mode of [0o777, 0o775, 0o1777]) {
   test(`a data folder with mode ${mode.toString(8)} is refused with the command that closes it`, async () => {
     const dataDir = path.join(parent, 'shared folder');
     await mkdir(dataDir);
+    await copyEmbedded(dataDir);
     await chmod(dataDir, mode);
     await assert.rejects(
       openDatabase({ url: '', dataDir }),
@@ -112,7 +114,7 @@ test('a damaged data folder has a message that says what to do, and no stack', a
   const version = path.join(dataDir, 'database', 'PG_VERSION');
   const run = () =>
     chainbell(parent, { ...chain, CHAINBELL_DATA_DIR: dataDir }, 'keys', 'create', '--watcher', 'acme');
-  await (await openDatabase({ url: '', dataDir })).close();
+  await copyEmbedded(dataDir);
   const sound = await readFile(version, 'utf8');
   for (const text of ['garbage\n', '', '9\n']) {
     await writeFile(version, text);
