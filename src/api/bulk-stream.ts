@@ -5,7 +5,7 @@
 import type { Static } from 'typebox';
 import { Fault, orFault } from '../core/fault.ts';
 import { doOnce, type Once } from '../store/idempotency.ts';
-import { changeWatchedAddresses } from '../store/watched-bulk.ts';
+import { alignChanged, changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { parseLine } from './changes.ts';
 import { type Answer, toAnswer } from './errors.ts';
 import { readLineGroups } from './json-lines.ts';
@@ -46,9 +46,9 @@ async function* storeGroups(
   let index = 0;
   for await (const group of readLineGroups(body)) {
     const parsed = group.lines.map((line) => orFault(() => parseLine(line, webhookPolicy)));
-    const store = () =>
-      doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
-        const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
+    const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
+    const store = async () => {
+      const outcomes = await doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
         const at = { now: clock.now(), limits };
         const records = (await changeWatchedAddresses(tx, watcherId, changes, at)).values();
         return parsed.map((one): Outcome => {
@@ -58,6 +58,9 @@ async function* storeGroups(
             : { success: true, data: result };
         });
       });
+      await alignChanged(database, watcherId, changes, clock.now());
+      return outcomes;
+    };
     const outcomes = await inTurn(async () => {
       await check();
       return store();

@@ -8,9 +8,12 @@ import { type Static, Type } from 'typebox';
 import { never } from '../core/abort.ts';
 import { Fault, type Problem } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
+import { alignNotifications } from '../store/alignment.ts';
+import type { Tx } from '../store/db.ts';
 import { doOnce } from '../store/idempotency.ts';
+import { shardOf } from '../store/lanes.ts';
 import { withinLimits } from '../store/limits.ts';
-import { changeWatchedAddresses } from '../store/watched-bulk.ts';
+import { alignChanged, changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
 import { createWatcherGate } from './auth.ts';
 import { liftBodyLimit, readRest } from './body-limit.ts';
@@ -181,13 +184,15 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
       const once = onceOf(request, watcherId, now);
-      return inTurnOf(watcherId, () =>
-        doOnce(database, once, async (tx) => {
+      return inTurnOf(watcherId, async () => {
+        const answer = await doOnce(database, once, async (tx) => {
           const at = { now: clock.now(), limits };
-          const changed = await changeWatchedAddresses(tx, watcherId, changes, at);
+          const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
           return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
-        }),
-      );
+        });
+        await alignChanged(database, watcherId, changes, clock.now());
+        return answer;
+      });
     },
   );
 
@@ -209,16 +214,32 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       const watcherId = watcherOf(request);
       const now = clock.now();
       const once = onceOf(request, watcherId, now);
-      return inTurnOf(watcherId, () =>
-        doOnce(database, once, async (tx) => ({
-          success: true as const,
-          data: await withinLimits(tx, watcherId, limits, () =>
+      return inTurnOf(watcherId, async () => {
+        let deletedIds: readonly string[] = [];
+        const answer = await doOnce(database, once, async (plain) => {
+          const tx = whileConnected(plain, request);
+          const replaced = await withinLimits(tx, watcherId, limits, () =>
             replaceWatchedSet(tx, watcherId, webhook_url, members, now),
-          ),
-        })),
-      );
+          );
+          deletedIds = replaced.deletedIds;
+          return { success: true as const, data: replaced.counts };
+        });
+        await alignNotifications(database, shardOf(watcherId), deletedIds, clock.now());
+        return answer;
+      });
     },
   );
+}
+
+/** The transaction, which goes no further, and is rolled back, once the client has hung up. */
+function whileConnected(tx: Tx, request: FastifyRequest): Tx {
+  return {
+    ...tx,
+    async query(statement) {
+      if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
+      return tx.query(statement);
+    },
+  };
 }
 
 function parseMembers(records: readonly Static<typeof Member>[], policy: WebhookPolicy): SetMember[] {

@@ -179,7 +179,8 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
     },
     async (request) => {
       const id = parseId(request.params.id);
-      const isGone = await deleteWatchedAddress(database, watcherOf(request), id, limits);
+      const at = { now: clock.now(), limits };
+      const isGone = await deleteWatchedAddress(database, watcherOf(request), id, at);
       if (!isGone) throw notFound();
       return { success: true as const };
     },

@@ -18,6 +18,24 @@ export const never = new AbortController().signal;
 /** One for all: an error with a stack for each work that simply ends is much of what a delivery costs. */
 const ENDED = new DOMException('this work has ended', 'AbortError');
 
+/** The listeners of signals that have many: an EventTarget compares a new one with each that it has. */
+const listenersOf = new WeakMap<AbortSignal, Set<() => void>>();
+
+/** Calls `listener` once when the signal aborts, unless the returned function was called before. */
+export function onAbort(signal: AbortSignal, listener: () => void): () => void {
+  const known = listenersOf.get(signal);
+  const listeners = known ?? new Set();
+  if (known === undefined) {
+    listenersOf.set(signal, listeners);
+    const callAll = () => {
+      for (const one of listeners) one();
+    };
+    signal.addEventListener('abort', callAll, { once: true });
+  }
+  listeners.add(listener);
+  return () => void listeners.delete(listener);
+}
+
 /**
  * Aborts with the parent, after `timeoutMs`, or on request. The reason of a timeout is a Fault, so that code which throws
  * the reason fails as it does without an answer.
@@ -28,13 +46,13 @@ export function startAbort(parent: AbortSignal, timeoutMs?: number): WorkAbort {
   const onTimeout = () => own.abort(new Fault('unavailable', `no answer within ${timeoutMs} ms`));
   const timer = timeoutMs === undefined ? undefined : setTimeout(onTimeout, timeoutMs);
   if (parent.aborted) onParent();
-  else parent.addEventListener('abort', onParent, { once: true });
+  const leave = onAbort(parent, onParent);
   return {
     signal: own.signal,
     abort: (reason = ENDED) => own.abort(reason),
     release() {
       clearTimeout(timer);
-      parent.removeEventListener('abort', onParent);
+      leave();
     },
   };
 }

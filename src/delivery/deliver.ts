@@ -27,6 +27,7 @@ import { createFairQueue } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createDueReader } from './reader.ts';
 import { createSettler } from './settler.ts';
+import { untilUnlocked } from './until-unlocked.ts';
 
 export type DelivererOptions = DeliveryOptions & {
   /** Where outcomes are recorded, so that they wait for no other statement; `database` unless given. */
@@ -65,12 +66,16 @@ const LANES_MAX = 4_096;
 const TURN_MS = 10_000;
 /** So many give way at once. */
 const GIVE_WAY_MAX = 64;
+/** So many that wait for nothing are given back at once. */
+const SURPLUS_MAX = 256;
 /** A worker that has given lanes to those with fewer takes none for as long: twice as long as it takes the others to look. */
 const SHARE_MS = 2_000;
 /** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;
 /** Lanes that are given back with one statement. */
 const RELEASED_MAX = 128;
+/** How soon an overdue visit is tried again that gave no lane: others have it locked. A bell comes sooner. */
+const OVERDUE_MS = 10;
 /** How long a shutdown waits for answers before it breaks attempts off; they will be made again. */
 const STOP_MS_MAX = 2_000;
 
@@ -91,17 +96,24 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   bug.promise.catch(() => {});
   let worker: { session: Session; number: number } | undefined;
   let renewedMs = Number.NEGATIVE_INFINITY;
+  /** Lanes whose leases are still to be renewed, because others had them locked. */
+  let unrenewed: readonly number[] = [];
   let takesNoneUntil = Number.NEGATIVE_INFINITY;
   let polledMs = Number.NEGATIVE_INFINITY;
   const fair = createFairQueue({ clock, onCredit: () => wake.ring() });
   const reader = createDueReader(options);
-  const release = createGroups<Lane, void>({
+  const releaseInGroups = createGroups<Lane, 'released' | 'locked'>({
     sizeMax: RELEASED_MAX,
     async work(group) {
-      await releaseLanes(database, group, clock.now());
-      return () => {};
+      const locked = await releaseLanes(database, group, clock.now());
+      return (lane) => (locked.has(lane) ? 'locked' : 'released');
     },
   });
+
+  /** A lane that is locked keeps its lease until it can be given back; a shutdown leaves it to the other workers. */
+  async function release(lane: Lane): Promise<void> {
+    await untilUnlocked(clock, killed.signal, () => releaseInGroups(lane));
+  }
 
   /** This worker's number, locked for as long as the session lives: a new one for each session. */
   async function workerNumber(): Promise<number> {
@@ -156,10 +168,16 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (nextDue !== undefined && nextDue <= now) giveWay(GIVE_WAY_MAX);
   }
 
+  /** Lanes were leased for turns that their watchers no longer have: another process may have some, and memory is short. */
+  function giveBackSurplus(): void {
+    for (const id of fair.surplus().slice(0, SURPLUS_MAX)) lanes.get(id)?.run.giveWay();
+  }
+
   /** Of watchers that can have no further lanes here, those at work for long give way to others of the same watcher. */
   async function rotate(): Promise<void> {
     const waiting = new Set(await listWaitingWatchers(database, fair.full(), clock.now()));
-    if (waiting.size > 0) giveWay(GIVE_WAY_MAX, ({ lane }) => waiting.has(lane.watcherId));
+    // Those that wait for their first attempt here would only wait elsewhere.
+    if (waiting.size > 0) giveWay(GIVE_WAY_MAX, (run) => run.hadTurn() && waiting.has(run.lane.watcherId));
   }
 
   /** Gives back the lanes of suspended watchers once their attempts under way have ended. */
@@ -206,6 +224,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
   async function heartbeat(): Promise<'idle'> {
     const now = clock.now();
+    // Before this or another worker takes them for those of a dead one.
+    if (worker !== undefined && unrenewed.length > 0) await renew(worker.number, unrenewed, now);
     if ((await freeDeadLanes(database, { now, stepsMs: clock.stepsMs() })) > 0) wake.ring();
     if (worker === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
@@ -213,17 +233,22 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       for (const { run } of lanes.values()) run.poll();
       await stopSuspended();
     }
+    giveBackSurplus();
     await shareOut(worker.number);
     await rotate();
     if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
-    const laneIds = [...lanes.keys()];
     const askedMs = clock.steadyMs();
-    const leaseUntil = new Date(now.getTime() + LEASE_MS);
-    const kept = await renewLeases(database, { owner: worker.number, laneIds, leaseUntil });
-    for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.run.lose();
+    await renew(worker.number, [...lanes.keys()], now);
     // The leases last from when they were asked for, however late the answer is.
     renewedMs = askedMs;
     return 'idle';
+  }
+
+  async function renew(owner: number, laneIds: readonly number[], now: Date): Promise<void> {
+    const leaseUntil = new Date(now.getTime() + LEASE_MS);
+    const { kept, locked } = await renewLeases(database, { owner, laneIds, leaseUntil });
+    for (const id of laneIds) if (!kept.has(id)) lanes.get(id)?.run.lose();
+    unrenewed = locked;
   }
 
   return {
@@ -237,7 +262,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       if (pauseMs > 0) return pauseMs;
       const nextDue = await findNextDue(database, fair.full());
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
-      return Math.min(Math.max(untilMs, 1), POLL_MS_MAX);
+      return Math.min(untilMs > 0 ? untilMs : OVERDUE_MS, POLL_MS_MAX);
     },
     ring(payload) {
       const isReorg = payload.startsWith(REORG_PREFIX);

@@ -2,6 +2,7 @@
  * Working one leased lane: makes the next of its due notifications an attempt whenever it is the lane's turn, and gives
  * the lane back when nothing is due.
  */
+import { onAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { KeyRing } from '../core/key-ring.ts';
@@ -44,6 +45,8 @@ export type LaneOptions = DeliveryOptions & {
 
 export type LaneRun = {
   readonly lane: Lane;
+  /** Whether it has started an attempt since it was leased. */
+  hadTurn(): boolean;
   /** There may be something new in this lane. */
   ring(): void;
   /** As ring, where something is under way: what comes due meanwhile rings no bell. */
@@ -70,6 +73,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let retries: Due[] = [];
   let readMs = Number.NEGATIVE_INFINITY;
   let isReading = false;
+  let hadTurn = false;
   /** Counts reorgs: what was asked for before one is not used after it. */
   let generation = 0;
   /** Attempts that were broken off undecided: their request may have arrived. */
@@ -81,14 +85,12 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const seat = options.fair.join(lane, take);
 
   /** The next attempt, now that it is this lane's turn; nothing while its rows have to be read first. */
-  function take(): Begin | undefined {
+  function take(): Begin | Promise<void> | undefined {
     if (isReading || isEnding()) return undefined;
+    // Where there are first attempts to make, retries that have come due since are read with the next ones.
     const isUsedUp =
-      (firsts.length === 0 && mayHaveMore.firsts) || (retries.length === 0 && mayHaveMore.retries);
-    if (isUsedUp || clock.steadyMs() - readMs > READ_AHEAD_MS_MAX) {
-      void read();
-      return undefined;
-    }
+      firsts.length === 0 && (mayHaveMore.firsts || (retries.length === 0 && mayHaveMore.retries));
+    if (isUsedUp || clock.steadyMs() - readMs > READ_AHEAD_MS_MAX) return read();
     const due = nextQueue()?.shift();
     return due && ((ticket) => start(due, ticket));
   }
@@ -100,8 +102,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     isReading = true;
     mayHaveMore = { firsts: false, retries: false };
     const [readGeneration, startedMs] = [generation, clock.steadyMs()];
-    // Twice what may be under way at once, so that there is something to start while the next ones are read.
-    const limit = 2 * seat.limit();
+    const limit = seat.ahead();
     try {
       const due = await reader.read({ lane, exclude: [...underWay], limit });
       if (due === 'lost') end = 'lost';
@@ -144,6 +145,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     const { id, retryCount } = due.notification;
     const isRetry = retryCount > 0;
     underWay.add(id);
+    hadTurn = true;
     if (isRetry) retriesUnderWay += 1;
     attemptOnce(due, ticket)
       .catch(done.reject)
@@ -166,7 +168,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
 
   async function finish(): Promise<void> {
     isOver = true;
-    stopping.removeEventListener('abort', proceed);
+    leaveStopping();
     seat.leave();
     if (end !== 'lost') await giveBack();
     done.resolve();
@@ -269,11 +271,12 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     proceed();
   }
 
-  stopping.addEventListener('abort', proceed);
+  const leaveStopping = onAbort(stopping, proceed);
   proceed();
 
   return {
     lane,
+    hadTurn: () => hadTurn,
     ring,
     poll: () => underWay.size > 0 && ring(),
     forget() {

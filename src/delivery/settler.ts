@@ -8,6 +8,7 @@ import { createGroups } from '../core/groups.ts';
 import type { Log } from '../core/log.ts';
 import type { Database } from '../store/db.ts';
 import { type Settlement, settle } from '../store/outbox.ts';
+import { untilUnlocked } from './until-unlocked.ts';
 
 export type Settler = {
   /** Resolves when the outcome is durable, or 'lost' when the lane belongs to another worker now. */
@@ -40,11 +41,13 @@ export function createSettler(options: {
     }
   }
 
-  async function work(group: readonly Settlement[]): Promise<(one: Settlement) => 'settled' | 'lost'> {
+  async function work(
+    group: readonly Settlement[],
+  ): Promise<(one: Settlement) => 'settled' | 'lost' | 'locked'> {
     for (;;) {
       try {
-        const lost = await settle(database, group);
-        return (one) => (lost.has(one) ? 'lost' : 'settled');
+        const unrecorded = await settle(database, group);
+        return (one) => unrecorded.get(one) ?? 'settled';
       } catch (error) {
         if (!(error instanceof Fault) || signal.aborted) throw error;
         log.warn({ outcomes: group.length, error: messageOf(error) }, 'delivery.settle_waits');
@@ -53,5 +56,14 @@ export function createSettler(options: {
     }
   }
 
-  return { submit: createGroups({ sizeMax: GROUP_MAX, gather, work }) };
+  const inGroups = createGroups({ sizeMax: GROUP_MAX, gather, work });
+
+  return {
+    async submit(settlement) {
+      // Other groups go on meanwhile.
+      const result = await untilUnlocked(clock, signal, () => inGroups(settlement));
+      if (result === 'locked') throw new Fault('unavailable', 'the outcome could not be recorded in time');
+      return result;
+    },
+  };
 }

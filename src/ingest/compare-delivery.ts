@@ -51,13 +51,15 @@ export function findDeliveryFault(
 /** Workers read a queue by its own shard, and send to its origin. */
 function findLaneFault(
   one: StoredNotification,
-  { webhookUrl }: StoredWatch,
+  { webhookUrl, updatedAt }: StoredWatch,
   side: DeliverySide,
 ): DeliveryFault | undefined {
   const { shardId, laneId } = one;
   const lane = side.lanes.get(laneId);
   const origin = webhookOrigin(webhookUrl);
-  if (lane?.shardId === shardId && lane.origin === origin) return undefined;
+  // After a change of the record a worker moves what is still in the former queue, at the latest when it is due.
+  const mayMove = updatedAt > one.createdAt;
+  if (lane?.shardId === shardId && (lane.origin === origin || mayMove)) return undefined;
   const is = lane === undefined ? 'does not exist' : `belongs to ${lane.origin} of shard ${lane.shardId}`;
   const isLate = one.state === 'waiting' && findScheduleFault(one, side) !== undefined;
   return { message: `its delivery queue ${laneId} ${is}, but its webhook is at ${origin}`, isLate };

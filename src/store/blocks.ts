@@ -11,6 +11,7 @@ import {
   deferralLimits,
   dropDeferred,
   listDeferrable,
+  withoutDeferred,
 } from './deferred.ts';
 import { wakeLanes } from './lanes.ts';
 import {
@@ -191,10 +192,16 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const orphaned = await orphanBlocks(tx, commit);
     await insertHeaders(tx, commit);
     const limits = commit.deferral ?? deferralLimits;
-    const without = await listDeferrable(tx, matches, { isReorg: orphaned !== undefined, limits });
+    const deferrable = await listDeferrable(tx, matches, { isReorg: orphaned !== undefined, limits });
+    const { groups: without } = deferrable;
     const isMet = matches.length > 0 && (await isAnyMetBefore(tx, matches));
     await deferMatches(tx, without, { matches, isMet, limits });
-    const made = await insertNotifications(tx, { ...commit, matches, without, isMet }, orphaned?.reorgId);
+    const written = withoutDeferred(matches, deferrable);
+    const made = await insertNotifications(
+      tx,
+      { ...commit, matches: written, without, isMet },
+      orphaned?.reorgId,
+    );
     const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
     const released = await releaseHeld(tx, { ...commit, laneIds: toWake(made) });
     const news = [...made, ...released];

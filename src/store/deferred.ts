@@ -22,41 +22,55 @@ export type DeferralLimits = {
 };
 
 /** Groups of an exchange, one record for each address, are far below. The others make each transaction only a little longer. */
-export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 500, rowsMax: 500 };
+export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 64, rowsMax: 250 };
+
+/** `wholly`: the addresses of which no record is in another group. */
+export type Deferrable = { groups: RecordGroup[]; wholly: ReadonlySet<Address> };
 
 /** The groups whose notifications the commit should leave to `writeDeferred`. */
 export async function listDeferrable(
   tx: Tx,
   matches: readonly Match[],
   { isReorg, limits }: { isReorg: boolean; limits: DeferralLimits },
-): Promise<RecordGroup[]> {
+): Promise<Deferrable> {
   const counts = new Map<Address, number>();
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
-  if (counts.size === 0) return [];
+  if (counts.size === 0) return { groups: [], wholly: new Set() };
   const addresses = bytesOf([...counts.keys()]);
   const rows = await tx.query<{
     watcher_id: number;
     address: Uint8Array;
     records: number;
+    watchers: number;
     follows: boolean;
   }>(sql`
     with deferred as materialized (
       select distinct watcher_id, address from deferred_match where address = any(${addresses}::bytea[])
     )
-    select watcher_id, address, records, (watcher_id, address) in (select watcher_id, address from deferred) as follows
+    select watcher_id, address, records, watchers,
+      (watcher_id, address) in (select watcher_id, address from deferred) as follows
     from (
-      select watcher_id, address, count(*) as records from watched_address
+      select watcher_id, address, count(*) as records, count(*) over (partition by address) as watchers
+      from watched_address
       where address = any(${addresses}::bytea[]) group by watcher_id, address) as g
     where records > ${limits.recordsMin} or (watcher_id, address) in (select watcher_id, address from deferred)
     order by records, watcher_id, address`);
   let left = limits.rowsAtOnce;
-  return rows.flatMap(({ watcher_id: watcherId, address: bytes, records, follows }) => {
-    const group = { watcherId, address: fromBytes(bytes) };
+  const deferred = rows.flatMap(({ watcher_id: watcherId, address: bytes, records, watchers, follows }) => {
+    const group = { watcherId, address: fromBytes(bytes), watchers };
     if (follows) return [group];
     if (isReorg) return [];
     left -= records * (counts.get(group.address) ?? 0);
     return left < 0 ? [group] : [];
   });
+  const groupsOf = Map.groupBy(deferred, ({ address }) => address);
+  const wholly = [...groupsOf].filter(([, groups]) => groups.length === groups[0]?.watchers);
+  return { groups: deferred, wholly: new Set(wholly.map(([address]) => address)) };
+}
+
+/** The matches of which some notifications are written with the block. */
+export function withoutDeferred(matches: readonly Match[], { wholly }: Deferrable): readonly Match[] {
+  return wholly.size === 0 ? matches : matches.filter((match) => !wholly.has(addressOf(match)));
 }
 
 /** Stores which records of these groups matched; `isMet` as `insertNotifications` says it. */
@@ -73,23 +87,25 @@ export async function deferMatches(
   const recordsMax = Math.max(1, Math.floor(limits.rowsMax / largest));
   await tx.query(sql`
     insert into deferred_match (watcher_id, block_number, address, record_ids, matches, is_met)
-    select g.watcher_id, m.block, g.address, r.ids, m.matches::jsonb, ${isMet}
-    from unnest(
-      ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
-      ${bytesOf(groups.map(({ address }) => address))}::bytea[]
-    ) as g (watcher_id, address)
+    select g.watcher_id, m.block, g.address, g.ids, m.matches::jsonb, ${isMet}
+    from (
+      select watcher_id, address, part, ids[part * ${recordsMax}::integer + 1 : (part + 1) * ${recordsMax}::integer] as ids
+      from (
+        select watcher_id, address, array_agg(id) as ids from watched_address
+        where address = any(${bytesOf([...wanted])}::bytea[]) and (watcher_id, address) in (
+          select * from unnest(
+            ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],
+            ${bytesOf(groups.map(({ address }) => address))}::bytea[]))
+        group by watcher_id, address
+      ) as w
+      cross join lateral generate_series(0, (cardinality(ids) - 1) / ${recordsMax}::integer) as part
+    ) as g
     join unnest(
       ${bytesOf(parts.map(([match]) => match && addressOf(match)))}::bytea[],
       ${listOf(parts.map(([match]) => match?.block ?? 0))}::bigint[],
       ${parts.map((part) => JSON.stringify(part, amountAsText))}::text[]
     ) as m (address, block, matches) on m.address = g.address
-    cross join lateral (
-      select part, array_agg(id order by created_at, id) as ids
-      from (
-        select id, created_at, (row_number() over (order by created_at, id) - 1) / ${recordsMax}::integer as part
-        from watched_address w where w.watcher_id = g.watcher_id and w.address = g.address) as w
-      group by part) as r
-    order by m.block, g.watcher_id, g.address, r.part`);
+    order by m.block, g.watcher_id, g.address, g.part`);
 }
 
 /** Forgets what is deferred of the blocks that a reorg undoes. */

@@ -4,6 +4,7 @@
 import { Fault } from '../core/fault.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { sql } from './sql.ts';
+import { requireWatcher } from './watchers.ts';
 
 export type Once = {
   watcherId: number;
@@ -24,7 +25,7 @@ const KEY_LOCK_SPACE = 0x6362_0005;
 /**
  * Does the work in a transaction and returns its answer, a JSON value. With `once` the work is done only once: later and
  * at the same time the same request gets the first one's answer. What has failed may be tried again.
- * @throws Fault `conflict` when the key came with another request.
+ * @throws Fault `conflict` when the key came with another request, `unauthorized` when the watcher is being or was deleted.
  */
 export function doOnce<T>(
   database: Database,
@@ -34,6 +35,7 @@ export function doOnce<T>(
   return database.transaction(async (tx) => {
     if (once === undefined) return work(tx);
     const { watcherId, key, part, digest, now } = once;
+    await requireWatcher(tx, watcherId);
     await tx.query(
       sql`select pg_advisory_xact_lock(${KEY_LOCK_SPACE}::int, hashtext(${`${watcherId} ${key}`}))`,
     );

@@ -9,6 +9,7 @@ import type { Metrics } from '../core/metrics.ts';
 import type { Database, Db } from './db.ts';
 import { isOfThisTime, wakeLanes } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
+import { unlessLocked } from './unless-locked.ts';
 
 /** Two index probes each: a page takes milliseconds, and a million lanes half an hour of pauses. */
 const PAGE_LANES = 1_000;
@@ -35,7 +36,12 @@ export function createLaneRepair({
     const { laneIds, last } = await findForgottenLanes(database, { now, stepsMs, page });
     after = last ?? 0;
     if (laneIds.length === 0) return 'idle';
-    await database.transaction((tx) => wakeLanes(tx, laneIds, now));
+    // Those that are locked would keep the others locked too; the next round finds them again.
+    const isDone = await unlessLocked(database, async (tx) => {
+      await wakeLanes(tx, laneIds, now);
+      return true;
+    });
+    if (isDone === undefined) return 'idle';
     metrics.webhookLanesHealed.inc(laneIds.length);
     const meaning =
       'webhooks were due that no worker would have sent; please report this with the log before it';

@@ -169,53 +169,83 @@ export async function leaseLanes(
 
 type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
 
-/** Notes when these watchers are to be visited next: at no time where no lane waits. */
+/**
+ * Notes when these watchers are to be visited next: at no time where no lane waits. One that another transaction has locked
+ * keeps its visit, which is due: the next one notes it.
+ */
 export async function noteNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
   if (watcherIds.length === 0) return;
   await database.transaction(async (tx) => {
     // The lock comes in a separate statement: the next one then sees every lane whose commit could not note the
     // watcher before it, and a later commit waits for this one and notes it again.
-    await tx.query(sql`
-      select from watcher_queue where watcher_id = any(${listOf(watcherIds)}::bigint[]) order by watcher_id for update`);
+    const locked = await tx.query<{ watcher_id: number }>(sql`
+      select watcher_id from watcher_queue where watcher_id = any(${listOf(watcherIds)}::bigint[])
+      order by watcher_id for update skip locked`);
+    if (locked.length === 0) return;
     await tx.query(sql`
       update watcher_queue q set next_due = (
         select l.next_due from lane l
         where l.watcher_id = q.watcher_id and l.owner is null and l.next_due is not null
         order by l.next_due limit 1)
-      where watcher_id = any(${listOf(watcherIds)}::bigint[])`);
+      where watcher_id = any(${listOf(locked.map((row) => row.watcher_id))}::bigint[])`);
   });
 }
 
-/** Extends the worker's leases on these lanes; returns those that it still has. */
+/**
+ * Extends the worker's leases on these lanes. Returns the lanes that it still has, and those of them whose leases are not
+ * extended because another transaction has locked them: until that ends, no other worker can take them either.
+ */
 export async function renewLeases(
   db: Db,
   { owner, laneIds, leaseUntil }: { owner: number; laneIds: readonly number[]; leaseUntil: Date },
-): Promise<Set<number>> {
-  const rows = await db.query<{ id: number }>(sql`
-    update lane set lease_until = ${leaseUntil}
-    where owner = ${owner} and id = any(${laneIds}::bigint[])
-    returning id`);
-  return new Set(rows.map((row) => row.id));
+): Promise<{ kept: Set<number>; locked: number[] }> {
+  const isOwn = sql`owner = ${owner} and id = any(${laneIds}::bigint[])`;
+  const rows = await db.query<{ id: number; is_extended: boolean }>(sql`
+    with free as materialized (
+      select id from lane where ${isOwn} order by id for update skip locked
+    ), extended as (
+      update lane set lease_until = ${leaseUntil} from free where lane.id = free.id
+      returning lane.id
+    )
+    select id, id in (select id from extended) as is_extended from lane where ${isOwn} order by id`);
+  return {
+    kept: new Set(rows.map((row) => row.id)),
+    locked: rows.flatMap((row) => (row.is_extended ? [] : [row.id])),
+  };
 }
 
 /**
  * Gives lanes back and notes when they next have something due: now at the earliest, so that a lane which gives way comes
- * after those that wait. Does nothing for lanes whose lease is lost.
+ * after those that wait. Does nothing for lanes whose lease is lost. Returns the lanes that it could not give back, because
+ * another transaction has locked them or their watchers' visits.
  */
-export async function releaseLanes(database: Database, lanes: readonly Lane[], now: Date): Promise<void> {
+export async function releaseLanes(
+  database: Database,
+  lanes: readonly Lane[],
+  now: Date,
+): Promise<Set<Lane>> {
   const earliest = (attempts: Sql) => sql`(
     select next_attempt_at from notification
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
     order by next_attempt_at limit 1)`;
-  await database.transaction(async (tx) => {
+  return database.transaction(async (tx) => {
     // The locks come in a separate statement: the next one then sees every notification whose commit could not wake
     // these lanes before it, and a later commit waits for this one and wakes them again.
-    const own = await tx.query<{ id: number }>(sql`
-      select l.id from unnest(
+    const held = sql`
+      unnest(
         ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
       ) as leased (id, epoch)
-      join lane l on l.id = leased.id and l.epoch = leased.epoch order by l.id for update of l`);
-    if (own.length === 0) return;
+      join lane l on l.id = leased.id and l.epoch = leased.epoch`;
+    const rows = await tx.query<{ id: number; is_free: boolean }>(sql`
+      with free as materialized (
+        select l.id, l.watcher_id from ${held} order by l.id for update of l skip locked
+      ), ${freeVisits(sql`select watcher_id from free`)}
+      select l.id, l.id in (select id from free) and ${isFreeVisit(sql`l.watcher_id`)} as is_free
+      from ${held} order by l.id`);
+    const own = rows.filter((row) => row.is_free);
+    const locked = new Set(rows.flatMap((row) => (row.is_free ? [] : [row.id])));
+    const left = new Set(lanes.filter(({ id }) => locked.has(id)));
+    if (own.length === 0) return left;
     await tx.query(sql`
       with released as (
         update lane l set owner = null, lease_until = null, next_due = (
@@ -226,8 +256,20 @@ export async function releaseLanes(database: Database, lanes: readonly Lane[], n
         returning watcher_id, next_due
       )
       ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from released group by watcher_id`)}`);
+    return left;
   });
 }
+
+/** `visit`: locks the visits of these watchers, but for those that another transaction has locked. */
+const freeVisits = (watcherIds: Sql) => sql`
+  visit as materialized (
+    select watcher_id from watcher_queue where watcher_id in (${watcherIds}) order by watcher_id for update skip locked
+  )`;
+
+/** Whether `visitNotAfter` has to wait for no other transaction. */
+const isFreeVisit = (watcherId: Sql) => sql`
+  (${watcherId} in (select watcher_id from visit)
+    or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
 
 /** The numbers of the living workers. */
 export const livingWorkers = sql`
@@ -237,7 +279,8 @@ export const livingWorkers = sql`
 
 /**
  * Frees the lanes of dead workers, whose advisory lock no session holds, and those whose lease has ended: the latter only
- * once the process has followed all `stepsMs` of the clock. Returns how many. A lane that is locked is left to the next call.
+ * once the process has followed all `stepsMs` of the clock. Returns how many. A lane that is locked, or whose watcher's visit
+ * is, is left to the next call.
  */
 export async function freeDeadLanes(
   db: Db,
@@ -245,12 +288,13 @@ export async function freeDeadLanes(
 ): Promise<number> {
   const rows = await db.query(sql`
     with dead as materialized (
-      select id from lane
+      select id, watcher_id from lane
       where owner is not null
         and (owner not in (${livingWorkers}) or lease_until <= ${now} and ${isOfThisTime(stepsMs)})
       order by id for update skip locked
-    ), freed as (
-      update lane l set owner = null, lease_until = null from dead where l.id = dead.id
+    ), ${freeVisits(sql`select watcher_id from dead`)}, freed as (
+      update lane l set owner = null, lease_until = null from dead
+      where l.id = dead.id and ${isFreeVisit(sql`dead.watcher_id`)}
       returning l.watcher_id, l.next_due
     ), noted as (
       ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from freed group by watcher_id`)}

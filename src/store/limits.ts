@@ -10,6 +10,7 @@ import { bytesOf, listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { shardOf } from './lanes.ts';
 import { sql } from './sql.ts';
+import { requireWatcher } from './watchers.ts';
 
 /** Of each watcher; undefined: any number. */
 export type Limits = {
@@ -71,8 +72,12 @@ export async function readUsage(database: Database, watcherId: number): Promise<
   return { records: row.records ?? 0, origins: row.origins ?? 0 };
 }
 
-/** The same; no other transaction under a limit changes it before this one ends. Call it before taking other locks. */
+/**
+ * The same; no other transaction under a limit changes it before this one ends. Call it before taking other locks.
+ * @throws Fault `unauthorized` when the watcher is being or was deleted.
+ */
 export async function lockUsage(tx: Tx, watcherId: number): Promise<Usage> {
+  await requireWatcher(tx, watcherId);
   const lock = () =>
     tx.query<Usage>(sql`
       insert into watcher_usage as u (watcher_id, records, origins)

@@ -2,16 +2,16 @@
  * The delivery queue: due notifications of a lane, and the outcome of their attempts. Spec 2.7, 3 and 6.2.
  */
 import { fromBytes, type Hash } from '../core/hex.ts';
+import { alignUnlessLocked, tryLockLanesOf } from './alignment.ts';
 import { listOf } from './arrays.ts';
 import type { Database, Db, Tx } from './db.ts';
-import { countDeferred } from './deferred.ts';
-import { isOfThisTime, type Lane, wakeLanes } from './lanes.ts';
+import { isOfThisTime, type Lane } from './lanes.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { noteFailures } from './receivers.ts';
 import { takeBack } from './removals.ts';
 import { type Sql, sql } from './sql.ts';
 import { giveTurns } from './turns.ts';
-import { cancelNotifications, lockLanesOf } from './watched.ts';
+import { unlessLocked } from './unless-locked.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
@@ -116,7 +116,10 @@ export async function listDue(
   return found;
 }
 
-/** The rows that their records still want here. */
+/**
+ * The rows that their records still want here. Of the others, the records changed between the commit of the block and now: they
+ * decide. What is locked stays as it is until the next look.
+ */
 async function checkRecords(
   database: Database,
   lane: Lane,
@@ -124,36 +127,27 @@ async function checkRecords(
   now: Date,
 ): Promise<DueNotification[]> {
   const found: DueNotification[] = [];
+  const misplaced: { recordId: string; id: number }[] = [];
   for (const row of rows) {
     if (row.id === null) continue;
-    const isUnwanted = row.revision % 2 === 1 && row.wants_removed !== true;
-    if (row.webhook_url === null || row.record_lane_id !== lane.id || isUnwanted)
-      await database.transaction((tx) => correct(tx, lane, row, now));
+    if (row.webhook_url === null || row.record_lane_id !== lane.id)
+      misplaced.push({ recordId: row.watched_address_id, id: row.id });
+    else if (row.revision % 2 === 1 && row.wants_removed !== true) await withdraw(database, lane, row, now);
     else found.push(toDue(row, row.webhook_url, lane));
   }
+  if (misplaced.length > 0) await alignUnlessLocked(database, lane.shardId, misplaced, now);
   return found;
 }
 
-/** The record changed between the commit of the block and now: it decides. */
-async function correct(tx: Tx, lane: Lane, row: DueRow, now: Date): Promise<void> {
-  if (row.record_lane_id === null) {
-    // All of them: what is held for its turn would never get one.
-    await cancelNotifications(tx, lane.shardId, [row.watched_address_id]);
-    return;
-  }
-  await lockLanesOf(tx, lane.shardId, [row.watched_address_id], [lane.id, row.record_lane_id]);
-  if (row.record_lane_id === lane.id) {
-    // Its record gave up removal notices: to its receiver one would look like a transfer.
+/** Its record gave up removal notices: to its receiver one would look like a transfer. */
+async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now: Date): Promise<void> {
+  await database.transaction(async (tx) => {
+    if (!(await tryLockLanesOf(tx, shardId, [row.id]))) return;
     await tx.query(sql`
       update notification set state = 'withdrawn'
-      where shard_id = ${lane.shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision}`);
-    await giveTurns(tx, [{ shardId: lane.shardId, id: row.watched_address_id }], now);
-    return;
-  }
-  await tx.query(sql`
-    update notification set lane_id = ${row.record_lane_id}, may_be_seen = true
-    where shard_id = ${lane.shardId} and id = ${row.id} and state = 'waiting'`);
-  await wakeLanes(tx, [row.record_lane_id], now);
+      where shard_id = ${shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision}`);
+    await giveTurns(tx, [{ shardId, id: row.watched_address_id }], now);
+  });
 }
 
 function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
@@ -208,7 +202,8 @@ export type Settlement = {
 
 /**
  * Records attempts: the log row of each, and `processed` or the next retry. Only for lanes that are still held under
- * the same epoch: returns the settlements of others, whose rows stay untouched.
+ * the same epoch. Returns what was not recorded, whose rows stay untouched: 'lost' where the lane is another worker's, and
+ * 'locked' where another transaction has locked something of that watcher, so that it has to be settled again.
  *
  * The lanes are locked in shared mode, so that a takeover waits for these results and never sends what is being settled.
  * One group may hold outcomes of a lane's former lease beside those of the present one. A row that was withdrawn or
@@ -219,22 +214,54 @@ export type Settlement = {
 export async function settle(
   database: Database,
   settlements: readonly Settlement[],
-): Promise<Set<Settlement>> {
+): Promise<Map<Settlement, 'lost' | 'locked'>> {
   // One statement for nearly all of them, without a transaction's further round trips; what it leaves is looked at closely.
   const left = await settleOrdinary(database, settlements);
-  const [first] = left;
-  if (first === undefined) return new Set();
-  return database.transaction(async (tx) => {
-    const recorded = await record(tx, left);
+  const unrecorded = await settleClosely(database, left);
+  if (unrecorded !== undefined) return unrecorded;
+  // One of the watchers has something locked: it must not hold up the others.
+  const found = new Map<Settlement, 'lost' | 'locked'>();
+  for (const own of Map.groupBy(left, ({ lane }) => lane.watcherId).values()) {
+    const ofWatcher = await settleClosely(database, own);
+    for (const one of own) {
+      const result = ofWatcher === undefined ? 'locked' : ofWatcher.get(one);
+      if (result !== undefined) found.set(one, result);
+    }
+  }
+  return found;
+}
+
+/** Settles any; undefined, and nothing is recorded, when it would wait for the lock of another transaction. */
+async function settleClosely(
+  database: Database,
+  settlements: readonly Settlement[],
+): Promise<Map<Settlement, 'lost' | 'locked'> | undefined> {
+  const [first] = settlements;
+  if (first === undefined) return new Map();
+  return unlessLocked(database, async (tx) => {
+    const recorded = await record(tx, settlements);
     const untouched = recorded.filter(({ isUpdated }) => !isUpdated).map(({ settlement }) => settlement);
     if (untouched.length > 0) await takeBackTold(tx, untouched, first.settledAt);
     const ordered = recorded.flatMap(({ settlement, orderedId: id }) =>
       id === null ? [] : [{ shardId: settlement.lane.shardId, id }],
     );
     await giveTurns(tx, ordered, first.settledAt);
-    const held = new Set(recorded.map(({ settlement }) => settlement));
-    return new Set(left.filter((settlement) => !held.has(settlement)));
+    const known = new Set(recorded.map(({ settlement }) => settlement));
+    const left = settlements.filter((settlement) => !known.has(settlement));
+    const epochs = await readEpochs(tx, left);
+    return new Map(
+      left.map((one) => [one, epochs.get(one.lane.id) === one.lane.epoch ? 'locked' : 'lost'] as const),
+    );
   });
+}
+
+/** Of the lanes; without their locks. */
+async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<Map<number, number>> {
+  if (settlements.length === 0) return new Map();
+  const ids = [...new Set(settlements.map(({ lane }) => lane.id))];
+  const rows = await tx.query<{ id: number; epoch: number }>(sql`
+    select id, epoch from lane where id = any(${listOf(ids)}::bigint[]) order by id limit ${ids.length}`);
+  return new Map(rows.map(({ id, epoch }) => [id, epoch]));
 }
 
 /** Settles those whose row is as it was when it was read, and for which no other waits; returns the others. */
@@ -290,7 +317,7 @@ const failuresOf = (settlements: readonly Settlement[]) =>
 const attemptColumns = sql`shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response,
   request_count`;
 
-/** `valid`: the outcomes of lanes that are held, which stay so to the end of the transaction. */
+/** `valid`: the outcomes of lanes that are held, which stay so to the end of the transaction, and not locked by another one. */
 function validOf(settlements: readonly Settlement[]): Sql {
   const numbers = (of: (settlement: Settlement) => number | undefined) =>
     listOf(settlements.map((settlement) => of(settlement) ?? 'null'));
@@ -301,7 +328,8 @@ function validOf(settlements: readonly Settlement[]): Sql {
     held as materialized (
       select id, epoch, c.steps_ms from lane, clock_state c where id = any(${listOf(laneIds)}::bigint[])
       order by id
-      for share
+      -- Transactions that change notifications lock their lanes before: what is locked there holds up no other lane.
+      for share skip locked
     ), valid as materialized (
       select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
         s.duration_ms, s.outcome, s.status, s.response, s.request_count, s.settled_at, s.position,
@@ -362,34 +390,4 @@ async function takeBackTold(tx: Tx, untouched: readonly Settlement[], now: Date)
   const told = sql`n.state = 'withdrawn' and n.revision % 2 = 0 and (n.shard_id, n.id) in (
     select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
   await giveTurns(tx, await takeBack(tx, told, now), now);
-}
-
-/** Counts of the queue at a moment. Nothing is due of a watcher that is suspended. `deferred` are still to be written. */
-export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
-  oldestDueAt: Date | undefined;
-};
-
-export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
-  // Each part has a separate index that holds nothing else. A shard is one watcher's.
-  const waiting = (attempts: Sql) => sql`
-    select 'waiting' as state,
-      case when shard_id <> all(array(select watcher_id from watcher_queue where suspended)) then next_attempt_at end
-        as next_attempt_at
-    from notification where state = 'waiting' and ${attempts}`;
-  const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
-    select count(*) filter (where state = 'held') as held,
-      count(*) filter (where state = 'waiting') as waiting,
-      count(*) filter (where state = 'waiting' and next_attempt_at <= ${now}) as due,
-      min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest
-    from (
-      select 'held' as state, null::timestamptz as next_attempt_at from notification where state = 'held'
-      union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
-    ) as queue`);
-  return {
-    deferred: await countDeferred(db),
-    held: row?.held ?? 0,
-    waiting: row?.waiting ?? 0,
-    due: row?.due ?? 0,
-    oldestDueAt: row?.oldest ?? undefined,
-  };
 }

@@ -1,7 +1,8 @@
 /**
- * How many notifications of each watcher wait for an attempt.
+ * How many notifications wait for an attempt: of each watcher, and of all.
  */
 import type { Db } from './db.ts';
+import { countDeferred } from './deferred.ts';
 import { shardOf } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
 
@@ -36,4 +37,34 @@ export async function listPendingAbove(
     group by watcher_id having count(*) > ${limit}
     order by pending desc, watcher_id limit ${WATCHERS_MAX}`);
   return rows.map(({ watcher_id: watcherId, pending }) => ({ watcherId, pending }));
+}
+
+/** Counts of the queue at a moment. Nothing is due of a watcher that is suspended. `deferred` are still to be written. */
+export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
+  oldestDueAt: Date | undefined;
+};
+
+export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
+  // Each part has a separate index that holds nothing else. A shard is one watcher's.
+  const waiting = (attempts: Sql) => sql`
+    select 'waiting' as state,
+      case when shard_id <> all(array(select watcher_id from watcher_queue where suspended)) then next_attempt_at end
+        as next_attempt_at
+    from notification where state = 'waiting' and ${attempts}`;
+  const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
+    select count(*) filter (where state = 'held') as held,
+      count(*) filter (where state = 'waiting') as waiting,
+      count(*) filter (where state = 'waiting' and next_attempt_at <= ${now}) as due,
+      min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest
+    from (
+      select 'held' as state, null::timestamptz as next_attempt_at from notification where state = 'held'
+      union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
+    ) as queue`);
+  return {
+    deferred: await countDeferred(db),
+    held: row?.held ?? 0,
+    waiting: row?.waiting ?? 0,
+    due: row?.due ?? 0,
+    oldestDueAt: row?.oldest ?? undefined,
+  };
 }

@@ -61,7 +61,7 @@ export async function listSecretsOf(
 
 /**
  * Makes a new secret; the valid ones end after `overlapMs`, unless they end before. Returns what is valid then.
- * @throws Fault `conflict` when there would be too many at once.
+ * @throws Fault `conflict` when there would be too many at once, `unauthorized` when the watcher is being or was deleted.
  */
 export async function rotateSigningSecret(
   store: SecretStore,
@@ -73,7 +73,10 @@ export async function rotateSigningSecret(
   await listSigningSecrets(store, watcherId, now);
   await database.transaction(async (tx) => {
     // Rotations of one watcher take turns: each sees the numbers of the ones before it.
-    await tx.query(sql`select id from watcher where id = ${watcherId} for no key update`);
+    const rows = await tx.query(
+      sql`select from watcher where id = ${watcherId} and deleting_at is null for no key update`,
+    );
+    if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
     const valid = await listValid(tx, [watcherId], now);
     const [newest] = valid;
     if (newest === undefined) throw new Error('the newest signing secret has no end');
@@ -117,7 +120,7 @@ async function listValid(db: Db, watcherIds: readonly number[], now: Date): Prom
     order by w.id, s.number desc`);
 }
 
-/** Of several who make the same one at once, one wins. */
+/** Of several who make the same one at once, one wins. None is made for a watcher that is being or was deleted. */
 async function insertNew(
   db: Db,
   keyRing: KeyRing,
@@ -125,7 +128,10 @@ async function insertNew(
 ): Promise<void> {
   const { ciphertext, kekId } = seal(generateSigningBytes(), signingRow(watcherId, number), keyRing);
   await db.query(sql`
+    with owner as materialized (
+      select from watcher where id = ${watcherId} and deleting_at is null for key share
+    )
     insert into signing_secret (watcher_id, number, ciphertext, kek_id, created_at)
-    values (${watcherId}, ${number}, ${ciphertext}, ${kekId}, ${now})
+    select ${watcherId}::bigint, ${number}::integer, ${ciphertext}::bytea, ${kekId}::text, ${now}::timestamptz from owner
     on conflict do nothing`);
 }

@@ -3,15 +3,14 @@
  */
 import { Fault } from '../core/fault.ts';
 import { webhookOrigin } from '../core/webhook-url.ts';
+import { alignNotifications } from './alignment.ts';
 import { bytesOf, listOf } from './arrays.ts';
-import type { Tx } from './db.ts';
+import type { Database, Tx } from './db.ts';
 import { ensureLanes, shardOf } from './lanes.ts';
 import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
 import { sql } from './sql.ts';
 import {
-  cancelNotifications,
   columns,
-  moveNotifications,
   type NewWatchedAddress,
   toRecord,
   type WatchedAddress,
@@ -29,7 +28,7 @@ type Deletion = { operation: 'delete'; id: string };
 type Scope = { tx: Tx; watcherId: number; shardId: number; laneOf(url: string): number; now: Date };
 
 /**
- * Makes the changes in their order, with the effects on notifications that each has alone. For each change its record:
+ * Makes the changes in their order; call `alignChanged` once they are committed. For each change its record:
  * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id; a Fault `conflict` when
  * it was not made because of a limit, or `invalid` because its record came too often.
  */
@@ -69,6 +68,21 @@ export async function changeWatchedAddresses(
     results.push(...wanted.map((change, index) => refusals[index] ?? byId.get(idOf(change))));
   }
   return results;
+}
+
+/** Brings what waits for changed records where they are now; changes that were not made do no harm. */
+export async function alignChanged(
+  database: Database,
+  watcherId: number,
+  changes: readonly Change[],
+  now: Date,
+): Promise<void> {
+  const movable = changes.filter(
+    (change) =>
+      change.operation === 'delete' ||
+      (change.operation === 'update' && change.patch.webhookUrl !== undefined),
+  );
+  await alignNotifications(database, shardOf(watcherId), movable.map(idOf), now);
 }
 
 /** Each repetition costs a handful of statements, during which the transaction keeps what it has locked. */
@@ -147,7 +161,7 @@ async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<
   const patches = updates.map(({ patch }) => patch);
   const orNull = (value: boolean | undefined) => String(value ?? null);
   const laneIds = patches.map(({ webhookUrl }) => (webhookUrl === undefined ? 'null' : laneOf(webhookUrl)));
-  const rows = await tx.query<WatchedRow & { lane_id: number | null }>(sql`
+  const rows = await tx.query<WatchedRow>(sql`
     update watched_address w set
       address = coalesce(t.address, w.address),
       watch_coin = coalesce(t.watch_coin, w.watch_coin),
@@ -165,10 +179,7 @@ async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<
       ${patches.map(({ webhookUrl }) => webhookUrl ?? null)}::text[]
     ) as t (id, lane_id, address, watch_coin, watch_token, webhook_url)
     where w.shard_id = ${shardId} and w.watcher_id = ${watcherId} and w.id = t.id
-    returning w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at,
-      t.lane_id`);
-  const moved = rows.flatMap(({ id, lane_id: laneId }) => (laneId === null ? [] : { id, laneId }));
-  if (moved.length > 0) await moveNotifications(tx, shardId, moved, now);
+    returning w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at`);
   return rows.map(toRecord);
 }
 
@@ -179,10 +190,5 @@ async function deleteRecords(scope: Scope, deletions: readonly Deletion[]): Prom
     delete from watched_address
     where shard_id = ${shardId} and watcher_id = ${watcherId} and id = any(${listOf(deletions.map(idOf))}::uuid[])
     returning ${columns}`);
-  await cancelNotifications(
-    tx,
-    shardId,
-    rows.map(({ id }) => id),
-  );
   return rows.map(toRecord);
 }

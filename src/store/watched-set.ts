@@ -7,9 +7,10 @@ import { bytesOf, listOf } from './arrays.ts';
 import type { Tx } from './db.ts';
 import { ensureLane, shardOf } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
-import { cancelNotifications } from './watched.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
+/** What waits for the records that were deleted is left to `alignNotifications`. */
+export type ReplacedSet = { counts: SetCounts; deletedIds: string[] };
 export type SetCounts = { created: number; updated: number; deleted: number; unchanged: number };
 
 /** Advisory lock space: two sets for one URL take turns. */
@@ -25,7 +26,7 @@ export async function replaceWatchedSet(
   webhookUrl: string,
   members: readonly SetMember[],
   now: Date,
-): Promise<SetCounts> {
+): Promise<ReplacedSet> {
   const shardId = shardOf(watcherId);
   await tx.query(
     sql`select pg_advisory_xact_lock(${SET_LOCK_SPACE}::int, hashtext(${`${watcherId} ${webhookUrl}`}))`,
@@ -46,11 +47,6 @@ export async function replaceWatchedSet(
       select r.id from ranked r left join ${wanted} on t.address = r.address
       where t.address is null or r.rank > 1)
     returning d.id`);
-  await cancelNotifications(
-    tx,
-    shardId,
-    deleted.map(({ id }) => id),
-  );
   const updated = await count(
     tx,
     sql`
@@ -71,11 +67,10 @@ export async function replaceWatchedSet(
     from ${wanted}
     where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)`,
   );
+  const unchanged = members.length - created - updated;
   return {
-    created,
-    updated,
-    deleted: deleted.length,
-    unchanged: members.length - created - updated,
+    counts: { created, updated, deleted: deleted.length, unchanged },
+    deletedIds: deleted.map(({ id }) => id),
   };
 }
 

@@ -2,9 +2,9 @@
  * Watched addresses: spec 2.6 and 4.5. Every function takes the watcher whose key made the request.
  */
 import { type Address, fromBytes, toBytes } from '../core/hex.ts';
-import { listOf } from './arrays.ts';
+import { alignNotifications } from './alignment.ts';
 import type { Database, Db, Tx } from './db.ts';
-import { ensureLane, shardOf, unsentEpoch, wakeLanes } from './lanes.ts';
+import { ensureLane, shardOf } from './lanes.ts';
 import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
 import { sql } from './sql.ts';
 
@@ -106,7 +106,7 @@ export async function updateWatchedAddress(
   if (Object.values(patch).every((value) => value === undefined))
     return findWatchedAddress(database, watcherId, id);
   const shardId = shardOf(watcherId);
-  return database.transaction(async (tx) => {
+  const updated = await database.transaction(async (tx) => {
     await requireWithin(tx, watcherId, [{ operation: 'update', id, patch }], limits);
     const laneId = origin === undefined ? undefined : await ensureLane(tx, watcherId, origin);
     const [row] = await tx.query<WatchedRow>(sql`
@@ -119,10 +119,10 @@ export async function updateWatchedAddress(
         updated_at = greatest(${now}::timestamptz, updated_at + interval '1 millisecond')
       where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
       returning ${columns}`);
-    if (row !== undefined && laneId !== undefined)
-      await moveNotifications(tx, shardId, [{ id, laneId }], now);
     return row && toRecord(row);
   });
+  if (updated !== undefined && origin !== undefined) await alignNotifications(database, shardId, [id], now);
+  return updated;
 }
 
 /** Deletes the record and cancels what still waits for it. Returns whether there was one. */
@@ -130,76 +130,19 @@ export async function deleteWatchedAddress(
   database: Database,
   watcherId: number,
   id: string,
-  limits = noLimits,
+  { now, limits = noLimits }: { now: Date; limits?: Limits },
 ): Promise<boolean> {
   const shardId = shardOf(watcherId);
-  return database.transaction(async (tx) => {
+  const isGone = await database.transaction(async (tx) => {
     if (hasLimits(limits)) await lockUsage(tx, watcherId);
     const gone = await tx.query(sql`
       delete from watched_address
       where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
       returning id`);
-    if (gone.length > 0) await cancelNotifications(tx, shardId, [id]);
     return gone.length > 0;
   });
-}
-
-/** What still waits for records that are gone never goes out. */
-export async function cancelNotifications(tx: Tx, shardId: number, ids: readonly string[]): Promise<void> {
-  await lockLanesOf(tx, shardId, ids);
-  await tx.query(sql`
-    update notification set state = 'cancelled'
-    where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting')`);
-}
-
-/**
- * Locks the lanes of what waits for these records, and `others`: lanes before rows and in the order of their ids, as a worker
- * that settles has them. The other way round they would stop each other.
- */
-export async function lockLanesOf(
-  tx: Tx,
-  shardId: number,
-  ids: readonly string[],
-  others: readonly number[] = [],
-): Promise<void> {
-  await tx.query(sql`
-    select from lane where id in (
-      select unnest(${listOf(others)}::bigint[])
-      union
-      select lane_id from notification
-      where shard_id = ${shardId} and watched_address_id = any(${listOf(ids)}::uuid[]) and state in ('held', 'waiting'))
-    order by id for update`);
-}
-
-/**
- * What still waits for records with a new URL goes to the lanes of those. The former lane may have sent it; what is held
- * hasn't been sent, and counts the leases of its new lane from here.
- */
-export async function moveNotifications(
-  tx: Tx,
-  shardId: number,
-  moved: readonly { id: string; laneId: number }[],
-  now: Date,
-): Promise<void> {
-  const laneIds = [...new Set(moved.map(({ laneId }) => laneId))];
-  await lockLanesOf(
-    tx,
-    shardId,
-    moved.map(({ id }) => id),
-    laneIds,
-  );
-  const rows = await tx.query<{ lane_id: number }>(sql`
-    update notification n set lane_id = t.lane_id, may_be_seen = n.may_be_seen or n.state = 'waiting',
-      unsent_epoch = ${unsentEpoch}
-    from unnest(
-      ${listOf(moved.map(({ id }) => id))}::uuid[],
-      ${listOf(moved.map(({ laneId }) => laneId))}::bigint[]
-    ) as t (id, lane_id)
-    join lane l on l.id = t.lane_id
-    where n.shard_id = ${shardId} and n.watched_address_id = t.id and n.state in ('held', 'waiting')
-      and n.lane_id <> t.lane_id
-    returning n.lane_id`);
-  await wakeLanes(tx, [...new Set(rows.map((row) => row.lane_id))], now);
+  if (isGone) await alignNotifications(database, shardId, [id], now);
+  return isGone;
 }
 
 export type WatchedRow = {

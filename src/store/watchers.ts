@@ -1,6 +1,7 @@
 /**
  * Watchers as their operator sees them: listed, shown, suspended and resumed (watcher-removal.ts deletes them).
  */
+import { Fault } from '../core/fault.ts';
 import type { Database, Db, Tx } from './db.ts';
 import { shardOf } from './lanes.ts';
 import { type Sql, sql } from './sql.ts';
@@ -114,6 +115,17 @@ export async function suspendWatcher(database: Database, id: number, now: Date):
     await markSuspended(tx, id);
     return true;
   });
+}
+
+/**
+ * Until the transaction ends, the watcher is not deleted, so what the transaction creates for it doesn't stay behind.
+ * @throws Fault `unauthorized` when it is being or was deleted since the request passed.
+ */
+export async function requireWatcher(tx: Tx, id: number): Promise<void> {
+  const rows = await tx.query(
+    sql`select from watcher where id = ${id} and deleting_at is null for key share`,
+  );
+  if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
 }
 
 /** No lease visits the watcher from then on. */

@@ -1,11 +1,23 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
+import { type IncomingMessage, request } from 'node:http';
 import { describe, test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
+import { sql } from '../../src/store/sql.ts';
 import { headerOf, listStates, mine, transferOf } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { waitUntil } from '../kit/wait.ts';
 import { type Answer, type ApiStory, createApiStory, PATH } from './api-story.ts';
-import { addressOf, BULK, type Json, type Outcome, recordOf, recordsOf, URL_A } from './bulk-story.ts';
+import {
+  addressOf,
+  BULK,
+  createBulkStory,
+  type Json,
+  type Outcome,
+  recordOf,
+  recordsOf,
+  URL_A,
+} from './bulk-story.ts';
 
 type Record = NonNullable<Outcome['data']>;
 
@@ -41,6 +53,11 @@ const countsOf = ({ status, json, text }: Answer): Json => {
   assert.equal(status, 200, text);
   return (json as { data: Json }).data;
 };
+
+/** Statements that wait for a lock, and transactions that have not ended. */
+const ofOthers = sql`select from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()`;
+const WAITING = sql`${ofOthers} and wait_event_type = 'Lock'`;
+const OPEN = sql`${ofOthers} and xact_start is not null`;
 
 onEachDatabase(({ database }) => {
   describe('a list of changes', () => {
@@ -338,4 +355,52 @@ onEachDatabase(({ database }) => {
     ] as const)
       assert.equal((await ask(method, url, { key, body: '{}', headers })).status, 415);
   });
+});
+
+onPostgres(({ database, place }) => {
+  for (const [what, method, path, bodyOf] of [
+    [
+      'a list of changes',
+      'POST',
+      BULK,
+      (id: string) => [
+        { operation: 'update', id, watch_coin: false },
+        { operation: 'delete', id },
+      ],
+    ],
+    ['a set', 'PUT', `${BULK}?webhook_url=${encodeURIComponent(URL_A)}`, () => recordsOf(3, 1)],
+  ] as const)
+    test(`${what} whose client hangs up before its end changes nothing`, async () => {
+      await using story = await createBulkStory(database());
+      const [port] = story.api.addresses().map((one) => (typeof one === 'string' ? undefined : one.port));
+      const created = await story.ask('POST', BULK, { key: story.key, body: { records: recordsOf(1) } });
+      const [record] = dataOf(created);
+      assert.ok(record !== undefined);
+      const before = await story.list();
+      const ended = Promise.withResolvers<void>();
+      const client = request(`http://127.0.0.1:${port}${path}`, {
+        method,
+        agent: false,
+        headers: { authorization: `Bearer ${story.key}`, 'content-type': 'application/json' },
+      });
+      client.on('error', () => {});
+      story.api.server.once('request', (incoming: IncomingMessage) =>
+        incoming.socket.once('close', ended.resolve),
+      );
+      const holder = await place().open();
+      await holder.transaction(async (tx) => {
+        await tx.query(sql`select from watched_address for update`);
+        client.end(JSON.stringify({ records: bodyOf(record.id) }));
+        await waitUntil(async () => (await holder.query(WAITING)).length === 1, {
+          describe: 'the call waits',
+        });
+        client.destroy();
+        await ended.promise;
+      });
+      await waitUntil(async () => (await holder.query(OPEN)).length === 0, {
+        describe: 'the call has ended',
+      });
+      assert.deepEqual(await story.list(), before);
+      await holder.close();
+    });
 });

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { sql } from '../../src/store/sql.ts';
+import { beginRemoval } from '../../src/store/watcher-removal.ts';
 import { watchAddress } from '../kit/chain-story.ts';
 import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
 import { insertNotifications } from '../kit/many-notifications.ts';
@@ -24,7 +25,11 @@ for (const kind of databaseKinds)
     };
     before(async () => {
       place = await createTestDatabase(kind);
-      for (const name of ['acme', ODD, '1']) await create(name);
+      for (const name of ['acme', 'odd', '1']) await create(name);
+      // From a time in which such names were taken.
+      const database = await place.open();
+      await database.query(sql`update watcher set name = ${ODD} where name = 'odd'`);
+      await database.close();
     });
     after(() => place[Symbol.asyncDispose]());
 
@@ -79,6 +84,24 @@ for (const kind of databaseKinds)
         assert.equal(code, 64, `${command}: ${err}`);
         assert.match(err, /no watcher has the name or id /);
       }
+    });
+
+    test('a deletion names the watcher that its id means, and one that is being deleted cannot be suspended', async () => {
+      await create('gone soon');
+      // One that has its name is not refused for it.
+      await create(ODD);
+      const { id } = JSON.parse((await run('show', 'gone soon', '--json')).out);
+      assert.match((await run('delete', String(id))).err, /--yes deletes gone soon with 0 records/);
+      const database = await place.open();
+      await beginRemoval(database, id, new Date());
+      await database.close();
+      const { code, err } = await run('suspend', String(id));
+      assert.equal(code, 0, err);
+      assert.match(
+        err,
+        /^gone soon is being deleted: nothing is sent, and it cannot be resumed\nto finish that: chainbell watchers delete \d+\n$/,
+      );
+      assert.equal((await run('delete', String(id), '--yes')).err, 'gone soon is deleted\n');
     });
 
     test('without a terminal or --yes nothing is deleted, and the output says what would be', async () => {

@@ -64,7 +64,9 @@ onEachDatabase(({ database }) => {
         limits: { unproven: 1, proven: 1, hung: 1, open: 1, perOrigin: 1 },
         onCredit: () => {},
       }),
-      release: (own) => releaseLanes(database(), [own], clock.now()),
+      async release(own) {
+        await releaseLanes(database(), [own], clock.now());
+      },
       ...{ stopping: stop.signal, killed: stop.signal },
     });
 

@@ -26,6 +26,8 @@ const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
 const LONGER_THAN_A_LEASE_MS = 30_001;
 const MINUTE_MS = 60_000;
+/** What is locked is tried again this often at least. */
+const LOCKED_MS = 250;
 
 /** Watchers who have payments to hear of. */
 async function pay(database: Database, clock: TestClock, watchers: number): Promise<void> {
@@ -246,6 +248,51 @@ onPostgres(({ database, place }) => {
     assert.deepEqual([new Set(kept), kept.length], [urlsOf(3, 4, 5), 3 * LEFT]);
     await Promise.all([former.stop(), newcomer.stop()]);
     assert.ok((await listStates(database())).every((state) => state === 'processed'));
+  });
+
+  test('while a watcher has its lanes locked other watchers notice nothing, and it keeps its lanes', async (context) => {
+    await database().script(
+      `do $$ begin execute format('alter database %I set lock_timeout = ''3s''', current_database()); end $$`,
+    );
+    const clock = createTestClock();
+    await pay(database(), clock, 2);
+    const worker = await startLiving(context, clock);
+    await worker.step();
+    await worker.underWay(2 * AT_ONCE);
+    const readLanes = async () => new Map((await listLanes(database())).map((lane) => [lane.id, lane]));
+    const leasedMs = async (id: number) =>
+      Number((await readLanes()).get(id)?.lease_until) - Number(clock.now());
+    const countOf = async (watcherId: number) =>
+      (
+        await database().query(
+          sql`select from notification where watcher_id = ${watcherId} and state = 'processed'`,
+        )
+      ).length;
+    await database().transaction(async (tx) => {
+      await tx.query(sql`select from lane where watcher_id = 1 for update`);
+      await tx.query(sql`select from watcher_queue where watcher_id = 1 for update`);
+      clock.advance(LONGER_THAN_A_TURN_MS);
+      await worker.heartbeat();
+      assert.ok((await leasedMs(1)) < (await leasedMs(2)), 'only the other lease is renewed');
+      worker.end('success');
+      await worker.underWay(LEFT);
+      worker.end('success');
+      await waitUntil(async () => (await readLanes()).get(2)?.owner === null, {
+        describe: 'lane 2 given back',
+      });
+      assert.deepEqual([await countOf(1), await countOf(2)], [0, AT_ONCE + LEFT]);
+      clock.advance(LONGER_THAN_A_LEASE_MS);
+    });
+    await worker.heartbeat();
+    assert.ok((await leasedMs(1)) > 0, 'renewed before it is freed');
+    const isDone = async () => {
+      clock.advance(LOCKED_MS);
+      worker.end('success');
+      return (await readLanes()).get(1)?.owner === null;
+    };
+    await waitUntil(isDone, { describe: 'lane 1 to be given back' });
+    assert.deepEqual([await countOf(1), (await readLanes()).get(1)?.epoch], [AT_ONCE + LEFT, 1]);
+    await worker.stop();
   });
 
   test('a worker that is alone keeps its lanes and takes more, also while one of them ends', async (context) => {

@@ -178,3 +178,58 @@ test('a lane that has nothing to start is not asked again before it wants to be'
   await line.settle();
   assert.equal(countOf(line.started, 1), 1);
 });
+
+test('a lane that reads what to send holds a slot meanwhile, so no more lanes read than may send', async () => {
+  const line = startLine(few);
+  const reads: PromiseWithResolvers<void>[] = [];
+  for (let id = 1; id <= 10; id += 1) {
+    const read = () => {
+      const reading = Promise.withResolvers<void>();
+      reads.push(reading);
+      return reading.promise;
+    };
+    line.fair.join({ id, watcherId: 1, origin: `lane ${id}` }, read).want();
+  }
+  await line.settle();
+  assert.equal(reads.length, 4);
+  const other = line.join({ watcherId: 2 });
+  other.seat.want();
+  await line.settle();
+  assert.equal(countOf(line.started, 2), 1, 'half of what is left is for others');
+  const [one, two] = reads;
+  one?.resolve();
+  two?.reject(new Error('the database is away'));
+  await line.settle();
+  assert.equal(reads.length, 6, 'two slots are free again, and two more lanes read');
+});
+
+test('where every place for hung attempts is taken, a watcher tries one unproven receiver at a time', async () => {
+  const line = startLine(few);
+  const wantAll = (watcherId: number) => {
+    for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId }).seat.want();
+  };
+  for (const watcherId of [1, 2]) {
+    wantAll(watcherId);
+    await line.settle();
+    await line.pass(2 * HAND_OVER_MS);
+  }
+  assert.equal(line.started.length, 8, 'all of them hang');
+  wantAll(3);
+  await line.settle();
+  assert.equal(countOf(line.started, 3), 1);
+  await line.end((one) => one.watcherId === 3);
+  assert.equal(countOf(line.started, 3), 1, 'the next one, once the first has answered');
+});
+
+test('lanes that wait for more turns than their watcher still has are surplus', async () => {
+  const line = startLine(few);
+  const lanes = Array.from({ length: 30 }, () => line.join({ watcherId: 1 }));
+  for (const { seat } of lanes) seat.want();
+  await line.settle();
+  await line.pass(2 * HAND_OVER_MS);
+  assert.deepEqual(
+    line.fair.surplus(),
+    lanes.slice(16).map(({ laneId }) => laneId),
+    'two for each of the four that hang, and eight that wait',
+  );
+});

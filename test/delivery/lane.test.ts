@@ -64,7 +64,9 @@ async function countSent(
     settler: createSettler({ ...common, database, signal: killed.signal }),
     reader: createDueReader(delivery),
     fair: createFairQueue({ ...common, onCredit: () => {} }),
-    release: (own) => releaseLanes(delivery.database, [own], noon),
+    async release(own) {
+      await releaseLanes(delivery.database, [own], noon);
+    },
     stopping: stopping.signal,
     killed: killed.signal,
   });

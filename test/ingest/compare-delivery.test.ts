@@ -91,6 +91,8 @@ test('a queue of another shard or receiver, or none, never sends it; of its reco
     );
   const two = { origin: 'https://two.example:443' };
   assert.ok(isOnItsWay({ lane: two, watch: { webhookUrl: 'https://two.example/other' } }));
+  assert.ok(isOnItsWay({ lane: two, watch: { updatedAt: later(1) } }), 'it moves, as its record did');
+  assert.ok(!isOnItsWay({ lane: { ...two, shardId: 2 }, watch: { updatedAt: later(1) } }));
   // What waits in a wrong queue keeps its schedule unless that is wrong too.
   assert.equal(faultOf({ lane: two })?.isLate, false);
   assert.equal(faultOf({ lane: two, one: { nextAttemptAt: later(MINUTE_MS) } })?.isLate, true);

@@ -36,7 +36,7 @@ export const bugs = {
         const believed = `select id, epoch, c.steps_ms from clock_state c, unnest($${count + 1}::bigint[], $${count + 2}::bigint[]) as t (id, epoch)
           where $1::text is not null`;
         const text = statement.text.replace(
-          /select id, epoch, c\.steps_ms from lane[\s\S]*?for share/,
+          /select id, epoch, c\.steps_ms from lane[\s\S]*?for share skip locked/,
           believed,
         );
         if (text === statement.text) return statement;
@@ -72,8 +72,8 @@ export const bugs = {
   /** A notification that follows its record to another lane does so before that lane is woken. */
   'move before wake': (): Bug => ({
     ...{ note() {}, rewrite: (statement) => statement },
-    // Which begins with the locks of both lanes.
-    apart: /select from lane where id in \(\s*select unnest/,
+    // Which begins with the locks of both lanes (alignUnlessLocked).
+    apart: /with wanted as materialized/,
   }),
 
   /** A reorg withdraws only what was never attempted: the retries of orphaned transfers go on. */

@@ -3,6 +3,7 @@
  * settings, and webhooks once more.
  */
 import { webhookOrigin } from '../../src/core/webhook-url.ts';
+import { alignNotifications } from '../../src/store/alignment.ts';
 import { wakeLanes } from '../../src/store/lanes.ts';
 import { redeliverOne, redeliverStep } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
@@ -126,7 +127,7 @@ export function createClients(world: World, cast: Cast) {
   }
 
   async function remove(record: SimRecord): Promise<void> {
-    await deleteWatchedAddress(database, record.watcherId, record.id);
+    await deleteWatchedAddress(database, record.watcherId, record.id, { now: commonTime.now() });
     oracle.remove(record);
     tell('client', `deletes ${record.name}`);
     await world.observe();
@@ -184,9 +185,10 @@ export function createClients(world: World, cast: Cast) {
     const members = Array.from(addresses, (address) => {
       return { address, watchCoin: random.chance(0.8), watchToken: random.chance(0.8) };
     });
-    const is = await database.transaction((tx) =>
+    const { counts: is, deletedIds } = await database.transaction((tx) =>
       replaceWatchedSet(tx, watcherId, url, members, commonTime.now()),
     );
+    await alignNotifications(database, watcherId, deletedIds, commonTime.now());
     const should = await expectSet(watcherId, url, members);
     tell('client', `${watcherId} has ${members.length} for ${url}: ${JSON.stringify(is)}`);
     if (JSON.stringify(is) !== JSON.stringify(should)) fail(`the set should be ${JSON.stringify(should)}`);

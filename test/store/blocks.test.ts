@@ -315,7 +315,7 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [payment]);
     await rollbackTo(database(), { ancestorNumber: 1, expectedTip: idOf(headerOf(2)), now: noon });
-    await deleteWatchedAddress(database(), 1, record.id);
+    await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(await listStates(database()), ['withdrawn']);
   });

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
 import { type Settlement, settle } from '../../src/store/outbox.ts';
 import { sql } from '../../src/store/sql.ts';
-import { type Change, changeWatchedAddresses } from '../../src/store/watched-bulk.ts';
+import { alignChanged, type Change, changeWatchedAddresses } from '../../src/store/watched-bulk.ts';
 import { leaseDue, readDue } from '../kit/attempts.ts';
 import { addWatchers, atOnce, bob, headerOf, mine, noon, transferOf } from '../kit/chain-story.ts';
 import { onPostgres } from '../kit/each-database.ts';
@@ -16,8 +16,10 @@ const RECORDS = 1_500;
 const ORIGINS = ['https://one.example', 'https://two.example', 'https://three.example'];
 const ROUNDS = 4;
 
-const change = (database: Database, changes: readonly Change[]) =>
-  database.transaction((tx) => changeWatchedAddresses(tx, 1, changes, { now: noon }));
+async function change(database: Database, changes: readonly Change[]): Promise<void> {
+  await database.transaction((tx) => changeWatchedAddresses(tx, 1, changes, { now: noon }));
+  await alignChanged(database, 1, changes, noon);
+}
 
 async function watch(database: Database): Promise<string[]> {
   const changes = Array.from({ length: RECORDS }, (_, index): Change => {

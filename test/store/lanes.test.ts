@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Database, openDatabase } from '../../src/store/db.ts';
+import { type Database, openDatabase, type Tx } from '../../src/store/db.ts';
 import {
   ensureLane,
   findNextDue,
@@ -17,7 +17,7 @@ import {
   WORKER_LOCK_SPACE,
   wakeLanes,
 } from '../../src/store/lanes.ts';
-import { sql } from '../../src/store/sql.ts';
+import { type Sql, sql } from '../../src/store/sql.ts';
 import { leaseDue, readDue } from '../kit/attempts.ts';
 import {
   addWatchers,
@@ -31,7 +31,6 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
-import { inLine } from '../kit/in-line.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const lease = (database: Database, owner: number, now = noon, limit = 10) =>
@@ -155,7 +154,7 @@ onEachDatabase(({ database }) => {
     await releaseLanes(database(), [lost], noon);
     assert.deepEqual(
       await renewLeases(database(), { owner: 1, laneIds: [lost.id], leaseUntil: later(99_000) }),
-      new Set(),
+      { kept: new Set(), locked: [] },
     );
     assert.deepEqual(await listLanes(database()), before);
   });
@@ -181,7 +180,7 @@ onEachDatabase(({ database }) => {
     const lane = await leaseOne(database());
     assert.deepEqual(
       await renewLeases(database(), { owner: 1, laneIds: [lane.id, 999], leaseUntil: later(60_000) }),
-      new Set([lane.id]),
+      { kept: new Set([lane.id]), locked: [] },
     );
     await using _first = await live(database(), 1);
     assert.equal(await freeDeadLanes(database(), { now: later(59_999) }), 0);
@@ -312,35 +311,87 @@ onPostgres(({ database, place }) => {
     assert.equal(ids.length + rest.length, 20);
   });
 
-  for (const firstInLine of ['the commit', 'the release'] as const) {
-    test(`no wake-up is lost when a block is committed after the worker's last look: ${firstInLine} comes first`, async () => {
-      const lane = await leaseOne(database());
-      await database().query(sql`update notification set state = 'processed'`);
-      // The worker has looked and found nothing; now both want the lane's row.
-      assert.deepEqual(await readDue(database(), lane, noon), []);
-      const commit = (one: Database) => mine(one, headerOf(2), [transferOf()], { now: later(5) });
-      const release = (one: Database) => releaseLanes(one, [lane], noon);
-      const row = sql`select from lane where id = ${lane.id} for update`;
-      await inLine(place(), row, firstInLine === 'the commit' ? [commit, release] : [release, commit]);
-      assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
-      assert.deepEqual(await listLanes(database()), [
-        { id: lane.id, owner: null, epoch: 1, next_due: later(5), lease_until: null },
-      ]);
+  /** Does `first` up to the locks that its transaction takes at its beginning, lets `second` come and wait for them, and ends both. */
+  async function inOrder(first: (one: Database) => Promise<unknown>, second: () => Promise<unknown>) {
+    let later: Promise<unknown> | undefined;
+    await first({
+      ...database(),
+      transaction: (work) =>
+        database().transaction((tx) =>
+          work({
+            ...tx,
+            async query<Row>(statement: Sql) {
+              const rows = await tx.query<Row>(statement);
+              if (later === undefined) {
+                later = second();
+                await waitUntil(isOneWaiting, { describe: 'the second one to wait' });
+              }
+              return rows;
+            },
+          }),
+        ),
     });
+    await later;
   }
 
-  for (const firstInLine of ['the wake', 'the note'] as const) {
-    test(`no visit is lost when a lane wakes while its watcher's next visit is noted: ${firstInLine} comes first`, async () => {
+  const isOneWaiting = async () =>
+    (
+      await database().query(
+        sql`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+    ).length === 1;
+
+  test('no wake-up is lost when a block is committed while a lane is given back', async () => {
+    const lane = await leaseOne(database());
+    await database().query(sql`update notification set state = 'processed'`);
+    // The worker has looked and found nothing; now both want the lane's row.
+    assert.deepEqual(await readDue(database(), lane, noon), []);
+    const commit = () => mine(database(), headerOf(2), [transferOf()], { now: later(5) });
+    await inOrder((one) => releaseLanes(one, [lane], noon), commit);
+    assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
+    assert.deepEqual(await listLanes(database()), [
+      { id: lane.id, owner: null, epoch: 1, next_due: later(5), lease_until: null },
+    ]);
+  });
+
+  test('no wake-up is lost when a lane is given back while a block is committed', async () => {
+    const lane = await leaseOne(database());
+    await database().query(sql`update notification set state = 'processed'`);
+    assert.deepEqual(await readDue(database(), lane, noon), []);
+    await mine(database(), headerOf(2), [transferOf()], {
+      now: later(5),
+      // With everything else written and locked.
+      also: async () => {
+        assert.deepEqual(await releaseLanes(database(), [lane], noon), new Set([lane]));
+      },
+    });
+    assert.deepEqual(await releaseLanes(database(), [lane], noon), new Set());
+    assert.deepEqual(await listStates(database()), ['processed', 'waiting']);
+    assert.deepEqual(await listLanes(database()), [
+      { id: lane.id, owner: null, epoch: 1, next_due: later(5), lease_until: null },
+    ]);
+  });
+
+  for (const first of ['the wake', 'the note'] as const) {
+    test(`no visit is lost when a lane wakes while its watcher's next visit is noted: ${first} comes first`, async () => {
       await addWatchers(database(), 1);
       const id = await ensureLane(database(), 1, 'a');
       await database().transaction((tx) => wakeLanes(tx, [id], noon));
       const { drained } = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(30_000) });
       await database().query(sql`update lane set owner = null, next_due = null`);
-      const wake = (one: Database) => one.transaction((tx) => wakeLanes(tx, [id], later(5)));
-      const note = (one: Database) => noteNextVisits(one, drained);
-      const row = sql`select from watcher_queue where watcher_id = 1 for update`;
-      await inLine(place(), row, firstInLine === 'the wake' ? [wake, note] : [note, wake]);
-      assert.deepEqual(await listVisits(database()), { 1: later(5) });
+      const wake = (tx: Tx) => wakeLanes(tx, [id], later(5));
+      if (first === 'the note')
+        await inOrder(
+          (one) => noteNextVisits(one, drained),
+          () => database().transaction(wake),
+        );
+      else
+        await database().transaction(async (tx) => {
+          await wake(tx);
+          await noteNextVisits(database(), drained);
+        });
+      // The visit that the lease made due stays due where it could not be noted.
+      assert.deepEqual(await listVisits(database()), { 1: first === 'the note' ? later(5) : noon });
     });
   }
 });

@@ -84,7 +84,7 @@ onEachDatabase(({ database }) => {
       await database().transaction((tx) => replaceWatchedSet(tx, 1, urlOf(4), set, noon));
       await checkCounts();
     }
-    await deleteWatchedAddress(database(), 1, one.id);
+    await deleteWatchedAddress(database(), 1, one.id, { now: noon });
     await change([{ operation: 'delete', id: old.id }]);
     await checkCounts();
     await database().query(sql`delete from watched_address where watcher_id = 2`);
@@ -167,7 +167,7 @@ onEachDatabase(({ database }) => {
       (await refusalOf(database().transaction((tx) => put(tx, 3, 2)))) ?? '',
       /may have 2 watched/,
     );
-    assert.equal(await deleteWatchedAddress(database(), 1, id, limits), true);
+    assert.equal(await deleteWatchedAddress(database(), 1, id, { now: noon, limits }), true);
     assert.match(
       (await refusalOf(create(database(), { url: urlOf(3), limits }))) ?? '',
       /may have 2 watched/,
@@ -235,7 +235,7 @@ onPostgres(({ database, place }) => {
         return [
           updateWatchedAddress(process, 1, id, { webhookUrl }, at),
           index % 2 === 0
-            ? deleteWatchedAddress(process, 1, id, limits)
+            ? deleteWatchedAddress(process, 1, id, { now: noon, limits })
             : create(process, { limits, address: addressOf(index) }),
           process.transaction((tx) =>
             withinLimits(tx, 1, limits, () => replaceWatchedSet(tx, 1, urlOf(8), members, noon)),

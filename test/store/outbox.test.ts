@@ -3,13 +3,8 @@ import { test } from 'node:test';
 import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
 import { freeDeadLanes, type Lane } from '../../src/store/lanes.ts';
-import {
-  type DueNotification,
-  listDue,
-  queueStatistics,
-  type Settlement,
-  settle,
-} from '../../src/store/outbox.ts';
+import { type DueNotification, listDue, type Settlement, settle } from '../../src/store/outbox.ts';
+import { queueStatistics } from '../../src/store/pending.ts';
 import { sql } from '../../src/store/sql.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../src/store/watched.ts';
 import { leaseDue } from '../kit/attempts.ts';
@@ -170,7 +165,7 @@ onEachDatabase(({ database }) => {
   test('a 2xx processes a notification, and its attempt is on record', async () => {
     const { lane, due } = await leaseWith(database());
     const repeated = settlementOf(lane, due[0], { requestCount: 2 });
-    assert.deepEqual(await settle(database(), [repeated]), new Set());
+    assert.deepEqual(await settle(database(), [repeated]), new Map());
     const [row] = await listNotifications(database());
     assert.deepEqual(
       [row?.state, row?.processed_at, row?.retry_count, row?.next_retry_at],
@@ -238,10 +233,10 @@ onEachDatabase(({ database }) => {
     const { lane, due } = await leaseWith(database());
     const taken = await leaseAgain(database(), later(30_000), 2);
     const stale = settlementOf(lane, due[0]);
-    assert.deepEqual(await settle(database(), [stale]), new Set([stale]));
+    assert.deepEqual(await settle(database(), [stale]), new Map([[stale, 'lost']]));
     assert.deepEqual(await listStates(database()), ['waiting']);
     assert.deepEqual(await listAttempts(database()), []);
-    assert.deepEqual(await settle(database(), [settlementOf(taken, due[0])]), new Set());
+    assert.deepEqual(await settle(database(), [settlementOf(taken, due[0])]), new Map());
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
@@ -275,7 +270,7 @@ onEachDatabase(({ database }) => {
 
   test('a notification that was cancelled in flight is processed by a 2xx, and never tried again after a failure', async () => {
     const { record, lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
-    await deleteWatchedAddress(database(), 1, record.id);
+    await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     assert.deepEqual(await listStates(database()), ['cancelled', 'cancelled']);
     await settle(database(), [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))]);
     assert.deepEqual(await listStates(database()), ['processed', 'cancelled']);
@@ -324,7 +319,7 @@ onEachDatabase(({ database }) => {
     const { lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
     const outcomes = [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))];
     for (let times = 0; times < 2; times += 1)
-      assert.deepEqual(await settle(database(), outcomes), new Set());
+      assert.deepEqual(await settle(database(), outcomes), new Map());
     assert.equal((await listAttempts(database())).length, 2);
     const rows = await listNotifications(database());
     assert.deepEqual(

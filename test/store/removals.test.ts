@@ -254,7 +254,7 @@ onEachDatabase(({ database }) => {
   test('a deleted record hears nothing more, not even that something is gone', async () => {
     const record = await begin([transferOf()]);
     await attempt(1, true);
-    await deleteWatchedAddress(database(), 1, record.id);
+    await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     await kill();
     assert.deepEqual(await attempt(20, true), []);
   });

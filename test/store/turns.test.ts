@@ -102,7 +102,7 @@ onEachDatabase(({ database }) => {
   test('those behind the first are cancelled with their record, also when it goes while they are made', async () => {
     const record = await watchAddress(database(), strict);
     await mine(database(), headerOf(1), payments([1n, 2n]));
-    await deleteWatchedAddress(database(), 1, record.id);
+    await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     assert.deepEqual(await listStates(database()), ['cancelled', 'cancelled']);
     const other = await watchAddress(database(), strict);
     await mine(database(), headerOf(2), payments([1n, 2n]));

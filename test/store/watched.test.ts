@@ -70,7 +70,7 @@ onEachDatabase(({ database }) => {
     const record = await watchAddress(database());
     const at = { origin: undefined, now: later(10) };
     assert.equal(await updateWatchedAddress(database(), 2, record.id, { watchCoin: false }, at), undefined);
-    assert.equal(await deleteWatchedAddress(database(), 2, record.id), false);
+    assert.equal(await deleteWatchedAddress(database(), 2, record.id, { now: noon }), false);
     assert.deepEqual(await findWatchedAddress(database(), 1, record.id), record);
   });
 
@@ -108,9 +108,9 @@ onEachDatabase(({ database }) => {
     const record = await watchAddress(database());
     await watchAddress(database(), { watcherId: 2 });
     await mine(database(), headerOf(1), [transferOf()]);
-    assert.equal(await deleteWatchedAddress(database(), 1, record.id), true);
+    assert.equal(await deleteWatchedAddress(database(), 1, record.id, { now: noon }), true);
     assert.deepEqual((await listStates(database())).sort(), ['cancelled', 'waiting']);
-    assert.equal(await deleteWatchedAddress(database(), 1, record.id), false);
+    assert.equal(await deleteWatchedAddress(database(), 1, record.id, { now: noon }), false);
     await mine(database(), headerOf(2), [transferOf()]);
     assert.deepEqual((await listStates(database())).sort(), ['cancelled', 'waiting', 'waiting']);
   });

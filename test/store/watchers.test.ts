@@ -3,11 +3,13 @@ import { test } from 'node:test';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { issueKey } from '../../src/keys.ts';
 import type { Database } from '../../src/store/db.ts';
+import { doOnce } from '../../src/store/idempotency.ts';
 import { findForgottenLanes } from '../../src/store/lane-repair.ts';
 import { findNextDue, leaseLanes, listSuspended, WORKER_LOCK_SPACE } from '../../src/store/lanes.ts';
-import { queueStatistics } from '../../src/store/outbox.ts';
+import { queueStatistics } from '../../src/store/pending.ts';
+import { listSigningSecrets, rotateSigningSecret } from '../../src/store/signing-secrets.ts';
 import { sql } from '../../src/store/sql.ts';
-import { insertWatchedAddress } from '../../src/store/watched.ts';
+import { deleteWatchedAddress, insertWatchedAddress } from '../../src/store/watched.ts';
 import { beginRemoval, removeBatch } from '../../src/store/watcher-removal.ts';
 import { countBelongings, findWatcher, resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
 import { attemptDue, leaseDue } from '../kit/attempts.ts';
@@ -159,6 +161,26 @@ onEachDatabase(({ database }) => {
     while ((await removeBatch(database(), watcherId)) !== 'gone');
     await assert.rejects(create(), { code: 'unauthorized' });
     assert.notEqual((await issueKey(store, 'acme', noon)).watcherId, watcherId);
+  });
+
+  test('a request that passed before its watcher was deleted leaves no secret, no kept answer and no usage behind', async () => {
+    const store = { database: database(), keyRing };
+    const { watcherId } = await issueKey(store, 'acme', noon);
+    await listSigningSecrets(store, watcherId, noon);
+    const rotate = () => rotateSigningSecret(store, watcherId, { now: noon, overlapMs: 0 });
+    const once = { watcherId, key: 'one', part: 0, digest: Buffer.alloc(32), now: noon };
+    const answer = () => doOnce(database(), once, async () => 'done');
+    const remove = () =>
+      deleteWatchedAddress(database(), watcherId, record.id, { now: noon, limits: { records: 1 } });
+    const refuseAll = async () => {
+      for (const ask of [rotate, answer, remove]) await assert.rejects(ask(), { code: 'unauthorized' });
+    };
+    await beginRemoval(database(), watcherId, noon);
+    await refuseAll();
+    while ((await removeBatch(database(), watcherId)) !== 'gone');
+    await refuseAll();
+    assert.deepEqual(await listSigningSecrets(store, watcherId, noon), []);
+    assert.deepEqual(await listTablesWith(database(), watcherId), []);
   });
 
   test('nothing is deleted before the attempts of living workers have ended', async () => {
