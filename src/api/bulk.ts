@@ -236,7 +236,7 @@ function whileConnected(tx: Tx, request: FastifyRequest): Tx {
   return {
     ...tx,
     async query(statement) {
-      if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
+      if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
       return tx.query(statement);
     },
   };
