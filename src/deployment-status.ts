@@ -86,7 +86,7 @@ export function createDeploymentStatus({
     const leader = deployment.leader();
     return {
       body: {
-        processes: processes.map((one) => describeProcess(one)),
+        processes: processes.map((one) => describeProcess(one, leader)),
         missing: missing.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
         receivers: {
           failing: failures.receivers,
@@ -102,7 +102,11 @@ export function createDeploymentStatus({
       trouble: first && { state: 'degraded', message: first.message, since: first.since },
       writeFailures: deployment.writeFailures(),
       details: {
-        processes: processes.map((one) => ({ ...describeProcess(one), host: one.host, pid: one.pid })),
+        processes: processes.map((one) => ({
+          ...describeProcess(one, leader),
+          host: one.host,
+          pid: one.pid,
+        })),
         late_watchers: lateness.latest.map(({ watcherId, watcherName, oldestDueAt }) => ({
           ...{ watcher_id: watcherId, watcher: watcherName, oldest_due_at: oldestDueAt.toISOString() },
           seconds: ageSeconds(oldestDueAt, now),
@@ -177,7 +181,10 @@ function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureC
   return { message, since };
 }
 
-function describeProcess({ id, roles, version, state, startedAt, seenAt, follower }: SeenProcess) {
+function describeProcess(
+  { id, roles, version, state, startedAt, seenAt, follower }: SeenProcess,
+  leader: SeenProcess | undefined,
+) {
   const problem = follower?.problem;
   return {
     ...{ id, roles: [...roles], version, state },
@@ -188,7 +195,7 @@ function describeProcess({ id, roles, version, state, startedAt, seenAt, followe
         ? null
         : {
             ...{
-              leads: follower.leads && state === 'running',
+              leads: follower.leads && state === 'running' && id === leader?.id,
               state: follower.state,
               head: follower.head ?? null,
             },

@@ -93,6 +93,7 @@ export function createDeployment({
       ...{ ...stored, ...identity },
       ...{ follower: ownReport(), state: 'running', silentMs: 0 },
       leadMs: leads() ? 0 : (stored?.leadMs ?? Infinity),
+      leadingMs: leads() ? (stored?.follower?.leads === true ? stored.leadingMs : 0) : Infinity,
     };
     return [self, ...seen.filter(({ id }) => id !== identity.id)];
   }
@@ -132,7 +133,8 @@ export function createDeployment({
     leader() {
       const [leader] = processes()
         .filter(({ leadMs }) => leadMs < LOST_MS)
-        .sort((a, b) => a.leadMs - b.leadMs);
+        // After a hand-over the former one may still say that it leads: the one that began last has the lock.
+        .sort((a, b) => (a.leadingMs === b.leadingMs ? a.leadMs - b.leadMs : a.leadingMs - b.leadingMs));
       return leader;
     },
     missing(role) {

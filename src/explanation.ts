@@ -14,9 +14,9 @@ import type { BlockHeader } from './core/block.ts';
 import type { Clock } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
 import type { Hash } from './core/hex.ts';
-import { createLog } from './core/log.ts';
 import { createMetrics } from './core/metrics.ts';
 import { type ExplainedLog, explainLogs } from './ingest/explain.ts';
+import { createProgramLog } from './program-log.ts';
 import { findBlockHash, findChain, findTip, requireChain } from './store/blocks.ts';
 import type { Database } from './store/db.ts';
 import { listAwards } from './store/points.ts';
@@ -45,7 +45,7 @@ export async function explainTransaction(
     urls: httpUrls(config.chain.rpc),
     clock,
     // What goes wrong is part of the answer.
-    log: createLog({ ...config.log, level: 'error' }),
+    log: createProgramLog(config, { level: 'error' }),
     metrics: createMetrics(packageJson.version),
     onHead: () => {},
   });

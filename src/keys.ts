@@ -4,8 +4,9 @@
 import { encryptKey, generateApiKey, lookupOf } from './core/api-key.ts';
 import { Fault } from './core/fault.ts';
 import type { KeyRing } from './core/key-ring.ts';
+import { nameProblem } from './core/watcher-name.ts';
 import type { Db, Tx } from './store/db.ts';
-import { ensureWatcher, findKey, insertKey, revokeKey } from './store/keys.ts';
+import { ensureWatcher, findKey, findWatcherByName, insertKey, revokeKey } from './store/keys.ts';
 import type { SecretStore } from './store/signing-secrets.ts';
 
 /** Clocks of processes that lie less behind the database's, or take longer to ask it, are left as they are (src/service.ts). */
@@ -14,14 +15,23 @@ const CLOCK_SPREAD_MS = 1_000;
 /** `key` is shown to its owner once and kept nowhere in this form. */
 export type IssuedKey = { watcherId: number; keyId: string; key: string };
 
-/** A new key for the watcher of that name, who is made when new. */
+/** A new key for the watcher of that name, who is made when new. @throws Fault `invalid` for a new name that may not be one. */
 export async function issueKey(
   { database, keyRing }: SecretStore,
   watcherName: string,
   now: Date,
 ): Promise<IssuedKey> {
-  if (watcherName.trim() === '') throw new Fault('invalid', 'a watcher needs a name');
+  const problem = await newNameProblem(database, watcherName);
+  if (problem !== undefined) throw new Fault('invalid', problem);
   return database.transaction((tx) => insertNewKey(tx, keyRing, { watcherName, now }));
+}
+
+/** Why no key can be issued under that name; undefined where it can, and for a watcher that exists. */
+export async function newNameProblem(db: Db, watcherName: string): Promise<string | undefined> {
+  const problem = nameProblem(watcherName);
+  // PostgreSQL takes no text with a NUL.
+  if (problem === undefined || watcherName.includes('\0')) return problem;
+  return (await findWatcherByName(db, watcherName)) === undefined ? problem : undefined;
 }
 
 /**

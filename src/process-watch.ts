@@ -20,6 +20,8 @@ export type SeenProcess = StoredProcess & {
   silentMs: number;
   /** Since it last led the following; infinite if it never did while this process looked. */
   leadMs: number;
+  /** For how long it has led without a pause; infinite if it doesn't, or did already at the first look. */
+  leadingMs: number;
 };
 
 export type ProcessWatch = {
@@ -31,22 +33,28 @@ export type ProcessWatch = {
   watchedMs(): number;
 };
 
-type Track = { beat: number; silentMs: number; leadMs: number };
+type Track = { beat: number; leads: boolean; silentMs: number; leadMs: number; leadingMs: number };
 
 export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>): ProcessWatch {
-  let tracks = new Map<string, Track>();
+  let tracks: Map<string, Track> | undefined;
   let last: readonly StoredProcess[] = [];
   let readMs = clock.steadyMs();
   let watchedMs = 0;
 
   function follow({ id, beat, ageMs, follower }: StoredProcess, gapMs: number): Track {
-    const known = tracks.get(id);
+    const known = tracks?.get(id);
     if (known !== undefined && beat <= known.beat)
-      return { beat: known.beat, silentMs: known.silentMs + gapMs, leadMs: known.leadMs + gapMs };
+      return {
+        ...{ beat: known.beat, leads: known.leads, silentMs: known.silentMs + gapMs },
+        ...{ leadMs: known.leadMs + gapMs, leadingMs: known.leadingMs + gapMs },
+      };
     // A heartbeat that is new to this process came after its last look.
     const silentMs = Math.min(Math.max(ageMs, 0), known === undefined ? Infinity : gapMs);
-    const leadMs = follower?.leads === true ? silentMs : (known?.leadMs ?? Infinity) + gapMs;
-    return { beat, silentMs, leadMs };
+    const leads = follower?.leads === true;
+    const leadMs = leads ? silentMs : (known?.leadMs ?? Infinity) + gapMs;
+    const isNew = leads && known?.leads !== true && tracks !== undefined;
+    const leadingMs = isNew ? silentMs : leads ? (known?.leadingMs ?? Infinity) + gapMs : Infinity;
+    return { beat, leads, silentMs, leadMs, leadingMs };
   }
 
   return {
@@ -60,9 +68,9 @@ export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>): ProcessWatch
     },
     seen: () =>
       last.map((one) => {
-        const { silentMs = 0, leadMs = Infinity } = tracks.get(one.id) ?? {};
+        const { silentMs = 0, leadMs = Infinity, leadingMs = Infinity } = tracks?.get(one.id) ?? {};
         const state = one.isStopped ? 'stopped' : silentMs >= LOST_MS ? 'lost' : 'running';
-        return { ...one, state, silentMs, leadMs };
+        return { ...one, state, silentMs, leadMs, leadingMs };
       }),
     watchedMs: () => watchedMs,
   };

@@ -17,7 +17,7 @@ export type PublicView = {
 /** The fields of /status whose text comes from elsewhere. */
 const TEXT_FIELDS = new Set(['message', 'error', 'limit_reason', 'last_reason', 'node', 'source']);
 const URL_TEXT = /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>|\\^`{}]*[^\s"'<>|\\^`{}.,;:!?)\]]/gi;
-const IPV4_TEXT = /(?<![\w.])\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?(?![\w.]*\w)/g;
+const IPV4_TEXT = /(?<![\w.])\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?(?!\w|\.\d)/g;
 /** With `::` or at least five groups: a time has three. */
 const IPV6_TEXT =
   /(?<![\w:])\[?(?=[\da-f:]*::|([\da-f]{1,4}:){4})[\da-f:]{2,39}(?:\.\d{1,3}){0,3}\]?(:\d{1,5})?/gi;
@@ -68,8 +68,9 @@ function createHide(config: Config): (text: string) => string {
     // With its port first: several nodes may share a machine.
     ...places.map(({ host, port, label }) => ({ pattern: hostPattern(host, `:${port}`), label })),
     ...places.map(({ host, label }) => ({ pattern: hostPattern(host, '(?::\\d{1,5})?'), label })),
-    { pattern: IPV4_TEXT, label: HIDDEN },
+    // One of version 6 may end with one of version 4.
     { pattern: IPV6_TEXT, label: HIDDEN },
+    { pattern: IPV4_TEXT, label: HIDDEN },
   ];
   return (text) => {
     const redacted = redactors.reduce((shown, redact) => redact(shown), text);
@@ -100,7 +101,7 @@ function otherPlaces({ database, prices }: Config): Place[] {
 function placeOf(url: string, label: string): Place {
   const parsed = URL.parse(url);
   const port = /^(https|wss):/.test(url) ? '443' : '80';
-  return { host: parsed?.hostname ?? '', port: parsed?.port || port, label };
+  return { host: parsed?.hostname.replace(/\.$/, '') ?? '', port: parsed?.port || port, label };
 }
 
 /** `https://one.example`, also with the port of its scheme, but not inside of `https://one.example.org`. */
@@ -109,7 +110,7 @@ const originPattern = (url: string) =>
 
 /** A name without dots is also a word, so it counts only where a host stands. */
 function hostPattern(host: string, port: string): RegExp {
-  const name = RegExp.escape(host);
+  const name = `${RegExp.escape(host)}\\.?`;
   const end = '(?!\\.?[\\w-])';
   if (/[.:]/.test(host)) return new RegExp(`(?<![\\w.-])${name}${port}${end}`, 'gi');
   if (host === '') return /(?!)/g;

@@ -10,7 +10,7 @@ import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, steadyFrom } from './core/clock.ts';
 import { Fault, messageOf } from './core/fault.ts';
-import { createLog, type Log } from './core/log.ts';
+import type { Log } from './core/log.ts';
 import { createWake, runLoop, type Step } from './core/loop.ts';
 import { createMetrics } from './core/metrics.ts';
 import { parseCidr } from './core/public-address.ts';
@@ -40,6 +40,7 @@ import { type IssuedKey, issueKey } from './keys.ts';
 import { limitsOf, openLimits } from './limits.ts';
 import { closeServer, listen, listenFault } from './listen.ts';
 import { createPriceBook, openPriceLoops } from './prices.ts';
+import { createProgramLog } from './program-log.ts';
 import { agreeingReader } from './reading-block.ts';
 import { openStore, openToCommands, retryAtStart, START_MS_MAX } from './start.ts';
 import { createStatus } from './status.ts';
@@ -106,7 +107,7 @@ const PRICES_ELECTION = 2;
  * schema or a folder in use; `invalid` for a secret that does not fit; the signal's reason when it aborts.
  */
 export async function startService(config: Config, options: ServiceOptions = {}): Promise<Service> {
-  const log = options.log ?? createLog(config.log);
+  const log = options.log ?? createProgramLog(config);
   const active = new Set(options.roles ?? roles);
   const patience = {
     log,
@@ -204,7 +205,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const contracts = agreeingReader(nodes, shares.follower);
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
-  let leads = false;
+  let leads = () => false;
   const scrutiny = createScrutiny({ clock, log });
   const deferredWake = createWake(clock);
   const follower = createFollower({
@@ -231,8 +232,10 @@ export async function startService(config: Config, options: ServiceOptions = {})
     },
     onDeferred: () => deferredWake.ring(),
     async isLeader() {
-      leads = await (await sessions.current()).tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
-      return leads;
+      const session = await sessions.current();
+      const isLeader = await session.tryLock(ELECTION_LOCK_SPACE, FOLLOWER_ELECTION);
+      leads = () => isLeader && !session.lost.aborted;
+      return isLeader;
     },
   });
   const prices = openPriceLoops(config, {
@@ -242,7 +245,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   parts.defer(prices.close);
   const deployment = createDeployment({
     ...{ database: database.for('follower'), clock, roles: [...active], version: packageJson.version },
-    leads: () => leads,
+    leads: () => leads(),
     report: () => status.follower(),
     failures: () => writes.failures(),
   });
@@ -275,7 +278,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     run('lane repair', unlessStepped(createLaneRepair({ database: shares.delivery, clock, log, metrics })), {
       idleMs: () => LANE_REPAIR_MS,
     });
-    const alarm = createPendingAlarm({ database: shares.delivery, log, metrics, limits: limitsOf(config) });
+    const alarm = createPendingAlarm({ database: shares.delivery, log, limits: limitsOf(config) });
     run('pending alarm', alarm, { idleMs: () => PENDING_ALARM_MS });
     run('receiver repair', createReceiverRepair(shares.delivery), { idleMs: () => LANE_REPAIR_MS });
     run('retention', unlessStepped(createPruner({ database: shares.delivery, clock, ...config.retention })), {
@@ -300,7 +303,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     const led =
       (step: Step): Step =>
       async (abort) =>
-        leads ? step(abort) : 'idle';
+        leads() ? step(abort) : 'idle';
     const market = { database: shares.follower, nodes, clock, log, pairs };
     if (pairs.length > 0) {
       run('pair readings', led(createPairReadings({ ...market, nodes: contracts })), {

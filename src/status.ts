@@ -20,6 +20,7 @@ import {
   noDeployment,
   type Trouble,
 } from './deployment-status.ts';
+import { createFollowingTrouble } from './following-trouble.ts';
 import { describeNode, describeSocket } from './node-status.ts';
 import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
@@ -30,7 +31,7 @@ import { type QueueStatistics, queueStatistics } from './store/pending.ts';
 import type { FollowerReport } from './store/processes.ts';
 import { readTime } from './store/time.ts';
 import type { WriteFailure, WriteHealth } from './store/write-health.ts';
-import { describeTold, nothingTold, refreshToldMetrics } from './told-status.ts';
+import { describeTold, nothingTold, refreshToldMetrics, removeToldMetrics } from './told-status.ts';
 
 export type StatusOptions = {
   version: string;
@@ -63,7 +64,7 @@ const DATABASE_MS_MAX = 2_000;
 export function createStatus(options: StatusOptions): Status {
   const { version, config, database, nodes, clock, metrics } = options;
   const view = createPublicView(config);
-  let followerFault: { fault: Fault; since: Date } | undefined;
+  const following = createFollowingTrouble(nodes);
   /** Since when the database cannot be read. */
   let unreadSince: Date | undefined;
 
@@ -132,29 +133,21 @@ export function createStatus(options: StatusOptions): Status {
     }
   }
 
-  function findTrouble(tipNumber: number | undefined): Trouble | undefined {
-    const trouble = troubleOf(followerFault, nodes?.quorum());
-    if (trouble !== undefined || nodes === undefined || tipNumber === undefined) return trouble;
-    return rollbackOf(nodes, tipNumber);
-  }
-
   return {
     watch: (step) => async (signal) => {
       try {
         const outcome = await step(signal);
-        followerFault = undefined;
+        following.noteStep(undefined, clock.now());
         return outcome;
       } catch (error) {
-        if (error instanceof Fault && !signal.aborted) {
-          followerFault = { fault: error, since: followerFault?.since ?? clock.now() };
-        }
+        if (error instanceof Fault && !signal.aborted) following.noteStep(error, clock.now());
         throw error;
       }
     },
     async follower() {
       if (nodes === undefined) return undefined;
       const tip = await findTipTimes(database);
-      const trouble = findTrouble(tip?.number);
+      const trouble = following.find(tip?.number);
       const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
       return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };
     },
@@ -173,10 +166,10 @@ export function createStatus(options: StatusOptions): Status {
       const reading = options.deployment?.read(clock.now()).catch(() => undefined);
       const read = reading && (await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX));
       if (read === undefined || read === 'late') return undefined;
-      const following = read.leader === undefined ? findTrouble(undefined) : read.leader.trouble;
+      const trouble = read.leader === undefined ? following.find(undefined) : read.leader.trouble;
       const [failure] = read.writeFailures;
       const unwritten = failure && describeProblem(undefined, [failure]);
-      const { state, message } = following ??
+      const { state, message } = trouble ??
         read.trouble ??
         (unwritten && { ...unwritten, state: 'degraded' as const }) ?? {
           state: 'ok' as const,
@@ -192,8 +185,8 @@ export function createStatus(options: StatusOptions): Status {
       const leader = deployment?.leader;
       const head = nodes?.headNumber() ?? leader?.head;
       const quorum = nodes?.quorum();
-      const following = leader === undefined ? findTrouble(tip?.number) : leader.trouble;
-      const trouble = following ?? ('fault' in stored ? stored.fault : deployment?.trouble);
+      const chainTrouble = leader === undefined ? following.find(tip?.number) : leader.trouble;
+      const trouble = chainTrouble ?? ('fault' in stored ? stored.fault : deployment?.trouble);
       const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
       return view.status({
         version,
@@ -242,13 +235,14 @@ export function createStatus(options: StatusOptions): Status {
       const now = clock.now();
       // Without the database, the nodes still give their part of the status.
       const tip = nodes && (await findTipTimes(database).catch(() => undefined));
-      const own = nodes && findTrouble(tip?.number);
+      const own = nodes && following.find(tip?.number);
       await options.deployment?.refreshMetrics(now, own);
       if (options.deployment === undefined) metrics.chainHeld.set(own?.state === 'holding' ? 1 : 0);
       const queue = await queueStatistics(database, now).catch((error: unknown) => {
         // They would be of the past.
         for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
           gauge.remove();
+        removeToldMetrics(metrics);
         metrics.priceAgeSeconds.reset();
         metrics.priceStale.reset();
         throw error;
@@ -258,7 +252,7 @@ export function createStatus(options: StatusOptions): Status {
       metrics.webhookOldestDueSeconds.set(
         queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
       );
-      await refreshToldMetrics(database, metrics);
+      await refreshToldMetrics(config, { database, metrics });
       await refreshPriceMetrics(config, { database, metrics }, now);
       await refreshPairMetrics(config, { database, metrics }, now);
     },
@@ -291,49 +285,24 @@ function describeStep(step: ReturnType<CommonClock['recentStep']>) {
   return { seconds: ms / 1000, at: at.toISOString(), pruning_resumes_at: pruneFrom.toISOString() };
 }
 
-/** The reason why the follower doesn't follow, or follows with less certainty than configured. */
-function troubleOf(
-  failed: { fault: Fault; since: Date } | undefined,
-  quorum: QuorumStatus | undefined,
-): Trouble | undefined {
-  if (failed !== undefined) {
-    const isHolding = failed.fault.code === 'inconsistent' || quorum?.isHeld === true;
-    const state = isHolding ? 'holding' : 'degraded';
-    return { state, message: messageOf(failed.fault), since: failed.since };
-  }
-  const held = quorum?.dispute ?? quorum?.stalled;
-  if (held !== undefined) return { state: 'holding', ...held };
-  if (quorum?.ahead !== undefined) return { state: 'degraded', ...quorum.ahead };
-  if (quorum?.silent === undefined) return undefined;
-  const { name, since } = quorum.silent;
-  return {
-    state: 'degraded',
-    message: `${name} gives no votes, so the other node is followed alone and could be wrong: repair it, add a third node, or set chain.quorum: 2 to hold instead`,
-    since,
-  };
-}
-
-/** The nodes have gone back on the stored chain, as after a restore from a backup. */
-function rollbackOf(nodes: ChainNodes, tipNumber: number): Trouble | undefined {
-  const [head, since] = [nodes.headNumber(), nodes.belowSince(tipNumber)];
-  if (head === undefined || since === undefined) return undefined;
-  const who = nodes.quorum().nodes === 1 ? 'the node is' : 'the nodes are';
-  return {
-    state: 'holding',
-    message: `${who} at block ${head}, and block ${tipNumber} is stored: following resumes above block ${tipNumber}. Wait if they are catching up; otherwise check why they went back, or add a node to chain.rpc that has block ${tipNumber}`,
-    since,
-  };
-}
-
 /** The most important problem. If it is a failed write, the failure's message has the advice. */
 function describeProblem(trouble: Trouble | undefined, failures: readonly WriteFailure[]) {
-  const failure = failures.find(
-    ({ message }) => trouble === undefined || message.startsWith(trouble.message),
-  );
-  const { message, since } = { ...trouble, ...failure };
-  if (message === undefined || since === undefined) return null;
+  const failure = trouble === undefined ? failures[0] : failureBehind(trouble, failures);
+  const [first] = [trouble, failure]
+    .flatMap((one) => one?.since ?? [])
+    .sort((one, other) => one.getTime() - other.getTime());
+  const message = failure?.message ?? trouble?.message;
+  if (message === undefined || first === undefined) return null;
   const subject = failure === undefined ? '' : `${failure.part} has stored nothing: `;
-  return { message: `${subject}${message}`, since: since.toISOString() };
+  return { message: `${subject}${message}`, since: first.toISOString() };
+}
+
+/** A failed write of the follower is its trouble too; the words of both may be of different statements. */
+function failureBehind({ message: words }: Trouble, failures: readonly WriteFailure[]) {
+  const same = failures.find(({ message }) => message.startsWith(words));
+  return (
+    same ?? (words.startsWith('database: ') ? failures.find(({ part }) => part === 'follower') : undefined)
+  );
 }
 
 /** Where a check of blocks is off, hashes do not bind the contents, and the contents are compared too. */

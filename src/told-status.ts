@@ -24,8 +24,19 @@ export async function describeTold(config: Config, database: Db) {
 /** Without the database. */
 export const nothingTold = { orphaned: null, watchers_over_pending_limit: null };
 
-export async function refreshToldMetrics(database: Db, metrics: Metrics): Promise<void> {
-  // An old count would be of the past.
+/** Sets their gauges; those that are off or unknown are absent. */
+export async function refreshToldMetrics(
+  config: Config,
+  { database, metrics }: { database: Db; metrics: Metrics },
+): Promise<void> {
+  removeToldMetrics(metrics);
+  const { orphaned, watchers_over_pending_limit: above } = await describeTold(config, database);
+  metrics.webhookOrphaned.set(orphaned.count);
+  if (above !== null) metrics.watchersOverPendingLimit.set(above);
+}
+
+/** Without the database: old counts would be of the past. */
+export function removeToldMetrics(metrics: Metrics): void {
   metrics.webhookOrphaned.remove();
-  metrics.webhookOrphaned.set((await countOrphaned(database)).count);
+  metrics.watchersOverPendingLimit.remove();
 }

@@ -10,12 +10,12 @@ import { rulesOf } from './config/points.ts';
 import type { Config } from './config/schema.ts';
 import { type Clock, systemClock } from './core/clock.ts';
 import { Fault } from './core/fault.ts';
-import { createLog } from './core/log.ts';
 import { createMetrics } from './core/metrics.ts';
 import { retryDelayMinutes } from './delivery/schedule.ts';
 import type { Difference } from './ingest/compare.ts';
 import { applyPlan, planRepairs, type RepairPlan } from './ingest/repair.ts';
 import { type VerifyOptions, type VerifyReport, verifyStored } from './ingest/verify.ts';
+import { createProgramLog } from './program-log.ts';
 import { findChain, requireChain } from './store/blocks.ts';
 import { openForCommand } from './store/command-database.ts';
 import type { Database } from './store/db.ts';
@@ -75,7 +75,7 @@ async function openVerification(
   }: { signal: AbortSignal; clock: Clock | undefined; parts: AsyncDisposableStack },
 ): Promise<Opened> {
   // What happens along the way is no news here; what is wrong is.
-  const log = createLog({ ...config.log, level: 'warn' });
+  const log = createProgramLog(config, { level: 'warn' });
   const database = await openStored(config);
   parts.defer(() => database.close());
   const chain = await findChain(database);

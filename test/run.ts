@@ -1,9 +1,9 @@
 /**
- * `npm test`: the static checks, then every test file in a process of its own, against one PostgreSQL server. The last
+ * `npm test`: the static checks, then every test file, short ones several to a process, against one PostgreSQL server. The last
  * line is `N passed, N failed`, with `, N skipped` where there are any; the exit code is 1 when anything failed.
  *
- *   npm test                          everything; of the fault stories and kills a third, another one at each commit
- *   npm test -- --all                 everything, and all stories
+ *   npm test                          everything; of the longest suites a part, another one at each commit
+ *   npm test -- --all                 everything in full
  *   npm test -- store/outbox sim      the files whose path contains one of these words, without the static checks
  *   npm test -- --no-checks           all files, without the static checks
  *   npm test -- --only-checks         the static checks alone
@@ -16,16 +16,22 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs, styleText } from 'node:util';
 import { messageOf } from '../src/core/fault.ts';
 import { prepareTemplates } from './kit/database.ts';
+import { keepDurations, longestFirst } from './kit/durations.ts';
 import { type PostgresServer, startPostgresServer } from './kit/postgres-server.ts';
-import { type FileResult, runFile } from './kit/run-file.ts';
+import { type FileResult, runFiles } from './kit/run-file.ts';
 import { SAMPLE_VARIABLE, sampleOfCommit } from './kit/sample.ts';
+import { groupFiles } from './kit/share-process.ts';
 import { type CheckResult, runStaticChecks } from './kit/static-checks.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 /** What hangs is found by then; the slowest file takes a minute on an idle machine of two cores. */
 const FILE_MS_MAX = 360_000;
+/** For each further file of the same process. */
+const FURTHER_FILE_MS_MAX = 60_000;
 const SLOW_MS = 5_000;
-const SLOW_FILES_MAX = 5;
+const SLOW_FILES_MAX = 25;
+/** More files at once than processors, because many files wait for processes, timeouts and answers. */
+const WAITING_FILES = 1;
 
 type Outcome = { passed: number; skipped: number; failed: string[] };
 
@@ -69,7 +75,8 @@ async function main(): Promise<Outcome> {
   await chmod(temporary, 0o755);
   process.env.TMPDIR = temporary;
   try {
-    const results = await runFiles(files);
+    const results = await runAll(longestFirst(groupFiles(ROOT, files)));
+    keepDurations(results);
     showSlow(results);
     return sum(checks, results);
   } finally {
@@ -88,25 +95,28 @@ async function startServer(files: string[]): Promise<PostgresServer | undefined>
   return server;
 }
 
-async function runFiles(files: string[]): Promise<FileResult[]> {
+async function runAll(groups: string[][]): Promise<FileResult[]> {
   const results: FileResult[] = [];
-  const waiting = [...files];
+  const waiting = [...groups];
   const work = async () => {
     for (
-      let file = waiting.shift();
-      file !== undefined && !interrupt.signal.aborted;
-      file = waiting.shift()
+      let group = waiting.shift();
+      group !== undefined && !interrupt.signal.aborted;
+      group = waiting.shift()
     ) {
-      const result = await runFile(path.join(ROOT, file), {
-        timeMsMax: FILE_MS_MAX,
-        signal: interrupt.signal,
-      });
+      const ran = await runFiles(
+        group.map((file) => path.join(ROOT, file)),
+        { timeMsMax: FILE_MS_MAX + (group.length - 1) * FURTHER_FILE_MS_MAX, signal: interrupt.signal },
+      );
       if (interrupt.signal.aborted) return;
-      results.push({ ...result, file });
-      showFile({ ...result, file });
+      for (const result of ran) {
+        const named = { ...result, file: path.relative(ROOT, result.file) };
+        results.push(named);
+        showFile(named);
+      }
     }
   };
-  await Promise.all(Array.from({ length: availableParallelism() }, work));
+  await Promise.all(Array.from({ length: availableParallelism() + WAITING_FILES }, work));
   return results;
 }
 

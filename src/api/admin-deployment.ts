@@ -2,7 +2,7 @@
  * The deployment for its operator: processes with their hosts, late watchers by name, and the receivers of all watchers.
  */
 import { type Static, Type } from 'typebox';
-import { listReceivers, type ReceiverPlace } from '../store/receivers.ts';
+import { listReceivers, type Receiver, type ReceiverPlace } from '../store/receivers.ts';
 import { Process } from './deployment-body.ts';
 import { invalid } from './errors.ts';
 import { answerOf } from './log-json.ts';
@@ -21,9 +21,22 @@ const Query = Type.Object({
   cursor: text,
 });
 const WatcherReceiver = Type.Object(
-  { watcher_id: Type.Integer(), watcher: Type.String(), ...ReceiverJson.properties },
+  {
+    watcher_id: Type.Integer(),
+    watcher: Type.String(),
+    suspended: Type.Boolean({
+      description: 'The watcher is suspended: nothing is sent, and none of its receivers counts as failing.',
+    }),
+    ...ReceiverJson.properties,
+  },
   { title: 'WatcherReceiver' },
 );
+
+/** A receiver for the operator, who sees those of all watchers. */
+export function watcherReceiverJson(one: Receiver): Static<typeof WatcherReceiver> {
+  const { watcherId, watcherName, isSuspended } = one;
+  return { watcher_id: watcherId, watcher: watcherName, suspended: isSuspended, ...receiverJson(one) };
+}
 
 export const DeploymentDetails = Type.Object(
   {
@@ -49,7 +62,8 @@ export type DeploymentDetails = Static<typeof DeploymentDetails>;
 
 const AT = '2026-01-31T12:00:00.000Z';
 const receiver = {
-  ...{ watcher_id: 7, watcher: 'acme', origin: 'https://hooks.acme.example:443', failing: true },
+  ...{ watcher_id: 7, watcher: 'acme', suspended: false },
+  ...{ origin: 'https://hooks.acme.example:443', failing: true },
   ...{ failing_since: AT, failed_attempts: 41, last_attempt_at: AT, last_outcome: 'http_5xx' },
   ...{ last_status: 503, pending: 12, pending_is_complete: true, oldest_pending_at: AT, next_attempt_at: AT },
 };
@@ -93,11 +107,7 @@ export function addAdminDeploymentRoutes(api: Api, { database, ops }: ApiOptions
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
         linkNext(reply, RECEIVERS, { ...query, cursor: `${last.watcherId} ${last.origin}` });
-      const data = receivers.map((one) => ({
-        ...{ watcher_id: one.watcherId, watcher: one.watcherName },
-        ...receiverJson(one),
-      }));
-      return { success: true as const, data };
+      return { success: true as const, data: receivers.map(watcherReceiverJson) };
     },
   );
 

@@ -50,6 +50,8 @@ const SILENCE_MS_MIN = 5_000;
 const BLOCK_TIMES_KEPT = 15;
 /** A header is below 4 KiB. */
 const MESSAGE_BYTES_MAX = 1024 * 1024;
+/** What a node says goes to the log and to the status page. */
+const REASON_CHARACTERS_MAX = 300;
 const CHAIN_ID_CALL = 1;
 const SUBSCRIBE_CALL = 2;
 const RECONNECT_MS_MIN = 250;
@@ -144,8 +146,8 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   let lastWord = clock.now().getTime();
   const end = (why: string) => {
     if (ended.signal.aborted) return;
-    // Nodes repeat paths and keys of their URL.
-    reason = redact(why);
+    // Nodes repeat paths and keys of their URL. A key that is cut off would not be found.
+    reason = redact(why).slice(0, REASON_CHARACTERS_MAX);
     ended.abort();
   };
   socket.on('open', () => {
@@ -201,7 +203,7 @@ function parseMessage(text: string): Message {
   const message: unknown = JSON.parse(text);
   if (!isRecord(message)) return { kind: 'other' };
   if (isRecord(message.error))
-    throw new Fault('unavailable', `the node answered ${JSON.stringify(message.error).slice(0, 200)}`);
+    throw new Fault('unavailable', `the node answered ${JSON.stringify(message.error)}`);
   if (message.id === CHAIN_ID_CALL)
     return { kind: 'chain', chainId: quantity(message.result, 'eth_chainId') };
   return isRecord(message.params)

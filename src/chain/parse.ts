@@ -164,6 +164,16 @@ function hex(value: unknown, what: string): Hex {
 /** Characters of a wrong value in a message. */
 const SHOWN_MAX = 80;
 
+/**
+ * A node's own words in a message, cut where one of them begins: nodes repeat their URL, and half of a key would not be found
+ * and hidden.
+ */
+export function excerptOf(text: string, charactersMax = SHOWN_MAX): string {
+  if (text.length <= charactersMax) return text;
+  const cut = text.slice(0, charactersMax);
+  return /^"?0x/.test(cut) ? cut : `${cut.replace(/[^\s/?&=:@]*$/, '')}…`;
+}
+
 const isLowerHex = (text: string): text is Hex => /^0x[0-9a-f]*$/.test(text);
 
 function refuse(what: string, wanted: string, value: unknown): Fault {
@@ -172,6 +182,6 @@ function refuse(what: string, wanted: string, value: unknown): Fault {
     ? 'an array'
     : isRecord(value)
       ? 'an object'
-      : JSON.stringify(value)?.slice(0, SHOWN_MAX);
-  return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown ?? 'nothing'}`);
+      : excerptOf(JSON.stringify(value) ?? 'nothing');
+  return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown}`);
 }

@@ -96,7 +96,8 @@ export function createRpc(url: string, metrics: Metrics, clock: Clock = systemCl
       const text = await readText(answer, onBytes);
       if (statusCode === 200) return { json: parseJson(text, name) };
       const retryAfter = headers['retry-after']?.toString();
-      const message = `HTTP ${statusCode}${retryAfter === undefined ? '' : `, retry-after ${retryAfter}`}`;
+      const pause = retryAfter === undefined ? '' : redact(`, retry-after ${retryAfter}`);
+      const message = `HTTP ${statusCode}${pause}`.slice(0, MESSAGE_CHARACTERS_MAX);
       const beginning = text.slice(0, MESSAGE_CHARACTERS_MAX);
       const limit = limitOfHttp({ statusCode, retryAfter, text: beginning, now: clock.now() });
       if (limit !== undefined) return { refusal: { ok: false, code: statusCode, message, limit } };

@@ -4,7 +4,7 @@
  */
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
-import { address, amount, list, quantity, record } from './parse.ts';
+import { address, amount, excerptOf, list, quantity, record } from './parse.ts';
 import { isRecord } from './rpc.ts';
 
 /** A call below the transaction's own that moved native coin, with no reverted ancestor. */
@@ -15,6 +15,8 @@ export type TransactionTrace = { succeeded: boolean; calls: ValueCall[] };
 
 /** Calls deeper than the EVM's stack limit cannot be (yellow paper, section 9.1). */
 const DEPTH_MAX = 1_024;
+/** Of what a node says of a transaction that it can't trace. */
+const ERROR_CHARACTERS_MAX = 300;
 
 /**
  * The answer of debug_traceBlockByHash/-ByNumber with callTracer, by transaction. Nodes that leave out
@@ -27,7 +29,10 @@ export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Has
     const { txHash, result, error } = record(entry, 'trace');
     const hash = typeof txHash === 'string' ? txHash.toLowerCase() : hashes[index];
     if (result === undefined && typeof error === 'string')
-      throw new Fault('unavailable', `the node could not trace ${hash ?? 'a transaction'}: ${error}`);
+      throw new Fault(
+        'unavailable',
+        `the node could not trace ${hash ?? 'a transaction'}: ${excerptOf(error, ERROR_CHARACTERS_MAX)}`,
+      );
     const root = record(result, 'trace.result');
     const calls: ValueCall[] = [];
     const succeeded = !hasFailed(root);

@@ -2,10 +2,13 @@
  * The deployment in `chainbell status`: its processes, failing receivers and late webhooks.
  */
 import type { StatusBody } from '../api/status-body.ts';
+import { counted } from '../core/counted.ts';
 import { table } from './table.ts';
 
 /** Lines for the summary. */
-export function deploymentRows({ problem, missing, receivers, late }: StatusBody): string[][] {
+export function deploymentRows(status: StatusBody): string[][] {
+  const { problem, missing, receivers, late } = status;
+  const { watchers_over_pending_limit: overLimit, orphaned } = status;
   const others = missing.filter(({ message }) => message !== problem?.message);
   return [
     ...others.map(({ role, message, since }) => ['missing', `${role}: ${message} (since ${since})`]),
@@ -15,7 +18,23 @@ export function deploymentRows({ problem, missing, receivers, late }: StatusBody
       : [
           [
             'late',
-            `webhooks of ${count(late.watchers, 'watcher')} go out late, the oldest by ${Math.round(late.seconds)} s: they have more due than their share allows: chainbell receivers --late`,
+            `webhooks of ${counted(late.watchers, 'watcher')} go out late, the oldest by ${Math.round(late.seconds)} s: they have more due than their share allows: chainbell receivers --late`,
+          ],
+        ]),
+    ...(overLimit === null || overLimit === 0
+      ? []
+      : [
+          [
+            'pending',
+            `${counted(overLimit, 'watcher')} ${overLimit === 1 ? 'has' : 'have'} more pending notifications than limits.pendingNotifications: the log names them (delivery.pending_alarm)`,
+          ],
+        ]),
+    ...(orphaned === null || orphaned.count === 0
+      ? []
+      : [
+          [
+            'orphaned',
+            `${counted(orphaned.count, 'acknowledged transfer')} ${orphaned.count === 1 ? 'was' : 'were'} orphaned without a removal notice, the first at ${orphaned.since}: the delivery log names them`,
           ],
         ]),
   ];
@@ -24,7 +43,7 @@ export function deploymentRows({ problem, missing, receivers, late }: StatusBody
 function describeReceivers(receivers: StatusBody['receivers']): string {
   if (receivers === null) return 'unknown';
   if (receivers.failing === 0) return 'none fails';
-  return `${receivers.failing} of ${count(receivers.watchers, 'watcher')} ${receivers.failing === 1 ? 'fails' : 'fail'}, the longest since ${receivers.since}: chainbell receivers --failing`;
+  return `${counted(receivers.failing, 'receiver')} of ${counted(receivers.watchers, 'watcher')} ${receivers.failing === 1 ? 'fails' : 'fail'}, the longest since ${receivers.since}: chainbell receivers --failing`;
 }
 
 export function processTables({ processes }: StatusBody): string[] {
@@ -48,5 +67,3 @@ function describeFollower(follower: StatusBody['processes'][number]['follower'])
     ...(state === 'ok' ? [] : [problem === null ? state : `${state}: ${problem.message}`]),
   ].join(', ');
 }
-
-const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? '' : 's'}`;

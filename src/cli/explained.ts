@@ -59,7 +59,9 @@ const STEPS: [prefix: string, meaning: (name: string) => string][] = [
   ['points', () => 'points of the referred'],
   ['share', () => 'share of them'],
 ];
+/** At least; names of rules and arguments may be longer. */
 const LABEL_WIDTH = 26;
+const COLUMN_GAP = 2;
 
 export function describeAward({ rule, version, category, role, user, points, ...award }: Award): string {
   const { awardedAt, block, inputs } = award;
@@ -100,5 +102,6 @@ function stepsOf(inputs: Readonly<Record<string, string>>): [string, string][] {
 }
 
 function rowsOf(rows: readonly (readonly [string, string])[], indent = '  '): string {
-  return rows.map(([label, value]) => `${indent}${label.padEnd(LABEL_WIDTH)}${value}\n`).join('');
+  const width = Math.max(LABEL_WIDTH, ...rows.map(([label]) => label.length + COLUMN_GAP));
+  return rows.map(([label, value]) => `${indent}${label.padEnd(width)}${value}\n`).join('');
 }

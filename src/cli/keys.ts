@@ -1,10 +1,10 @@
 /**
  * `chainbell keys create | list | rotate | revoke | rekey`: the API keys of watchers (DESIGN §8).
  */
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { overlapMsOf } from '../core/overlap.ts';
 import { shellWord } from '../core/terminal-text.ts';
-import { endKey, type IssuedKey, issueKey, rotateKey } from '../keys.ts';
+import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../keys.ts';
 import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/keys.ts';
 import { countToRekey, rekeyBatch } from '../store/rekey.ts';
 import type { SecretStore } from '../store/signing-secrets.ts';
@@ -18,13 +18,17 @@ export function addKeysCommands(program: Command): void {
   const add = (name: string, description: string) => addStoreCommand(keys, name, description);
 
   add('create', 'issue a key; it is shown this once')
-    .requiredOption('--watcher <name>', 'whose key it is; a new name is a new watcher')
+    .requiredOption('--watcher <name>', 'whose key it is; a new name is a new watcher', parseName)
     .addHelpText(
       'after',
       '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json\n\nTo credit deposits, give their records confirmations or removed: docs/deposits.md',
     )
-    .action((flags: Flags & { watcher: string }) =>
-      withStore(flags, async (store, now) => showIssued(flags, await issueKey(store, flags.watcher, now))),
+    .action((flags: Flags & { watcher: string }, command: Command) =>
+      withStore(flags, async (store, now) => {
+        const problem = await newNameProblem(store.database, flags.watcher);
+        if (problem !== undefined) command.error(`error: --watcher: ${problem}`);
+        showIssued(flags, await issueKey(store, flags.watcher, now));
+      }),
     );
   add('list', 'all keys, without their texts').action((flags: Flags) =>
     withStore(flags, async ({ database }, now) => showKeys(flags, await listKeys(database, LISTED_MAX), now)),
@@ -48,6 +52,11 @@ export function addKeysCommands(program: Command): void {
   add('rekey', 'seal all keys and signing secrets under the present secret, while services run').action(
     (flags: Flags) => withStore(flags, (store) => rekey(flags, store)),
   );
+}
+
+function parseName(text: string): string {
+  if (text.trim() === '') throw new InvalidArgumentError('A watcher needs a name.');
+  return text;
 }
 
 /** Webhooks continue without a key, and their receivers would be the first to notice. */

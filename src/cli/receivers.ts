@@ -1,18 +1,18 @@
 /**
  * `chainbell receivers`: where webhooks go, and which of those receivers fail.
  */
-import type { Command } from 'commander';
-import { receiverJson } from '../api/receivers.ts';
+import { type Command, Option } from 'commander';
+import { watcherReceiverJson } from '../api/admin-deployment.ts';
 import { systemClock } from '../core/clock.ts';
-import { Fault } from '../core/fault.ts';
+import { counted } from '../core/counted.ts';
 import { shownText } from '../core/terminal-text.ts';
 import { LATE_MS } from '../deployment-status.ts';
 import type { Database, Db } from '../store/db.ts';
-import { findWatcherByName } from '../store/keys.ts';
 import { findLateWatchers } from '../store/lateness.ts';
 import { listReceivers, PENDING_MAX, type Receiver, type ReceiverPlace } from '../store/receivers.ts';
 import type { SecretStore } from '../store/signing-secrets.ts';
 import { readTime } from '../store/time.ts';
+import { requireWatcherId } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags as StoreFlags, withStore, writeJson } from './secret-store.ts';
 import { table } from './table.ts';
@@ -29,8 +29,13 @@ const CLEAR = '\u001B[2J\u001B[H';
 export function addReceiversCommand(program: Command): void {
   addStoreCommand(program, 'receivers', 'where webhooks go, and which of those receivers fail')
     .option('--failing', 'only receivers that fail')
-    .option('--late', 'instead the watchers with webhooks that are due for more than a minute')
-    .option('--watcher <name>', 'only those of this watcher')
+    .addOption(
+      new Option(
+        '--late',
+        'instead the watchers with webhooks that are due for more than a minute',
+      ).conflicts(['failing', 'watcher']),
+    )
+    .option('--watcher <watcher>', 'only those of this watcher: its name or id')
     .option('--watch', `show them again every ${WATCH_MS / 1_000} s, until you press Ctrl-C`)
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- receivers --failing')
     .action((flags: Flags) =>
@@ -40,7 +45,7 @@ export function addReceiversCommand(program: Command): void {
 
 async function run({ database }: SecretStore, flags: Flags, signal: AbortSignal): Promise<void> {
   const clock = systemClock();
-  const watcherId = flags.watcher === undefined ? undefined : await requireWatcher(database, flags.watcher);
+  const watcherId = flags.watcher === undefined ? undefined : await requireWatcherId(database, flags.watcher);
   do {
     const show =
       flags.late === true
@@ -57,13 +62,6 @@ async function run({ database }: SecretStore, flags: Flags, signal: AbortSignal)
 }
 
 type Shown = { json: unknown; table: string; summary: string };
-
-async function requireWatcher(db: Db, name: string): Promise<number> {
-  const id = await findWatcherByName(db, name);
-  if (id === undefined)
-    throw new Fault('not_found', `there is no watcher ${name}: chainbell watchers list shows them`);
-  return id;
-}
 
 async function listAll(
   db: Db,
@@ -84,32 +82,29 @@ async function readReceivers(
   which: { watcherId: number | undefined; failing: boolean },
 ): Promise<Shown> {
   const receivers = await listAll(db, which);
-  const count = receivers.filter(({ failure }) => failure !== undefined).length;
-  const summary = which.failing
-    ? count === 0
-      ? 'no receiver fails'
-      : `${count} fail`
-    : receivers.length === 0
-      ? 'no receivers: no address is watched yet'
-      : `${count} of ${receivers.length} fail`;
+  const summary = summaryOf(receivers, which.failing);
   return {
-    json: receivers.map((receiver) => ({
-      ...{ watcher_id: receiver.watcherId, watcher: receiver.watcherName },
-      ...receiverJson(receiver),
-    })),
+    json: receivers.map(watcherReceiverJson),
     table: table([
       ['WATCHER', 'RECEIVER', 'FAILING SINCE', 'ATTEMPTS', 'LAST', 'PENDING', 'OLDEST', 'NEXT ATTEMPT'],
-      ...receivers.map(({ watcherName, origin, failure }) => [
-        ...[shownText(watcherName), origin],
-        ...cellsOf(failure),
-      ]),
+      ...receivers.map((one) => [...[shownText(one.watcherName), one.origin], ...cellsOf(one)]),
     ]),
     summary: receivers.length < LISTED_MAX ? summary : `${summary}; only the first ${LISTED_MAX} are listed`,
   };
 }
 
-function cellsOf(failure: Receiver['failure']): string[] {
-  if (failure === undefined) return ['no', '', '', '', '', ''];
+function summaryOf(receivers: readonly Receiver[], onlyFailing: boolean): string {
+  const count = receivers.filter(({ failure }) => failure !== undefined).length;
+  const verb = count === 1 ? 'fails' : 'fail';
+  if (onlyFailing) return count === 0 ? 'no receiver fails' : `${counted(count, 'receiver')} ${verb}`;
+  if (receivers.length === 0) return 'no receivers: no address is watched yet';
+  const suspended = receivers.filter(({ isSuspended }) => isSuspended).length;
+  const rest = suspended === 0 ? '' : `, ${suspended} of suspended watchers`;
+  return `${count} of ${counted(receivers.length, 'receiver')} ${verb}${rest}`;
+}
+
+function cellsOf({ isSuspended, failure }: Receiver): string[] {
+  if (failure === undefined) return [isSuspended ? 'suspended' : 'no', '', '', '', '', ''];
   const { since, attempts, lastOutcome, lastStatus, pending, oldestPendingAt, nextAttemptAt } = failure;
   return [
     ...[atSecond(since), String(attempts)],
@@ -137,7 +132,10 @@ async function readLate(db: Database): Promise<Shown> {
         ...[shownText(watcherName), oldestDueAt, `${seconds} s`],
       ]),
     ]),
-    summary: watchers === 0 ? 'no watcher is late' : `${watchers} late`,
+    summary:
+      watchers === 0
+        ? 'no watcher is late'
+        : `${counted(watchers, 'watcher')} ${watchers === 1 ? 'is' : 'are'} late`,
   };
 }
 

@@ -3,16 +3,15 @@
  */
 import type { Command } from 'commander';
 import { toSecretJson } from '../api/signing-secrets.ts';
-import { Fault } from '../core/fault.ts';
 import { overlapMsOf } from '../core/overlap.ts';
 import { publicKeyText, secretText } from '../core/signature.ts';
-import { findWatcherByName } from '../store/keys.ts';
 import {
   listSigningSecrets,
   rotateSigningSecret,
   type SecretStore,
   type SigningSecret,
 } from '../store/signing-secrets.ts';
+import { requireWatcherId } from './find-watcher.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 
 type WatcherFlags = Flags & { watcher: string };
@@ -20,7 +19,10 @@ type WatcherFlags = Flags & { watcher: string };
 export function addSecretsCommands(program: Command): void {
   const secrets = program.command('secrets').description('show and rotate what webhooks are signed with');
   const add = (name: string, description: string) =>
-    addStoreCommand(secrets, name, description).requiredOption('--watcher <name>', 'whose webhooks');
+    addStoreCommand(secrets, name, description).requiredOption(
+      '--watcher <watcher>',
+      'whose webhooks: its name or id',
+    );
 
   add('show', 'the valid secrets of a watcher with their public keys, newest first').action(
     (flags: WatcherFlags) => withWatcher(flags, listSigningSecrets),
@@ -41,9 +43,7 @@ async function withWatcher(
   work: (store: SecretStore, watcherId: number, now: Date) => Promise<SigningSecret[]>,
 ): Promise<void> {
   await withStore(flags, async (store, now) => {
-    const watcherId = await findWatcherByName(store.database, flags.watcher);
-    if (watcherId === undefined)
-      throw new Fault('not_found', `no watcher has the name ${flags.watcher}: see chainbell keys list`);
+    const watcherId = await requireWatcherId(store.database, flags.watcher);
     show(flags, watcherId, await work(store, watcherId, now));
   });
 }

@@ -5,7 +5,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';
-import { createLog } from '../core/log.ts';
+import { createProgramLog } from '../program-log.ts';
 import { type Role, roles, type ServiceOptions, startService } from '../service.ts';
 import { withConfig } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
@@ -44,9 +44,9 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
 }
 
 /** The log above, and a back-fill's progress as a bar below it. */
-function onTerminal({ log }: Config): Required<Pick<ServiceOptions, 'log' | 'display'>> {
+function onTerminal(config: Config): Required<Pick<ServiceOptions, 'log' | 'display'>> {
   const statusLine = createStatusLine(process.stderr);
-  return { log: createLog(log, statusLine), display: barDisplay(statusLine) };
+  return { log: createProgramLog(config, {}, statusLine), display: barDisplay(statusLine) };
 }
 
 function parseRoles(text: string): Role[] {

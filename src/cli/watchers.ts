@@ -3,21 +3,29 @@
  */
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import { removeWatcher, requireResumed, showWatcher, toWatcherJson } from '../api/admin-watchers.ts';
+import {
+  removeWatcher,
+  requireResumed,
+  showWatcher,
+  toLeftJson,
+  toWatcherJson,
+} from '../api/admin-watchers.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { shellWord, shownText } from '../core/terminal-text.ts';
 import type { Database } from '../store/db.ts';
-import { findWatcherByName } from '../store/keys.ts';
 import { beginRemoval } from '../store/watcher-removal.ts';
 import {
+  COUNT_MAX,
   countBelongings,
   findWatcher,
   listWatchers,
   resumeWatcher,
   suspendWatcher,
+  type Watcher,
 } from '../store/watchers.ts';
 import { exitCodes } from './exit.ts';
+import { requireWatcherId, unknownWatcher } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
 
@@ -38,8 +46,8 @@ export function addWatchersCommands(program: Command): void {
     'records, keys, queue and origins of a watcher, and what is left while it is deleted',
   ).action((watcher: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
-      const shown = await showWatcher(database, await findId(database, watcher), now);
-      if (shown === undefined) throw unknown(watcher);
+      const shown = await showWatcher(database, await requireWatcherId(database, watcher), now);
+      if (shown === undefined) throw unknownWatcher(watcher);
       if (flags.json === true) writeJson(shown);
       else process.stdout.write(describe(shown));
     }),
@@ -47,19 +55,26 @@ export function addWatchersCommands(program: Command): void {
   addFor('suspend', 'refuse the keys of a watcher and send it nothing; its notifications wait').action(
     (watcher: string, flags: Flags) =>
       withStore(flags, async ({ database }, now) => {
-        const id = await findId(database, watcher);
-        if (!(await suspendWatcher(database, id, now))) throw unknown(watcher);
-        await report(flags, database, { id, now }, (name) => [
-          `${name} is suspended: its keys are refused, its notifications wait, nothing is sent within 5 s`,
-          `to end this: chainbell watchers resume ${shellWord(watcher)}`,
-        ]);
+        const id = await requireWatcherId(database, watcher);
+        if (!(await suspendWatcher(database, id, now))) throw unknownWatcher(watcher);
+        await report(flags, database, { id, now }, ({ name, deletingAt }) =>
+          deletingAt === undefined
+            ? [
+                `${shownText(name)} is suspended: its keys are refused, its notifications wait, nothing is sent within 5 s`,
+                `to end this: chainbell watchers resume ${shellWord(watcher)}`,
+              ]
+            : [
+                `${shownText(name)} is being deleted: nothing is sent, and it cannot be resumed`,
+                `to finish that: chainbell watchers delete ${shellWord(watcher)}`,
+              ],
+        );
       }),
   );
   addFor('resume', 'end a suspension; what has waited goes out').action((watcher: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
-      const id = await findId(database, watcher);
+      const id = await requireWatcherId(database, watcher);
       requireResumed(await resumeWatcher(database, id));
-      await report(flags, database, { id, now }, (name) => [`${name} is active`]);
+      await report(flags, database, { id, now }, ({ name }) => [`${shownText(name)} is active`]);
     }),
   );
   addFor('delete', 'delete a watcher with all that belongs to it, while services run')
@@ -95,14 +110,14 @@ async function report(
   flags: Flags,
   database: Database,
   { id, now }: { id: number; now: Date },
-  words: (name: string) => string[],
+  words: (watcher: Watcher) => string[],
 ): Promise<void> {
   const watcher = await findWatcher(database, id, now);
-  if (watcher === undefined) throw unknown(String(id));
+  if (watcher === undefined) throw unknownWatcher(String(id));
   if (flags.json === true) writeJson(toWatcherJson(watcher));
   else
     process.stderr.write(
-      words(shownText(watcher.name))
+      words(watcher)
         .map((line) => `${line}\n`)
         .join(''),
     );
@@ -112,13 +127,13 @@ async function remove(
   flags: DeleteFlags,
   { database, watcher, now, signal }: { database: Database; watcher: string; now: Date; signal: AbortSignal },
 ): Promise<void> {
-  const id = await findId(database, watcher);
-  const counts = await countBelongings(database, id);
-  const name = shownText(watcher);
-  const what = `${name} with ${counts.records} records, ${counts.notifications} notifications and their log`;
+  const id = await requireWatcherId(database, watcher);
+  const counts = toLeftJson(await countBelongings(database, id));
+  const name = shownText((await findWatcher(database, id, now))?.name ?? watcher);
+  const what = `${name} with ${shownCount(counts.records, counts)} records, ${shownCount(counts.notifications, counts)} notifications and their log`;
   if (flags.yes !== true && !(await confirms(what, signal)))
     throw new Fault('not_found', `nothing was deleted: --yes deletes ${what} without asking`);
-  if (!(await beginRemoval(database, id, now))) throw unknown(watcher);
+  if (!(await beginRemoval(database, id, now))) throw unknownWatcher(watcher);
   const isGone = await removeWatcher(database, id, { clock: systemClock(), isOver: () => signal.aborted });
   if (flags.json === true) writeJson({ deleted: isGone });
   if (isGone) {
@@ -140,29 +155,32 @@ async function confirms(what: string, signal: AbortSignal): Promise<boolean> {
   }
 }
 
-async function findId(database: Database, watcher: string): Promise<number> {
-  const id = await findWatcherByName(database, watcher);
-  if (id !== undefined) return id;
-  const number = /^\d{1,15}$/.test(watcher) ? Number(watcher) : undefined;
-  if (number === undefined || (await findWatcher(database, number, new Date(0))) === undefined)
-    throw unknown(watcher);
-  return number;
-}
-
-const unknown = (watcher: string) =>
-  new Fault('not_found', `no watcher has the name or id ${shownText(watcher)}: see chainbell watchers list`);
-
 const stateOf = ({ state, suspended_at: since }: ReturnType<typeof toWatcherJson>) =>
   state === 'active' ? state : `${state} since ${since}`;
+
+/** One that stopped at its limit is shown as `100,000+`. */
+const shownCount = (count: number, { is_complete: isComplete }: { is_complete: boolean }): string =>
+  isComplete || count < COUNT_MAX ? String(count) : `${COUNT_MAX.toLocaleString('en-US')}+`;
 
 function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): string {
   const { queue, counts } = shown;
   const oldest = queue.oldest_due_at === null ? '' : `, the oldest since ${queue.oldest_due_at}`;
+  const ofQueue = (count: number) => shownCount(count, queue);
+  const stored = (
+    [
+      [counts.records, 'records'],
+      [counts.notifications, 'notifications'],
+      [counts.attempts, 'attempts'],
+      [counts.answers, 'kept answers'],
+      [counts.signing_secrets, 'signing secrets'],
+      [counts.origins, 'origins'],
+    ] as const
+  ).map(([count, name]) => `${shownCount(count, counts)} ${name}`);
   const lines = [
     `watcher  ${shown.id} ${shownText(shown.name)}, created ${shown.created_at}`,
     `state    ${stateOf(shown)}`,
-    `queue    ${queue.waiting} waiting, ${queue.due} due${oldest}, ${queue.held} held`,
-    `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${counts.records} records, ${counts.notifications} notifications, ${counts.attempts} attempts, ${counts.answers} kept answers, ${counts.signing_secrets} signing secrets, ${counts.origins} origins`,
+    `queue    ${ofQueue(queue.waiting)} waiting, ${ofQueue(queue.due)} due${oldest}, ${ofQueue(queue.held)} held`,
+    `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${stored.join(', ')}`,
     ...shown.keys.map(
       ({ id, created_at: created, revoked_at: revoked }) =>
         `key      ${id} of ${created}${revoked === null ? '' : `, ends ${revoked}`}`,

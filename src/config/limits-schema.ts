@@ -3,9 +3,11 @@
  */
 import Type from 'typebox';
 
+const LIMIT_MAX = 1_000_000_000;
+
 const limitOf = (description: string) =>
-  Type.Union([Type.Literal('off'), Type.Integer({ minimum: 1, maximum: 1_000_000_000 })], {
-    title: '"off" or a number',
+  Type.Union([Type.Literal('off'), Type.Integer({ minimum: 1, maximum: LIMIT_MAX })], {
+    title: `"off", which is no limit, or a whole number from 1 to ${LIMIT_MAX}`,
     default: 'off',
     description,
   });

@@ -27,11 +27,18 @@ const REDACTED = [
   '*.apiKey',
 ];
 
+/** Fields with words of nodes and other machines, which repeat what they were sent. */
+const FOREIGN = ['error', 'message', 'reason'];
+
 /**
  * A logger on standard error; standard output is for data. Where something else draws on the same terminal the lines go
- * through its `write`.
+ * through its `write`. `hide` takes secrets out of texts that come from elsewhere.
  */
-export function createLog(options: LogOptions, terminal?: { write(text: string): void }): Log {
+export function createLog(
+  options: LogOptions,
+  terminal?: { write(text: string): void },
+  hide: (text: string) => string = (text) => text,
+): Log {
   const isPretty =
     options.format === 'pretty' || (options.format === 'auto' && process.stderr.isTTY === true);
   const destination = isPretty
@@ -48,7 +55,16 @@ export function createLog(options: LogOptions, terminal?: { write(text: string):
       level: options.level,
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }) },
+      formatters: {
+        level: (label) => ({ level: label }),
+        log(fields) {
+          const foreign = FOREIGN.flatMap((name) => {
+            const text = fields[name];
+            return typeof text === 'string' ? [[name, hide(text)]] : [];
+          });
+          return foreign.length === 0 ? fields : { ...fields, ...Object.fromEntries(foreign) };
+        },
+      },
       redact: { paths: REDACTED, censor: '[redacted]' },
     },
     destination,

@@ -33,30 +33,67 @@ export function redactDatabaseUrl(url: string): string {
 
 /**
  * Hides everything in a text that only the URL's owner should know: credentials, path, query and fragment, whole and in
- * parts, as written and decoded. Nodes repeat them in their errors.
+ * parts, as written and decoded, in any case. Nodes and proxies repeat them in their errors.
  */
 export function redactorOf(url: string): (text: string) => string {
-  const { username, password, pathname, search, searchParams, hash } = new URL(url);
+  const pattern = patternOf(secretsOf(url));
+  return pattern === undefined ? (text) => text : (text) => text.replace(pattern, HIDDEN);
+}
+
+function secretsOf(url: string): string[] {
+  const { username, password, pathname, search, hash } = new URL(url);
   const hasUser = username !== '' || password !== '';
+  // As written, because decoding makes a space of a plus sign. A key may be a name without a value.
+  const pairs = search
+    .slice(1)
+    .split('&')
+    .map((pair) => pair.split(/=(.*)/s));
   const written = [
     ...[`${pathname}${search}`, pathname, search, hash.slice(1), username, password],
-    ...(hasUser ? [`${username}:${password}`, basicCredentials(url) ?? ''] : []),
-    ...pathname.split('/').filter(isTelling),
-    ...searchParams.values(),
+    ...(hasUser ? [`${username}:${password}`, ...basicForms(url)] : []),
+    ...pairs.flatMap(([name = '', value = '']) => {
+      const values = [value, value.replaceAll('+', ' ')];
+      return value === '' || isTelling(name) ? [name, ...values] : values;
+    }),
+    ...[pathname, decodeEscapes(pathname)].flatMap((text) => text.split(PATH_DELIMITERS)).filter(isTelling),
   ];
-  const secrets = new Set(
-    [...written, ...written.map(decodePercent)].filter((text) => text.length >= SECRET_CHARACTERS_MIN),
-  );
-  if (secrets.size === 0) return (text) => text;
-  const longestFirst = [...secrets].sort((one, other) => other.length - one.length);
-  const pattern = new RegExp(longestFirst.map(patternOf).join('|'), 'g');
-  return (text) => text.replace(pattern, HIDDEN);
+  const decoded = written.map(decodeEscapes);
+  const plain = [...written, ...decoded, ...decoded.map(decodeEscapes)];
+  const forms = [...plain, ...plain.flatMap(encodedForms)];
+  return [...new Set(forms)].filter((text) => text.length >= SECRET_CHARACTERS_MIN);
 }
+
+/** Between the parts of a path, some of which providers use for keys (`/rpc;key=…`, `/project:key`). */
+const PATH_DELIMITERS = /[/;,:=&@!|]/;
 
 const isTelling = (part: string) =>
   part.length >= PATH_PART_CHARACTERS_MIN || (part.length > SECRET_CHARACTERS_MIN && /\d/.test(part));
 
-function patternOf(secret: string): string {
+/** `user:password` in base64, also as it is in URLs and without what pads it. */
+function basicForms(url: string): string[] {
+  const basic = basicCredentials(url) ?? '';
+  const bare = basic.replace(/=+$/, '');
+  return [basic, bare, bare.replaceAll('+', '-').replaceAll('/', '_')];
+}
+
+/** Each escape that is one; others stay as they are. */
+const decodeEscapes = (text: string) => text.replace(/(%[0-9a-f]{2})+/gi, decodePercent);
+
+/** As clients and proxies escape it that escape more than a URL needs. Half a character can't be escaped. */
+function encodedForms(text: string): string[] {
+  if (!text.isWellFormed()) return [];
+  const encoded = encodeURIComponent(text);
+  return [encoded, encoded.replaceAll('%20', '+'), JSON.stringify(text).slice(1, -1)];
+}
+
+/** Matches each of them, the longest first; undefined without any. */
+function patternOf(secrets: readonly string[]): RegExp | undefined {
+  if (secrets.length === 0) return undefined;
+  const longestFirst = [...secrets].sort((one, other) => other.length - one.length);
+  return new RegExp(longestFirst.map(wordOf).join('|'), 'gi');
+}
+
+function wordOf(secret: string): string {
   const escaped = RegExp.escape(secret);
   if (secret.length >= LONG_SECRET_CHARACTERS_MIN) return escaped;
   return `${/^\w/.test(secret) ? '(?<!\\w)' : ''}${escaped}(?!\\w)`;

@@ -19,12 +19,14 @@ export type WebhookPolicy = {
 const URL_CHARACTERS_MAX = 2048;
 
 /**
- * Names that mean something inside one machine or network only (RFC 6761, RFC 6762, RFC 8375, ICANN's name collisions,
- * cloud and cluster names), and those of the DNS itself (RFC 3172).
+ * Names that mean something inside one machine or network only, or nothing at all: mDNS (RFC 6762, with the names that its
+ * appendix G says networks use), those that ICANN will never delegate (`corp`, `home`, `mail`, `internal`), of clusters and
+ * overlays (RFC 7686, RFC 9476), reserved ones (RFC 6761) and those of the DNS itself (RFC 3172, with `home.arpa`).
+ * `example` (RFC 6761) is not among them: documents and tests use it, and it leads nowhere.
  */
 const PRIVATE_SUFFIXES = [
-  ...['internal', 'local', 'localdomain', 'svc', 'lan', 'corp', 'home', 'consul'],
-  'arpa',
+  ...['local', 'localdomain', 'intranet', 'private', 'lan', 'corp', 'home', 'mail', 'internal'],
+  ...['svc', 'consul', 'onion', 'alt', 'test', 'invalid', 'arpa'],
 ];
 
 /**
@@ -91,7 +93,10 @@ function checkHost(hostname: string, policy: WebhookPolicy): void {
     throw new Fault('invalid', 'must not point to this machine; use a public host name');
   }
   if (PRIVATE_SUFFIXES.some((suffix) => isUnder(host, suffix))) {
-    throw new Fault('invalid', 'must not use a name of a private network; use a public host name');
+    throw new Fault(
+      'invalid',
+      'must not use a reserved name or one of a private network; use a public host name',
+    );
   }
   if (!host.includes('.') && !policy.allowHttp) {
     throw new Fault('invalid', 'must use a full host name, such as hooks.example.com');

@@ -66,6 +66,8 @@ const LANES_MAX = 4_096;
 const TURN_MS = 10_000;
 /** So many give way at once. */
 const GIVE_WAY_MAX = 64;
+/** So many that wait for nothing are given back at once. */
+const SURPLUS_MAX = 256;
 /** A worker that has given lanes to those with fewer takes none for as long: twice as long as it takes the others to look. */
 const SHARE_MS = 2_000;
 /** A queue is looked at this often even where no NOTIFY comes. */
@@ -166,6 +168,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (nextDue !== undefined && nextDue <= now) giveWay(GIVE_WAY_MAX);
   }
 
+  /** Lanes were leased for turns that their watchers no longer have: another process may have some, and memory is short. */
+  function giveBackSurplus(): void {
+    for (const id of fair.surplus().slice(0, SURPLUS_MAX)) lanes.get(id)?.run.giveWay();
+  }
+
   /** Of watchers that can have no further lanes here, those at work for long give way to others of the same watcher. */
   async function rotate(): Promise<void> {
     const waiting = new Set(await listWaitingWatchers(database, fair.full(), clock.now()));
@@ -227,6 +234,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       for (const { run } of lanes.values()) run.poll();
       await stopSuspended();
     }
+    giveBackSurplus();
     await shareOut(worker.number);
     await rotate();
     if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';

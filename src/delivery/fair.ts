@@ -5,6 +5,7 @@
  */
 import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
+import { aheadOf, createReceiverMemory, handOverMsOf, learn, type Receiver, slowDown } from './receiver.ts';
 
 /** proven: its last attempt got an answer within the hand-over time. */
 export type Kind = 'unproven' | 'proven';
@@ -20,6 +21,8 @@ export type FairQueue = {
   join(lane: LaneInLine, take: () => Begin | Promise<void> | undefined): Seat;
   /** Watchers that could not start an attempt in a further lane. When one of them can, `onCredit` is called. */
   full(): number[];
+  /** Lanes that wait here for more turns than their watchers can have now. */
+  surplus(): number[];
 };
 
 export type LaneInLine = { id: number; watcherId: number; origin: string };
@@ -55,24 +58,13 @@ const LIMITS: FairLimits = { unproven: 256, proven: 512, hung: 512, open: 1_536,
 export const COST_MS_MIN = 215;
 /** What an attempt at an unproven receiver is charged until it ends: as if it hung. */
 export const GUESS_MS = 10_000;
-const HAND_OVER_MS_MAX = 1_000;
-const HAND_OVER_MS_MIN = 100;
-/** An answer that takes so many times the receiver's average counts as hanging. */
-const HAND_OVER_AVERAGES = 8;
 /** How often attempts are looked at for being handed over. */
 const LOOK_MS = 50;
-/** Attempts of one lane: the floor keeps the retries of a dead receiver on time (delivery reference, trap 13). */
-const CONCURRENCY_MIN = 4;
-const CONCURRENCY_MAX = 64;
 /** So many receivers of a watcher that hang at once, and this share of its lanes here: none of them counts as proven. */
 const TURNED_MIN = 4;
 const TURNED_SHARE = 0.1;
 /** Lanes of a watcher that may wait for their turn beside those at work. */
 const WAITING_LANES_MAX = 8;
-/** Rows that are read for an unproven receiver: it may hang, and the others would grow old in memory. */
-const UNPROVEN_AHEAD = 2;
-/** Receivers remembered between their leases, about 100 B each. */
-const REMEMBERED_MAX = 65_536;
 /** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
 const STARTS_PER_TURN_MAX = 8;
 /** An unproven one opens a connection, and may have to end it again. */
@@ -80,9 +72,6 @@ const STARTS_OF_UNPROVEN = 4;
 /** How the proven window follows the time that the thread needs for a turn of its event loop. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
-
-/** What is known of a receiver, for one watcher. */
-type Receiver = { limit: number; isProven: boolean; averageMs: number };
 
 type Account = {
   readonly watcherId: number;
@@ -113,7 +102,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   const accounts = new Map<number, Account>();
   const ready = new Set<Account>();
   const origins = new Map<string, { all: number; by: Map<Account, number> }>();
-  const remembered = new Map<number, Receiver>();
+  const memory = createReceiverMemory();
   const open: Record<Kind | 'hung', number> = { unproven: 0, proven: 0, hung: 0 };
   const undecided = new Set<Attempt>();
   let window = limits.proven;
@@ -132,8 +121,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     const own = account.open;
     if (openOf(open) >= limits.open && openOf(own) > 0) return false;
     // What is unproven may hang too: where all places for that are taken, one at a time shows.
-    const mayHang = own.hung + own.unproven;
-    if (mayHang > 0 && mayHang >= limits.hung - open.hung) return false;
+    const [mayHang, free] = [own.hung + own.unproven, limits.hung - open.hung];
+    if (own.hung > 0 && mayHang >= free) return false;
+    if (kind === 'unproven' && own.unproven > 0 && mayHang >= free - open.unproven) return false;
     return own[kind] < (kind === 'proven' ? window : limits.unproven) - open[kind];
   }
 
@@ -142,9 +132,12 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return taken === undefined || (taken.by.get(account) ?? 0) < limits.perOrigin - taken.all;
   }
 
+  /** A watcher's lanes here, at most: those at work, and some that wait. */
+  const lanesMaxOf = ({ open: { unproven, proven, hung } }: Account) =>
+    2 * (unproven + proven) + hung + WAITING_LANES_MAX;
+
   function isFull(account: Account): boolean {
-    const { unproven, proven, hung } = account.open;
-    if (account.line.size >= 2 * (unproven + proven) + hung + WAITING_LANES_MAX) return true;
+    if (account.line.size >= lanesMaxOf(account)) return true;
     return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
   }
 
@@ -254,9 +247,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     servedMs = account.virtualMs;
     account.servedMs = member.virtualMs;
     charge(member, guessMs);
-    const averageMs = receiver.isProven ? receiver.averageMs * HAND_OVER_AVERAGES : HAND_OVER_MS_MAX;
-    const handOverMs = Math.min(Math.max(averageMs, HAND_OVER_MS_MIN), HAND_OVER_MS_MAX);
-    const attempt: Attempt = { member, kind, handOverAtMs: clock.steadyMs() + handOverMs };
+    const attempt: Attempt = { member, kind, handOverAtMs: clock.steadyMs() + handOverMsOf(receiver) };
     count(attempt, 1);
     undecided.add(attempt);
     line(member);
@@ -265,9 +256,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       decided({ isAnswered, isOverloaded, durationMs }) {
         undecided.delete(attempt);
         charge(member, Math.max(durationMs, COST_MS_MIN) - guessMs);
-        if (isAnswered) learn(member, { isInTime: attempt.kind !== 'hung', durationMs });
+        if (isAnswered) learn(receiver, { open: member.open, isInTime: attempt.kind !== 'hung', durationMs });
         else receiver.isProven = false;
-        if (isOverloaded) receiver.limit = Math.max(receiver.limit >> 1, CONCURRENCY_MIN);
+        if (isOverloaded) slowDown(receiver);
         line(member);
         pump();
       },
@@ -283,16 +274,6 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   function charge(member: Member, ms: number): void {
     member.virtualMs += ms;
     member.account.virtualMs += ms;
-  }
-
-  /** More at once only where what was allowed has been used (Netflix's limits say the same). */
-  function learn(
-    { receiver, open: own }: Member,
-    { isInTime, durationMs }: { isInTime: boolean; durationMs: number },
-  ): void {
-    receiver.averageMs = receiver.isProven ? receiver.averageMs * 0.8 + durationMs * 0.2 : durationMs;
-    receiver.isProven = isInTime;
-    if (2 * own >= receiver.limit) receiver.limit = Math.min(receiver.limit * 2, CONCURRENCY_MAX);
   }
 
   function count({ member, kind }: Attempt, by: 1 | -1): void {
@@ -363,8 +344,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   return {
     join(lane, take) {
       const account = accountOf(lane.watcherId);
-      const receiver = remembered.get(lane.id) ?? { limit: CONCURRENCY_MIN, isProven: false, averageMs: 0 };
-      remembered.delete(lane.id);
+      const receiver = memory.take(lane.id);
       const member = {
         lane,
         account,
@@ -383,12 +363,12 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
           pumpSoon();
         },
         limit: () => receiver.limit,
-        ahead: () => (receiver.isProven ? 2 * receiver.limit : UNPROVEN_AHEAD),
+        ahead: () => aheadOf(receiver),
         leave() {
           member.wants = false;
           line(member);
           account.line.delete(member);
-          if (receiver.isProven) remember(remembered, lane.id, receiver);
+          memory.keep(lane.id, receiver);
           offer(account);
         },
       };
@@ -398,11 +378,14 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       passedOver = new Set([...accounts.values()].filter(isFull));
       return [...passedOver].map(({ watcherId }) => watcherId);
     },
+    surplus() {
+      return [...accounts.values()].flatMap((account) => {
+        // More than may be leased: what goes back and forth is work too.
+        const count = account.line.size - 2 * openOf(account.open) - WAITING_LANES_MAX;
+        if (count <= 0) return [];
+        const waiting = [...account.ready].filter((member) => member.open === 0);
+        return waiting.slice(-count).map(({ lane }) => lane.id);
+      });
+    },
   };
-}
-
-function remember(remembered: Map<number, Receiver>, laneId: number, receiver: Receiver): void {
-  remembered.set(laneId, receiver);
-  const [oldest] = remembered.keys();
-  if (remembered.size > REMEMBERED_MAX && oldest !== undefined) remembered.delete(oldest);
 }

@@ -1,8 +1,7 @@
 /**
- * Says when notifications of a watcher pile up: in the log and as a metric. They are delivered all the same.
+ * Says in the log when notifications of a watcher pile up. They are delivered all the same.
  */
 import type { Step } from '../core/loop.ts';
-import type { Metrics } from '../core/metrics.ts';
 import type { Db } from '../store/db.ts';
 import { listPendingAbove } from '../store/pending.ts';
 
@@ -13,12 +12,10 @@ export const PENDING_ALARM_MS = 30_000;
 export function createPendingAlarm({
   database,
   log,
-  metrics,
   limits: { pendingNotifications: limit },
 }: {
   database: Db;
   log: Record<'info' | 'warn', (fields: object, event: string) => void>;
-  metrics: Pick<Metrics, 'watchersOverPendingLimit'>;
   limits: { pendingNotifications?: number | undefined };
 }): Step {
   let alarmed = new Set<number>();
@@ -31,7 +28,6 @@ export function createPendingAlarm({
     for (const watcher of alarmed)
       if (!now.has(watcher)) log.info({ watcher, limit }, 'delivery.pending_ended');
     alarmed = now;
-    metrics.watchersOverPendingLimit.set(above.length);
     return 'idle';
   };
 }

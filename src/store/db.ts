@@ -94,6 +94,11 @@ const RETRYABLE =
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
+/** It answers every question, so that only the message of a write can say what is wrong. */
+const READ_ONLY = /^25006/;
+export const READ_ONLY_ADVICE =
+  'The database is read-only, as a standby is. Point database.url to the primary server';
+
 /** A driver error as a Fault where trying again may help; any other error is a bug and stays as it is. */
 export function databaseError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
@@ -101,7 +106,8 @@ export function databaseError(error: unknown): unknown {
   const nested =
     error instanceof AggregateError && error.errors.some((one) => databaseError(one) instanceof Fault);
   if (!RETRYABLE.test(code) && !nested && !(code === '' && RETRYABLE_TEXT.test(error.message))) return error;
-  return new Fault('unavailable', `database: ${messageOf(error)}`, { cause: error });
+  const advice = READ_ONLY.test(code) ? `. ${READ_ONLY_ADVICE}` : '';
+  return new Fault('unavailable', `database: ${messageOf(error)}${advice}`, { cause: error });
 }
 
 /** int8 columns are ids, counts and block numbers, all below 2^53; the same on both drivers. */

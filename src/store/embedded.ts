@@ -5,7 +5,7 @@
 import path from 'node:path';
 import type { PGlite, Transaction } from '@electric-sql/pglite';
 import { machineSteadyMs } from '../core/clock.ts';
-import { prepareDataFolder } from './data-folder.ts';
+import { closeDataFiles, prepareDataFolder } from './data-folder.ts';
 import type { Database, Db, Session, Share, SharedDatabase } from './db.ts';
 import { eachBy } from './each.ts';
 import { type Engine, type Inner, startEngine } from './embedded-engine.ts';
@@ -26,10 +26,12 @@ export async function openEmbedded(
   const folder = path.join(dataDir, 'database');
   await prepareDataFolder(dataDir);
   const unlock = await lockFolder(dataDir);
-  const engines = await openEngines(folder).catch(async (error: unknown) => {
-    await unlock();
-    throw error;
-  });
+  const engines = await closeDataFiles(dataDir)
+    .then(() => openEngines(folder))
+    .catch(async (error: unknown) => {
+      await unlock();
+      throw error;
+    });
 
   async function run<T>(share: Share, work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T> {
     const askedMs = machineSteadyMs();

@@ -27,6 +27,12 @@ export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   return () => rm(lock, { force: true });
 }
 
+/** The process that has the folder's lock; undefined without one. */
+export async function lockOwnerOf(folder: string): Promise<number | undefined> {
+  const pid = Number.parseInt((await readIfThere(path.join(folder, 'lock'))) ?? '', 10);
+  return Number.isNaN(pid) ? undefined : pid;
+}
+
 async function tryLink(draft: string, lock: string): Promise<boolean> {
   try {
     await link(draft, lock);

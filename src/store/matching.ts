@@ -60,7 +60,7 @@ export async function insertNotifications(
     matches: readonly Match[];
     /** Of the service; by default those of a commit at the tip. */
     confirmations?: number;
-    /** The only records whose notifications are made. */
+    /** The only records whose notifications are made: these matched, whatever they watch by now. */
     records?: { shardId: number; ids: readonly string[] };
     /** Those whose notifications are deferred. */
     without?: readonly RecordGroup[];
@@ -100,10 +100,10 @@ export async function insertNotifications(
         ${unsentEpoch},
         ${isMet ? REPLACED : sql`null::bigint`}
       from t
-      join watched_address w on w.address = case t.side when 'sender' then t.sender else t.receiver end
+      join watched_address w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOf(records)}
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
-      where ${isWanted}${records === undefined ? sql`` : isOf(records)}${without.length === 0 ? sql`` : isNotOf(without)}
+      where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
       order by t.position, w.created_at, w.id
       ${isMet ? meetAgain(reorgId) : sql``}
       returning ${newsOf}
@@ -113,7 +113,9 @@ export async function insertNotifications(
 }
 
 const isOf = ({ shardId, ids }: { shardId: number; ids: readonly string[] }) =>
-  sql` and w.shard_id = ${shardId} and w.id = any(${listOf(ids)}::uuid[])`;
+  sql`w.shard_id = ${shardId} and w.id = any(${listOf(ids)}::uuid[])`;
+
+const matchedAddress = sql`case t.side when 'sender' then t.sender else t.receiver end`;
 
 const isNotOf = (groups: readonly RecordGroup[]) => sql` and not exists (
   select from unnest(
@@ -127,7 +129,7 @@ const isWanted = sql`
   case when t.kind = 'token'
     then w.watch_token and (w.tokens is null or t.amount >= (w.tokens ->> encode(t.token, 'hex'))::numeric)
     else w.watch_coin and t.amount >= coalesce(w.min_amount, 0) end
-  and case w.direction when 'in' then w.address = t.receiver when 'out' then w.address = t.sender else true end`;
+  and case w.direction when 'in' then t.receiver is not distinct from ${matchedAddress} when 'out' then t.sender = ${matchedAddress} else true end`;
 
 /**
  * The notification of the same record and transaction that this one stands in for: one that a receiver may have seen, whose

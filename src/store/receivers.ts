@@ -12,6 +12,8 @@ export type Receiver = {
   watcherName: string;
   /** Scheme, host and port. */
   origin: string;
+  /** Nothing is sent to a suspended watcher's receivers, and none of them counts as failing. */
+  isSuspended: boolean;
   /** Undefined while it doesn't fail. */
   failure: Failure | undefined;
 };
@@ -49,6 +51,7 @@ type ReceiverRow = {
   watcher_id: number;
   name: string;
   origin: string;
+  is_suspended: boolean;
   since: Date | null;
   attempts: number;
   last_attempt_at: Date;
@@ -71,11 +74,12 @@ export async function listReceivers(
     select ${of} from notification n
     where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0`;
   const rows = await db.query<ReceiverRow>(sql`
-    select k.watcher_id, w.name, k.origin, f.since, f.attempts, f.last_attempt_at, f.last_outcome, f.last_status,
+    select k.watcher_id, w.name, k.origin, w.suspended_at is not null as is_suspended, f.since, f.attempts, f.last_attempt_at, f.last_outcome, f.last_status,
       pending.pending, oldest.created_at as oldest_pending_at, next.next_attempt_at
     from ${source}
     join watcher w on w.id = k.watcher_id
-    left join receiver_failure f on f.shard_id = k.shard_id and f.origin = k.origin
+    left join receiver_failure f
+      on f.shard_id = k.shard_id and f.origin = k.origin and w.suspended_at is null
     left join lateral (${retries(sql`n.next_attempt_at`)} order by n.next_attempt_at limit 1) next on true
     left join lateral (${retries(sql`n.created_at`)} order by n.id limit 1) oldest on true
     cross join lateral (
@@ -89,6 +93,7 @@ export async function listReceivers(
     watcherId: row.watcher_id,
     watcherName: row.name,
     origin: row.origin,
+    isSuspended: row.is_suspended,
     failure: toFailure(row),
   }));
 }
@@ -114,7 +119,7 @@ export type FailureCounts = {
   watchersSinceSuccess: number;
 };
 
-/** How many receivers fail, of all watchers. One that recovered counts until `createReceiverRepair` comes by. */
+/** How many receivers fail, of all watchers that are not suspended. One that recovered counts until `createReceiverRepair` comes by. */
 export async function countFailures(db: Db): Promise<FailureCounts> {
   const [row] = await db.query<{
     receivers: number;
@@ -126,10 +131,11 @@ export async function countFailures(db: Db): Promise<FailureCounts> {
     with success as materialized (
       select max(processed_at) as at from notification where state = 'processed'
     )
-    select count(*) as receivers, count(distinct watcher_id) as watchers, min(since) as oldest_since,
+    select count(*) as receivers, count(distinct f.watcher_id) as watchers, min(since) as oldest_since,
       (select at from success) as last_success_at,
-      count(distinct watcher_id) filter (where since > coalesce((select at from success), '-infinity')) as watchers_since
-    from receiver_failure`);
+      count(distinct f.watcher_id) filter (where since > coalesce((select at from success), '-infinity')) as watchers_since
+    from receiver_failure f join watcher w on w.id = f.watcher_id
+    where w.suspended_at is null`);
   return {
     receivers: row?.receivers ?? 0,
     watchers: row?.watchers ?? 0,

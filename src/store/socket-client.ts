@@ -6,6 +6,7 @@ import { connect } from 'node:net';
 import { Fault } from '../core/fault.ts';
 import type { Database, Db, SharedDatabase } from './db.ts';
 import { eachBy } from './each.ts';
+import { lockOwnerOf } from './folder-lock.ts';
 import {
   type Frames,
   framesOf,
@@ -18,8 +19,17 @@ import {
 
 type Connection = Frames<Reply, Question>;
 
-/** The database of the service that has the folder; undefined while none listens there. The path must be short enough. */
-export async function joinDatabase(dataDir: string): Promise<SharedDatabase | undefined> {
+/** A service that works sends something every second; a single long statement may keep it from that for a while. */
+const SILENCE_MS_MAX = 30_000;
+
+/**
+ * The database of the service that has the folder; undefined while none listens there. The path must be short enough.
+ * @throws Fault `unavailable` when the service sends nothing for `silenceMsMax`
+ */
+export async function joinDatabase(
+  dataDir: string,
+  silenceMsMax = SILENCE_MS_MAX,
+): Promise<SharedDatabase | undefined> {
   const path = socketPathOf(dataDir);
   const first = await open(path);
   if (first === undefined) return undefined;
@@ -33,6 +43,16 @@ export async function joinDatabase(dataDir: string): Promise<SharedDatabase | un
       return await work(connection);
     } finally {
       connection.close();
+    }
+  }
+
+  async function ask<Row>(connection: Connection, question: Question): Promise<Row[]> {
+    connection.write(question);
+    for (;;) {
+      const reply = await connection.read(silenceMsMax);
+      if (reply === undefined) throw connection.isOver() ? gone() : await silent(dataDir, silenceMsMax);
+      // As the driver types its rows: by the statement.
+      if (!('working' in reply)) return rowsOf(reply) as Row[];
     }
   }
 
@@ -65,6 +85,15 @@ export async function joinDatabase(dataDir: string): Promise<SharedDatabase | un
 
 const gone = () => new Fault('unavailable', 'the service that has the database has ended: run it again');
 
+async function silent(dataDir: string, ms: number): Promise<Fault> {
+  const pid = await lockOwnerOf(dataDir);
+  const [who, how] = pid === undefined ? ['', ''] : [` (process ${pid})`, ` with kill -CONT ${pid}`];
+  return new Fault(
+    'unavailable',
+    `the service that has the database${who} has sent nothing for ${ms / 1_000} s: it is suspended or overloaded. Continue it${how} or restart it, then run the command again. A step that it was asked for may still be carried out when it continues`,
+  );
+}
+
 /** Undefined when no process listens. */
 async function open(path: string): Promise<Connection | undefined> {
   const socket = connect(path);
@@ -81,12 +110,4 @@ async function open(path: string): Promise<Connection | undefined> {
       return undefined;
     throw new Fault('unavailable', `cannot reach the service at ${path}`, { cause: error });
   }
-}
-
-async function ask<Row>(connection: Connection, question: Question): Promise<Row[]> {
-  connection.write(question);
-  const reply = await connection.read();
-  if (reply === undefined) throw gone();
-  // As the driver types its rows: by the statement.
-  return rowsOf(reply) as Row[];
 }

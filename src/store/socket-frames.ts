@@ -13,7 +13,7 @@ import { Fault } from '../core/fault.ts';
 import type { Sql } from './sql.ts';
 
 /** Both sides must be of one, because the program may have been updated while its service runs. */
-export const PROTOCOL = 1;
+export const PROTOCOL = 2;
 
 /** A request of a command. After `begin` come statements, up to `commit` or the end of the connection. */
 export type Question =
@@ -23,8 +23,15 @@ export type Question =
   | { ask: 'statement'; statement: Sql }
   | { ask: 'commit' };
 
-/** `sqlState` is that of PostgreSQL, or the code of a socket's or file's error. */
+/** How often the service says that it still works on a question. */
+export const WORKING_MS = 1_000;
+
+/**
+ * `working` comes any number of times before the reply proper. `sqlState` is that of PostgreSQL, or the code of a socket's or
+ * file's error.
+ */
 export type Reply =
+  | { working: true }
   | { rows: unknown[] }
   | { error: { message: string; fault: Fault['code'] | undefined; sqlState: string | undefined } };
 
@@ -32,6 +39,8 @@ export type Frames<In, Out> = {
   /** The next value; undefined when the other side has ended, or after `timeoutMs`. */
   read(timeoutMs?: number): Promise<In | undefined>;
   write(value: Out): void;
+  /** Whether the other side has ended. */
+  isOver(): boolean;
   close(): void;
 };
 
@@ -121,6 +130,7 @@ export function framesOf<In, Out>(socket: Socket): Frames<In, Out> {
       header.writeUInt32BE(body.length);
       socket.write(Buffer.concat([header, body]));
     },
+    isOver: () => isOver,
     close: () => socket.destroySoon(),
   };
 }
@@ -139,7 +149,7 @@ export function replyOf(error: unknown): Reply {
 }
 
 /** The rows of a reply. @throws the error that it holds, as the database would have thrown it here. */
-export function rowsOf(reply: Reply): unknown[] {
+export function rowsOf(reply: Exclude<Reply, { working: true }>): unknown[] {
   if ('rows' in reply) return reply.rows;
   const { message, fault, sqlState } = reply.error;
   const own = Object.assign(new Error(message), sqlState === undefined ? {} : { code: sqlState });

@@ -4,7 +4,7 @@
  */
 import { chmod, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
-import { machineSteadyMs } from '../core/clock.ts';
+import { machineSteadyMs, waitMs } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Database, Tx } from './db.ts';
 import {
@@ -16,6 +16,7 @@ import {
   type Reply,
   replyOf,
   socketPathOf,
+  WORKING_MS,
 } from './socket-frames.ts';
 
 /** Commands run a few pieces of work at once; each has a connection. */
@@ -71,11 +72,29 @@ async function answer(frames: Frames<Question, Reply>, database: Database): Prom
   try {
     const question = await frames.read(FIRST_QUESTION_MS_MAX);
     if (question === undefined) return;
-    frames.write({ rows: await rowsFor(question, frames, database) });
+    frames.write({ rows: await whileWorking(frames, () => rowsFor(question, frames, database)) });
   } catch (error) {
     frames.write(replyOf(error));
   } finally {
     frames.close();
+  }
+}
+
+/** The other side takes a service that sends nothing for one that is suspended. */
+async function whileWorking<T>(frames: Frames<Question, Reply>, work: () => Promise<T>): Promise<T> {
+  const ended = new AbortController();
+  const saying = (async () => {
+    for (;;) {
+      await waitMs(WORKING_MS, ended.signal);
+      if (ended.signal.aborted) return;
+      frames.write({ working: true });
+    }
+  })();
+  try {
+    return await work();
+  } finally {
+    ended.abort();
+    await saying;
   }
 }
 

@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { type Database, databaseError, type Tx } from './db.ts';
+import { type Database, databaseError, READ_ONLY_ADVICE, type Tx } from './db.ts';
 import { type Sql, sql } from './sql.ts';
 
 /** A part of the process whose last write failed. */
@@ -26,7 +26,7 @@ const LASTING = /^(08|28|53|57|58|XX|25006)/;
 
 const ADVICE: readonly [pattern: RegExp, advice: string][] = [
   [/^(53100|ENOSPC)/, 'The disk is full. Free space on the volume of the database.'],
-  [/^25006/, 'The database is read-only. Point database.url to the primary server.'],
+  [/^25006/, `${READ_ONLY_ADVICE}.`],
   [/^28/, 'The database refuses access. Check user and password in database.url.'],
   [/^53300/, 'The server has no connection left. Raise max_connections or stop other clients.'],
   [/^53200/, 'The server is out of memory.'],
@@ -137,5 +137,6 @@ function isLasting(error: unknown): error is Error {
 
 function describe(error: Error): string {
   const advice = ADVICE.find(([pattern]) => pattern.test(codeOf(error)))?.[1] ?? OTHER_ADVICE;
-  return `${messageOf(error)}. ${advice}`;
+  const message = messageOf(error);
+  return message.endsWith(READ_ONLY_ADVICE) ? `${message}.` : `${message}. ${advice}`;
 }

@@ -1,9 +1,9 @@
 import { after, before, describe, test } from 'node:test';
-import { sampleOf } from '../kit/sample.ts';
+import { sampleSize } from '../kit/sample.ts';
 import { type KillStage, setKillStage } from './kills.ts';
 
 /** More by `npm run kills -- --rounds N`. A run of the whole suite takes a third of them. */
-const ROUNDS = sampleOf(Array.from({ length: 15 })).length;
+const ROUNDS = sampleSize(15);
 const SEED = 1;
 
 describe('processes, PostgreSQL and connections that are killed at any instant', () => {

@@ -3,7 +3,6 @@
  */
 
 import type { WatcherLimits } from '../../src/api/limits.ts';
-import { documentText } from '../../src/api/openapi.ts';
 import type { OpsSources } from '../../src/api/ops.ts';
 import type { PriceBook } from '../../src/api/prices.ts';
 import type { SendTest } from '../../src/api/record-delivery.ts';
@@ -16,9 +15,11 @@ import { createMetrics } from '../../src/core/metrics.ts';
 import type { ValuedPair } from '../../src/core/pair.ts';
 import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { issueKey } from '../../src/keys.ts';
+import { renderOpenApi } from '../../src/openapi.ts';
 import type { Database } from '../../src/store/db.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { createDescription, type Describes } from '../kit/described.ts';
+import '../kit/shared-serializers.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
 export const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
@@ -51,6 +52,8 @@ export type ApiStory = {
 const CONFIRMATIONS = 3;
 /** What is open in production. */
 export const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
+/** Of all stories: the document is the same for every API. */
+let describes: Describes | undefined;
 const unknown = { asset: 'BELL', origin: { kind: 'none' } } as const;
 const noPrices: PriceBook = { native: unknown, reward: unknown, tokens: new Map() };
 const allIsWell: OpsSources = {
@@ -98,7 +101,6 @@ export function createApiStory(
     pairs,
     adminToken,
   });
-  let describes: Describes | undefined;
   const askUndescribed: AskApi = async (method, url, { key, body, headers } = {}) => {
     const response = await api.inject({
       method,
@@ -124,7 +126,7 @@ export function createApiStory(
     metrics,
     async ask(method, url, ask) {
       const answer = await askUndescribed(method, url, ask);
-      describes ??= createDescription(documentText(api));
+      describes ??= createDescription(await renderOpenApi());
       describes({ method, url, ...answer, contentType: answer.headers['content-type'] });
       return answer;
     },

@@ -175,6 +175,26 @@ onEachDatabase(({ database }) => {
       assert.deepEqual([(await api.body()).state, (await api.body()).problem], ['ok', null]);
     });
 
+  test('after a hand-over one follower leads, although the former one still says that it does', async () => {
+    const { start, pass } = createStory();
+    const [api, former, next] = [start('api'), start('follower'), start('follower')];
+    next.says({ leads: false });
+    await pass(4, api, former, next);
+    next.says({ leads: true, head: 11 });
+    for (const living of [
+      [former, next, api],
+      [next, api],
+      [next, former, api],
+    ]) {
+      await pass(2, ...living);
+      for (const one of [api, former, next]) {
+        const { processes, chain } = await one.body();
+        const leading = processes.filter(({ follower }) => follower?.leads === true).map(({ id }) => id);
+        assert.deepEqual([leading, chain.head], [[next.id], one === next ? null : 11]);
+      }
+    }
+  });
+
   test('followers that only stand by follow nothing', async () => {
     const { start, pass } = createStory();
     const [api, standby] = [start('api'), start('follower')];

@@ -3,8 +3,10 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { loadConfig } from '../../src/config/load.ts';
 import { createPendingAlarm } from '../../src/delivery/pending-alarm.ts';
 import { sql } from '../../src/store/sql.ts';
+import { refreshToldMetrics, removeToldMetrics } from '../../src/told-status.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
@@ -33,7 +35,7 @@ onEachDatabase(({ database }) => {
         records: { limit: null, used: null },
         records_per_address_and_url: { limit: null },
         receiver_origins: { limit: null, used: null },
-        pending_notifications: { alarm_above: null, used: 1 },
+        pending_notifications: { alarm_above: null, used: 1, is_complete: true },
       },
     });
     assert.equal((await database().query(sql`select from watcher_usage`)).length, 0);
@@ -72,7 +74,7 @@ onEachDatabase(({ database }) => {
         records: { limit: 3, used: 2 },
         records_per_address_and_url: { limit: null },
         receiver_origins: { limit: null, used: 1 },
-        pending_notifications: { alarm_above: 10, used: 0 },
+        pending_notifications: { alarm_above: 10, used: 0, is_complete: true },
       },
     });
     for (const made of [await post(1, other.key), await post(4)])
@@ -134,7 +136,7 @@ onEachDatabase(({ database }) => {
     assert.equal((await patch(2)).status, 200);
     const put = await ask('PUT', `${BULK}?webhook_url=${urlOf(5)}`, {
       key,
-      body: { records: [recordAt(1)] },
+      body: { records: [{ address: addressOf(1) }] },
     });
     assert.deepEqual(put.json, refused);
     assert.equal((await database().query(sql`select from lane`)).length, 2, 'refused origins leave nothing');
@@ -142,6 +144,17 @@ onEachDatabase(({ database }) => {
 
   test('pending notifications above their limit are logged once, are a metric, and are all kept', async () => {
     const { issue, metrics } = createApiStory(database());
+    const refresh = async (pendingNotifications: number | 'off') => {
+      const config = loadConfig({
+        env: {},
+        overrides: {
+          chain: { id: 31337, rpc: ['http://node.example'] },
+          limits: { pendingNotifications },
+        },
+      });
+      await refreshToldMetrics(config, { database: database(), metrics });
+      return (await metrics.watchersOverPendingLimit.get()).values;
+    };
     const { watcherId } = await issue('acme');
     const record = await watchAddress(database(), { watcherId });
     const transfers = [1, 2, 3].map(() => transferOf({ receiver: record.address }));
@@ -152,18 +165,21 @@ onEachDatabase(({ database }) => {
     const look = createPendingAlarm({
       database: database(),
       log,
-      metrics,
       limits: { pendingNotifications: 2 },
     });
     const { signal } = new AbortController();
     const told = async () => {
       await look(signal);
-      const gauge = await metrics.watchersOverPendingLimit.get();
-      return [events, gauge.values[0]?.value];
+      const [gauge] = await refresh(2);
+      return [events, gauge?.value];
     };
     assert.deepEqual(await told(), [['delivery.pending_alarm'], 1]);
     assert.deepEqual(await told(), [['delivery.pending_alarm'], 1]);
     await database().query(sql`update notification set state = 'processed' where id = 1`);
     assert.deepEqual(await told(), [['delivery.pending_alarm', 'delivery.pending_ended'], 0]);
+    assert.deepEqual(await refresh('off'), [], 'without a limit there is none to be over');
+    await refresh(2);
+    removeToldMetrics(metrics);
+    assert.deepEqual((await metrics.watchersOverPendingLimit.get()).values, []);
   });
 });

@@ -79,8 +79,8 @@ const config = loadConfig({
 /** In PostgreSQL any SQLSTATE can be raised by a function. */
 async function createRaise(database: Database): Promise<void> {
   await database.script(`
-    create or replace function raise_error(code text) returns text language plpgsql as
-    $$ begin raise exception 'nothing can be stored' using errcode = code; end $$`);
+    create or replace function raise_error(code text, words text default 'nothing can be stored') returns text
+    language plpgsql as $$ begin raise exception '%', words using errcode = code; end $$`);
 }
 const noon = new Date('2025-11-20T12:00:00.000Z');
 
@@ -369,6 +369,33 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual(((await ask('GET', '/status')).json as Record<string, unknown>).problem, problem);
     await full.query(sql`update clock_state set probed_at = null`);
     assert.equal((await ask('GET', '/readyz')).status, 200);
+  });
+
+  test('one problem keeps its beginning and its advice, whichever statement a read-only server has refused', async () => {
+    const { ask, writes, clock, status: source } = createStory(database());
+    const follower = writes.watch('follower');
+    await createRaise(database());
+    const refuse = (text: string) => async () => {
+      await follower.query(
+        sql`update clock_state set probed_at = null where raise_error('25006', ${text}) is null`,
+      );
+      return 'idle' as const;
+    };
+    const { signal } = new AbortController();
+    const since = clock.now().toISOString();
+    for (const text of ['cannot execute INSERT', 'cannot execute UPDATE', 'cannot execute DELETE']) {
+      await assert.rejects(source.watch(refuse(text))(signal));
+      clock.advance(2_000);
+      // What the step failed with last need not be what was to be stored.
+      const other = new Fault('unavailable', 'database: cannot lock');
+      await assert.rejects(source.watch(() => Promise.reject(other))(signal));
+      const { problem } = (await ask('GET', '/status')).json as StatusBody;
+      assert.deepEqual(problem, {
+        message: `follower has stored nothing: database: ${text}. The database is read-only, as a standby is. Point database.url to the primary server.`,
+        since,
+      });
+    }
+    await follower.query(sql`update clock_state set probed_at = null`);
   });
 
   test('/status shows a step of the clock while pruning waits for it', async () => {

@@ -94,3 +94,20 @@ test('time counts from the beginning of the watch, without gaps', () => {
   look(2_000);
   assert.equal(watch.watchedMs(), 8_000);
 });
+
+test('who began to lead last is seen, whoever else still says that it leads', () => {
+  const clock = createTestClock();
+  const watch = createProcessWatch(clock);
+  const look = (...processes: (Parts & { id: string })[]) => {
+    clock.advance(2_000);
+    watch.note(processes.map(({ id, ...parts }) => ({ ...processOf(parts), id })));
+    return watch.seen().map(({ leadingMs }) => leadingMs);
+  };
+  const a = (beat: number) => ({ id: 'a', beat });
+  const b = (beat: number, leads: boolean) => ({ id: 'b', beat, leads });
+  assert.deepEqual(look(a(1), b(1, false)), [Infinity, Infinity], 'since when is unknown at first');
+  assert.deepEqual(look(a(2), b(2, true)), [Infinity, 0]);
+  assert.deepEqual(look(a(3), b(3, true)), [Infinity, 2_000]);
+  assert.deepEqual(look({ ...a(4), leads: false }, b(4, true)), [Infinity, 4_000]);
+  assert.deepEqual(look(a(5), b(5, true)), [0, 6_000]);
+});

@@ -17,6 +17,7 @@ const config = loadConfig({
         `wss://node.example/v2/${KEY}`,
         'http://10.1.2.3:8545',
         'http://[fd00::7]:8545',
+        'https://dotted.example.:8545',
       ],
     },
     database: { url: 'postgres://user:pw@db,replica.example:5433/chainbell' },
@@ -45,6 +46,9 @@ test('texts of the public status name nodes by their place in the configuration,
     'a redirect to https://elsewhere.example/path?x=1: it is not followed':
       'a redirect to …: it is not followed',
     'https://node.example.org is another': '… is another',
+    'connect ETIMEDOUT 192.168.0.9:8545.Trying 192.168.0.9.Next': 'connect ETIMEDOUT ….Trying ….Next',
+    'ENOTFOUND dotted.example, DOTTED.EXAMPLE.:8545': 'ENOTFOUND chain.rpc[5], chain.rpc[5]',
+    'via [::ffff:192.168.0.9]:8545 and fe80:0:0:0:0:0:0:1': 'via … and …',
     'since 2026-01-31T12:00:00.000Z, at 12:00:00, version 1.2.3':
       'since 2026-01-31T12:00:00.000Z, at 12:00:00, version 1.2.3',
   };

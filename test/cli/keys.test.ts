@@ -125,6 +125,10 @@ describe('keys on a server', () => {
       [['rotate', 'x', '--overlap-hours', '1e300'], /a number of hours from 0 to 8760/],
       [['create'], /required option '--watcher <name>'/],
       [['create', '--watcher', 'a', '--unknown'], /unknown option '--unknown'/],
+      [['create', '--watcher', ''], /'--watcher <name>' argument '' is invalid\. A watcher needs a name\./],
+      [['create', '--watcher', ' '], /A watcher needs a name\./],
+      [['create', '--watcher', 'two\nlines'], /must not contain line breaks or control characters/],
+      [['create', '--watcher', 'x'.repeat(300)], /the name of a watcher may have 100 characters/],
       [['nothing'], /unknown command|too many arguments/],
     ];
     for (const [words, message] of cases) {

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
+import { resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
 import { attemptDue } from '../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
@@ -33,7 +34,7 @@ after(() => place[Symbol.asyncDispose]());
 
 test('receivers are a table with those that fail, of all watchers or of one', async () => {
   const all = await receivers();
-  assert.deepEqual([all.code, all.err], [0, '1 of 2 fail\n']);
+  assert.deepEqual([all.code, all.err], [0, '1 of 2 receivers fails\n']);
   assert.match(all.out, /^WATCHER +RECEIVER +FAILING SINCE +ATTEMPTS +LAST +PENDING +OLDEST +NEXT ATTEMPT$/m);
   assert.match(
     all.out,
@@ -53,7 +54,7 @@ test('receivers are a table with those that fail, of all watchers or of one', as
 
 test('watchers whose webhooks are late are listed by name', async () => {
   const { code, out, err } = await receivers('--late');
-  assert.deepEqual([code, err], [0, '1 late\n']);
+  assert.deepEqual([code, err], [0, '1 watcher is late\n']);
   assert.match(out, /^acme +2025-11-20T12:01:00\.000Z +\d+ s$/m);
 });
 
@@ -61,8 +62,33 @@ test('an unknown watcher is wrong usage, with advice', async () => {
   const { code, err } = await receivers('--watcher', 'nobody');
   assert.deepEqual(
     [code, err],
-    [64, 'chainbell: there is no watcher nobody: chainbell watchers list shows them\n'],
+    [64, 'chainbell: no watcher has the name or id nobody: see chainbell watchers list\n'],
   );
+});
+
+test('a watcher is named by its id too', async () => {
+  const { code, out, err } = await receivers('--watcher', '1');
+  assert.deepEqual([code, err, /^beta/m.test(out)], [0, '1 of 1 receiver fails\n', false]);
+});
+
+test('--late takes no choice of receivers', async () => {
+  for (const words of [['--failing'], ['--watcher', 'acme']]) {
+    const { code, out, err } = await receivers('--late', ...words);
+    assert.deepEqual([code, out], [64, ''], err);
+    assert.match(err, new RegExp(`'--late' cannot be used with option '${words[0]}`));
+  }
+});
+
+test('receivers of a suspended watcher are shown as suspended, not as failing', async () => {
+  await suspendWatcher(database, 1, noon);
+  const all = await receivers();
+  assert.equal(all.err, '0 of 2 receivers fail, 1 of suspended watchers\n');
+  assert.match(all.out, /^acme +https:\/\/1\.example:443 +suspended$/m);
+  assert.deepEqual(JSON.parse((await receivers('--failing', '--json')).out), []);
+  const [json] = JSON.parse((await receivers('--json')).out) as Record<string, unknown>[];
+  assert.deepEqual([json?.suspended, json?.failing, json?.pending], [true, false, null]);
+  await resumeWatcher(database, 1);
+  assert.equal((await receivers('--failing')).err, '1 receiver fails\n');
 });
 
 test('--watch shows them again and again, until it is interrupted', async () => {

@@ -46,7 +46,7 @@ describe('secrets on a server', () => {
     assert.equal(Date.parse(former.ends_at ?? '') - Date.parse(next.created_at), 2 * 3_600_000);
     assert.deepEqual({ ...former, ends_at: null }, secrets[0]);
 
-    const forPeople = await run('secrets', 'show', '--watcher', 'acme');
+    const forPeople = await run('secrets', 'show', '--watcher', String(watcher_id));
     assert.deepEqual([forPeople.code, forPeople.err], [0, '']);
     assert.deepEqual(forPeople.out.trimEnd().split('\n'), [
       `2  valid  ${next.secret}  ${next.public_key}`,
@@ -57,7 +57,7 @@ describe('secrets on a server', () => {
   test('an unknown watcher ends with 64 and is not made', async () => {
     const { code, out, err } = await run('secrets', 'show', '--watcher', 'nobody');
     assert.deepEqual([code, out], [64, '']);
-    assert.match(err, /no watcher has the name nobody: see chainbell keys list/);
+    assert.match(err, /no watcher has the name or id nobody: see chainbell watchers list/);
     assert.ok(!(await run('keys', 'list')).out.includes('nobody'));
   });
 });

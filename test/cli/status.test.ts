@@ -154,6 +154,28 @@ describe('status without a service', () => {
     assert.deepEqual([cellOf('OUTVOTED'), cellOf('DISPROVED')], ['3', '5']);
   });
 
+  test('what watchers wait for and what a reorg took back is there where there is any', async () => {
+    const since = '2026-01-31T12:00:00.000Z';
+    const body = JSON.stringify({
+      ...STATUS_EXAMPLE,
+      ...{ watchers_over_pending_limit: 1, orphaned: { count: 2, since } },
+    });
+    await using service = await startReceiver({ answer: { body } });
+    const url = `http://127.0.0.1:${service.port}`;
+    const { out } = await run({}, '--url', url);
+    assert.match(
+      out,
+      /^pending +1 watcher has more pending notifications than limits\.pendingNotifications: /m,
+    );
+    assert.match(
+      out,
+      /^orphaned +2 acknowledged transfers were orphaned without a removal notice, the first at 2026/m,
+    );
+    assert.match(out, /^receivers +2 receivers of 1 watcher fail, the longest since /m);
+    service.setAnswer({ body: JSON.stringify(STATUS_EXAMPLE) });
+    assert.doesNotMatch((await run({}, '--url', url)).out, /^(pending|orphaned) /m);
+  });
+
   test('69 where nobody answers, at the configured address or the given one, and what to do', async () => {
     for (const [env, words] of [
       [{ CHAINBELL_HTTP_HOST: '0.0.0.0', CHAINBELL_HTTP_PORT: '2' }, []],

@@ -6,6 +6,7 @@ import { stringify } from 'yaml';
 import { loadConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/problems.ts';
 import { listVariables } from '../../src/config/variables.ts';
+import { sampleSize } from '../kit/sample.ts';
 import { writeConfig } from './write-config.ts';
 
 const key = fc.oneof(
@@ -77,7 +78,7 @@ test('whatever the file and the environment say, nothing but a ConfigError is th
       onlyConfigError(() => loadConfig({ file: config.file, env }));
       onlyConfigError(() => loadConfig({ env }));
     }),
-    { numRuns: 1_000 },
+    { numRuns: sampleSize(1_000) },
   );
 });
 

@@ -56,6 +56,21 @@ chainbell.yaml:4:1  colour: unknown key
 `,
   },
   {
+    promise: 'a limit of 0 is refused with the word for no limit',
+    yaml: `
+chain:
+  id: 1
+  rpc: [http://node.example]
+limits:
+  records: 0
+`,
+    report: `
+chainbell.yaml:5:12  limits.records: must be "off", which is no limit, or a whole number from 1 to 1000000000
+    5 |   records: 0
+      |            ^
+`,
+  },
+  {
     promise: 'a missing key is shown at the section that lacks it',
     yaml: `
 log: { level: info }

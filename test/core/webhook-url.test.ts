@@ -59,13 +59,22 @@ test('names that only a machine or a private network knows are refused, with tra
     'db.default.svc',
     'x.home.arpa',
     ...['nas.lan', 'db.corp', 'router.home', 'vault.service.consul', '1.0.0.10.in-addr.arpa'],
+    ...['smtp.mail', 'wiki.intranet', 'db.private', 'a.test', 'a.invalid', 'a.onion', 'a.alt', 'mail'],
   ];
   for (const name of names) {
     for (const host of [name, `${name}.`, name.toUpperCase()]) {
       assert.notEqual(refusal(`https://${host}/`, strict), undefined, host);
     }
   }
-  for (const name of ['localhost.example.com', 'notlocal.example', 'internal.example.com', 'mylocalhost.com'])
+  for (const name of [
+    'localhost.example.com',
+    'notlocal.example',
+    'internal.example.com',
+    'mylocalhost.com',
+    'mail.example.com',
+    'acme.test.com',
+    'hooks.acme.example',
+  ])
     assert.equal(refusal(`https://${name}/`, strict), undefined, name);
 });
 

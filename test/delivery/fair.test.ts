@@ -126,7 +126,7 @@ test('a receiver that takes long but answers is sent more at once all the same',
 });
 
 test('of one origin no watcher takes the last connections', async () => {
-  const line = startLine({ ...few, unproven: 100, perOrigin: 8 });
+  const line = startLine({ ...few, unproven: 100, hung: 100, perOrigin: 8 });
   for (let lane = 0; lane < 3; lane += 1) line.join({ watcherId: 1, rows: 10, origin: 'shared' }).seat.want();
   await line.settle();
   assert.equal(line.started.length, 4);
@@ -201,4 +201,35 @@ test('a lane that reads what to send holds a slot meanwhile, so no more lanes re
   two?.reject(new Error('the database is away'));
   await line.settle();
   assert.equal(reads.length, 6, 'two slots are free again, and two more lanes read');
+});
+
+test('where every place for hung attempts is taken, a watcher tries one unproven receiver at a time', async () => {
+  const line = startLine(few);
+  const wantAll = (watcherId: number) => {
+    for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId }).seat.want();
+  };
+  for (const watcherId of [1, 2]) {
+    wantAll(watcherId);
+    await line.settle();
+    await line.pass(2 * HAND_OVER_MS);
+  }
+  assert.equal(line.started.length, 6, 'four and two of them hang');
+  wantAll(3);
+  await line.settle();
+  assert.equal(countOf(line.started, 3), 1);
+  await line.end((one) => one.watcherId === 3);
+  assert.equal(countOf(line.started, 3), 1, 'the next one, once the first has answered');
+});
+
+test('lanes that wait for more turns than their watcher still has are surplus', async () => {
+  const line = startLine(few);
+  const lanes = Array.from({ length: 30 }, () => line.join({ watcherId: 1 }));
+  for (const { seat } of lanes) seat.want();
+  await line.settle();
+  await line.pass(2 * HAND_OVER_MS);
+  assert.deepEqual(
+    line.fair.surplus(),
+    lanes.slice(16).map(({ laneId }) => laneId),
+    'two for each of the four that hang, and eight that wait',
+  );
 });

@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { test } from 'node:test';
-import { promisify } from 'node:util';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { readBalanceWei } from '../../devnet/wallet.ts';
 import type { Hash, Hex } from '../../src/core/hex.ts';
@@ -16,11 +14,6 @@ async function traceOf(chain: Chain, blockHash: Hash): Promise<CallFrame> {
   assert.ok(Array.isArray(traces) && traces.length === 1);
   return traces[0].result;
 }
-
-test('the committed artifacts are what the contract sources compile to', async () => {
-  const compiler = new URL('../../devnet/compile.ts', import.meta.url).pathname;
-  await promisify(execFile)(process.execPath, [compiler, '--check']);
-});
 
 test('a fee-on-transfer token moves less than was sent, in two Transfer events', async () => {
   await using chain = await startChain();

@@ -1,17 +1,28 @@
 import assert from 'node:assert/strict';
-import { existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type TestContext, test } from 'node:test';
+import { after, before, type TestContext, test } from 'node:test';
 import { type DemoChain, openDemoChain } from '../../devnet/demo-chain.ts';
 import { clearDemoFolder, type DemoFolder, openDemoFolder, writeDemoNote } from '../../devnet/demo-folder.ts';
 import { findBlock } from '../../devnet/wallet.ts';
 import type { BlockId } from '../../src/core/block.ts';
 import { commitBlocks } from '../../src/store/blocks.ts';
 import { openDatabase } from '../../src/store/db.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { copyEmbedded } from '../kit/database.ts';
 
 const options = { preferredPort: 0, chainId: 31337, fresh: false };
+
+/** A demo that was stopped, once for all tests: making its chain's past takes seconds. Each test has a copy. */
+let left: { folder: DemoFolder; chain: DemoChain; head: BlockId };
+before(async () => {
+  const folder = openDemoFolder(mkdtempSync(join(tmpdir(), 'chainbell-test-')));
+  const chain = await openDemoChain(folder, { ...options, fresh: false });
+  left = { folder, chain, head: await headOf(chain) };
+  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:8090' });
+  await chain.anvil.stop();
+});
+after(() => rmSync(left.folder.folder, { recursive: true, force: true }));
 
 function createFolder(context: TestContext): DemoFolder {
   const path = mkdtempSync(join(tmpdir(), 'chainbell-test-'));
@@ -19,16 +30,17 @@ function createFolder(context: TestContext): DemoFolder {
   return openDemoFolder(path);
 }
 
-/** Leaves the folder as a stopped demo does, but for the database. */
-async function leaveChain(folder: DemoFolder, chain: DemoChain): Promise<void> {
-  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:8090' });
-  await chain.anvil.stop();
+/** What a stopped demo leaves, but for the database. */
+function createLeftFolder(context: TestContext): DemoFolder {
+  const folder = createFolder(context);
+  cpSync(left.folder.folder, folder.folder, { recursive: true });
+  return folder;
 }
 
 /** Leaves a database as a service does that had followed up to `tip`. */
 async function leaveDatabase(folder: DemoFolder, tip: BlockId): Promise<void> {
+  await copyEmbedded(folder.serviceFolder);
   const database = await openDatabase({ url: '', dataDir: folder.serviceFolder });
-  await migrate(database);
   const now = new Date();
   const header = { ...tip, parentHash: tip.hash, minedAt: now };
   const commit = { expectedTip: undefined, releasedNumber: tip.number, finalizedNumber: 0, now };
@@ -49,27 +61,22 @@ async function open(context: TestContext, folder: DemoFolder, fresh = false): Pr
 }
 
 test('a demo continues where the one before stopped, with its key and its contracts', async (context) => {
-  const folder = createFolder(context);
-  const first = await open(context, folder);
-  assert.equal(first.continued, undefined);
-  assert.match(first.story, /fresh: there is no earlier demo/);
-  const head = await headOf(first);
-  await leaveChain(folder, first);
+  const { chain, head } = left;
+  assert.equal(chain.continued, undefined);
+  assert.match(chain.story, /fresh: there is no earlier demo/);
+  const folder = createLeftFolder(context);
   await leaveDatabase(folder, head);
 
   const second = await open(context, folder);
   assert.equal(second.story, `continuing at block ${head.number}`);
   assert.equal(second.continued?.apiKey, 'a key');
-  assert.deepEqual(second.scene, first.scene);
+  assert.deepEqual(second.scene, chain.scene);
   assert.deepEqual(await headOf(second), head);
 });
 
 test('a database whose newest block is not on the chain makes a fresh start, and is removed', async (context) => {
-  const folder = createFolder(context);
-  const first = await open(context, folder);
-  const head = await headOf(first);
-  await leaveChain(folder, first);
-  await leaveDatabase(folder, { ...head, hash: `0x${'ab'.repeat(32)}` });
+  const folder = createLeftFolder(context);
+  await leaveDatabase(folder, { ...left.head, hash: `0x${'ab'.repeat(32)}` });
 
   const second = await open(context, folder);
   assert.match(second.story, /fresh: the newest block of the database \(\d+\) is not on the chain/);
@@ -78,27 +85,21 @@ test('a database whose newest block is not on the chain makes a fresh start, and
 });
 
 test('a state that anvil cannot load makes a fresh start', async (context) => {
-  const folder = createFolder(context);
-  const first = await open(context, folder);
-  await leaveChain(folder, first);
+  const folder = createLeftFolder(context);
   writeFileSync(folder.chainStateFile, '{');
 
   assert.match((await open(context, folder)).story, /starting fresh: .*failed to parse json/);
 });
 
 test('a chain without the contracts makes a fresh start', async (context) => {
-  const folder = createFolder(context);
-  const first = await open(context, folder);
-  await leaveChain(folder, first);
+  const folder = createLeftFolder(context);
   rmSync(folder.chainStateFile);
 
   assert.equal((await open(context, folder)).story, 'starting fresh: the contracts are gone');
 });
 
 test('a fresh start on request forgets the demo, and leaves all other files of the folder alone', async (context) => {
-  const folder = createFolder(context);
-  const first = await open(context, folder);
-  await leaveChain(folder, first);
+  const folder = createLeftFolder(context);
   const foreign = join(folder.folder, 'somebody-elses.txt');
   writeFileSync(foreign, 'keep');
 
@@ -109,9 +110,9 @@ test('a fresh start on request forgets the demo, and leaves all other files of t
 });
 
 test('a second demo on the same folder is refused, and takes nothing from the first', async (context) => {
-  const folder = createFolder(context);
+  const folder = createLeftFolder(context);
+  await leaveDatabase(folder, left.head);
   const first = await open(context, folder);
-  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:1' });
 
   for (const fresh of [false, true]) await assert.rejects(open(context, folder, fresh), { code: 'conflict' });
 

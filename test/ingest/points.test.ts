@@ -28,6 +28,7 @@ import {
   storyRules,
 } from '../kit/points-story.ts';
 import { rollbackTo } from '../kit/rollback.ts';
+import { sampleSize } from '../kit/sample.ts';
 
 const shop = addressOf(0x5001);
 const gem = addressOf(0x5002);
@@ -259,7 +260,7 @@ onEachDatabase(({ database, kind }) => {
         assert.deepEqual(await awards(), expectAwards(blocks));
         await checkVerified(database(), blocks);
       }),
-      { numRuns: kind === 'embedded' ? 10 : 20 },
+      { numRuns: sampleSize(kind === 'embedded' ? 10 : 20) },
     );
   });
 

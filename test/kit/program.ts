@@ -36,6 +36,7 @@ export function startProgram(options: {
     cwd: database.dataDir,
     env: {
       PATH: process.env.PATH,
+      NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE,
       CHAINBELL_CHAIN_ID: String(CHAIN_ID),
       CHAINBELL_CHAIN_RPC: rpc.join(','),
       CHAINBELL_CHAIN_START_BLOCK: String(startBlock),

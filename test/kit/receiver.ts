@@ -120,7 +120,7 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     requests,
     connectionCount: () => connectionCount,
     openCount: () => openCount,
-    async waitFor(count, timeoutMs = 10_000) {
+    async waitFor(count, timeoutMs = 60_000) {
       const deadline = AbortSignal.timeout(timeoutMs);
       while (requests.length < count) {
         await new Promise<void>((resolve, reject) => {

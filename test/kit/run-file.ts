@@ -1,10 +1,13 @@
 /**
- * One test file in a process of its own, and what came of it.
+ * Test files in one process, and the result of each.
  */
-
+import { mkdtemp, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import type { EventData } from 'node:test';
 import { run } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 
 export type Failure = {
   /** The names from the outermost suite to the test; empty when the file itself failed. */
@@ -18,7 +21,7 @@ export type FileResult = {
   passed: number;
   skipped: number;
   failures: Failure[];
-  /** The end of what the file printed. */
+  /** The end of what its process printed. */
   output: string;
 };
 
@@ -27,27 +30,50 @@ const OUTPUT_CHARACTERS_MAX = 8_000;
 const DYING_MS_MAX = 5_000;
 
 /**
- * Runs the file and counts its tests, suites not among them. A file that crashes, that has no test or that is still
- * running after `timeMsMax` has failed. Ends early when the signal aborts.
+ * Runs the files one after the other in one process and counts their tests, suites not among them. A file that crashes, that
+ * has no test or that is still running after `timeMsMax` has failed. Ends early when the signal aborts.
  */
-export async function runFile(
-  file: string,
+export async function runFiles(
+  files: readonly string[],
   options: { timeMsMax: number; signal: AbortSignal },
-): Promise<FileResult> {
+): Promise<FileResult[]> {
   const startedAt = performance.now();
-  const result: FileResult = { file, durationMs: 0, passed: 0, skipped: 0, failures: [], output: '' };
+  const results = files.map(
+    (file): FileResult => ({ file, durationMs: 0, passed: 0, skipped: 0, failures: [], output: '' }),
+  );
+  const [first] = results;
+  if (first === undefined) return [];
   const expired = AbortSignal.timeout(options.timeMsMax);
   const signal = AbortSignal.any([options.signal, expired]);
-  const done = consume(file, signal, result);
+  const entry = files.length === 1 ? first.file : await writeEntry(files);
+  const done = consume(entry, signal, results);
   await Promise.race([done, overdue(signal)]);
+  const isEmpty = ({ passed, skipped, failures }: FileResult) => passed + skipped + failures.length === 0;
   if (expired.aborted) {
     const problem = `still running after ${options.timeMsMax} ms: a test that hangs, or something left open`;
-    result.failures.push({ path: [], problem });
-  } else if (!signal.aborted && result.passed + result.skipped + result.failures.length === 0) {
-    result.failures.push({ path: [], problem: 'there is no test in this file' });
+    for (const result of results) result.failures.push({ path: [], problem });
+  } else if (!signal.aborted) {
+    const hasCrashed = results.some(({ failures }) => failures.some(({ path: names }) => names.length === 0));
+    for (const result of results)
+      if (!hasCrashed && isEmpty(result))
+        result.failures.push({ path: [], problem: 'there is no test in this file' });
   }
-  result.durationMs = performance.now() - startedAt;
-  return result;
+  // What belongs to no test, such as loading. A test with tests inside has counted them twice.
+  const tested = results.reduce((sum, { durationMs }) => sum + durationMs, 0);
+  const rest = Math.max(0, performance.now() - startedAt - tested) / results.length;
+  for (const result of results) result.durationMs += rest;
+  return results;
+}
+
+/** A module that imports the files. */
+async function writeEntry(files: readonly string[]): Promise<string> {
+  const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-files-'));
+  const entry = path.join(folder, 'files.test.mjs');
+  await writeFile(
+    entry,
+    files.map((file) => `import ${JSON.stringify(pathToFileURL(file).href)};\n`).join(''),
+  );
+  return entry;
 }
 
 async function overdue(signal: AbortSignal): Promise<void> {
@@ -56,31 +82,45 @@ async function overdue(signal: AbortSignal): Promise<void> {
   await delay(DYING_MS_MAX, undefined, { ref: false });
 }
 
-async function consume(file: string, signal: AbortSignal, result: FileResult): Promise<void> {
+async function consume(entry: string, signal: AbortSignal, results: readonly FileResult[]): Promise<void> {
   const names: string[] = [];
-  for await (const { type, data } of run({ files: [file], isolation: 'process', concurrency: 1, signal })) {
+  const [first] = results;
+  if (first === undefined) return;
+  const resultOf = (file: string | undefined) => results.find((result) => result.file === file) ?? first;
+  for await (const { type, data } of run({
+    files: [entry],
+    isolation: 'process',
+    concurrency: 1,
+    signal,
+  })) {
     switch (type) {
       case 'test:start':
         names.splice(data.nesting, Infinity, data.name);
         break;
-      case 'test:pass':
+      case 'test:pass': {
         // A file without tests reports itself.
-        if (data.details.type === 'suite' || data.name === file) break;
+        if (data.details.type === 'suite' || data.name === entry) break;
+        const result = resultOf(data.file);
+        result.durationMs += data.details.duration_ms;
         if (isSetAside(data)) result.skipped += 1;
         else result.passed += 1;
         break;
-      case 'test:fail':
+      }
+      case 'test:fail': {
+        const result = resultOf(data.file);
         if (isSetAside(data)) result.skipped += 1;
         else if (signal.aborted || isOnlyByChildren(data)) break;
         else
           result.failures.push({
-            path: data.name === file ? [] : [...names.slice(0, data.nesting), data.name],
+            path: data.name === entry ? [] : [...names.slice(0, data.nesting), data.name],
             problem: problemOf(data),
           });
         break;
+      }
       case 'test:stdout':
       case 'test:stderr':
-        result.output = (result.output + data.message).slice(-OUTPUT_CHARACTERS_MAX);
+        for (const result of results)
+          result.output = (result.output + data.message).slice(-OUTPUT_CHARACTERS_MAX);
         break;
       default:
     }

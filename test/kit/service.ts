@@ -11,6 +11,7 @@ import { findTip } from '../../src/store/blocks.ts';
 import { sql } from '../../src/store/sql.ts';
 import type { Chain } from './anvil.ts';
 import type { TestDatabase } from './database.ts';
+import './shared-serializers.ts';
 import { waitUntil } from './wait.ts';
 import { watchAnswers } from './watched-fetch.ts';
 

@@ -24,3 +24,14 @@ test('an error of the condition is not waited away', async () => {
     TypeError,
   );
 });
+
+test('a question that takes time is asked less often the longer the wait', async () => {
+  const startedAt = performance.now();
+  let asked = 0;
+  await waitUntil(async () => {
+    asked += 1;
+    return performance.now() - startedAt > 600;
+  });
+  // Every 5 ms it would be some hundred times.
+  assert.ok(asked < 50, `${asked} times`);
+});

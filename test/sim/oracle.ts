@@ -3,7 +3,7 @@
  * compares. What an event makes of one notification is in rules.ts.
  */
 import type { Transfer } from '../../src/core/block.ts';
-import type { Hash } from '../../src/core/hex.ts';
+import type { Address, Hash } from '../../src/core/hex.ts';
 import type { SimChain } from './chain.ts';
 import {
   isOpen,
@@ -25,8 +25,8 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   const notifications = new Map<string, Notification>();
   const byId = new Map<number, Notification>();
   const blocks = new Map<number, Hash>();
-  /** What is still to be written, by the ids of its rows. */
-  const deferred = new Map<number, { block: number; hash: Hash; records: readonly string[] }>();
+  /** What is still to be written, by the ids of its rows, with what its records watched then. */
+  const deferred = new Map<number, { block: number; hash: Hash; addresses: ReadonlyMap<string, Address> }>();
 
   /** Blocks went, others came, and some have confirmations now. */
   function followBlocks({ blocks: stored, notifications: rows, deferred: later }: StoredState): void {
@@ -60,16 +60,20 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   /** What was written since is there from now on; what a reorg undid has never been. */
   function followDeferred(later: StoredState['deferred']): void {
     const open = new Set(later.map(({ id }) => id));
-    for (const [id, { block, hash, records: ids }] of deferred) {
+    for (const [id, { block, hash, addresses }] of deferred) {
       if (open.has(id)) continue;
       deferred.delete(id);
       if (blocks.get(block) === hash)
-        add(block, hash, { orphaned: new Set(), isMeant: (one) => ids.includes(one) });
+        add(block, hash, { orphaned: new Set(), isMeant: (one) => addresses.has(one), addresses });
     }
     for (const { id, block, records: ids } of later) {
       const hash = blocks.get(block);
       if (hash === undefined) fail(`of block ${block}, which is not stored, something is deferred`);
-      else if (!deferred.has(id)) deferred.set(id, { block, hash, records: ids });
+      else if (!deferred.has(id)) {
+        const known = ids.flatMap((one) => records.get(one) ?? []);
+        const addresses = new Map(known.map((record) => [record.id, record.address]));
+        deferred.set(id, { block, hash, addresses });
+      }
     }
   }
 
@@ -88,7 +92,16 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   function add(
     number: number,
     hash: Hash,
-    { orphaned, isMeant }: { orphaned: ReadonlySet<Notification>; isMeant(recordId: string): boolean },
+    {
+      orphaned,
+      isMeant,
+      addresses,
+    }: {
+      orphaned: ReadonlySet<Notification>;
+      isMeant(recordId: string): boolean;
+      /** What the records watched, where that may have changed since. */
+      addresses?: ReadonlyMap<string, Address>;
+    },
   ): void {
     blocks.set(number, hash);
     if (chain.isLie(hash)) fail(`block ${number} is stored, which only the liar has`);
@@ -98,7 +111,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
       const occurrence = counts.get(contentOf(transfer)) ?? 0;
       counts.set(contentOf(transfer), occurrence + 1);
       for (const record of records.values()) {
-        if (!watches(record, transfer) || !isMeant(record.id)) continue;
+        if (!watches(record, transfer, addresses?.get(record.id)) || !isMeant(record.id)) continue;
         const key = keyOf(record.id, contentOf(transfer), occurrence);
         const { settings } = record;
         const fresh = {

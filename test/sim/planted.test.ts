@@ -22,18 +22,18 @@ test('a follower that commits upon another tip than the one there is is found', 
 
 test('an outcome that is settled for a later delivery than its own is found', async () => {
   assert.match(
-    (await findBroken(stage, 'no redelivery fence'))?.problem ?? '',
+    (await findBroken(stage, 'no redelivery fence', 23))?.problem ?? '',
     /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   );
 });
 
 test('a reorg that forgets attempts without an outcome is found', async () => {
   assert.match(
-    (await findBroken(stage, 'forgotten attempts'))?.problem ?? '',
+    (await findBroken(stage, 'forgotten attempts', 15))?.problem ?? '',
     /was sent, and does not count as seen/,
   );
 });
 
 test('a crash between moving a notification and waking its lane is found, if they are no transaction', async () => {
-  assert.match((await findBroken(stage, 'move before wake'))?.problem ?? '', /^lane \d+ was forgotten$/);
+  assert.match((await findBroken(stage, 'move before wake', 16))?.problem ?? '', /^lane \d+ was forgotten$/);
 });

@@ -48,8 +48,9 @@ export const isOpen = ({ state }: Notification) => state === 'held' || state ===
 const hearsOfRemovals = ({ record }: Notification) => !record.isGone && record.settings.removed;
 
 export function watches(
-  { address, watchCoin, watchToken, settings, isGone }: SimRecord,
+  { watchCoin, watchToken, settings, isGone, ...record }: SimRecord,
   transfer: Transfer,
+  address = record.address,
 ): boolean {
   const { direction, minAmount, tokens } = settings;
   const { token, amount, receiver, sender } = transfer;

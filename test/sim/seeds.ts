@@ -1,8 +1,9 @@
 /**
- * The seeds that `npm test` tells, in two files so that two processors can.
+ * The seeds that `npm test -- sim` runs, in two files so that two processors can; a run of the whole suite takes a sample.
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { sampleOf } from '../kit/sample.ts';
 import type { BugName } from './bugs.ts';
 import { reportOf } from './report.ts';
 import { points } from './seat.ts';
@@ -23,7 +24,10 @@ export function testSeeds(first: 1 | 2): void {
   });
   after(() => stage[Symbol.asyncDispose]());
 
-  for (let from = first; from <= SEEDS; from += SEEDS_PER_TEST) {
+  const all: number[] = [];
+  for (let from: number = first; from <= SEEDS; from += SEEDS_PER_TEST) all.push(from);
+  const chosen = sampleOf(all, { shares: 5 });
+  for (const from of chosen) {
     const to = Math.min(from + SEEDS_PER_TEST - 2, SEEDS);
     test(`nothing is lost, doubled or made up in the stories of seeds ${from}, ${from + 2} … ${to}`, async () => {
       for (let seed = from; seed <= to; seed += 2) {
@@ -34,18 +38,24 @@ export function testSeeds(first: 1 | 2): void {
     });
   }
 
+  // A sample may miss a rare point.
+  if (chosen.length < all.length) return;
   test('every named point has failed or killed, before it and after it', () => {
-    const all = WRITING.flatMap((point) => ['before', 'after'].map((when) => ({ point, when })));
-    const missing = all.filter(
+    const mustBefall = WRITING.flatMap((point) => ['before', 'after'].map((when) => ({ point, when })));
+    const missing = mustBefall.filter(
       ({ point, when }) => ![...mishaps].some((one) => one.startsWith(`${point}, `) && one.endsWith(when)),
     );
     assert.deepEqual(missing, []);
   });
 }
 
-/** The first of the seeds whose story breaks a promise with a planted bug. */
-export async function findBroken(stage: Stage, bug: BugName): Promise<Story | undefined> {
-  for (let seed = 1; seed <= SEEDS; seed += 1) {
+/**
+ * A story that breaks a promise with a planted bug. It tries `likely` first, a seed that broke one before: many stories end
+ * well in spite of the bug.
+ */
+export async function findBroken(stage: Stage, bug: BugName, likely = 1): Promise<Story | undefined> {
+  const others = Array.from({ length: SEEDS }, (_, index) => index + 1).filter((seed) => seed !== likely);
+  for (const seed of [likely, ...others]) {
     const story = await simulate(stage, { seed, bug });
     if (story.problem !== undefined) return story;
   }

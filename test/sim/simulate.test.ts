@@ -12,7 +12,7 @@ after(() => stage[Symbol.asyncDispose]());
 
 test('retries that go on for transfers that a reorg orphaned are found', async () => {
   assert.match(
-    (await findBroken(stage, 'retries of orphans'))?.problem ?? '',
+    (await findBroken(stage, 'retries of orphans', 101))?.problem ?? '',
     /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   );
 });

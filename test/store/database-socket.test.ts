@@ -13,6 +13,10 @@ import { joinDatabase } from '../../src/store/socket-client.ts';
 import { type DatabaseSocket, serveDatabase } from '../../src/store/socket-server.ts';
 import { sql } from '../../src/store/sql.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { waitUntil } from '../kit/wait.ts';
+
+/** Of a service that is suspended; one that works says so every second. */
+const SILENCE_MS = 5_000;
 
 let place: TestDatabase;
 let own: SharedDatabase;
@@ -193,5 +197,56 @@ test('a path that is too long for a socket is refused with the reason', async ()
     await inUse.close();
   } finally {
     await rm(root, { recursive: true });
+  }
+});
+
+test('a command beside a suspended service ends with advice, and one whose work is long gets its answer', async () => {
+  await using folder = await createTestDatabase('embedded');
+  const source = (name: string) =>
+    JSON.stringify(new URL(`../../src/store/${name}.ts`, import.meta.url).href);
+  const script = `
+    import { openDatabase } from ${source('db')};
+    import { serveDatabase } from ${source('socket-server')};
+    const database = await openDatabase({ url: '', dataDir: process.argv[2] });
+    await serveDatabase(database.for('operator'), process.argv[2]);
+    process.on('message', async () => {
+      await database.transaction(() => {
+        process.send('busy');
+        return new Promise((resolve) => process.once('message', resolve));
+      });
+    });
+    process.send('serving');`;
+  const file = path.join(folder.dataDir, 'service.mjs');
+  await writeFile(file, script);
+  const service = fork(file, [folder.dataDir], { stdio: 'ignore' });
+  try {
+    await once(service, 'message');
+    const client = await joinDatabase(folder.dataDir, SILENCE_MS);
+    const one = sql`select 1 as one`;
+    service.kill('SIGSTOP');
+    await assert.rejects(client?.query(one) ?? Promise.resolve(), (error) => {
+      assert.ok(error instanceof Fault && error.code === 'unavailable', String(error));
+      assert.match(
+        error.message,
+        /^the service that has the database \(process \d+\) has sent nothing for 5 s/,
+      );
+      assert.match(error.message, new RegExp(`kill -CONT ${service.pid} `));
+      return true;
+    });
+    service.kill('SIGCONT');
+    assert.deepEqual(await client?.query(one), [{ one: 1 }]);
+    service.send('work');
+    await once(service, 'message');
+    const startedMs = performance.now();
+    let isAnswered = false;
+    const answer = client?.query(one).finally(() => {
+      isAnswered = true;
+    });
+    await waitUntil(() => isAnswered || performance.now() - startedMs > SILENCE_MS + 2_000);
+    service.send('end');
+    assert.deepEqual(await answer, [{ one: 1 }]);
+  } finally {
+    service.kill('SIGKILL');
+    await once(service, 'exit');
   }
 });

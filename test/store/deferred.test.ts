@@ -4,7 +4,7 @@ import type { Transfer } from '../../src/core/block.ts';
 import type { Database } from '../../src/store/db.ts';
 import { countDeferred, type DeferralLimits, findFirstDeferred } from '../../src/store/deferred.ts';
 import { queueStatistics } from '../../src/store/pending.ts';
-import { deleteWatchedAddress } from '../../src/store/watched.ts';
+import { deleteWatchedAddress, updateWatchedAddress } from '../../src/store/watched.ts';
 import { writeDeferred } from '../../src/store/write-deferred.ts';
 import {
   addressOf,
@@ -79,6 +79,20 @@ onEachDatabase(({ database }) => {
       const transfers = addresses.map((receiver) => transferOf({ receiver }));
       await mine(database(), headerOf(1), transfers, { deferral: tight(0) });
       assert.equal((await listNotifications(database())).length, 5);
+    });
+
+    test('a record whose address changes meanwhile still gets what it matched, and no more', async () => {
+      const [one, two] = await watchTimes(database(), 2);
+      assert.ok(one !== undefined && two !== undefined);
+      await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
+      const at = { origin: undefined, now: noon };
+      await updateWatchedAddress(database(), 1, one.id, { address: addressOf(0x99) }, at);
+      await updateWatchedAddress(database(), 1, two.id, { address: bob }, at);
+      await writeAll(database());
+      assert.deepEqual(
+        (await listNotifications(database())).map((row) => row.watched_address_id).sort(),
+        [one.id, two.id].sort(),
+      );
     });
 
     test('watchers take turns in the order that the caller gives', async () => {

@@ -12,7 +12,7 @@ import { type Database, openDatabase } from '../../src/store/db.ts';
 import { migrate } from '../../src/store/migrate.ts';
 import { sql } from '../../src/store/sql.ts';
 import { chain, chainbell } from '../cli/chainbell.ts';
-import { createTestDatabase } from '../kit/database.ts';
+import { copyEmbedded, createTestDatabase } from '../kit/database.ts';
 import { mountDisk } from '../kit/full-disk.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -111,6 +111,7 @@ test(
   needsMount,
   async () => {
     using place = mounted();
+    await copyEmbedded(place.folder);
     const database = await open(place.folder);
     try {
       await database.query(sql`create table committed as select 7 as number`);
@@ -148,6 +149,7 @@ test(
 
 test('a database is closed on a full disk, though its last words find no room', needsMount, async () => {
   using place = mounted();
+  await copyEmbedded(place.folder);
   const database = await open(place.folder);
   await database.query(sql`select pg_switch_wal()`);
   place.fill({ freeBytes: 0 });

@@ -10,6 +10,7 @@ import {
 } from '../../src/store/receivers.ts';
 import { sql } from '../../src/store/sql.ts';
 import { deleteWatchedAddress } from '../../src/store/watched.ts';
+import { resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
 import { attemptDue, leaseDue } from '../kit/attempts.ts';
 import { addressOf, headerOf, later, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
@@ -48,7 +49,7 @@ onEachDatabase(({ kind, database, place }) => {
     await attemptDue(database(), { now: later(61_000), succeeds: false });
     assert.deepEqual(await list(), [
       {
-        ...{ watcherId: 1, watcherName: 'acme', origin: 'https://one.example:443' },
+        ...{ watcherId: 1, watcherName: 'acme', origin: 'https://one.example:443', isSuspended: false },
         failure: {
           ...{
             since: noon,
@@ -63,6 +64,31 @@ onEachDatabase(({ kind, database, place }) => {
     ]);
     const { receivers, watchers, oldestSince } = await countFailures(database());
     assert.deepEqual([receivers, watchers, oldestSince], [1, 1, noon]);
+  });
+
+  test('a suspended watcher has no failing receiver until it is resumed', async () => {
+    await watch('acme', 'one', 1);
+    await watch('beta', 'two', 2);
+    await pay(1, 1, 2);
+    await attemptDue(database(), { now: noon, succeeds: false });
+    const counts = async () => {
+      const { receivers, watchers, watchersSinceSuccess } = await countFailures(database());
+      return { receivers, watchers, watchersSinceSuccess };
+    };
+    await suspendWatcher(database(), 1, noon);
+    assert.deepEqual(await counts(), { receivers: 1, watchers: 1, watchersSinceSuccess: 1 });
+    assert.deepEqual(hostsOf(await list()), ['two']);
+    const all = await list({ failing: false });
+    assert.deepEqual(
+      all.map(({ isSuspended, failure }) => [isSuspended, failure === undefined]),
+      [
+        [true, true],
+        [false, false],
+      ],
+    );
+    await resumeWatcher(database(), 1);
+    assert.deepEqual(await counts(), { receivers: 2, watchers: 2, watchersSinceSuccess: 2 });
+    assert.deepEqual((await list())[0]?.failure?.since, noon);
   });
 
   test('while one notification fails the receiver does, although others arrive; when none waits any more it recovered', async () => {

@@ -35,7 +35,7 @@ testWithRealchain(
     const blocks = [makeNodeBlock(0), read(FIRST), read(FIRST + 1)];
     await using node = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
     node.methods.eth_getTransactionReceipt = () => null;
-    await using database = await createTestDatabase('embedded');
+    await using database = await createTestDatabase('postgres');
     await using receiver = await startReceiver();
     const chain = { startBlock: FIRST, verify: 'auto', internalTransfers: 'off' } as const;
     const options = { database, rpc: [node.url], receivers: [receiver], chain };

@@ -39,7 +39,7 @@ test('a service whose pair is not what the chain has does not start, and says wh
     [{ address: first }, `address ${first} is no contract of a pair on this chain`],
     [{ address: chain.accounts[0] }, `address ${chain.accounts[0]} is no contract of a pair on this chain`],
   ];
-  const database = parts.use(await createTestDatabase('embedded'));
+  const database = parts.use(await createTestDatabase('postgres'));
   for (const [wrong, message] of cases) {
     const refused = start(database, chain, { ...right, ...wrong });
     await assert.rejects(refused, (fault) => {
@@ -63,7 +63,7 @@ test('a pair that its factory does not know is refused with the one that it know
     const word = await chain.rpc('eth_getStorageAt', [real.address, `0x${slot.toString(16)}`, 'latest']);
     await chain.rpc('anvil_setStorageAt', [copy, place, word]);
   }
-  const database = parts.use(await createTestDatabase('embedded'));
+  const database = parts.use(await createTestDatabase('postgres'));
   const refused = start(database, chain, { ...pairOf(real), address: copy });
   const message = `is ${real.address} on the chain, the configuration says ${copy}`;
   await assert.rejects(refused, (fault) => fault instanceof Fault && fault.message.includes(message));
@@ -74,7 +74,7 @@ test('facts of one pair are not continued with another one of the same id', asyn
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const [one, other] = [await deployPair(chain), await deployPair(chain)];
-  const database = parts.use(await createTestDatabase('embedded'));
+  const database = parts.use(await createTestDatabase('postgres'));
   {
     await using _service = await startWithPair(database, chain, pairOf(one));
     await waitForState(_service);
@@ -98,7 +98,7 @@ test('a service that starts on an old chain soon has price, LP value and the vol
   await pair.swap({ side: 1, amount: 20n * ONE }, holder);
   await chain.mine(3);
 
-  const database = parts.use(await createTestDatabase('embedded'));
+  const database = parts.use(await createTestDatabase('postgres'));
   await using service = await startWithPair(database, chain, pairOf(pair));
   // No price was known when the swap happened: the first one values it.
   const price = { asset: 'ETH', price: decimal('2000'), observedAt: new Date(), source: 'test' };

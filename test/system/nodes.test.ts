@@ -14,7 +14,7 @@ type Status = {
 };
 
 test('a node that hangs, one of another chain, one that limits requests and one that is far ahead do not keep the service from following', async () => {
-  await using place = await createTestDatabase('embedded');
+  await using place = await createTestDatabase('postgres');
   const blocks = [makeNodeBlock(0), makeNodeBlock(1), makeNodeBlock(2)];
   await using hanging = await startReceiver({ answer: 'hang' });
   await using foreign = await startScriptedNode(chainMethods(99, [makeNodeBlock(1_000_000, { fork: 9 })]));

@@ -14,7 +14,7 @@ const COIN = 10n ** 18n;
 
 test('the native price is the median of a page, a feed on the chain and a fixed one, and follows them', async () => {
   await using chain = await startChain();
-  await using place = await createTestDatabase('embedded');
+  await using place = await createTestDatabase('postgres');
   const aggregator = await chain.deploy('Aggregator', 8);
   const tell = (dollars: bigint) =>
     chain.execute({
@@ -109,7 +109,7 @@ test('of two services on one database one asks for prices, and the other goes on
 for (const multicall of ['with', 'without'] as const) {
   test(`${multicall} Multicall3 the supply is the chain's own balances at one block`, async () => {
     await using chain = await startChain();
-    await using place = await createTestDatabase('embedded');
+    await using place = await createTestDatabase('postgres');
     const [staking, team, payer] = chain.accounts;
     const advisors = freshAddress();
     await chain.transferNative({ from: payer, to: advisors, valueWei: 123n });

@@ -15,7 +15,7 @@ type Proof = { mode: string; checks: Record<string, string> };
 for (const verify of ['auto', 'strict'] as const) {
   test(`blocks of a real node are proved, through a fork too, and /status says so (${verify})`, async () => {
     await using chain = await startChain();
-    await using database = await createTestDatabase('embedded');
+    await using database = await createTestDatabase('postgres');
     await using service = await startTestService({ database, rpc: [chain.url], chain: { verify } });
     const [from, to] = chain.accounts;
     for (const valueWei of [1n, 2n, 3n, 4n]) await chain.transferNative({ from, to, valueWei });
@@ -35,7 +35,7 @@ for (const verify of ['auto', 'strict'] as const) {
 
 test('what auto has learned is enforced from the start when the service starts again', async () => {
   await using chain = await startChain();
-  await using database = await createTestDatabase('embedded');
+  await using database = await createTestDatabase('postgres');
   const [from, to] = chain.accounts;
   for (const valueWei of [1n, 2n, 3n, 4n]) await chain.transferNative({ from, to, valueWei });
   const start = () => startTestService({ database, rpc: [chain.url] });
@@ -50,7 +50,7 @@ test('what auto has learned is enforced from the start when the service starts a
 
 test('off stores blocks without proof', async () => {
   await using chain = await startChain();
-  await using database = await createTestDatabase('embedded');
+  await using database = await createTestDatabase('postgres');
   await using service = await startTestService({ database, rpc: [chain.url], chain: { verify: 'off' } });
   await chain.mine();
   await service.inSync(chain);
@@ -62,9 +62,9 @@ test('an impersonated sender, who cannot sign, does not stop auto and does stop 
   await using chain = await startChain();
   const [from, to] = chain.accounts;
   for (const valueWei of [1n, 2n, 3n]) await chain.transferNative({ from, to, valueWei });
-  await using database = await createTestDatabase('embedded');
+  await using database = await createTestDatabase('postgres');
   await using service = await startTestService({ database, rpc: [chain.url], chain: { startBlock: 1 } });
-  await using strictDatabase = await createTestDatabase('embedded');
+  await using strictDatabase = await createTestDatabase('postgres');
   await using strict = await startTestService({
     ...{ database: strictDatabase, rpc: [chain.url] },
     chain: { startBlock: 1, verify: 'strict' },

@@ -13,6 +13,7 @@ import { hashOf } from '../kit/chain-story.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { startProgram } from '../kit/program.ts';
 import { type ReceivedRequest, startReceiver } from '../kit/receiver.ts';
+import { sampleOf } from '../kit/sample.ts';
 import { CHAIN_ID, createWatcher, freshAddress, SECRET, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createHeaderLedger, createPlainLedger, type Ledger } from '../sim/ledger.ts';
@@ -35,10 +36,10 @@ const writes = new Set([
   ...['insert into reorg', 'update notification', 'insert into orphaned_block', 'insert into notification'],
   ...['update lane', 'insert into watcher_queue'],
 ]);
-const moments: Moment[] = [
+const moments = sampleOf<Moment>([
   ...statements.map((statement): Moment => ({ statements: ['pg_advisory', statement], when: 'asked' })),
   { statements: ['pg_advisory', "set state = 'withdrawn'", 'commit'], when: 'answered' },
-];
+]);
 
 /** Enters a webhook as its receiver got it. */
 function enter(ledger: Ledger, { headers, body }: ReceivedRequest): void {

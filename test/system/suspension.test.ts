@@ -11,10 +11,11 @@ import { resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase, databaseKinds } from '../kit/database.ts';
 import { startReceiver } from '../kit/receiver.ts';
+import { sampleOf } from '../kit/sample.ts';
 import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-for (const kind of databaseKinds)
+for (const kind of sampleOf(databaseKinds))
   test(`${kind}: a suspended watcher gets nothing, and everything once and in order when it is resumed`, async () => {
     await using parts = new AsyncDisposableStack();
     const chain = parts.use(await startChain());

@@ -1,0 +1,21 @@
+/**
+ * A watcher as commands name it: by its name, or by its id where no watcher has that name.
+ */
+import { Fault } from '../core/fault.ts';
+import { shownText } from '../core/terminal-text.ts';
+import type { Db } from '../store/db.ts';
+import { findWatcherByName } from '../store/keys.ts';
+import { findWatcher } from '../store/watchers.ts';
+
+/** @throws Fault `not_found` */
+export async function requireWatcherId(db: Db, word: string): Promise<number> {
+  const id = await findWatcherByName(db, word);
+  if (id !== undefined) return id;
+  const number = /^\d{1,15}$/.test(word) ? Number(word) : undefined;
+  if (number === undefined || (await findWatcher(db, number, new Date(0))) === undefined)
+    throw unknownWatcher(word);
+  return number;
+}
+
+export const unknownWatcher = (word: string): Fault =>
+  new Fault('not_found', `no watcher has the name or id ${shownText(word)}: see chainbell watchers list`);

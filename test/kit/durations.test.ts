@@ -1,0 +1,14 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { longestFirst } from './durations.ts';
+
+test('what took longest starts first; a new file of a folder with long files comes before short ones', () => {
+  const known = { 'test/api/a.test.ts': 15_000, 'test/api/b.test.ts': 10_000, 'test/sim/c.test.ts': 24_000 };
+  const groups = [
+    ['test/core/new.test.ts'],
+    ['test/system/new.test.ts'],
+    ['test/sim/c.test.ts'],
+    ['test/api/a.test.ts', 'test/api/b.test.ts'],
+  ];
+  assert.deepEqual(longestFirst(groups, known), groups.toReversed());
+});

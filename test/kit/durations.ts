@@ -1,0 +1,45 @@
+/**
+ * How long each test file took the last time on this machine, so that a run can start the longest files first.
+ */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { FileResult } from './run-file.ts';
+
+const RECORD = fileURLToPath(new URL('../../node_modules/.cache/test-durations.json', import.meta.url));
+/** Where the long files are, for the first run on a machine. */
+const LONG_FOLDERS = ['sim', 'system', 'abuse', 'faults', 'devnet', 'cli'];
+const LONG_MS = 20_000;
+const SHORT_MS = 2_000;
+
+/** The groups in the order in which they should start: with a long one at the end, the other processors would idle. */
+export function longestFirst(groups: readonly string[][], known = readDurations()): string[][] {
+  const expectedMs = (file: string): number => {
+    const ms = known[file];
+    if (typeof ms === 'number') return ms;
+    return LONG_FOLDERS.includes(file.split('/')[1] ?? '') ? LONG_MS : SHORT_MS;
+  };
+  const sum = (group: readonly string[]) => group.reduce((ms, file) => ms + expectedMs(file), 0);
+  return groups.toSorted((one, other) => sum(other) - sum(one));
+}
+
+/** Notes these durations for the next run. A machine where they cannot be written goes without. */
+export function keepDurations(results: readonly Pick<FileResult, 'file' | 'durationMs'>[]): void {
+  const known = readDurations();
+  for (const { file, durationMs } of results) known[file] = Math.round(durationMs);
+  try {
+    mkdirSync(path.dirname(RECORD), { recursive: true });
+    writeFileSync(RECORD, `${JSON.stringify(known, null, 1)}\n`);
+  } catch {
+    // Another user owns node_modules.
+  }
+}
+
+function readDurations(): Record<string, unknown> {
+  try {
+    const read: unknown = JSON.parse(readFileSync(RECORD, 'utf8'));
+    return typeof read === 'object' && read !== null ? { ...read } : {};
+  } catch {
+    return {};
+  }
+}
