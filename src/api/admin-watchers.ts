@@ -35,6 +35,9 @@ const REMOVAL_MS_MAX = 10_000;
 const SENDING_POLL_MS = 250;
 
 const counted = { description: `Counted up to ${COUNT_MAX}.` };
+const isComplete = Type.Boolean({
+  description: `False when there is more of something than ${COUNT_MAX}: a count of ${COUNT_MAX} then means at least that.`,
+});
 const Left = Type.Object(
   {
     records: Type.Integer(counted),
@@ -43,6 +46,7 @@ const Left = Type.Object(
     answers: Type.Integer({ description: `Kept answers of bulk requests, counted up to ${COUNT_MAX}.` }),
     signing_secrets: Type.Integer(),
     origins: Type.Integer({ description: `Delivery queues, counted up to ${COUNT_MAX}.` }),
+    is_complete: isComplete,
   },
   { title: 'WatcherBelongings' },
 );
@@ -75,6 +79,7 @@ const Shown = Type.Object({
       description: 'Notifications without their confirmations, or that wait for their turn.',
     }),
     oldest_due_at: textOrNull,
+    is_complete: isComplete,
   }),
   origins: Type.Array(
     Type.Object({
@@ -97,11 +102,19 @@ const watcher = {
   suspended_at: '2026-02-01T08:00:00.000Z',
   deleting_at: null,
 };
-const counts = { records: 3, notifications: 120, attempts: 125, answers: 0, signing_secrets: 1, origins: 1 };
+const counts = {
+  records: 3,
+  notifications: 120,
+  attempts: 125,
+  answers: 0,
+  signing_secrets: 1,
+  origins: 1,
+  is_complete: true,
+};
 const shown = {
   ...watcher,
   keys: [{ id: 'k7Qm2x9RtLpA', created_at: '2026-01-31T12:00:00.000Z', revoked_at: null }],
-  queue: { waiting: 5, due: 5, held: 0, oldest_due_at: '2026-02-01T08:00:01.000Z' },
+  queue: { waiting: 5, due: 5, held: 0, oldest_due_at: '2026-02-01T08:00:01.000Z', is_complete: true },
   origins: [{ origin: 'https://hooks.example.com', at_work: false, next_due_at: '2026-02-01T08:00:01.000Z' }],
   counts,
 };
@@ -234,7 +247,7 @@ export async function showWatcher(
       created_at: key.createdAt.toISOString(),
       revoked_at: key.revokedAt?.toISOString() ?? null,
     })),
-    queue: { ...queue, oldest_due_at: oldestDueAt?.toISOString() ?? null },
+    queue: { ...upToMax(queue), oldest_due_at: oldestDueAt?.toISOString() ?? null },
     origins: origins.map(({ origin, isAtWork, nextDueAt }) => ({
       ...{ origin, at_work: isAtWork, next_due_at: nextDueAt?.toISOString() ?? null },
     })),
@@ -252,10 +265,19 @@ export function toWatcherJson({ suspendedAt, deletingAt, ...one }: Watcher): Sta
   };
 }
 
-const toLeftJson = ({ signingSecrets, ...counts }: Belongings): Static<typeof Left> => ({
-  ...counts,
+export const toLeftJson = ({ signingSecrets, ...counts }: Belongings): Static<typeof Left> => ({
+  ...upToMax(counts),
   signing_secrets: signingSecrets,
 });
+
+/** Counts that end at COUNT_MAX, and whether none of them had to. */
+function upToMax<Counts extends Record<string, number>>(counts: Counts) {
+  const entries = Object.entries(counts).map(([name, count]) => [name, Math.min(count, COUNT_MAX)]);
+  return {
+    ...(Object.fromEntries(entries) as Counts),
+    is_complete: Object.values(counts).every((count) => count <= COUNT_MAX),
+  };
+}
 
 /** @throws Fault `not_found` or `conflict` when there was nothing to resume. */
 export function requireResumed(outcome: Awaited<ReturnType<typeof resumeWatcher>>): void {

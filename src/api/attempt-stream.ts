@@ -43,6 +43,8 @@ const operation = {
   },
 };
 
+const config = { operation, isEndless: true } as const;
+
 export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
   const { database, clock } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
@@ -52,7 +54,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
   api.addHook('preClose', async () => closing.abort());
 
   // A HEAD would follow the stream for its whole length.
-  api.get(PATH, { onRequest, exposeHeadRoute: false, config: { operation } }, async (request, reply) => {
+  api.get(PATH, { onRequest, exposeHeadRoute: false, config }, async (request, reply) => {
     const watcherId = watcherOf(request);
     const after = parseLastEventId(request);
     const own = [...streams.values()].filter((id) => id === watcherId).length;

@@ -27,6 +27,14 @@ type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
 /** A body that took so long may have outlived the key. */
 const BODY_MS_MAX = 1_000;
 const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
+const watchers = new WeakMap<FastifyRequest, number>();
+
+/** The watcher of a request that has passed a gate. */
+export function watcherOf(request: FastifyRequest): number {
+  const watcherId = watchers.get(request);
+  if (watcherId === undefined) throw new Error('the request was not authenticated');
+  return watcherId;
+}
 
 /**
  * For the `preHandler` of all routes: a request that passed a gate before a slow body has to pass again. Rejects as the
@@ -40,7 +48,6 @@ export async function passAgain(request: FastifyRequest): Promise<void> {
 export function createWatcherGate(dependencies: Dependencies): WatcherGate {
   const { clock } = dependencies;
   const authenticate = createAuthenticator(dependencies);
-  const watchers = new WeakMap<FastifyRequest, number>();
   return {
     async onRequest(request) {
       const { authorization } = request.headers;
@@ -50,11 +57,7 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
       });
       watchers.set(request, await authenticate(authorization));
     },
-    watcherOf(request) {
-      const watcherId = watchers.get(request);
-      if (watcherId === undefined) throw new Error('the request was not authenticated');
-      return watcherId;
-    },
+    watcherOf,
   };
 }
 

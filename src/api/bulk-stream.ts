@@ -10,7 +10,6 @@ import { parseLine } from './changes.ts';
 import { type Answer, toAnswer } from './errors.ts';
 import { readLineGroups } from './json-lines.ts';
 import type { ApiOptions } from './server.ts';
-import type { InTurn } from './turns.ts';
 import { found, type Record, toJson } from './watched-addresses.ts';
 
 export type Lines = {
@@ -18,10 +17,10 @@ export type Lines = {
   body: AsyncIterable<Uint8Array>;
   /** With an Idempotency-Key: names each group. */
   once: ((text: string) => Once) | undefined;
-  /** Before each group: the key may be revoked or its watcher suspended meanwhile. @throws Fault */
+  /** Right before each group: the key may be revoked or its watcher suspended meanwhile. @throws Fault */
   check(): Promise<void>;
-  /** Groups of all streams are stored in turn. */
-  inTurn: InTurn;
+  /** Stores a group when it is the watcher's turn. */
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
 };
 
 /** What became of one line: the body of the answer that it would have had as a request of its own. */
@@ -62,8 +61,10 @@ async function* storeGroups(
       await alignChanged(database, watcherId, changes, clock.now());
       return outcomes;
     };
-    await check();
-    const outcomes = await inTurn(store);
+    const outcomes = await inTurn(async () => {
+      await check();
+      return store();
+    });
     const text = outcomes.map(
       (outcome, offset) => `${JSON.stringify({ index: index + offset, ...outcome })}\n`,
     );

@@ -5,6 +5,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
+import { never } from '../core/abort.ts';
 import { Fault, type Problem } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import { alignNotifications } from '../store/alignment.ts';
@@ -16,21 +17,21 @@ import { alignChanged, changeWatchedAddresses } from '../store/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../store/watched-set.ts';
 import { createWatcherGate } from './auth.ts';
 import { liftBodyLimit, readRest } from './body-limit.ts';
+import { strict, unknownFields } from './body-names.ts';
 import { untilSilent } from './body-silence.ts';
 import { answerLines } from './bulk-stream.ts';
-import { parseChange } from './changes.ts';
-import { invalid } from './errors.ts';
+import { ChangeRecord, parseChange } from './changes.ts';
+import { invalid, invalidRequest } from './errors.ts';
 import { onceOf, startOnce } from './idempotency-key.ts';
+import { LINES_TYPE } from './json-lines.ts';
 import { LIMIT_REACHED } from './limits.ts';
 import { IdempotencyHeaders, idempotencyErrors } from './operation.ts';
 import { createParser } from './parser.ts';
+import { createRoom } from './room.ts';
 import type { Api, ApiOptions } from './server.ts';
-import { createTurns } from './turns.ts';
-import { found, PATH, Patch, parseFields, Record, toJson } from './watched-addresses.ts';
+import { found, PATH, parseFields, Record, toJson } from './watched-addresses.ts';
 
 const BULK_PATH = `${PATH}/bulk`;
-/** The one content type whose body is not read as a whole. */
-export const LINES_TYPE = 'application/x-ndjson';
 
 const CHANGES_MAX = 10_000;
 /** More than changes, because a set cannot be cut into several calls. */
@@ -43,22 +44,27 @@ const PROBLEMS_MAX = 100;
 const STREAMS_PER_WATCHER_MAX = 4;
 /** Each holds a group of lines, below 8 MiB. */
 const STREAMS_MAX = 32;
-/** Each has a connection to the database meanwhile; the follower and delivery need some too. */
-const GROUPS_STORED_MAX = 4;
+/** Lists, sets and groups of lines: one of a watcher at a time, so that others' requests find connections to the database. */
+const STORED_MAX = 3;
 /** So long may a line be waited for; as a whole a stream may last for as long as the server lets any request last. */
 const STREAM_SILENCE_MS_MAX = 60_000;
 /** For answers that nobody takes, by the socket's own limit. Longer, so that who sends nothing is told why it ends. */
 const SOCKET_SILENCE_MS_MAX = 2 * STREAM_SILENCE_MS_MAX;
 
-const parseBulk = createParser(
-  Type.Object({ records: Type.Array(Type.Unknown(), { minItems: 1, maxItems: CHANGES_MAX }) }),
+const Bulk = Type.Object(
+  { records: Type.Array(Type.Unknown(), { minItems: 1, maxItems: CHANGES_MAX }) },
+  strict,
 );
-const Member = Type.Object({
-  address: Type.String(),
-  watch_coin: Type.Optional(Type.Boolean()),
-  watch_token: Type.Optional(Type.Boolean()),
-});
-const Members = Type.Object({ records: Type.Array(Member, { maxItems: MEMBERS_MAX }) });
+const parseBulk = createParser(Bulk);
+const Member = Type.Object(
+  {
+    address: Type.String(),
+    watch_coin: Type.Optional(Type.Boolean()),
+    watch_token: Type.Optional(Type.Boolean()),
+  },
+  strict,
+);
+const Members = Type.Object({ records: Type.Array(Member, { maxItems: MEMBERS_MAX }) }, strict);
 const SetQuery = Type.Object({ webhook_url: Type.String(), allow_empty: Type.Optional(Type.Boolean()) });
 const Counted = Type.Object({
   success: Type.Literal(true),
@@ -70,16 +76,13 @@ const Counted = Type.Object({
   }),
 });
 
-const Changes = Type.Object({
-  records: Type.Array(
-    Type.Object({
-      operation: Type.Optional(Type.Enum(['create', 'update', 'delete'])),
-      id: Type.Optional(Type.String()),
-      ...Patch.properties,
-    }),
-    { minItems: 1, maxItems: CHANGES_MAX },
-  ),
-});
+const TOO_MANY =
+  'Too many streams, or large requests that wait, of this watcher or of all: nothing was changed.';
+
+const Changes = Type.Object(
+  { records: Type.Array(ChangeRecord, { minItems: 1, maxItems: CHANGES_MAX }) },
+  strict,
+);
 const operations = {
   change: {
     summary: 'Create, update and delete many watched addresses',
@@ -106,7 +109,8 @@ const operations = {
     errors: {
       409: `${LIMIT_REACHED} Nothing was changed. ${idempotencyErrors[409]}`,
       404: 'A record to be changed is not there: nothing was changed.',
-      408: 'The lines stopped before their end, and before any was answered: nothing was changed.',
+      408: 'The lines stopped before their end, and before any was answered, or the JSON did not come in time: nothing was changed.',
+      429: TOO_MANY,
     },
   },
   replace: {
@@ -114,7 +118,10 @@ const operations = {
     headers: IdempotencyHeaders,
     bodyExample: { records: [{ address: '0x00000000000000000000000000000000000000a1' }] },
     example: { success: true, data: { created: 1, updated: 0, deleted: 0, unchanged: 12 } },
-    errors: { 409: `${LIMIT_REACHED} ${idempotencyErrors[409]}` },
+    errors: {
+      409: `${LIMIT_REACHED} ${idempotencyErrors[409]}`,
+      429: TOO_MANY,
+    },
   },
 };
 
@@ -123,7 +130,15 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
   const { onRequest, watcherOf } = createWatcherGate(options);
   /** Of each open stream. */
   const streams = new Map<FastifyRequest, number>();
-  const inTurn = createTurns(GROUPS_STORED_MAX);
+  const storing = createRoom({ clock, unitsMax: STORED_MAX, what: 'bulk changes' });
+  const inTurnOf = async <T>(watcherId: number, work: () => Promise<T>): Promise<T> => {
+    const end = await storing.take(watcherId, 1, never);
+    try {
+      return await work();
+    } finally {
+      end();
+    }
+  };
 
   api.addContentTypeParser(LINES_TYPE, (request, body, done) => {
     if (request.method === 'POST' && request.routeOptions.url === BULK_PATH) return done(null, body);
@@ -140,35 +155,44 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
         liftBodyLimit(request);
         const once = startOnce(request, watcherId, now);
         const ownCount = [...streams.values()].filter((id) => id === watcherId).length;
-        if (ownCount >= STREAMS_PER_WATCHER_MAX || streams.size >= STREAMS_MAX)
+        if (ownCount >= STREAMS_PER_WATCHER_MAX)
+          throw new Fault('limited', `${ownCount} streams of this watcher are under way, which is the limit`);
+        if (streams.size >= STREAMS_MAX)
           throw new Fault(
-            'unavailable',
-            `${ownCount} streams of this watcher are under way, ${streams.size} in all`,
+            'limited',
+            `${streams.size} streams of all watchers are under way, which is the limit`,
           );
-        // Whose end has passed already would keep its place for ever.
-        if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
+        // Whose end has passed already would keep its place for ever. Nothing is answered any more.
+        if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
         streams.set(request, watcherId);
         reply.raw.once('close', () => streams.delete(request));
         request.raw.setTimeout(SOCKET_SILENCE_MS_MAX);
-        const { body, isSilent } = untilSilent(request.body, { clock, silenceMs: STREAM_SILENCE_MS_MAX });
+        const check = () => onRequest(request);
+        const patience = { clock, silenceMs: STREAM_SILENCE_MS_MAX, check };
+        const { body, isOver } = untilSilent(request.body, patience);
         reply.raw.once('finish', () => {
-          if (isSilent()) request.socket.destroySoon();
+          if (isOver()) request.socket.destroySoon();
           else readRest(request);
         });
-        const check = () => onRequest(request);
+        const inTurn = <T>(work: () => Promise<T>) => inTurnOf(watcherId, work);
         const answers = await answerLines(options, { watcherId, body, once, check, inTurn });
         reply.type(LINES_TYPE);
         return Readable.from(answers);
       }
+      const unknown = unknownFields(Bulk, request.body);
+      if (unknown.length > 0) throw invalidRequest(unknown);
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
-      const answer = await doOnce(database, onceOf(request, watcherId, now), async (tx) => {
-        const at = { now: clock.now(), limits };
-        const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
-        return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
+      const once = onceOf(request, watcherId, now);
+      return inTurnOf(watcherId, async () => {
+        const answer = await doOnce(database, once, async (tx) => {
+          const at = { now: clock.now(), limits };
+          const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
+          return { success: true, data: mapRecords(changed, (record) => toJson(found(record))) };
+        });
+        await alignChanged(database, watcherId, changes, clock.now());
+        return answer;
       });
-      await alignChanged(database, watcherId, changes, clock.now());
-      return answer;
     },
   );
 
@@ -189,17 +213,20 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       }
       const watcherId = watcherOf(request);
       const now = clock.now();
-      let deletedIds: readonly string[] = [];
-      const answer = await doOnce(database, onceOf(request, watcherId, now), async (plain) => {
-        const tx = whileConnected(plain, request);
-        const replaced = await withinLimits(tx, watcherId, limits, () =>
-          replaceWatchedSet(tx, watcherId, webhook_url, members, now),
-        );
-        deletedIds = replaced.deletedIds;
-        return { success: true as const, data: replaced.counts };
+      const once = onceOf(request, watcherId, now);
+      return inTurnOf(watcherId, async () => {
+        let deletedIds: readonly string[] = [];
+        const answer = await doOnce(database, once, async (plain) => {
+          const tx = whileConnected(plain, request);
+          const replaced = await withinLimits(tx, watcherId, limits, () =>
+            replaceWatchedSet(tx, watcherId, webhook_url, members, now),
+          );
+          deletedIds = replaced.deletedIds;
+          return { success: true as const, data: replaced.counts };
+        });
+        await alignNotifications(database, shardOf(watcherId), deletedIds, clock.now());
+        return answer;
       });
-      await alignNotifications(database, shardOf(watcherId), deletedIds, clock.now());
-      return answer;
     },
   );
 }
@@ -209,7 +236,7 @@ function whileConnected(tx: Tx, request: FastifyRequest): Tx {
   return {
     ...tx,
     async query(statement) {
-      if (request.socket.destroyed) throw new Fault('unavailable', 'the client has hung up');
+      if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
       return tx.query(statement);
     },
   };

@@ -1,15 +1,26 @@
 /**
- * A record of a bulk request, validated as the request for this record alone would be (spec 4.5).
+ * A record of a bulk request, validated as the request for this record alone would be (spec 4.5), except that a field that no
+ * operation knows is refused.
  */
 import { Type } from 'typebox';
 import { messageOf } from '../core/fault.ts';
 import type { WebhookPolicy } from '../core/webhook-url.ts';
 import type { Change } from '../store/watched-bulk.ts';
-import { invalid } from './errors.ts';
+import { strict, unknownFields } from './body-names.ts';
+import { invalid, invalidRequest } from './errors.ts';
 import { LINE_CHARACTERS_MAX, type Line } from './json-lines.ts';
 import { createParser } from './parser.ts';
 import { Create, Patch, parseId, parseNew, parsePatch } from './watched-addresses.ts';
 
+/** The fields of a record, of whichever operation. */
+export const ChangeRecord = Type.Object(
+  {
+    operation: Type.Optional(Type.Enum(['create', 'update', 'delete'])),
+    id: Type.Optional(Type.String()),
+    ...Patch.properties,
+  },
+  strict,
+);
 const parseOperation = createParser(Type.Object({ operation: Type.Optional(Type.String()) }));
 const parseCreate = createParser(Create);
 const parseUpdate = createParser(Type.Object({ id: Type.String(), ...Patch.properties }));
@@ -18,6 +29,8 @@ const parseDelete = createParser(Type.Object({ id: Type.String() }));
 /** The change that a record asks for, `create` unless it says otherwise. @throws Fault as the single request does. */
 export function parseChange(value: unknown, policy: WebhookPolicy): Change {
   const { operation = 'create' } = parseOperation(value);
+  const unknown = unknownFields(ChangeRecord, value);
+  if (unknown.length > 0) throw invalidRequest(unknown);
   switch (operation) {
     case 'create':
       return { operation, record: parseNew(parseCreate(value), policy) };

@@ -2,6 +2,8 @@
  * A body of one JSON value a line (NDJSON), in groups of lines: what is held does not depend on how long the body is.
  */
 
+/** The one content type whose body is not read as a whole. */
+export const LINES_TYPE = 'application/x-ndjson';
 /** A record with a URL of 2,048 characters is below 3 KiB. */
 export const LINE_CHARACTERS_MAX = 8 * 1024;
 /** One transaction, of some ten milliseconds, and one piece of the answer. */
@@ -39,5 +41,7 @@ async function* readLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<Line[
   yield [rest + decoder.decode()].filter(isFilled).map(limited);
 }
 
-const isFilled = (line: string) => line.trim() !== '';
+/** The bytes that make no line: one of them alone is as good as none. */
+export const isBlank = (byte: number): boolean => byte === 0x20 || (byte >= 0x09 && byte <= 0x0d);
+const isFilled = (line: string) => /[^\t-\r ]/.test(line);
 const limited = (line: string): Line => (line.length > LINE_CHARACTERS_MAX ? undefined : line);

@@ -34,8 +34,9 @@ const LimitsJson = Type.Object({
     {
       alarm_above: orNull('Above this the operator is alarmed; nothing is dropped. null: never.'),
       used: Type.Integer({
-        description: `Those that wait for an attempt; at most ${PENDING_COUNTED_MAX} are counted.`,
+        description: `Those that wait for an attempt; up to ${PENDING_COUNTED_MAX} are counted.`,
       }),
+      is_complete: Type.Boolean({ description: 'False when there are more.' }),
     },
     { description: 'Webhooks that are still to be delivered.' },
   ),
@@ -48,7 +49,7 @@ const operation = {
       records: { limit: 100_000, used: 1_250 },
       records_per_address_and_url: { limit: 1 },
       receiver_origins: { limit: 20, used: 2 },
-      pending_notifications: { alarm_above: 10_000, used: 17 },
+      pending_notifications: { alarm_above: 10_000, used: 17, is_complete: true },
     },
   },
 };
@@ -64,6 +65,7 @@ export function addLimitRoute(api: Api, options: ApiOptions): void {
       const watcherId = watcherOf(request);
       const { records, recordsPerAddressAndUrl, receiverOrigins, pendingNotifications } = limits;
       const isCounted = hasLimits({ records, recordsPerAddressAndUrl, receiverOrigins });
+      const pending = await countPending(database, watcherId);
       const usage = isCounted ? await readUsage(database, watcherId) : undefined;
       const data: Static<typeof LimitsJson> = {
         records: { limit: records ?? null, used: usage?.records ?? null },
@@ -71,7 +73,8 @@ export function addLimitRoute(api: Api, options: ApiOptions): void {
         receiver_origins: { limit: receiverOrigins ?? null, used: usage?.origins ?? null },
         pending_notifications: {
           alarm_above: pendingNotifications ?? null,
-          used: await countPending(database, watcherId),
+          used: Math.min(pending, PENDING_COUNTED_MAX),
+          is_complete: pending <= PENDING_COUNTED_MAX,
         },
       };
       return { success: true as const, data };

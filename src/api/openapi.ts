@@ -4,7 +4,7 @@
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
-import type { FastifySchema, RouteOptions } from 'fastify';
+import type { FastifyReply, FastifyRequest, FastifySchema, RouteOptions } from 'fastify';
 import type { TSchema } from 'typebox';
 import packageJson from '../../package.json' with { type: 'json' };
 import { SUSPENDED } from './auth.ts';
@@ -31,6 +31,7 @@ const tags: [prefix: string, name: string, description: string][] = [
 ];
 
 export const DOCS_PATH = '/docs';
+const JSON_TYPE = 'application/json; charset=utf-8';
 /** Nothing but what lies beside the page; its styles are partly in attributes. */
 const DOCS_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -68,6 +69,11 @@ export function addDocumentation(api: Api): void {
     transform: ({ url, route }) => ({ url: url.replace(/\?$/, ''), schema: describe(url, route) }),
     transformObject: (document) => ('openapiObject' in document ? nameSchemas(document.openapiObject) : {}),
   });
+  api.addHook('onRoute', (route) => {
+    if (route.url === `${DOCS_PATH}/json`) route.handler = sendOnce(JSON_TYPE, () => documentText(api));
+    if (route.url === `${DOCS_PATH}/yaml`)
+      route.handler = sendOnce('application/x-yaml', () => api.swagger({ yaml: true }));
+  });
   api.register(swaggerUi, {
     routePrefix: DOCS_PATH,
     staticCSP: DOCS_POLICY,
@@ -79,11 +85,19 @@ export function addDocumentation(api: Api): void {
 
 /** The route at which the document is served. */
 export function addDocumentRoute(api: Api): void {
-  let text: string | undefined;
-  api.get('/openapi.json', (_request, reply) => {
-    text ??= documentText(api);
-    reply.type('application/json; charset=utf-8').send(text);
-  });
+  api.get(
+    '/openapi.json',
+    sendOnce(JSON_TYPE, () => documentText(api)),
+  );
+}
+
+/** Sends a text that is made once. As bytes, because each connection whose client doesn't read would hold a copy of a string. */
+function sendOnce(type: string, make: () => string) {
+  let bytes: Buffer | undefined;
+  return (_request: FastifyRequest, reply: FastifyReply): void => {
+    bytes ??= Buffer.from(make());
+    reply.type(type).send(bytes);
+  };
 }
 
 /** The document of an API that is ready. */
@@ -146,10 +160,15 @@ const usual: Record<number, [description: string, statusMessage: string]> = {
   401: ['The key is missing or not valid.', 'Unauthorized'],
   403: ['The watcher of this key is suspended.', SUSPENDED],
   404: ['There is no such record.', 'Watched address not found'],
+  408: ['The body did not come in time.', 'Request Timeout: the body did not come within 30 s'],
   413: ['The body is too large.', 'Payload Too Large'],
   415: [
     'The body is of another content type.',
     'Unsupported Media Type: send Content-Type: application/json',
+  ],
+  429: [
+    'Too many requests of this watcher are under way, whose answers it does not take.',
+    'Too many requests for lists are under way; this one has waited for 30 s',
   ],
   500: ['A bug.', 'Internal Server Error'],
   503: ['The database or the nodes do not answer.', 'Service Unavailable'],
@@ -166,7 +185,8 @@ function errorsOf(
     ...(isWrapped ? [401] : []),
     ...(kind.asksFor === 'key' ? [403] : []),
     ...(kind.hasParams || kind.asksFor === 'token' ? [404] : []),
-    ...(kind.mayHaveBody ? [413, 415] : []),
+    ...(kind.mayHaveBody ? [408, 413, 415] : []),
+    ...(kind.asksFor === 'key' && !kind.mayHaveBody ? [429] : []),
     ...[500, 503],
     ...Object.keys(errors).map(Number),
   ];

@@ -32,6 +32,8 @@ export type Contents = { content: Record<string, TSchema> };
 declare module 'fastify' {
   interface FastifyContextConfig {
     operation?: Operation;
+    /** Its answer ends when its client leaves; it has a limit of its own. */
+    isEndless?: true;
   }
 }
 

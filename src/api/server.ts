@@ -18,12 +18,14 @@ import { addAdminWatcherRoutes } from './admin-watchers.ts';
 import { addAttemptStreamRoute } from './attempt-stream.ts';
 import { passAgain } from './auth.ts';
 import { limitBodies } from './body-limit.ts';
+import { checkBodyNames } from './body-names.ts';
 import { addBulkRoutes } from './bulk.ts';
 import { limitConnections } from './connection-limit.ts';
 import { addDeliveryLogRoutes } from './delivery-log.ts';
 import { answerError, answerUnknownPath, invalid } from './errors.ts';
 import { noteBody } from './idempotency-key.ts';
 import { addLimitRoute, type WatcherLimits } from './limits.ts';
+import { limitMemory } from './memory-limit.ts';
 import { watchMethods } from './methods.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
 import { addOpsRoutes, type OpsSources } from './ops.ts';
@@ -75,6 +77,9 @@ export type ApiOptions = {
 const BODY_BYTES_MAX = 64 * 1024;
 /** For streams of changes, which have no other end: some ten million of them. */
 const REQUEST_MS_MAX = 3_600_000;
+/** From the beginning of a connection or request on; it is looked at every HEADERS_CHECK_MS. */
+const HEADERS_MS_MAX = 15_000;
+const HEADERS_CHECK_MS = 5_000;
 /** Longer than the 60 s for which common balancers keep a connection, so that they never write to a closed one. */
 const KEEP_ALIVE_MS = 65_000;
 
@@ -86,8 +91,12 @@ export function createApi(options: ApiOptions): Api {
     requestTimeout: REQUEST_MS_MAX,
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
-    // Node's own answer has no body.
-    http: { requireHostHeader: false },
+    http: {
+      // Node's own answer has no body.
+      requireHostHeader: false,
+      headersTimeout: HEADERS_MS_MAX,
+      connectionsCheckingInterval: HEADERS_CHECK_MS,
+    },
     clientErrorHandler: answerClientError,
     // Paths that cannot be decoded or are too long.
     frameworkErrors(error, request, reply) {
@@ -101,6 +110,8 @@ export function createApi(options: ApiOptions): Api {
   const refuseOtherMethods = watchMethods(api);
   guardAdmin(api, options);
   checkQueryNames(api);
+  checkBodyNames(api);
+  limitMemory(api, options);
   api.server.on('connect', answerConnect).on('checkExpectation', answerExpectation);
   api.setNotFoundHandler(answerUnknownPath);
   // Without promises: they are much of what a kept answer costs.

@@ -12,6 +12,7 @@ import {
   type WatchSettings,
 } from '../store/settings.ts';
 import { createWatcherGate } from './auth.ts';
+import { strict } from './body-names.ts';
 import { invalidRequest } from './errors.ts';
 import type { Api, ApiOptions } from './server.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
@@ -28,18 +29,24 @@ const Amount = Type.Unsafe<string | number>({
   maximum: Number.MAX_SAFE_INTEGER,
 });
 const Direction = Type.Enum(['in', 'out', 'both']);
-const Token = Type.Object({
-  address: Type.String({ pattern: '^(0[xX])?[0-9a-fA-F]{40}$' }),
-  min_amount: Type.Optional(Amount),
-});
-const Body = Type.Object({
-  confirmations: Type.Optional(Type.Integer({ minimum: 0, maximum: CONFIRMATIONS_MAX })),
-  direction: Type.Optional(Direction),
-  min_amount: Type.Optional(Amount),
-  tokens: Type.Optional(Type.Array(Token, { maxItems: TOKENS_MAX })),
-  removed: Type.Optional(Type.Boolean()),
-  strict_order: Type.Optional(Type.Boolean()),
-});
+const Token = Type.Object(
+  {
+    address: Type.String({ pattern: '^(0[xX])?[0-9a-fA-F]{40}$' }),
+    min_amount: Type.Optional(Amount),
+  },
+  strict,
+);
+const Body = Type.Object(
+  {
+    confirmations: Type.Optional(Type.Integer({ minimum: 0, maximum: CONFIRMATIONS_MAX })),
+    direction: Type.Optional(Direction),
+    min_amount: Type.Optional(Amount),
+    tokens: Type.Optional(Type.Array(Token, { maxItems: TOKENS_MAX })),
+    removed: Type.Optional(Type.Boolean()),
+    strict_order: Type.Optional(Type.Boolean()),
+  },
+  strict,
+);
 const Settings = Type.Object({
   confirmations: Type.Integer(),
   direction: Direction,

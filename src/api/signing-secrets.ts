@@ -6,6 +6,7 @@ import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, overlapMsOf } from '../core/o
 import { publicKeyText, secretText } from '../core/signature.ts';
 import { listSigningSecrets, rotateSigningSecret, type SigningSecret } from '../store/signing-secrets.ts';
 import { createWatcherGate } from './auth.ts';
+import { strict } from './body-names.ts';
 import type { Api, ApiOptions } from './server.ts';
 
 const PATH = '/api/notifications/signing-secrets';
@@ -18,9 +19,10 @@ const Secret = Type.Object({
   ends_at: Type.Union([Type.String(), Type.Null()]),
 });
 const All = Type.Object({ success: Type.Literal(true), data: Type.Array(Secret) });
-const Rotation = Type.Object({
-  overlap_hours: Type.Optional(Type.Number({ minimum: 0, maximum: OVERLAP_HOURS_MAX })),
-});
+const Rotation = Type.Object(
+  { overlap_hours: Type.Optional(Type.Number({ minimum: 0, maximum: OVERLAP_HOURS_MAX })) },
+  strict,
+);
 
 const example = {
   success: true,

@@ -3,13 +3,20 @@
  */
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
-import { removeWatcher, requireResumed, showWatcher, toWatcherJson } from '../api/admin-watchers.ts';
+import {
+  removeWatcher,
+  requireResumed,
+  showWatcher,
+  toLeftJson,
+  toWatcherJson,
+} from '../api/admin-watchers.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { shellWord, shownText } from '../core/terminal-text.ts';
 import type { Database } from '../store/db.ts';
 import { beginRemoval } from '../store/watcher-removal.ts';
 import {
+  COUNT_MAX,
   countBelongings,
   findWatcher,
   listWatchers,
@@ -121,9 +128,9 @@ async function remove(
   { database, watcher, now, signal }: { database: Database; watcher: string; now: Date; signal: AbortSignal },
 ): Promise<void> {
   const id = await requireWatcherId(database, watcher);
-  const counts = await countBelongings(database, id);
+  const counts = toLeftJson(await countBelongings(database, id));
   const name = shownText((await findWatcher(database, id, now))?.name ?? watcher);
-  const what = `${name} with ${counts.records} records, ${counts.notifications} notifications and their log`;
+  const what = `${name} with ${shownCount(counts.records, counts)} records, ${shownCount(counts.notifications, counts)} notifications and their log`;
   if (flags.yes !== true && !(await confirms(what, signal)))
     throw new Fault('not_found', `nothing was deleted: --yes deletes ${what} without asking`);
   if (!(await beginRemoval(database, id, now))) throw unknownWatcher(watcher);
@@ -151,14 +158,29 @@ async function confirms(what: string, signal: AbortSignal): Promise<boolean> {
 const stateOf = ({ state, suspended_at: since }: ReturnType<typeof toWatcherJson>) =>
   state === 'active' ? state : `${state} since ${since}`;
 
+/** One that stopped at its limit is shown as `100,000+`. */
+const shownCount = (count: number, { is_complete: isComplete }: { is_complete: boolean }): string =>
+  isComplete || count < COUNT_MAX ? String(count) : `${COUNT_MAX.toLocaleString('en-US')}+`;
+
 function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): string {
   const { queue, counts } = shown;
   const oldest = queue.oldest_due_at === null ? '' : `, the oldest since ${queue.oldest_due_at}`;
+  const ofQueue = (count: number) => shownCount(count, queue);
+  const stored = (
+    [
+      [counts.records, 'records'],
+      [counts.notifications, 'notifications'],
+      [counts.attempts, 'attempts'],
+      [counts.answers, 'kept answers'],
+      [counts.signing_secrets, 'signing secrets'],
+      [counts.origins, 'origins'],
+    ] as const
+  ).map(([count, name]) => `${shownCount(count, counts)} ${name}`);
   const lines = [
     `watcher  ${shown.id} ${shownText(shown.name)}, created ${shown.created_at}`,
     `state    ${stateOf(shown)}`,
-    `queue    ${queue.waiting} waiting, ${queue.due} due${oldest}, ${queue.held} held`,
-    `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${counts.records} records, ${counts.notifications} notifications, ${counts.attempts} attempts, ${counts.answers} kept answers, ${counts.signing_secrets} signing secrets, ${counts.origins} origins`,
+    `queue    ${ofQueue(queue.waiting)} waiting, ${ofQueue(queue.due)} due${oldest}, ${ofQueue(queue.held)} held`,
+    `${shown.state === 'deleting' ? 'left     ' : 'stored   '}${stored.join(', ')}`,
     ...shown.keys.map(
       ({ id, created_at: created, revoked_at: revoked }) =>
         `key      ${id} of ${created}${revoked === null ? '' : `, ends ${revoked}`}`,

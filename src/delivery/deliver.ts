@@ -224,9 +224,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
   async function heartbeat(): Promise<'idle'> {
     const now = clock.now();
-    // Before this or another worker takes them for those of a dead one.
+    // Before another worker takes them for those of a dead one.
     if (worker !== undefined && unrenewed.length > 0) await renew(worker.number, unrenewed, now);
-    if ((await freeDeadLanes(database, { now, stepsMs: clock.stepsMs() })) > 0) wake.ring();
+    const stepsMs = clock.stepsMs();
+    if ((await freeDeadLanes(database, { now, stepsMs, except: unrenewed })) > 0) wake.ring();
     if (worker === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
       polledMs = clock.steadyMs();

@@ -280,16 +280,16 @@ export const livingWorkers = sql`
 /**
  * Frees the lanes of dead workers, whose advisory lock no session holds, and those whose lease has ended: the latter only
  * once the process has followed all `stepsMs` of the clock. Returns how many. A lane that is locked, or whose watcher's visit
- * is, is left to the next call.
+ * is, is left to the next call, and those in `except` stay as they are.
  */
 export async function freeDeadLanes(
   db: Db,
-  { now, stepsMs = 0 }: { now: Date; stepsMs?: number },
+  { now, stepsMs = 0, except = [] }: { now: Date; stepsMs?: number; except?: readonly number[] },
 ): Promise<number> {
   const rows = await db.query(sql`
     with dead as materialized (
       select id, watcher_id from lane
-      where owner is not null
+      where owner is not null and id <> all(${listOf(except)}::bigint[])
         and (owner not in (${livingWorkers}) or lease_until <= ${now} and ${isOfThisTime(stepsMs)})
       order by id for update skip locked
     ), ${freeVisits(sql`select watcher_id from dead`)}, freed as (

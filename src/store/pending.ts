@@ -15,13 +15,14 @@ const WATCHERS_MAX = 100;
 const parts = (part: (attempts: Sql) => Sql): Sql =>
   sql`(${part(sql`state = 'waiting' and retry_count = 0`)}) union all (${part(sql`state = 'waiting' and retry_count > 0`)})`;
 
-/** Of one watcher, at most PENDING_COUNTED_MAX. */
+/** Of one watcher; PENDING_COUNTED_MAX + 1 when there are more than PENDING_COUNTED_MAX. */
 export async function countPending(db: Db, watcherId: number): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
-    select least(count(*), ${PENDING_COUNTED_MAX}) as count from (${parts(
+    select count(*) as count from (${parts(
       (waiting) => sql`
-        select from notification where shard_id = ${shardOf(watcherId)} and ${waiting} limit ${PENDING_COUNTED_MAX}`,
-    )}) as pending`);
+        select from notification where shard_id = ${shardOf(watcherId)} and ${waiting}
+        limit ${PENDING_COUNTED_MAX + 1}`,
+    )} limit ${PENDING_COUNTED_MAX + 1}) as pending`);
   return row?.count ?? 0;
 }
 

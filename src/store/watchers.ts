@@ -18,7 +18,7 @@ export type Watcher = {
   validKeyCount: number;
 };
 
-/** Rows that belong to a watcher. Each kind is counted up to COUNT_MAX. */
+/** Rows that belong to a watcher: of each kind COUNT_MAX + 1 when there are more than COUNT_MAX. */
 export type Belongings = {
   records: number;
   notifications: number;
@@ -29,7 +29,7 @@ export type Belongings = {
   origins: number;
 };
 
-/** Of its notifications, those that are not delivered: counted up to COUNT_MAX, and `due` among those that were counted. */
+/** Of its notifications, those that are not delivered: COUNT_MAX + 1 when there are more, and `due` among those that were counted. */
 export type WatcherQueue = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
 
 export type WatcherOrigin = {
@@ -77,12 +77,12 @@ export async function watcherQueue(db: Db, watcherId: number, now: Date): Promis
   const shardId = shardOf(watcherId);
   const waiting = (attempts: Sql) => sql`
     (select next_attempt_at from notification
-    where shard_id = ${shardId} and state = 'waiting' and ${attempts} limit ${COUNT_MAX})`;
+    where shard_id = ${shardId} and state = 'waiting' and ${attempts} limit ${COUNT_MAX + 1})`;
   const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
     select ${count(sql`notification where state = 'held' and shard_id = ${shardId}`)} as held,
       count(*) as waiting, count(*) filter (where next_attempt_at <= ${now}) as due,
       min(next_attempt_at) filter (where next_attempt_at <= ${now}) as oldest
-    from (${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}) as queue`);
+    from (${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)} limit ${COUNT_MAX + 1}) as queue`);
   return {
     held: row?.held ?? 0,
     waiting: row?.waiting ?? 0,
@@ -150,7 +150,7 @@ export async function resumeWatcher(database: Database, id: number): Promise<'ac
 }
 
 const count = (from: Sql): Sql =>
-  sql`(select count(*) from (select from ${from} limit ${COUNT_MAX}) as counted)`;
+  sql`(select count(*) from (select from ${from} limit ${COUNT_MAX + 1}) as counted)`;
 
 type WatcherRow = {
   id: number;

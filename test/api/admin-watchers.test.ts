@@ -5,6 +5,7 @@ import pino from 'pino';
 import { sql } from '../../src/store/sql.ts';
 import { headerOf, later, mine, noon, transferOf } from '../kit/chain-story.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
+import { insertNotifications } from '../kit/many-notifications.ts';
 import { type ApiStory, createApiStory, PATH } from './api-story.ts';
 
 const WATCHERS = '/api/admin/watchers';
@@ -78,6 +79,53 @@ onEachDatabase(({ database }) => {
     assert.ok(!JSON.stringify(logged).includes(TOKEN));
   });
 
+  test('requests for unknown paths, other methods and other spellings are logged; another spelling is an unknown path', async () => {
+    const { askUndescribed, logged } = createAdminStory(database());
+    const spellings = [
+      '/api/%61dmin/watchers',
+      '/%61pi/admin/watchers',
+      '/api/adm%69n/watchers?limit=1',
+      '/api/admin%2fwatchers',
+      '//api/admin/watchers',
+      '/api//admin/watchers',
+      '/API/ADMIN/watchers',
+      '/api/admin',
+      '/api/admin/nothing',
+    ];
+    for (const path of spellings) {
+      const { status, json } = await askUndescribed('GET', path, { key: TOKEN });
+      assert.deepEqual([status, Object(json).statusMessage], [404, `No such path: ${path.split('?')[0]}`]);
+    }
+    assert.equal((await askUndescribed('PUT', WATCHERS, { key: TOKEN })).status, 405);
+    await askUndescribed('GET', '/api/administration', { key: TOKEN });
+    await askUndescribed('GET', `/api/admin/${'x'.repeat(90)}/${'y'.repeat(90)}/${'z'.repeat(90)}`);
+    const paths = logged.filter(({ msg }) => msg === 'admin.answered').map(({ path }) => String(path));
+    assert.deepEqual(paths.slice(0, -1), [...spellings.map((path) => path.split('?')[0]), WATCHERS]);
+    assert.equal(paths.at(-1)?.length, 200);
+  });
+
+  test('a count that stops at 100,000 says so', async () => {
+    const { ask, admin, issue } = createAdminStory(database());
+    const { key } = await issue('acme');
+    const body = { address: transferOf().receiver, webhook_url: 'https://one.example/hook' };
+    const { json } = await ask('POST', PATH, { key, body });
+    const record = { id: dataOf(json).id, watcherId: 1 };
+    await insertNotifications(database(), { records: [record], count: 100_000 });
+    const pendingOf = async () => {
+      const limits = await ask('GET', '/api/notifications/limits', { key });
+      return dataOf(limits.json).pending_notifications;
+    };
+    const exact = dataOf((await admin('GET', '/1')).json);
+    assert.deepEqual([exact.queue.waiting, exact.queue.is_complete], [100_000, true]);
+    assert.deepEqual([exact.counts.notifications, exact.counts.is_complete], [100_000, true]);
+    assert.deepEqual(await pendingOf(), { alarm_above: null, used: 100_000, is_complete: true });
+    await insertNotifications(database(), { records: [record], count: 1 });
+    const more = dataOf((await admin('GET', '/1')).json);
+    assert.deepEqual([more.queue.waiting, more.queue.is_complete], [100_000, false]);
+    assert.deepEqual([more.counts.notifications, more.counts.is_complete], [100_000, false]);
+    assert.deepEqual(await pendingOf(), { alarm_above: null, used: 100_000, is_complete: false });
+  });
+
   test('watchers are listed page by page, and a wrong parameter is named', async () => {
     const { admin, issue } = createAdminStory(database());
     for (const name of ['a', 'b', 'c']) await issue(name);
@@ -102,7 +150,9 @@ onEachDatabase(({ database }) => {
   test('a watcher is shown with its keys, its queue and its origins, whatever its name', async () => {
     const { ask, admin, issue, clock } = createAdminStory(database());
     const name = 'Ünïcode "quoted" \u001b[31m名 ';
-    const { key, keyId } = await issue(name);
+    const { key, keyId } = await issue('odd');
+    // From a time in which such names were taken.
+    await database().query(sql`update watcher set name = ${name}`);
     const body = { address: transferOf().receiver, webhook_url: 'https://one.example/hook' };
     assert.equal((await ask('POST', PATH, { key, body })).status, 200);
     await mine(database(), headerOf(1), [transferOf(), transferOf()]);
@@ -112,11 +162,14 @@ onEachDatabase(({ database }) => {
     const data = dataOf(json);
     assert.equal(data.name, name);
     assert.deepEqual(data.keys, [{ id: keyId, created_at: noon.toISOString(), revoked_at: null }]);
-    assert.deepEqual(data.queue, { waiting: 2, due: 2, held: 0, oldest_due_at: later(0).toISOString() });
+    assert.deepEqual(data.queue, {
+      ...{ waiting: 2, due: 2, held: 0, oldest_due_at: later(0).toISOString(), is_complete: true },
+    });
     assert.equal(data.origins.length, 1);
     assert.deepEqual([data.origins[0].origin, data.origins[0].at_work], ['https://one.example:443', false]);
     assert.deepEqual(data.counts, {
       ...{ records: 1, notifications: 2, attempts: 0, answers: 0, signing_secrets: 0, origins: 1 },
+      is_complete: true,
     });
   });
 
@@ -161,6 +214,7 @@ onEachDatabase(({ database }) => {
     const { counts } = dataOf((await admin('GET', '/2')).json);
     assert.deepEqual(counts, {
       ...{ records: 1, notifications: 1, attempts: 1, answers: 1, signing_secrets: 1, origins: 1 },
+      is_complete: true,
     });
     const shards = await database().query<{ shard_id: number }>(sql`
       select shard_id from watched_address union select shard_id from notification union select shard_id from lane

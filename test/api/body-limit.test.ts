@@ -5,7 +5,6 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { mock, test } from 'node:test';
-import { CONNECTIONS_MAX } from '../../src/api/connection-limit.ts';
 import type { Api } from '../../src/api/server.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -114,16 +113,47 @@ onEachDatabase(({ database }) => {
     await api.close();
   });
 
-  test('connections of a process are limited', async () => {
-    const { api } = createApiStory(database());
-    assert.equal(api.server.maxConnections, CONNECTIONS_MAX);
-    api.server.maxConnections = 2;
-    const open = await listening(api);
-    const sockets = [open(), open()];
-    await Promise.all(sockets.map((socket) => once(socket, 'connect')));
-    const refused = open().on('error', () => {});
-    await once(refused, 'close');
-    for (const socket of sockets) socket.destroy();
-    await api.close();
-  });
+  for (const path of [PATH, `${PATH}/bulk`])
+    test(`a body that does not come in time is answered with 408, and the connection closes: ${path}`, async () => {
+      const { api, issue } = createApiStory(database());
+      const { key } = await issue('acme');
+      const open = await listening(api);
+      mock.timers.enable({ apis: ['setTimeout'] });
+      try {
+        const reading = Promise.withResolvers<void>();
+        api.server.once('request', (request) =>
+          request.on('newListener', (event: string) => {
+            if (event === 'data') reading.resolve();
+          }),
+        );
+        const socket = open();
+        let answer = '';
+        let isClosed = false;
+        socket
+          .setEncoding('utf8')
+          .on('data', (text: unknown) => {
+            answer += String(text);
+          })
+          .on('close', () => {
+            isClosed = true;
+          });
+        socket.write(
+          `POST ${path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${key}\r\n${JSON_TYPE}Content-Length: 9\r\n\r\n{`,
+        );
+        await reading.promise;
+        mock.timers.tick(30_000);
+        while (!answer.includes('}') && !isClosed) await new Promise(setImmediate);
+        assert.match(answer, / 408 /);
+        assert.match(answer, /^connection: close\r$/im);
+        assert.deepEqual(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n'))), {
+          success: false,
+          statusCode: 408,
+          statusMessage: 'Request Timeout: the body did not come within 30 s',
+        });
+        await passTime(() => isClosed);
+      } finally {
+        mock.timers.reset();
+        await api.close();
+      }
+    });
 });

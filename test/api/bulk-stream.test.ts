@@ -6,7 +6,6 @@ import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { answerLines } from '../../src/api/bulk-stream.ts';
-import { createTurns } from '../../src/api/turns.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Database } from '../../src/store/db.ts';
@@ -31,6 +30,7 @@ const GROUP = 1_000;
 /** Twenty groups; a third in a run of the whole suite. */
 const LOADED = sampleSize(20_000);
 const SILENCE_MS = 60_000;
+const CHECK_MS = 2_500;
 const SILENT = {
   success: false,
   statusCode: 408,
@@ -165,7 +165,7 @@ onEachDatabase(({ database }) => {
       body: endless(),
       once: undefined,
       check: async () => {},
-      inTurn: createTurns(1),
+      inTurn: <T>(work: () => Promise<T>) => work(),
     };
     const answers = (await answerLines(options, lines))[Symbol.asyncIterator]();
     for (const count of [1, 2, 3]) {
@@ -203,6 +203,19 @@ onEachDatabase(({ database }) => {
       assert.equal(await countRecords(database()), GROUP);
     });
 
+  test('a stream without a whole group ends within seconds when its key is revoked, and stores nothing', async () => {
+    await using story = await createBulkStory(database());
+    const stream = story.open();
+    const responded = responseOf(stream);
+    stream.write(linesOf(recordsOf(3)));
+    await waitUntil(() => story.clock.waits().includes(CHECK_MS));
+    await database().query(sql`update api_key set revoked_at = ${noon}`);
+    story.clock.advance(CHECK_MS);
+    assert.equal((await responded).statusCode, 401);
+    assert.equal(await countRecords(database()), 0);
+    stream.on('error', () => {}).destroy();
+  });
+
   test('a group that cannot be stored ends the answers with a line that says so', async () => {
     const story = createApiStory(database());
     const { watcherId } = await story.issue('acme');
@@ -229,7 +242,7 @@ onEachDatabase(({ database }) => {
         body,
         once: undefined,
         check: async () => {},
-        inTurn: createTurns(1),
+        inTurn: <T>(work: () => Promise<T>) => work(),
       }),
     );
     const outcomes: Outcome[] = answers
@@ -323,7 +336,11 @@ onEachDatabase(({ database }) => {
       streams.push({ stream, response: await responseOf(stream) });
     }
     const [refused] = await story.send(recordsOf(1));
-    assert.equal(refused?.statusCode, 503);
+    assert.deepEqual(refused, {
+      success: false,
+      statusCode: 429,
+      statusMessage: '4 streams of this watcher are under way, which is the limit',
+    });
     assert.equal(
       (
         await story.send(recordsOf(1), {
@@ -348,7 +365,7 @@ onEachDatabase(({ database }) => {
     const response = await responseOf(stream);
     const closed = once(response.socket, 'close');
     const outcomes = Array.fromAsync(readOutcomes(response));
-    await waitUntil(() => story.clock.waits().includes(SILENCE_MS));
+    await waitUntil(() => story.clock.waits().includes(CHECK_MS));
     story.clock.advance(SILENCE_MS);
     const answers = await outcomes;
     assert.equal(successes(answers), GROUP);
@@ -372,8 +389,8 @@ onEachDatabase(({ database }) => {
       stream.flushHeaders();
       responded.push(responseOf(stream));
     }
-    await waitUntil(() => story.clock.waits().filter((ms) => ms === SILENCE_MS).length === 4);
-    assert.equal((await story.send(recordsOf(1)))[0]?.statusCode, 503);
+    await waitUntil(() => story.clock.waits().filter((ms) => ms === CHECK_MS).length === 4);
+    assert.equal((await story.send(recordsOf(1)))[0]?.statusCode, 429);
     story.clock.advance(SILENCE_MS);
     for (const response of await Promise.all(responded)) {
       assert.equal(response.statusCode, 408);

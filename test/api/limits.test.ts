@@ -35,7 +35,7 @@ onEachDatabase(({ database }) => {
         records: { limit: null, used: null },
         records_per_address_and_url: { limit: null },
         receiver_origins: { limit: null, used: null },
-        pending_notifications: { alarm_above: null, used: 1 },
+        pending_notifications: { alarm_above: null, used: 1, is_complete: true },
       },
     });
     assert.equal((await database().query(sql`select from watcher_usage`)).length, 0);
@@ -74,7 +74,7 @@ onEachDatabase(({ database }) => {
         records: { limit: 3, used: 2 },
         records_per_address_and_url: { limit: null },
         receiver_origins: { limit: null, used: 1 },
-        pending_notifications: { alarm_above: 10, used: 0 },
+        pending_notifications: { alarm_above: 10, used: 0, is_complete: true },
       },
     });
     for (const made of [await post(1, other.key), await post(4)])
@@ -136,7 +136,7 @@ onEachDatabase(({ database }) => {
     assert.equal((await patch(2)).status, 200);
     const put = await ask('PUT', `${BULK}?webhook_url=${urlOf(5)}`, {
       key,
-      body: { records: [recordAt(1)] },
+      body: { records: [{ address: addressOf(1) }] },
     });
     assert.deepEqual(put.json, refused);
     assert.equal((await database().query(sql`select from lane`)).length, 2, 'refused origins leave nothing');

@@ -58,7 +58,7 @@ onEachDatabase(({ database }) => {
     const accepted = once(api.server, 'connection');
     const socket = connect(Number(port), '127.0.0.1');
     const [served] = await accepted;
-    // As Node's own timer does, which looks every 30 s.
+    // As Node's own timer does, which looks every 5 s.
     const late = Object.assign(new Error('Request timeout'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
     api.server.emit('clientError', late, served);
     assert.match(await text(socket), /^HTTP\/1.1 408 .*"statusCode":408,"statusMessage":"Request Timeout: /s);

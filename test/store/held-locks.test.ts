@@ -371,6 +371,18 @@ onEachDatabase(({ database }) => {
     await mine(database(), headerOf(1), payments, atOnce);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
+    // The same where the call died after its commit.
+    const other = await watchAddress(database(), { settings: { strictOrder: true } });
+    await mine(
+      database(),
+      headerOf(2),
+      payments.map(() => transferOf()),
+      atOnce,
+    );
+    await database().query(sql`delete from watched_address where id = ${other.id}`);
+    for (let times = 0; times < 3; times += 1)
+      assert.deepEqual(await attemptDue(database(), { now: later(times), succeeds: true }), []);
+    assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
   });
 
   test('a record that goes away and back again moves nothing', async () => {
