@@ -8,6 +8,7 @@ import { BULK, recordOf, recordsOf, URL_A } from './bulk-story.ts';
 const HOUR_MS = 3_600_000;
 const headers = { 'idempotency-key': 'order-17' };
 const SET = `${BULK}?webhook_url=${URL_A}`;
+const membersOf = (count: number) => recordsOf(count).map(({ address }) => ({ address }));
 
 async function createStory(database: Database) {
   const story = createApiStory(database);
@@ -24,7 +25,7 @@ onEachDatabase(({ database }) => {
   const requests = [
     ['POST', PATH, recordOf(1), 1],
     ['POST', BULK, { records: recordsOf(3) }, 3],
-    ['PUT', SET, { records: recordsOf(3) }, 3],
+    ['PUT', SET, { records: membersOf(3) }, 3],
   ] as const;
   for (const [method, url, body, count] of requests) {
     test(`${method} ${url.replace(PATH, '…')} with the same key is done once, and answered alike each time`, async () => {
@@ -70,7 +71,7 @@ onEachDatabase(({ database }) => {
       ['POST', BULK, { records: recordsOf(2, 1) }],
       ['POST', PATH, recordOf(1)],
       ['POST', PATH, { records: recordsOf(2), ...recordOf(1) }],
-      ['PUT', SET, { records: recordsOf(2) }],
+      ['PUT', SET, { records: membersOf(2) }],
     ] as const) {
       const { status, json } = await ask(method, url, { key, body, headers });
       assert.equal(status, 409);

@@ -73,7 +73,7 @@ export const bugs = {
   'move before wake': (): Bug => ({
     ...{ note() {}, rewrite: (statement) => statement },
     // Which begins with the locks of both lanes (alignUnlessLocked).
-    apart: /with wanted as materialized/,
+    apart: /with wanted as materialized|^select from lane where id in/,
   }),
 
   /** A reorg withdraws only what was never attempted: the retries of orphaned transfers go on. */
