@@ -75,9 +75,11 @@ function startWorker(
     },
   });
   const never = new AbortController().signal;
-  /** Ends all attempts under way. */
-  const end = (outcome: SendOutcome) => {
-    for (const attempt of underWay.splice(0)) attempt.end(outcome);
+  /** Ends all attempts under way, or those to this URL. */
+  const end = (outcome: SendOutcome, url?: string) => {
+    for (const attempt of underWay.splice(0))
+      if (url === undefined || attempt.url === url) attempt.end(outcome);
+      else underWay.push(attempt);
   };
   return {
     step: () => deliverer.step(never),
@@ -274,12 +276,12 @@ onPostgres(({ database, place }) => {
       clock.advance(LONGER_THAN_A_TURN_MS);
       await worker.heartbeat();
       assert.ok((await leasedMs(1)) < (await leasedMs(2)), 'only the other lease is renewed');
-      worker.end('success');
+      const isGivenBack = async () => {
+        worker.end('success', 'https://2.example/hook');
+        return (await readLanes()).get(2)?.owner === null;
+      };
+      await waitUntil(isGivenBack, { describe: 'lane 2 to be given back' });
       await worker.underWay(LEFT);
-      worker.end('success');
-      await waitUntil(async () => (await readLanes()).get(2)?.owner === null, {
-        describe: 'lane 2 given back',
-      });
       assert.deepEqual([await countOf(1), await countOf(2)], [0, AT_ONCE + LEFT]);
       clock.advance(LONGER_THAN_A_LEASE_MS);
     });
