@@ -33,7 +33,7 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 101,
+    likely: 227,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {
