@@ -67,8 +67,6 @@ const TURNED_SHARE = 0.1;
 const WAITING_LANES_MAX = 8;
 /** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
 const STARTS_PER_TURN_MAX = 8;
-/** An unproven one opens a connection, and may have to end it again. */
-const STARTS_OF_UNPROVEN = 4;
 /** How the proven window follows the time that the thread needs for a turn of its event loop. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
@@ -192,7 +190,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         continue;
       }
       if (startsLeft === STARTS_PER_TURN_MAX) setImmediate(nextTurn);
-      startsLeft -= kindOf(member) === 'unproven' ? STARTS_OF_UNPROVEN : 1;
+      startsLeft -= 1;
       begin(start(member));
     }
   }
