@@ -92,10 +92,13 @@ async function startOnPort(
   const { port } = options;
   const url = `http://127.0.0.1:${port}`;
   // States of the past go here, beyond some hundreds; anvil itself would leave them in the user's home for ever.
-  const pastStates = mkdtempSync(join(tmpdir(), 'chainbell-anvil-'));
+  const ownFolder = mkdtempSync(join(tmpdir(), 'chainbell-anvil-'));
+  const pastStates = ['--cache-path', join(ownFolder, 'states')];
+  // anvil writes this once it listens. An answer on the port shows nothing: another process may have taken it by now.
+  const listening = join(ownFolder, 'listening.json');
   // Tries again, because at our exit anvil may still be writing.
-  const forgetPast = () => rmSync(pastStates, { recursive: true, force: true, maxRetries: 5 });
-  const child = spawn(binary, [...anvilArguments(options), '--cache-path', pastStates], {
+  const forgetPast = () => rmSync(ownFolder, { recursive: true, force: true, maxRetries: 5 });
+  const child = spawn(binary, [...anvilArguments(options), ...pastStates, '--config-out', listening], {
     stdio: ['ignore', 'ignore', 'pipe'],
     // A process group of its own: a terminal's Ctrl-C reaches us, and we end anvil last.
     detached: true,
@@ -119,7 +122,7 @@ async function startOnPort(
   let stopping: Promise<void> | undefined;
   const stop = () => (stopping ??= endChild(child, ended));
   try {
-    await waitUntilReady(url, ended);
+    await waitUntilReady(url, { listening, ended });
   } catch (error) {
     await stop();
     throw error;
@@ -210,18 +213,22 @@ function firstLine(text: string): string | undefined {
     .find((line) => line !== '');
 }
 
-async function waitUntilReady(url: string, ended: Promise<string>): Promise<void> {
+async function waitUntilReady(
+  url: string,
+  { listening, ended }: { listening: string; ended: Promise<string> },
+): Promise<void> {
   let endedWith: string | undefined;
   void ended.then((reason) => {
     endedWith = reason;
   });
   const deadline = Date.now() + READY_MS_MAX;
   while (Date.now() < deadline) {
-    const isReady = await call(url, 'eth_chainId', []).then(
-      () => true,
-      () => false,
-    );
-    // Whoever answers on this port is not our anvil if ours has ended.
+    const answers = () =>
+      call(url, 'eth_chainId', []).then(
+        () => true,
+        () => false,
+      );
+    const isReady = existsSync(listening) && (await answers());
     if (endedWith !== undefined) {
       const code = /address already in use/i.test(endedWith) ? 'conflict' : 'unavailable';
       throw new Fault(code, `anvil on ${url}: ${endedWith}`);

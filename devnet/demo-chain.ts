@@ -15,6 +15,8 @@ import { findBlock, quantity } from './wallet.ts';
 export type DemoChain = {
   anvil: Anvil;
   scene: Scene;
+  /** The timestamp of its genesis block. */
+  genesisTime: number;
   /** The note of the start that is continued; undefined when this one is fresh. */
   continued: DemoNote | undefined;
   /** "continuing at block 70", or why this start is a fresh one. */
@@ -66,14 +68,13 @@ async function continueOrStart(
 async function startFresh(folder: DemoFolder, options: DemoChainOptions, story: string): Promise<DemoChain> {
   clearDemoFolder(folder);
   const now = new Date();
-  const beginning = Math.floor(beginningOf(now).getTime() / 1000);
-  const anvil = await startDemoAnvil(folder, options, ['--timestamp', `${beginning}`]);
+  const genesisTime = secondsOf(beginningOf(now));
+  const anvil = await startDemoAnvil(folder, options, genesisTime);
   try {
     const scene = await createScene(anvil);
     await playPast(anvil, scene, listPast(now));
-    // The past took a moment; from here on the chain's time is the machine's.
-    await anvil.rpc('evm_setTime', [Math.floor(Date.now() / 1000)]);
-    return { anvil, scene, continued: undefined, story };
+    await setTimeToNow(anvil);
+    return { anvil, scene, genesisTime, continued: undefined, story };
   } catch (error) {
     await anvil.stop();
     throw error;
@@ -86,13 +87,15 @@ async function continueChain(
   options: DemoChainOptions,
   note: DemoNote,
 ): Promise<DemoChain | string> {
-  const anvil = await startDemoAnvil(folder, options);
+  const { genesisTime } = note;
+  const anvil = await startDemoAnvil(folder, options, genesisTime);
   try {
+    await setTimeToNow(anvil);
     const scene = await findScene(anvil);
     const misfit = scene === undefined ? 'the contracts are gone' : await findMisfit(anvil, folder);
     if (scene !== undefined && misfit === undefined) {
       const head = await findBlock(anvil, 'latest');
-      return { anvil, scene, continued: note, story: `continuing at block ${head?.number}` };
+      return { anvil, scene, genesisTime, continued: note, story: `continuing at block ${head?.number}` };
     }
     await anvil.stop();
     return misfit ?? 'the contracts are gone';
@@ -102,17 +105,28 @@ async function continueChain(
   }
 }
 
+/**
+ * Anvil 1.7.1 makes a genesis block at each start and keeps those that it finds in the state file, too, so they must be the
+ * same: of different ones any may be block 0 from the next start on. The chain's time is that of the genesis block then.
+ */
 async function startDemoAnvil(
   folder: DemoFolder,
   options: DemoChainOptions,
-  further: readonly string[] = [],
+  genesisTime: number,
 ): Promise<Anvil> {
   const { preferredPort, chainId } = options;
   const { accounts, coinsEach } = genesis;
-  const extraArguments = ['--accounts', `${accounts}`, '--balance', `${coinsEach}`, ...further];
+  const accountArguments = ['--accounts', `${accounts}`, '--balance', `${coinsEach}`];
+  const extraArguments = [...accountArguments, '--timestamp', `${genesisTime}`];
   const start = (port: number) =>
     startAnvil({ port, chainId, stateFile: folder.chainStateFile, extraArguments });
   return retryOnConflict(start, { preferred: preferredPort, otherwise: 0 });
+}
+
+const secondsOf = (date: Date) => Math.floor(date.getTime() / 1000);
+
+async function setTimeToNow(anvil: Anvil): Promise<void> {
+  await anvil.rpc('evm_setTime', [secondsOf(new Date())]);
 }
 
 /** What keeps the service from continuing on this chain, undefined when nothing does. */

@@ -22,6 +22,8 @@ export type DemoNote = {
   apiKey: string;
   /** Where the watched addresses of the demo ring. */
   receiverUrl: string;
+  /** The timestamp of the chain's genesis block, in seconds. */
+  genesisTime: number;
 };
 
 /** Creates the folder when it is not there. */
@@ -72,6 +74,6 @@ export function removeDemoConfig({ configFile }: DemoFolder): void {
 
 function isDemoNote(value: unknown): value is DemoNote {
   if (typeof value !== 'object' || value === null) return false;
-  const { apiKey, receiverUrl }: Record<string, unknown> = { ...value };
-  return typeof apiKey === 'string' && typeof receiverUrl === 'string';
+  const { apiKey, receiverUrl, genesisTime }: Record<string, unknown> = { ...value };
+  return typeof apiKey === 'string' && typeof receiverUrl === 'string' && Number.isSafeInteger(genesisTime);
 }

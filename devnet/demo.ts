@@ -96,7 +96,7 @@ export async function startDemo(
 
   let apiKey = chain.continued?.apiKey;
   const receiver = await startSampleReceiver({
-    port: await findPortNear(portOf(chain.continued?.receiverUrl) ?? preferredPorts.receiver),
+    preferredPort: portOf(chain.continued?.receiverUrl) ?? preferredPorts.receiver,
     apiKey: () => apiKey,
     assets: assetFormatsOf(scene),
     print: onLine,
@@ -106,7 +106,7 @@ export async function startDemo(
   onStep(`sample receiver on ${receiver.url}`);
 
   const priceFeed = await startPriceFeed({
-    port: await findPortNear(preferredPorts.prices),
+    preferredPort: preferredPorts.prices,
     now: () => clock.now(),
   });
   parts.defer(() => priceFeed.stop());
@@ -149,7 +149,7 @@ export async function startDemo(
 
   apiKey ??= (await service.issueKey(WATCHER_NAME)).key;
   onStep(chain.continued === undefined ? 'API key issued' : 'API key of the start before');
-  writeDemoNote(folder, { apiKey, receiverUrl: receiver.url });
+  writeDemoNote(folder, { apiKey, receiverUrl: receiver.url, genesisTime: chain.genesisTime });
 
   const watched = await watchTraders(
     { apiUrl: service.apiUrl, apiKey },

@@ -1,8 +1,8 @@
 /**
- * Ports of the loopback interface, looked at before a program is started that takes a while to say "in use".
+ * Ports of the loopback interface: looked at before a program is started that takes a while to say "in use", and taken.
  */
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer, type Server } from 'node:net';
 import { Fault } from '../src/core/fault.ts';
 
 /**
@@ -11,6 +11,18 @@ import { Fault } from '../src/core/fault.ts';
  */
 export async function findFreePort(port: number): Promise<number> {
   const server = createServer();
+  const free = await listenOn(server, port);
+  server.close();
+  await once(server, 'close');
+  return free;
+}
+
+/** Listens on the preferred port, or on another free one when that is taken. Returns which. */
+export async function listenNear(server: Server, preferred: number): Promise<number> {
+  return retryOnConflict((port: number) => listenOn(server, port), { preferred, otherwise: 0 });
+}
+
+async function listenOn(server: Server, port: number): Promise<number> {
   try {
     server.listen(port, '127.0.0.1');
     await once(server, 'listening');
@@ -18,8 +30,6 @@ export async function findFreePort(port: number): Promise<number> {
     throw new Fault('conflict', `port ${port} cannot be used`, { cause });
   }
   const address = server.address();
-  server.close();
-  await once(server, 'close');
   if (address === null || typeof address === 'string') throw new Error('a TCP server without a port');
   return address.port;
 }

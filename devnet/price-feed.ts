@@ -3,6 +3,7 @@
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
+import { listenNear } from './free-port.ts';
 import { isPriced, usdPriceAt } from './prices.ts';
 
 export type PriceFeed = {
@@ -11,11 +12,8 @@ export type PriceFeed = {
   stop(): Promise<void>;
 };
 
-/**
- * Listens on loopback. `port` 0 is any free port.
- * @throws Error of the system when the port cannot be listened on.
- */
-export async function startPriceFeed(options: { port: number; now(): Date }): Promise<PriceFeed> {
+/** Listens on loopback, on another port when the preferred one is in use; 0 is any free port. */
+export async function startPriceFeed(options: { preferredPort: number; now(): Date }): Promise<PriceFeed> {
   const server = createServer((request, response) => {
     const symbol = request.url?.slice(1).toUpperCase() ?? '';
     const now = options.now();
@@ -26,12 +24,9 @@ export async function startPriceFeed(options: { port: number; now(): Date }): Pr
     response.writeHead(isThere ? 200 : 404, { 'content-type': 'application/json' });
     response.end(`${JSON.stringify(answer)}\n`);
   });
-  server.listen(options.port, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('a TCP server without a port');
+  const port = await listenNear(server, options.preferredPort);
   return {
-    url: `http://127.0.0.1:${address.port}`,
+    url: `http://127.0.0.1:${port}`,
     async stop() {
       if (!server.listening) return;
       const closed = once(server, 'close');

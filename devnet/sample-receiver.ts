@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { formatUnits } from 'viem';
 import { parseExact } from '../src/core/json.ts';
+import { listenNear } from './free-port.ts';
 
 /** How an asset's amounts are shown; the key is the payload's `asset`, lower case. */
 export type AssetFormats = ReadonlyMap<string, { symbol: string; decimals: number }>;
@@ -35,12 +36,10 @@ const BODY_BYTES_MAX = 64 * 1024;
 /** How many ids are remembered for "seen before"; a real integrator keeps them in its database. */
 const IDS_MAX = 10_000;
 
-/**
- * Listens on loopback. `port` 0 is any free port.
- * @throws Error of the system when the port cannot be listened on.
- */
+/** Listens on loopback; `preferredPort` 0 is any free port. */
 export async function startSampleReceiver(options: {
-  port: number;
+  /** Another one is taken when this is in use. */
+  preferredPort: number;
   /** Undefined as long as no key was issued: then nothing is accepted. */
   apiKey(): string | undefined;
   assets: AssetFormats;
@@ -89,12 +88,9 @@ export async function startSampleReceiver(options: {
     onFirst();
   }
 
-  server.listen(options.port, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  if (address === null || typeof address === 'string') throw new Error('a TCP server without a port');
+  const port = await listenNear(server, options.preferredPort);
   return {
-    url: `http://127.0.0.1:${address.port}`,
+    url: `http://127.0.0.1:${port}`,
     first,
     async stop() {
       if (!server.listening) return;

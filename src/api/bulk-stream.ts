@@ -48,6 +48,7 @@ async function* storeGroups(
     const parsed = group.lines.map((line) => orFault(() => parseLine(line, webhookPolicy)));
     const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
     const store = async () => {
+      await check();
       const outcomes = await doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
         const at = { now: clock.now(), limits };
         const records = (await changeWatchedAddresses(tx, watcherId, changes, at)).values();
@@ -61,10 +62,7 @@ async function* storeGroups(
       await alignChanged(database, watcherId, changes, clock.now());
       return outcomes;
     };
-    const outcomes = await inTurn(async () => {
-      await check();
-      return store();
-    });
+    const outcomes = await inTurn(store);
     const text = outcomes.map(
       (outcome, offset) => `${JSON.stringify({ index: index + offset, ...outcome })}\n`,
     );

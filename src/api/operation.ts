@@ -32,7 +32,7 @@ export type Contents = { content: Record<string, TSchema> };
 declare module 'fastify' {
   interface FastifyContextConfig {
     operation?: Operation;
-    /** Its answer ends when its client leaves; it has a limit of its own. */
+    /** Its answer ends when its client leaves; it has a separate limit. */
     isEndless?: true;
   }
 }

@@ -130,12 +130,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return taken === undefined || (taken.by.get(account) ?? 0) < limits.perOrigin - taken.all;
   }
 
-  /** A watcher's lanes here, at most: those at work, and some that wait. */
-  const lanesMaxOf = ({ open: { unproven, proven, hung } }: Account) =>
-    2 * (unproven + proven) + hung + WAITING_LANES_MAX;
-
   function isFull(account: Account): boolean {
-    if (account.line.size >= lanesMaxOf(account)) return true;
+    const { unproven, proven, hung } = account.open;
+    if (account.line.size >= 2 * (unproven + proven) + hung + WAITING_LANES_MAX) return true;
     return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
   }
 

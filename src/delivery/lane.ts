@@ -84,7 +84,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const done = Promise.withResolvers<void>();
   const seat = options.fair.join(lane, take);
 
-  /** The next attempt, now that it is this lane's turn; nothing while its rows have to be read first. */
+  /** The next attempt, now that it is this lane's turn; where its rows have to be read first, the end of that. */
   function take(): Begin | Promise<void> | undefined {
     if (isReading || isEnding()) return undefined;
     // Where there are first attempts to make, retries that have come due since are read with the next ones.

@@ -129,7 +129,7 @@ const isWanted = sql`
   case when t.kind = 'token'
     then w.watch_token and (w.tokens is null or t.amount >= (w.tokens ->> encode(t.token, 'hex'))::numeric)
     else w.watch_coin and t.amount >= coalesce(w.min_amount, 0) end
-  and case w.direction when 'in' then t.receiver is not distinct from ${matchedAddress} when 'out' then t.sender = ${matchedAddress} else true end`;
+  and case w.direction when 'in' then t.receiver = ${matchedAddress} when 'out' then t.sender = ${matchedAddress} else true end`;
 
 /**
  * The notification of the same record and transaction that this one stands in for: one that a receiver may have seen, whose

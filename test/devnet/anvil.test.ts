@@ -2,11 +2,13 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { startAnvil } from '../../devnet/anvil.ts';
 import { encodeCall } from '../../devnet/contracts.ts';
+import { findFreePort } from '../../devnet/free-port.ts';
 import { endOrphans } from '../../devnet/orphans.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { startChain } from '../kit/anvil.ts';
@@ -77,6 +79,22 @@ test('a port that is taken is named, and nothing is left running', async () => {
   const second = startAnvil({ port: first.port, stateFile: join(folder.path, 'state.json') });
   await assert.rejects(second, { code: 'conflict', message: `port ${first.port} cannot be used` });
   assert.deepEqual(readdirSync(folder.path), []);
+});
+
+test('another node that takes the port while anvil starts is not mistaken for it', async () => {
+  using folder = temporaryFolder();
+  const port = await findFreePort(0);
+  const other = createServer((_request, response) => {
+    response.end(JSON.stringify({ jsonrpc: '2.0', id: 1, result: '0x7a69' }));
+  });
+  // So many accounts take anvil a while, before it listens.
+  const extraArguments = ['--accounts', '300'];
+  const start = startAnvil({ port, stateFile: join(folder.path, 'state.json'), extraArguments });
+  const rejected = assert.rejects(start, { code: 'conflict' });
+  await waitUntil(() => readdirSync(folder.path).length > 0, { describe: 'anvil to be started' });
+  other.listen(port, '127.0.0.1').unref();
+  await once(other, 'listening');
+  await rejected;
 });
 
 test('what anvil says about a failed start reaches the caller', async () => {

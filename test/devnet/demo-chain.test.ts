@@ -19,7 +19,8 @@ before(async () => {
   const folder = openDemoFolder(mkdtempSync(join(tmpdir(), 'chainbell-test-')));
   const chain = await openDemoChain(folder, { ...options, fresh: false });
   left = { folder, chain, head: await headOf(chain) };
-  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:8090' });
+  const { genesisTime } = chain;
+  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:8090', genesisTime });
   await chain.anvil.stop();
 });
 after(() => rmSync(left.folder.folder, { recursive: true, force: true }));
@@ -72,6 +73,22 @@ test('a demo continues where the one before stopped, with its key and its contra
   assert.equal(second.continued?.apiKey, 'a key');
   assert.deepEqual(second.scene, chain.scene);
   assert.deepEqual(await headOf(second), head);
+});
+
+test('a demo that is continued again and again keeps its first block, and its time is the machine’s', async (context) => {
+  const folder = createLeftFolder(context);
+  await leaveDatabase(folder, left.head);
+  const genesis: unknown[] = [];
+  for (let start = 0; start < 6; start++) {
+    const { anvil } = await open(context, folder);
+    genesis.push((await findBlock(anvil, 0))?.hash);
+    await anvil.rpc('anvil_mine', ['0x1']);
+    const mined = Object(await anvil.rpc('eth_getBlockByNumber', ['latest', false]));
+    const lateSeconds = Date.now() / 1000 - Number(mined.timestamp);
+    assert.ok(Math.abs(lateSeconds) < 120, `mined ${lateSeconds} s from now`);
+    await anvil.stop();
+  }
+  assert.deepEqual(new Set(genesis).size, 1, genesis.join(' '));
 });
 
 test('a database whose newest block is not on the chain makes a fresh start, and is removed', async (context) => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { test } from 'node:test';
-import { findFreePort, findPortNear, retryOnConflict } from '../../devnet/free-port.ts';
+import { findFreePort, findPortNear, listenNear, retryOnConflict } from '../../devnet/free-port.ts';
 import { Fault } from '../../src/core/fault.ts';
 
 test('a free port is taken as it is, a taken one is refused by its number and has a neighbour', async () => {
@@ -14,6 +14,9 @@ test('a free port is taken as it is, a taken one is refused by its number and ha
   await once(server, 'listening');
   await assert.rejects(findFreePort(port), { code: 'conflict', message: `port ${port} cannot be used` });
   assert.notEqual(await findPortNear(port), port);
+  const late = createServer();
+  assert.notEqual(await listenNear(late, port), port);
+  late.close();
   server.close();
 });
 

@@ -28,7 +28,7 @@ test('a dollar coin is worth a dollar at any time', () => {
 
 test('the feed answers the price of now, and nothing for what it does not know', async () => {
   const now = new Date('2026-03-01T12:00:00Z');
-  const feed = await startPriceFeed({ port: 0, now: () => now });
+  const feed = await startPriceFeed({ preferredPort: 0, now: () => now });
   try {
     const answer = await fetch(`${feed.url}/ETH`);
     const { symbol, price, at } = Object(await answer.json());

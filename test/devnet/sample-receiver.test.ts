@@ -17,7 +17,7 @@ const payload = {
 async function startReceiver(context: TestContext) {
   const lines: string[] = [];
   const receiver = await startSampleReceiver({
-    port: 0,
+    preferredPort: 0,
     apiKey: () => 'the key',
     assets: new Map([['eth', { symbol: 'ETH', decimals: 18 }]]),
     print: (line) => lines.push(line),

@@ -98,12 +98,34 @@ export function testConfig(options: TestServiceOptions): Config {
 }
 
 /**
+ * The head of a node that answers at once. With "latest" a service begins at the first head that it sees, so a test that pays
+ * right after the start might not see its first payment followed.
+ */
+async function findHead(url: string | undefined): Promise<number | 'latest'> {
+  const body = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'eth_blockNumber', params: [] });
+  const headers = { 'content-type': 'application/json' };
+  try {
+    const signal = AbortSignal.timeout(1_000);
+    const { result } = Object(
+      await (await fetch(url ?? '', { method: 'POST', headers, body, signal })).json(),
+    );
+    return typeof result === 'string' ? Number(result) : 'latest';
+  } catch {
+    return 'latest';
+  }
+}
+
+/**
  * Starts a service. A part of it that dies of a bug ends the test run with that bug; an answer to `fetch` that the OpenAPI
  * document does not describe fails its test.
  */
 export async function startTestService(options: TestServiceOptions): Promise<TestService> {
   const { roles, log = createLog({ level: 'error', format: 'json' }) } = options;
-  const service = await startService(testConfig(options), { log, ...(roles !== undefined && { roles }) });
+  const chain = { startBlock: await findHead(options.rpc[0]), ...options.chain };
+  const service = await startService(testConfig({ ...options, chain }), {
+    log,
+    ...(roles !== undefined && { roles }),
+  });
   const { database } = service;
   const unwatch = await watchAnswers(service.apiUrl);
   const stop = async () => {
