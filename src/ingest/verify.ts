@@ -23,6 +23,7 @@ import {
 } from './compare.ts';
 import { type Astray, assetsOf, type CompareOptions, compareBatch, judgeAstray } from './compare-batch.ts';
 import { comparePrices, compareSums } from './compare-sums.ts';
+import { listNotCompared, type NotCompared } from './not-compared.ts';
 import { createPairReader } from './pair-events.ts';
 import { WHOLE_MS } from './pair-retention.ts';
 import { createReadAhead, type ReadBlock } from './read-ahead.ts';
@@ -73,9 +74,6 @@ export type VerifyReport = {
   /** Nodes that did not give a block that all were asked for, each with the first reason. */
   unanswered: { node: string; message: string }[];
 };
-
-/** `count` is how many were met, where they were counted. */
-export type NotCompared = { figure: string; count?: number; reason: string };
 
 /** Waits before a block is asked for again that no node gave. */
 const RETRY_MS = [1_000, 2_000, 4_000];
@@ -166,7 +164,7 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
         if (attempt === 0) continue;
         const waitMs = isWorthWaiting ? RETRY_MS[attempt - 1] : undefined;
         if (waitMs === undefined) {
-          count(await judgeUnread(from, error));
+          await judgeUnread(from, error);
           isWorthWaiting = false;
           return [];
         }
@@ -175,12 +173,17 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     }
   }
 
-  async function judgeUnread(number: number, fault: Fault): Promise<Verdict> {
-    if (fault.code === 'inconsistent')
-      return differenceOf('not_proved', number, `could not be proved: ${messageOf(fault)}`);
-    // Throws when the nodes are away altogether.
-    await nodes.head(signal);
-    return 'not_served';
+  async function judgeUnread(number: number, fault: Fault): Promise<void> {
+    if (fault.code !== 'inconsistent') {
+      // Throws when the nodes are away altogether.
+      await nodes.head(signal);
+      return count('not_served');
+    }
+    // Nodes that disagree about what no hash covers prove the block no more than one that lies, so each is heard alone.
+    const isLone = options.witnesses.length < 2;
+    const confirmed = isLone ? [notProved(number, fault)] : await hearEach({ from: number, to: number });
+    if (confirmed === undefined) return count('unconfirmed');
+    for (const difference of confirmed) count(difference);
   }
 
   async function compare(read: readonly ReadBlock[]): Promise<'compared' | 'reorganised'> {
@@ -226,15 +229,22 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
     const anchor = await lookAtAnchor(last);
     if (anchor === 'reorganised') return anchor;
     if (differences.length === 0 && anchor === 'anchored') return [];
+    return (
+      (await hearEach({ from: read[0]?.header.number ?? last.number, to: last.number })) ?? 'unconfirmed'
+    );
+  }
+
+  /** The differences of these blocks that a quorum of the nodes confirms; undefined when too few of them give the blocks. */
+  async function hearEach(span: Span): Promise<readonly Difference[] | undefined> {
     const opinions: Opinion[] = [];
-    for (const { name, nodes: own } of witnesses)
-      opinions.push({ node: name, ...(await findDifferences(own, read)) });
+    for (const { name, nodes: own } of options.witnesses)
+      opinions.push({ node: name, ...(await findDifferences(own, span)) });
     for (const { node, problem } of opinions) {
       const isKnown = report.unanswered.some((one) => one.node === node);
       if (problem !== undefined && !isKnown) report.unanswered.push({ node, message: problem });
     }
     const agreed = agreeOn(opinions, options.quorum);
-    if (!agreed.isQuorate) return 'unconfirmed';
+    if (!agreed.isQuorate) return undefined;
     report.undecided.unconfirmed += agreed.unconfirmed.length;
     report.dissents += agreed.dissents.length;
     for (const dissent of agreed.dissents) options.onDissent(dissent);
@@ -270,19 +280,15 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   }
 
   /** What differs where this node alone is believed, or why it does not give the blocks. */
-  async function findDifferences(
-    own: Witness['nodes'],
-    read: readonly ReadBlock[],
-  ): Promise<Omit<Opinion, 'node'>> {
-    const [first, last] = [read[0]?.header.number, read.at(-1)?.header.number];
-    if (first === undefined || last === undefined) return { differences: [] };
+  async function findDifferences(own: Witness['nodes'], { from, to }: Span): Promise<Omit<Opinion, 'node'>> {
     const blocks: ReadBlock[] = [];
     const alone = createReadAhead({ nodes: own, clock, extract, scrutinyOf: () => 'full' });
     try {
-      for (let next = first; next <= last; next = first + blocks.length)
-        blocks.push(...(await alone.next(next, { number: last, hash: undefined }, signal)));
+      for (let next = from; next <= to; next = from + blocks.length)
+        blocks.push(...(await alone.next(next, { number: to, hash: undefined }, signal)));
     } catch (error) {
-      ignoreFault(error);
+      if (!(error instanceof Fault) || signal.aborted) throw error;
+      if (error.code === 'inconsistent' && from === to) return { differences: [notProved(from, error)] };
       return { differences: undefined, problem: messageOf(error) };
     }
     const compared = await readSnapshot(database, (snapshot) => compareBatch(snapshot, blocks, context));
@@ -352,34 +358,10 @@ export async function verifyStored(options: VerifyOptions, signal: AbortSignal):
   }
 }
 
-function listNotCompared(
-  { pairs, rules }: Pick<CompareOptions, 'pairs' | 'rules'>,
-  { accrued, unknownRule, unobserved }: { accrued: number; unknownRule: number; unobserved: number },
-): NotCompared[] {
-  const listed: (NotCompared & { isMet: boolean })[] = [
-    {
-      ...{ figure: 'LP supplies', isMet: pairs.length > 0 },
-      reason: 'they were read from contracts at blocks whose state nodes do not keep',
-    },
-    {
-      ...{ figure: 'prices without observations', count: unobserved, isMet: unobserved > 0 },
-      reason: 'they are older than retention.observations, or no feed gave them',
-    },
-    {
-      ...{ figure: 'awards for balances over days', count: accrued, isMet: rules.accruals.size > 0 },
-      reason: 'they depend on every movement since the first followed block',
-    },
-    {
-      ...{ figure: 'referral links', isMet: rules.referral !== undefined },
-      reason: 'which link of a user counts depends on blocks outside the range',
-    },
-    {
-      ...{ figure: 'awards of other rules', count: unknownRule, isMet: unknownRule > 0 },
-      reason: 'the configuration does not have that version of the rule',
-    },
-  ];
-  return listed.flatMap(({ isMet, ...one }) => (isMet ? [one] : []));
-}
+type Span = { from: number; to: number };
+
+const notProved = (number: number, fault: Fault) =>
+  differenceOf('not_proved', number, `could not be proved: ${messageOf(fault)}`);
 
 function emptyReport(quorum: VerifyReport['quorum']): VerifyReport {
   const counts = {

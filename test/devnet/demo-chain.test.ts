@@ -142,7 +142,7 @@ test('the file with the key can be read by its owner only, also where it was the
 }, (context) => {
   const folder = createFolder(context);
   writeFileSync(folder.noteFile, 'old', { mode: 0o644 });
-  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:1' });
+  writeDemoNote(folder, { apiKey: 'a key', receiverUrl: 'http://127.0.0.1:1', genesisTime: 1 });
   assert.equal(statSync(folder.noteFile).mode & 0o777, 0o600);
   clearDemoFolder(folder);
   assert.equal(existsSync(folder.noteFile), false);

@@ -126,7 +126,7 @@ export type Run = {
   progress: Progress[];
 };
 
-/** Verifies the range with a clock that does not wait. */
+/** Verifies the range; with `onWait` a wait lasts as long as that does. */
 export async function verifyChain(
   { chain, place }: Pick<VerifiedChain, 'chain' | 'place'>,
   options: {
@@ -137,11 +137,11 @@ export async function verifyChain(
     onWait?: () => Promise<void>;
   } = {},
 ): Promise<Run> {
-  const { from, to, rpc = chain.url, settings = {}, onWait = async () => {} } = options;
+  const { from, to, rpc = chain.url, settings = {}, onWait } = options;
   const differences: Difference[] = [];
   const dissents: string[] = [];
   const progress: Progress[] = [];
-  const clock: Clock = { ...systemClock(), wait: onWait };
+  const clock: Clock = { ...systemClock(), ...(onWait && { wait: onWait }) };
   const report = await runVerification(testConfig({ database: place, rpc: [rpc].flat(), chain: settings }), {
     ...{ from, to, clock, signal: new AbortController().signal },
     onDifference: (difference) => differences.push(difference),
