@@ -4,6 +4,7 @@
  */
 import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import { alignNotifications } from '../../src/store/alignment.ts';
+import type { Database } from '../../src/store/db.ts';
 import { wakeLanes } from '../../src/store/lanes.ts';
 import { redeliverOne, redeliverStep } from '../../src/store/redelivery.ts';
 import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
@@ -39,6 +40,38 @@ export function createClients(world: World, cast: Cast) {
   const withRecord = (ask: (record: SimRecord) => Promise<void>) => async (): Promise<void> => {
     if (living().length > 0) await ask(random.pick(living()));
   };
+
+  /**
+   * Whether the client lives to the end of its request: it may die between its change and what follows it. Workers correct that
+   * when it is due.
+   */
+  async function outlives(request: (client: Database) => Promise<unknown>): Promise<boolean> {
+    const isMortal = random.chance(0.3);
+    let hasChanged = false;
+    const live = () => {
+      if (isMortal && hasChanged) throw new Death();
+    };
+    const client: Database = {
+      ...database,
+      async query(statement) {
+        live();
+        return database.query(statement);
+      },
+      async transaction(work) {
+        live();
+        const result = await database.transaction(work);
+        hasChanged = true;
+        return result;
+      },
+    };
+    try {
+      await request(client);
+      return true;
+    } catch (error) {
+      if (error instanceof Death) return false;
+      throw error;
+    }
+  }
 
   function keep(watcherId: number, fields: NewWatchedAddress): SimRecord {
     recordCount += 1;
@@ -83,9 +116,12 @@ export function createClients(world: World, cast: Cast) {
     const [lane] = await database.query<{ next_due: Date | null }>(
       sql`select next_due from lane where shard_id = ${watcherId} and origin = ${webhookOrigin(webhookUrl)}`,
     );
-    await updateWatchedAddress(database, watcherId, id, { webhookUrl, address, watchCoin }, at(webhookUrl));
-    tell('client', `patches ${name}: ${address.slice(-4)} for ${webhookUrl}`);
-    if (isLate) await comeLate(record, formerUrl, lane?.next_due ?? null);
+    const fields = { webhookUrl, address, watchCoin };
+    const isThere = await outlives((client) =>
+      updateWatchedAddress(client, watcherId, id, fields, at(webhookUrl)),
+    );
+    tell('client', `patches ${name}: ${address.slice(-4)} for ${webhookUrl}${isThere ? '' : ', and dies'}`);
+    if (isLate && isThere) await comeLate(record, formerUrl, lane?.next_due ?? null);
     await world.observe();
     cast.ring();
   }
@@ -127,9 +163,10 @@ export function createClients(world: World, cast: Cast) {
   }
 
   async function remove(record: SimRecord): Promise<void> {
-    await deleteWatchedAddress(database, record.watcherId, record.id, { now: commonTime.now() });
-    oracle.remove(record);
-    tell('client', `deletes ${record.name}`);
+    const at = { now: commonTime.now() };
+    const isThere = await outlives((client) => deleteWatchedAddress(client, record.watcherId, record.id, at));
+    oracle.remove(record, { isFollowed: isThere });
+    tell('client', `deletes ${record.name}${isThere ? '' : ', and dies'}`);
     await world.observe();
   }
 
@@ -185,25 +222,34 @@ export function createClients(world: World, cast: Cast) {
     const members = Array.from(addresses, (address) => {
       return { address, watchCoin: random.chance(0.8), watchToken: random.chance(0.8) };
     });
-    const { counts: is, deletedIds } = await database.transaction((tx) =>
-      replaceWatchedSet(tx, watcherId, url, members, commonTime.now()),
-    );
-    await alignNotifications(database, watcherId, deletedIds, commonTime.now());
-    const should = await expectSet(watcherId, url, members);
-    tell('client', `${watcherId} has ${members.length} for ${url}: ${JSON.stringify(is)}`);
+    let is = {};
+    const isThere = await outlives(async (client) => {
+      const { counts, deletedIds } = await client.transaction((tx) =>
+        replaceWatchedSet(tx, watcherId, url, members, commonTime.now()),
+      );
+      is = counts;
+      await alignNotifications(client, watcherId, deletedIds, commonTime.now());
+    });
+    const should = await expectSet(watcherId, url, { members, isFollowed: isThere });
+    const outcome = `${JSON.stringify(is)}${isThere ? '' : ', and dies'}`;
+    tell('client', `${watcherId} has ${members.length} for ${url}: ${outcome}`);
     if (JSON.stringify(is) !== JSON.stringify(should)) fail(`the set should be ${JSON.stringify(should)}`);
     await world.observe();
   }
 
   /** Of several records of one address the oldest stays. */
-  async function expectSet(watcherId: number, url: string, members: readonly SetMember[]) {
+  async function expectSet(
+    watcherId: number,
+    url: string,
+    { members, isFollowed }: { members: readonly SetMember[]; isFollowed: boolean },
+  ) {
     const counts = { created: 0, updated: 0, deleted: 0, unchanged: 0 };
     const missing = new Map(members.map((member) => [member.address, member]));
     for (const record of living()) {
       if (record.watcherId !== watcherId || record.webhookUrl !== url) continue;
       const member = missing.get(record.address);
       const { watchCoin, watchToken } = record;
-      if (member === undefined) oracle.remove(record);
+      if (member === undefined) oracle.remove(record, { isFollowed });
       else if (watchCoin !== member.watchCoin || watchToken !== member.watchToken)
         Object.assign(record, member, { hasChanged: true });
       const isAsItWas =
@@ -236,6 +282,9 @@ export function createClients(world: World, cast: Cast) {
     replaceSet,
   };
 }
+
+/** Of a client, in the middle of its request. */
+class Death extends Error {}
 
 /** What differs from the specification. */
 function wordsOf({

@@ -141,9 +141,10 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
     }
   }
 
-  /** What waits for a deleted record is cancelled. */
-  function remove(record: SimRecord): void {
+  /** What waits for a deleted record is cancelled: at once, or when it is due if that did not follow the deletion. */
+  function remove(record: SimRecord, { isFollowed }: { isFollowed: boolean }): void {
     record.isGone = true;
+    if (!isFollowed) return;
     for (const one of notifications.values())
       if (one.record === record && isOpen(one)) one.state = 'cancelled';
   }
