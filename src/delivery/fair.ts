@@ -5,6 +5,7 @@
  */
 import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
+import { createPace, createWindow } from './pace.ts';
 import { aheadOf, createReceiverMemory, handOverMsOf, learn, type Receiver, slowDown } from './receiver.ts';
 
 /** proven: its last attempt got an answer within the hand-over time. */
@@ -67,9 +68,6 @@ const TURNED_SHARE = 0.1;
 const WAITING_LANES_MAX = 8;
 /** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
 const STARTS_PER_TURN_MAX = 8;
-/** How the proven window follows the time that the thread needs for a turn of its event loop. */
-const TURN_MS_MAX = 5;
-const WINDOW_MIN = 128;
 
 type Account = {
   readonly watcherId: number;
@@ -94,7 +92,13 @@ type Member = {
   wants: boolean;
 };
 
-type Attempt = { readonly member: Member; kind: Kind | 'hung'; readonly handOverAtMs: number };
+type Attempt = {
+  readonly member: Member;
+  kind: Kind | 'hung';
+  readonly handOverAtMs: number;
+  /** Ends its time as a young one, if it is one. */
+  readonly grow: (() => void) | undefined;
+};
 
 export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOptions): FairQueue {
   const accounts = new Map<number, Account>();
@@ -103,7 +107,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   const memory = createReceiverMemory();
   const open: Record<Kind | 'hung', number> = { unproven: 0, proven: 0, hung: 0 };
   const undecided = new Set<Attempt>();
-  let window = limits.proven;
+  const window = createWindow(limits.proven);
+  const pace = createPace(clock, pumpSoon);
   /** The start tag that was served last. */
   let servedMs = 0;
   let passedOver = new Set<Account>();
@@ -122,7 +127,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     const [mayHang, free] = [own.hung + own.unproven, limits.hung - open.hung];
     if (own.hung > 0 && mayHang >= free) return false;
     if (kind === 'unproven' && own.unproven > 0 && mayHang >= free - open.unproven) return false;
-    return own[kind] < (kind === 'proven' ? window : limits.unproven) - open[kind];
+    return own[kind] < (kind === 'proven' ? window.size() : limits.unproven) - open[kind];
   }
 
   function mayReach({ lane, account }: Member): boolean {
@@ -145,7 +150,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
 
   /** The next of this watcher: of its receivers the one with the smallest virtual time that may have an attempt. */
   function nextOf(account: Account): Member | undefined {
-    const may = { unproven: mayStart(account, 'unproven'), proven: mayStart(account, 'proven') };
+    const isPaced = openOf(account.open) > 0 && pace.isFull({ hasTurned: hasTurned(account) });
+    const may = { unproven: !isPaced && mayStart(account, 'unproven'), proven: mayStart(account, 'proven') };
     if (!may.unproven && !may.proven) return undefined;
     let next: Member | undefined;
     for (const member of account.ready) {
@@ -206,15 +212,10 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     reading.then(giveUp, giveUp);
   }
 
-  /** A turn of the event loop later: more may start, and the next turn shows how busy the thread is. */
+  /** A turn of the event loop later more may start. */
   function nextTurn(): void {
     startsLeft = STARTS_PER_TURN_MAX;
-    const beganMs = performance.now();
-    setImmediate(() => {
-      const isLong = performance.now() - beganMs > TURN_MS_MAX;
-      const smaller = Math.max(window - (window >> 3), Math.min(WINDOW_MIN, limits.proven));
-      window = isLong ? smaller : Math.min(window + 1, limits.proven);
-    });
+    window.measure();
     pump();
   }
 
@@ -242,7 +243,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     servedMs = account.virtualMs;
     account.servedMs = member.virtualMs;
     charge(member, guessMs);
-    const attempt: Attempt = { member, kind, handOverAtMs: clock.steadyMs() + handOverMsOf(receiver) };
+    const handOverAtMs = clock.steadyMs() + handOverMsOf(receiver);
+    const grow = kind === 'unproven' ? pace.begin() : undefined;
+    const attempt: Attempt = { member, kind, handOverAtMs, grow };
     count(attempt, 1);
     undecided.add(attempt);
     line(member);
@@ -250,6 +253,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return {
       decided({ isAnswered, isOverloaded, durationMs }) {
         undecided.delete(attempt);
+        grow?.();
         charge(member, Math.max(durationMs, COST_MS_MIN) - guessMs);
         if (isAnswered) learn(receiver, { open: member.open, isInTime: attempt.kind !== 'hung', durationMs });
         else receiver.isProven = false;
@@ -259,6 +263,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       },
       end() {
         undecided.delete(attempt);
+        grow?.();
         count(attempt, -1);
         line(member);
         offer(account);

@@ -86,9 +86,13 @@ function startWorker(
     heartbeat: () => deliverer.heartbeat(never),
     end,
     loseSession: () => lost.abort(),
-    /** The URLs of the attempts under way, once there are so many. */
+    /** The URLs of the attempts under way, once there are so many; many of them begin one after the other. */
     async underWay(count: number) {
-      await waitUntil(() => underWay.length >= count, { describe: `${count} attempts under way` });
+      const areThere = () => {
+        if (count > 8 * AT_ONCE) clock.advance(50);
+        return underWay.length >= count;
+      };
+      await waitUntil(areThere, { describe: `${count} attempts under way` });
       return underWay.map(({ url }) => url);
     },
     async idle() {

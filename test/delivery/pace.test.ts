@@ -1,0 +1,42 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type Attempt, HAND_OVER_MS, startLine } from '../kit/fair-line.ts';
+
+const MOMENT_MS = 100;
+const countOf = (started: readonly Attempt[], watcherId: number) =>
+  started.filter((attempt) => attempt.watcherId === watcherId).length;
+
+/** A watcher with many receivers that have never answered. */
+function startMany() {
+  const line = startLine();
+  for (let lane = 0; lane < 500; lane += 1) line.join({ watcherId: 1 }).seat.want();
+  return line;
+}
+
+test('attempts at receivers that have not answered begin 32 at a time, and an answer makes room at once', async () => {
+  const line = startMany();
+  await line.settle();
+  assert.equal(line.started.length, 32);
+  line.join({ watcherId: 2 }).seat.want();
+  await line.settle();
+  assert.equal(countOf(line.started, 2), 1, 'who has nothing under way need not wait');
+  await line.end(({ watcherId }) => watcherId === 2);
+  await line.pass(MOMENT_MS);
+  assert.equal(line.started.length, 64);
+  const [one] = line.started.slice(32);
+  await line.end((other) => other === one);
+  assert.equal(line.started.length, 64, 'one has ended, and another has begun');
+});
+
+test('where receivers hang they begin 12 at a time, and a watcher that has nothing under way need not wait', async () => {
+  const line = startMany();
+  await line.settle();
+  await line.pass(HAND_OVER_MS);
+  await line.pass(MOMENT_MS);
+  const before = line.started.length;
+  await line.pass(MOMENT_MS);
+  assert.equal(line.started.length - before, 12);
+  for (let lane = 0; lane < 2; lane += 1) line.join({ watcherId: 2 }).seat.want();
+  await line.settle();
+  assert.equal(countOf(line.started, 2), 2, 'its receivers do not hang');
+});
