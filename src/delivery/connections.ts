@@ -1,5 +1,5 @@
 /**
- * Keep-alive connections to receivers, a bounded number for each origin. Undici has pools, but they do
+ * Keep-alive connections to receivers, a bounded number for each origin, of which a bounded number is idle. Undici has pools, but they do
  * not say whether a request went out on a connection that had served before, and whether a reset counts as the
  * receiver's failure depends on just that.
  */
@@ -31,10 +31,19 @@ const RESPONSE_HEADER_BYTES_MAX = 16_384;
 type Slots = { taken: number; idle: Pooled[]; waiting: Set<() => void> };
 type Pooled = Connection & { end(): Promise<void> };
 
-/** Connections through the guard, at most `perOriginMax` with a request at a time for each origin. */
-export function createConnections(guard: Guard, perOriginMax: number): Connections {
+export type ConnectionLimits = {
+  /** With a request at a time, for each origin. */
+  perOrigin: number;
+  /** Kept for the next request, of all origins; beyond that the one that has been idle for longest ends. */
+  idle: number;
+};
+
+/** Connections through the guard. */
+export function createConnections(guard: Guard, limits: ConnectionLimits): Connections {
   const origins = new Map<string, Slots>();
   const open = new Map<Connection, Pooled>();
+  /** The one that has been idle for longest comes first. */
+  const idle = new Set<Pooled>();
 
   const slotsOf = (origin: string): Slots => {
     const slots = origins.get(origin) ?? { taken: 0, idle: [], waiting: new Set() };
@@ -45,17 +54,24 @@ export function createConnections(guard: Guard, perOriginMax: number): Connectio
     if (taken === 0 && idle.length === 0 && waiting.size === 0) origins.delete(origin);
   };
   const start = (origin: string): Pooled => {
-    const connection = openConnection(guard, origin, () => {
-      const slots = slotsOf(origin);
-      // Also told of connections that are in use: their request fails by itself, and they are released as spent.
-      if (slots.idle.includes(connection)) {
-        slots.idle.splice(slots.idle.indexOf(connection), 1);
-        end(connection);
-      }
-      forgetIfUnused(origin, slots);
-    });
+    // Also told of connections that are in use: their request fails by itself, and they are released as spent.
+    const connection = openConnection(guard, origin, () => endIdle(connection));
     open.set(connection, connection);
     return connection;
+  };
+  const endIdle = (connection: Pooled): void => {
+    const slots = slotsOf(connection.origin);
+    if (idle.delete(connection)) {
+      slots.idle.splice(slots.idle.indexOf(connection), 1);
+      end(connection);
+    }
+    forgetIfUnused(connection.origin, slots);
+  };
+  const keep = (connection: Pooled): void => {
+    slotsOf(connection.origin).idle.push(connection);
+    idle.add(connection);
+    const [oldest] = idle;
+    if (idle.size > limits.idle && oldest !== undefined) endIdle(oldest);
   };
   const end = (connection: Connection): void => {
     const pooled = open.get(connection);
@@ -67,15 +83,17 @@ export function createConnections(guard: Guard, perOriginMax: number): Connectio
   return {
     async acquire(origin, signal) {
       const slots = slotsOf(origin);
-      if (slots.taken < perOriginMax) slots.taken += 1;
+      if (slots.taken < limits.perOrigin) slots.taken += 1;
       else await turn(slots.waiting, signal);
       // The most recently used one is the least likely to have been closed by the receiver.
-      return slots.idle.pop() ?? start(origin);
+      const used = slots.idle.pop();
+      if (used !== undefined) idle.delete(used);
+      return used ?? start(origin);
     },
     release(connection, state) {
       const slots = slotsOf(connection.origin);
       const pooled = open.get(connection);
-      if (pooled !== undefined && state === 'reusable' && !pooled.client.destroyed) slots.idle.push(pooled);
+      if (pooled !== undefined && state === 'reusable' && !pooled.client.destroyed) keep(pooled);
       else end(connection);
       const [next] = slots.waiting;
       if (next === undefined) slots.taken -= 1;
@@ -85,6 +103,7 @@ export function createConnections(guard: Guard, perOriginMax: number): Connectio
     async close() {
       const all = [...open.values()];
       open.clear();
+      idle.clear();
       origins.clear();
       await Promise.all(all.map((connection) => connection.end()));
     },

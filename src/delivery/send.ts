@@ -64,6 +64,8 @@ export type SenderOptions = {
   resolve?: Resolver;
   /** Requests under way to one origin; further ones wait, before their time begins. */
   connectionsPerOriginMax?: number;
+  /** Connections to all origins that are kept for the next request. */
+  idleConnectionsMax?: number;
 };
 
 const TIMEOUT_MS = 10_000;
@@ -71,6 +73,8 @@ const TIMEOUT_MS = 10_000;
 const RESOLVE_SHARE_MAX = 0.4;
 /** As many as a receiver behind an ordinary load balancer takes without noticing. */
 export const CONNECTIONS_PER_ORIGIN_MAX = 128;
+/** Each holds a socket and about 21 KiB without TLS, for up to 4 s. One watcher can have thousands of receivers. */
+const IDLE_CONNECTIONS_MAX = 1_024;
 /** What is read of an answer, so that a connection can serve again after an ordinary one. */
 const BODY_BYTES_MAX = 16_384;
 /** How long an answer's body may hold the slot once the status has decided. */
@@ -104,7 +108,10 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     resolveMsMax: Math.ceil(timeoutMs * RESOLVE_SHARE_MAX),
     secureContext: createSecureContext(caCertificates),
   });
-  const connections = createConnections(guard, options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX);
+  const connections = createConnections(guard, {
+    perOrigin: options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX,
+    idle: options.idleConnectionsMax ?? IDLE_CONNECTIONS_MAX,
+  });
   const underWay = new Set<Promise<SendResult>>();
   const parse = rememberUrls(policy);
   const excerpt = createExcerpt();

@@ -120,6 +120,20 @@ test('connections are kept alive: one after the other, many messages take few co
   assert.equal(receiver.connectionCount(), 1);
 });
 
+test('of all idle connections only so many are kept: the one that has been idle for longest ends', async (context) => {
+  const receivers = await Promise.all([startReceiver(), startReceiver(), startReceiver()]);
+  for (const receiver of receivers) context.after(() => receiver.close());
+  const [first, second, third] = receivers;
+  const send = startSender(context, receivers, { idleConnectionsMax: 2 });
+  for (const { url } of [first, second, first, third, first, second, third])
+    assert.equal((await send(messageTo(url), never)).outcome, 'success');
+  // The third one's first message ended the second one's connection, and so on in a circle.
+  assert.deepEqual(
+    receivers.map((receiver) => receiver.connectionCount()),
+    [1, 2, 2],
+  );
+});
+
 test('a message goes out once more at most, and never after a byte of an answer', async (context) => {
   const always = await startPair(context, (index) => (index === 0 ? {} : 'reset'));
   await always.send(messageTo(always.receiver.url), never);

@@ -2,6 +2,7 @@
  * One phase of a fairness scenario: blocks at fixed times, probes of the API beside them, and what receivers, PostgreSQL and
  * the kernel say of it afterwards.
  */
+import { existsSync, readFileSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Address } from '../../../src/core/hex.ts';
 import type { Figures } from '../../repeats.ts';
@@ -34,6 +35,7 @@ const SAMPLE_MS = 500;
 /** Of the hostile requests of a phase: the rate is measured between these shares, without start and end. */
 const RATE_SHARES = { from: 0.05, to: 0.9 };
 
+type Processors = { all: number; stolen: number };
 type Sample = { atMs: number; requests: number; openPeak: number; residentMiB: number };
 /** `isNewcomer`: the first transfer for a watcher that was created in this phase. */
 type Transfer = { hash: string; block: MinedBlock; isNewcomer: boolean };
@@ -50,6 +52,7 @@ export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> 
   const transfers: Transfer[] = [];
   const blocks: MinedBlock[] = [];
   const arrivals: Arrival[] = [];
+  const before = readProcessors();
   const startedAt = performance.now();
   for (let index = 0; index < phase.blocks; index += 1) {
     await delay(Math.max(0, startedAt + index * phase.everyMs - performance.now()));
@@ -69,6 +72,7 @@ export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> 
   // The last block has as long as any other; rows that have not been sent by then count with their age.
   await delay(Math.max(0, startedAt + blocks.length * phase.everyMs - performance.now()));
   const endMs = Date.now();
+  const stolenPercent = stolenBetween(before, readProcessors());
   over.abort();
   const [times] = await Promise.all([probing, sampling]);
   samples.push(await takeSample(stage, receipts));
@@ -81,8 +85,22 @@ export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> 
       ...describeProbes(times),
       ...describeArrivals(arrivals),
       ...describeSamples(samples),
+      stolenPercent,
     }),
   };
+}
+
+/** proc(5), stat: the times of all processors so far. Where there is no such file, none. */
+function readProcessors(): Processors {
+  const line = existsSync('/proc/stat') ? readFileSync('/proc/stat', 'utf8').split('\n', 1)[0] : undefined;
+  // user, nice, system, idle, iowait, irq, softirq and steal; guests are in the first two.
+  const times = line?.split(/ +/).slice(1, 9).map(Number) ?? [];
+  return { all: times.reduce((sum, time) => sum + time, 0), stolen: times[7] ?? Number.NaN };
+}
+
+/** How much of the processors' time the host gave to other machines. */
+function stolenBetween(before: Processors, after: Processors): number {
+  return Math.round((1_000 * (after.stolen - before.stolen)) / (after.all - before.all)) / 10;
 }
 
 function arrive(stage: Stage, newcomer: Newcomer): Arrival {

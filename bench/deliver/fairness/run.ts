@@ -115,6 +115,7 @@ const COLUMNS: Record<string, (figures: Figures) => string> = {
   'memory, MiB': (figures) => cellOf(figures, ['residentPeakMiB']),
   'hostile connections': (figures) => cellOf(figures, ['hostileOpenPeak']),
   'hostile requests/s': (figures) => cellOf(figures, ['hostilePerSecond']),
+  'processor time taken by other machines, %': (figures) => cellOf(figures, ['stolenPercent']),
 };
 
 function cellOf(figures: Figures, names: readonly string[]): string {
