@@ -17,13 +17,14 @@ import type { Verifier } from './verifier.ts';
  * `parts` leaves out traces if the caller doesn't need them. `onBytes` counts the answers of every node
  * asked. With `scrutiny`, everything that no hash covers is checked now, even if it matches no watched
  * address: all senders, and internal transfers by other nodes. `onLie` is called for each node that such a
- * check exposes, even if another node then gives the blocks.
+ * check exposes, even if another node then gives the blocks, and `onDispute` with a block about which nodes disagree.
  */
 export type BundleOptions = {
   parts?: 'without traces';
   scrutiny?: 'full';
   onBytes?: OnBytes;
   onLie?: (lie: Lie) => void;
+  onDispute?: (block: number) => void;
 };
 
 /** As many blocks as live following fetches; a larger request is not urgent. */

@@ -1,6 +1,6 @@
 /**
  * A false answer that no hash exposes: a sender against its signature, or an internal transfer against a
- * quorum.
+ * quorum. Without a quorum nodes dispute, and which of them is wrong stays open.
  */
 import { Fault } from '../core/fault.ts';
 
@@ -12,6 +12,16 @@ export class LieFault extends Fault {
 
   constructor(block: number, message: string) {
     super('inconsistent', message, { isDisproof: true });
+    this.block = block;
+  }
+}
+
+/** Nodes gave different answers about this block, and no quorum agrees. */
+export class DisputeFault extends Fault {
+  readonly block: number;
+
+  constructor(block: number, message: string) {
+    super('inconsistent', message);
     this.block = block;
   }
 }

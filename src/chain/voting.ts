@@ -10,7 +10,7 @@ import { askAll, type BlockReference, type Bundle, quantityOf, traceCall } from 
 import type { BundleOptions } from './fetch.ts';
 import { gather } from './gather.ts';
 import { digestOf, type InternalTransfer, type ListedBlock, readDigest } from './internal-transfers.ts';
-import { LieFault } from './lie.ts';
+import { DisputeFault, LieFault } from './lie.ts';
 import { attempt, byReadiness, type Node } from './node.ts';
 import { type Poll, poll, type Vote } from './poll.ts';
 import type { Capabilities } from './probe.ts';
@@ -230,8 +230,9 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
     const decided = outcome.agreed ?? (isLone ? outcome.votes : undefined);
     const [first] = decided ?? [];
     if (decided !== undefined && first !== undefined) return { key: first.key, names: namesOf(decided) };
-    const code = outcome.votes.length > 1 ? 'inconsistent' : 'unavailable';
-    throw new Fault(code, `${what}: ${disagreement(outcome, tracingQuorum())}`);
+    const message = `${what}: ${disagreement(outcome, tracingQuorum())}`;
+    if (outcome.votes.length > 1) throw new DisputeFault(block.number, message);
+    throw new Fault('unavailable', message);
   }
 
   /**
@@ -299,6 +300,7 @@ export function createVoting({ nodes, quorum, clock, log, prepare, rpcFor }: Vot
         return await confirm(node, asked, signal, fetch);
       } catch (error) {
         if (error instanceof LieFault) asked.onLie?.({ node: node.rpc.name, block: error.block });
+        if (error instanceof DisputeFault) asked.onDispute?.(error.block);
         throw error;
       }
     },

@@ -97,7 +97,11 @@ export function createFollower(options: FollowerOptions): Follower {
   const readAhead = createReadAhead({
     nodes: { bundles: nodes.anchored },
     ...{ clock, extract: options.extract, patienceMs: COMMIT_WAIT_MS },
-    ...(beyondHashes && { scrutinyOf: beyondHashes.scrutiny.of, onLie: beyondHashes.scrutiny.lied }),
+    ...(beyondHashes && {
+      scrutinyOf: beyondHashes.scrutiny.of,
+      onLie: beyondHashes.scrutiny.lied,
+      onDispute: beyondHashes.scrutiny.disputed,
+    }),
   });
   const commitProved = createProvedCommit({ database, clock, readAhead, beyondHashes });
   const readBranch = createBranchReader(readAhead);
@@ -140,6 +144,7 @@ export function createFollower(options: FollowerOptions): Follower {
 
   /** Before the first block: another one may have followed since this process started. */
   async function takeOver(): Promise<void> {
+    beyondHashes?.scrutiny.begin();
     const chain = await findChain(database);
     if (chain !== undefined) options.checks.enforce(chain.enforcedChecks);
   }

@@ -55,6 +55,7 @@ export type ReadAheadOptions = {
   /** How closely these blocks are checked; by default everything that no hash covers is checked later. */
   scrutinyOf?: (blocks: { from: number; to: number; head: number }) => BundleOptions['scrutiny'];
   onLie?: BundleOptions['onLie'];
+  onDispute?: BundleOptions['onDispute'];
 };
 
 export type ReadAhead = {
@@ -167,6 +168,7 @@ export function createReadAhead(options: ReadAheadOptions): ReadAhead {
       isAlone: requestsMax === 1,
       ...(scrutiny !== undefined && { scrutiny }),
       ...(options.onLie !== undefined && { onLie: options.onLie }),
+      ...(options.onDispute !== undefined && { onDispute: options.onDispute }),
     });
     if (fetched === 'too large') return fetched;
     const { bundles, bytes } = fetched;

@@ -11,6 +11,8 @@ import type { Log } from '../core/log.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
 export type Scrutiny = {
+  /** This process begins to follow: what comes next may be a block at which another one, or this one before, held. */
+  begin(): void;
   /** How closely to check these blocks. */
   of(blocks: { from: number; to: number; head: number }): 'full' | undefined;
   /** Notes which nodes gave the blocks that are stored now. */
@@ -20,6 +22,8 @@ export type Scrutiny = {
    * gave before are reported as doubtful. Reports leave out blocks that were stored before the start.
    */
   lied(lie: Lie): void;
+  /** Nodes disagree about this block: it is checked in full until it is stored, however far the head moves on. */
+  disputed(block: number): void;
   /**
    * For each node that lied after it gave blocks that weren't checked in full: the range of these blocks, and the command.
    */
@@ -43,15 +47,21 @@ const LIVE_BLOCKS = 10;
 const SAMPLE_REQUESTS = 64;
 /** After a lie. */
 const SUSPECT_BLOCKS = 1_000;
+/** If no block could be stored for so long after `begin`, nodes may lack the traces that a full check needs. */
+const BEGIN_MS_MAX = 60_000;
 
 type Range = { from: number; to: number };
+const none: Range = { from: 0, to: -1 };
 
 export function createScrutiny({
   clock,
   log,
   isSampled = () => randomInt(SAMPLE_REQUESTS) === 0,
 }: ScrutinyOptions): Scrutiny {
-  let suspected: Range = { from: 0, to: -1 };
+  let suspected = none;
+  let disputed = none;
+  /** Until a block is stored, and no longer than this, all are checked in full. */
+  let beginsUntilMs = Number.NEGATIVE_INFINITY;
   /** By node, the blocks between which it gave some that weren't looked at in full: as many entries as nodes. */
   const believed = new Map<string, Range>();
   /** By node, its last lie. */
@@ -67,12 +77,18 @@ export function createScrutiny({
   }
 
   return {
+    begin() {
+      beginsUntilMs = clock.steadyMs() + BEGIN_MS_MAX;
+    },
     of({ from, to, head }) {
       const isLive = to > head - LIVE_BLOCKS;
-      const isSuspect = to >= suspected.from && from <= suspected.to;
-      return isLive || isSuspect || isSampled() ? 'full' : undefined;
+      const isSuspect = [suspected, disputed].some((range) => to >= range.from && from <= range.to);
+      const isBeginning = clock.steadyMs() < beginsUntilMs;
+      return isLive || isSuspect || isBeginning || isSampled() ? 'full' : undefined;
     },
     stored(blocks) {
+      beginsUntilMs = Number.NEGATIVE_INFINITY;
+      if (blocks.some(({ header }) => header.number >= disputed.to)) disputed = none;
       const grown = new Set<string>();
       for (const { believed: node, header } of blocks) {
         if (node === undefined) continue;
@@ -86,6 +102,13 @@ export function createScrutiny({
       suspected = { from: block, to: block + SUSPECT_BLOCKS };
       lies.set(node, { block, at: clock.now() });
       report(node);
+    },
+    disputed(block) {
+      const isOpen = disputed !== none;
+      disputed = {
+        from: isOpen ? Math.min(disputed.from, block) : block,
+        to: isOpen ? Math.max(disputed.to, block) : block,
+      };
     },
     doubts: () =>
       [...lies].flatMap(([node, { block, at }]) => {

@@ -42,6 +42,7 @@ export type Setting = {
 export type Status = {
   state: string;
   problem: { message: string } | null;
+  chain: { head: number | null };
   pushed_heads: boolean;
   cursor: { number: number } | null;
   nodes: { state: string; head: number | null; vote: { number: number; hash: string } | null }[];

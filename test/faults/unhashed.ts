@@ -7,6 +7,7 @@ import { encodeCall } from '../../devnet/contracts.ts';
 import { readBalanceWei } from '../../devnet/wallet.ts';
 import { sql } from '../../src/store/sql.ts';
 import { runRepair } from '../../src/verification.ts';
+import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { block, both, change, type Json, listOf, receipts } from './spoil.ts';
 import { lieUntil, type Story } from './story.ts';
@@ -98,6 +99,39 @@ const inBackfill = ({ name, fault }: Lie): Story => ({
     node.mend();
   },
 });
+
+/** Held blocks grow old, and a process that starts finds one like those of a backfill. */
+const disputed: Story = {
+  name: 'an internal transfer omitted by the first of two nodes: its block is held however far the head moves on, also after a restart',
+  nodes: 2,
+  isPolled: true,
+  async tell(stage) {
+    const { status, payBlock } = stage;
+    const [node] = stage.nodes;
+    const held = async () => {
+      const now = await status();
+      const isDisputed = /these answer differently/.test(now.problem?.message ?? '');
+      return now.state === 'holding' && isDisputed ? now : undefined;
+    };
+    node.inject(omitted);
+    await stage.payUntil(async () => (await held()) !== undefined, 'the block to be held');
+    const stored = (await held())?.cursor?.number;
+    for (let count = 0; count < BACKFILL_BLOCKS; count += 1) await payBlock();
+    const { number } = await stage.chain.head();
+    const isHeldFarBelow = async () => {
+      const now = await held();
+      return now !== undefined && now.chain.head === number ? now : undefined;
+    };
+    const after = await waitUntil(isHeldFarBelow, { describe: 'the block to be held below the new head' });
+    assert.equal(after.cursor?.number, stored);
+    await stage.service.stop();
+    await stage.restart();
+    const again = await waitUntil(isHeldFarBelow, { describe: 'the block to be held after a restart' });
+    assert.equal(again.cursor?.number, stored);
+    node.mend();
+    await stage.settled();
+  },
+};
 
 /** As operators do what the report says, while the node goes on lying. */
 const reported: Story = {
@@ -206,6 +240,7 @@ const contracts: Story = {
 export const unhashedStories: readonly Story[] = [
   ...[forged, altered, left].map(atHead),
   ...[forged, altered].map(inBackfill),
+  disputed,
   reported,
   inReorg(3, 'close to the head'),
   inReorg(REORG_BLOCKS, 'below what is looked at in full'),

@@ -32,6 +32,34 @@ test('after a lie the block and the next 1,000 are looked at in full', () => {
   );
 });
 
+test('a block about which nodes disagree is looked at in full until it is stored, however far the head moves on', () => {
+  const scrutiny = scrutinyWith(never);
+  for (const block of [501, 500, 502]) scrutiny.disputed(block);
+  const looks = () =>
+    [499, 500, 502, 503].map((number) => scrutiny.of({ from: number, to: number, head: 9_999 }));
+  assert.deepEqual(looks(), [undefined, 'full', 'full', undefined]);
+  assert.equal(scrutiny.of({ from: 490, to: 520, head: 9_999 }), 'full');
+  scrutiny.stored(givenBy(undefined, 500, 501));
+  assert.deepEqual(looks(), [undefined, 'full', 'full', undefined]);
+  scrutiny.stored(givenBy(undefined, 502));
+  assert.deepEqual(looks(), [undefined, undefined, undefined, undefined]);
+});
+
+test('who begins to follow looks in full until a block is stored, for a minute at most', () => {
+  const clock = createTestClock(noon);
+  const scrutiny = createScrutiny({ clock, log: silentLog(), isSampled: never });
+  const look = () => scrutiny.of({ from: 1, to: 1, head: 9_999 });
+  scrutiny.begin();
+  assert.deepEqual([look(), look()], ['full', 'full']);
+  scrutiny.stored(givenBy('a', 1));
+  assert.equal(look(), undefined);
+  scrutiny.begin();
+  clock.advance(59_999);
+  assert.equal(look(), 'full');
+  clock.advance(1);
+  assert.equal(look(), undefined);
+});
+
 test('a lie puts in doubt what the same node gave before without a full look, and the report says what to run', () => {
   const scrutiny = scrutinyWith(never);
   scrutiny.stored([...givenBy('http://a', 7, 8), ...givenBy('http://b', 9, 10)]);
