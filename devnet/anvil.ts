@@ -221,13 +221,13 @@ async function waitUntilReady(
   void ended.then((reason) => {
     endedWith = reason;
   });
+  const answers = () =>
+    call(url, 'eth_chainId', []).then(
+      () => true,
+      () => false,
+    );
   const deadline = Date.now() + READY_MS_MAX;
   while (Date.now() < deadline) {
-    const answers = () =>
-      call(url, 'eth_chainId', []).then(
-        () => true,
-        () => false,
-      );
     const isReady = existsSync(listening) && (await answers());
     if (endedWith !== undefined) {
       const code = /address already in use/i.test(endedWith) ? 'conflict' : 'unavailable';

@@ -51,7 +51,11 @@ const SUSPECT_BLOCKS = 1_000;
 const BEGIN_MS_MAX = 60_000;
 
 type Range = { from: number; to: number };
-const none: Range = { from: 0, to: -1 };
+const none: Range = { from: Number.POSITIVE_INFINITY, to: Number.NEGATIVE_INFINITY };
+const including = ({ from, to }: Range, block: number): Range => ({
+  from: Math.min(from, block),
+  to: Math.max(to, block),
+});
 
 export function createScrutiny({
   clock,
@@ -92,8 +96,7 @@ export function createScrutiny({
       const grown = new Set<string>();
       for (const { believed: node, header } of blocks) {
         if (node === undefined) continue;
-        const { from, to } = believed.get(node) ?? { from: header.number, to: header.number };
-        believed.set(node, { from: Math.min(from, header.number), to: Math.max(to, header.number) });
+        believed.set(node, including(believed.get(node) ?? none, header.number));
         if (lies.has(node)) grown.add(node);
       }
       for (const node of grown) report(node);
@@ -104,11 +107,7 @@ export function createScrutiny({
       report(node);
     },
     disputed(block) {
-      const isOpen = disputed !== none;
-      disputed = {
-        from: isOpen ? Math.min(disputed.from, block) : block,
-        to: isOpen ? Math.max(disputed.to, block) : block,
-      };
+      disputed = including(disputed, block);
     },
     doubts: () =>
       [...lies].flatMap(([node, { block, at }]) => {
