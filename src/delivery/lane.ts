@@ -223,6 +223,8 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         throw error;
       });
     if (settled === 'lost') end = 'lost';
+    // In strict order the next one became due with this outcome: given back first, the lane would wait for its turn again.
+    else if (notification.isOrdered && retryAt === undefined) mayHaveMore.firsts = true;
     report(notification, result, retryAt, settled);
   }
 

@@ -45,6 +45,7 @@ export function createTestSender(
       blockHash: undefined,
       replaces: undefined,
       nextRetryAt: undefined,
+      isOrdered: false,
     } as const;
     const render = (current: Credentials) => {
       const message = renderMessage(made, { ...current, nativeSymbol, now });

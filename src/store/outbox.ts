@@ -42,6 +42,8 @@ export type DueNotification = Movement & {
   redeliveryCount: number;
   /** The published schedule of this attempt, in the form of createdAt; undefined for the first. */
   nextRetryAt: string | undefined;
+  /** Whether its record wants strict order: the next of its notifications may go when this one has arrived. */
+  isOrdered: boolean;
 };
 
 type DueRow = MovementRow & {
@@ -56,6 +58,7 @@ type DueRow = MovementRow & {
   retry_count: number;
   redelivery_count: number;
   next_retry_text: string | null;
+  is_ordered: boolean;
   block_number: number;
   block_hash: Uint8Array | null;
   replaces: number | null;
@@ -96,7 +99,7 @@ export async function listDue(
       n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
       n.revision, n.retry_count, n.redelivery_count,
       to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
-      n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
+      n.turn is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
       w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
@@ -170,6 +173,7 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
     retryCount: row.retry_count,
     redeliveryCount: row.redelivery_count,
     nextRetryAt: row.next_retry_text ?? undefined,
+    isOrdered: row.is_ordered,
   };
 }
 

@@ -9,20 +9,33 @@ import { createDueReader } from '../../src/delivery/reader.ts';
 import { createSettler } from '../../src/delivery/settler.ts';
 import type { Database } from '../../src/store/db.ts';
 import { releaseLanes } from '../../src/store/lanes.ts';
+import type { WatchSettings } from '../../src/store/settings.ts';
 import { sql } from '../../src/store/sql.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, listLanes, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onEachDatabase } from '../kit/each-database.ts';
 
-/** Works a lane with one due notification, and does something after it has read it; how many webhooks were sent. */
+type Story = {
+  /** What the record's watcher has set. */
+  settings?: Partial<WatchSettings>;
+  /** How many of its notifications are due. */
+  count?: number;
+  beforeRelease?: (run: LaneRun) => Promise<void>;
+};
+
+/** Works a lane under one lease, and does something after it has read its rows; how many webhooks were sent. */
 async function countSent(
   database: Database,
   afterRead: (run: LaneRun, stopping: AbortController) => void,
-  beforeRelease?: (run: LaneRun) => Promise<void>,
+  { settings = {}, count = 1, beforeRelease }: Story = {},
 ): Promise<number> {
-  await watchAddress(database);
-  await mine(database, headerOf(1), [transferOf()]);
+  await watchAddress(database, { settings });
+  await mine(
+    database,
+    headerOf(1),
+    Array.from({ length: count }, () => transferOf()),
+  );
   const [lane] = await leaseDue(database, { now: noon, limit: 1 });
   assert.ok(lane !== undefined);
   const stopping = new AbortController();
@@ -48,7 +61,7 @@ async function countSent(
     retryMinutes: [1],
     async send() {
       sent += 1;
-      if (beforeRelease === undefined) stopping.abort();
+      if (beforeRelease === undefined && sent === count) stopping.abort();
       return {
         outcome: 'success',
         status: 200,
@@ -79,6 +92,11 @@ onEachDatabase(({ database }) => {
     assert.equal(await countSent(database(), () => {}), 1);
   });
 
+  test('in strict order a lane goes from one notification to the next under one lease, and no bell has to ring', async () => {
+    const settings = { strictOrder: true };
+    assert.equal(await countSent(database(), () => {}, { settings, count: 3 }), 3);
+  });
+
   test('a lane that is told to stop while it reads sends nothing of it', async () => {
     assert.equal(await countSent(database(), (_run, stopping) => stopping.abort()), 0);
   });
@@ -89,18 +107,15 @@ onEachDatabase(({ database }) => {
 
   test('a bell that rings while the lane is given back starts nothing under its former lease', async () => {
     let isGivenBack = false;
-    const sent = await countSent(
-      database(),
-      () => {},
-      async (run) => {
-        if (isGivenBack) return;
-        isGivenBack = true;
-        await mine(database(), headerOf(2), [transferOf()]);
-        run.ring();
-        // A read and a webhook would have time to begin.
-        for (let turn = 0; turn < 20; turn += 1) await database().query(sql`select`);
-      },
-    );
+    const beforeRelease = async (run: LaneRun) => {
+      if (isGivenBack) return;
+      isGivenBack = true;
+      await mine(database(), headerOf(2), [transferOf()]);
+      run.ring();
+      // A read and a webhook would have time to begin.
+      for (let turn = 0; turn < 20; turn += 1) await database().query(sql`select`);
+    };
+    const sent = await countSent(database(), () => {}, { beforeRelease });
     assert.equal(sent, 1);
     assert.notEqual((await listLanes(database()))[0]?.next_due, null);
   });

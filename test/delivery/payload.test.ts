@@ -27,6 +27,7 @@ const notification: DueNotification = {
   retryCount: 2,
   redeliveryCount: 0,
   nextRetryAt: '2026-01-02 03:14:05.678901',
+  isOrdered: false,
 };
 const signingKeys = [readSigningKeys(generateSigningBytes())] as const;
 const sending = {
