@@ -11,6 +11,8 @@ export type NewRecord = { address: Address; webhook_url: string };
 export type Api = {
   /** Registers watched addresses with the key of their watcher. */
   register(key: string, records: readonly NewRecord[]): Promise<void>;
+  /** Registers one whose webhooks are sent in strict order. */
+  registerOrdered(key: string, record: NewRecord): Promise<void>;
   /** The number of the newest stored block, undefined before the first one and while the service is not ready. */
   tip(): Promise<number | undefined>;
   /** Sends a GET and a small POST at fixed times until the signal, whether or not earlier ones were answered. */
@@ -36,7 +38,7 @@ export function createApi(url: string): Api {
   // Connections of their own: registering must not queue in front of probes.
   const dispatcher = new Agent({ connections: 256 });
   const call = async (options: {
-    method: 'GET' | 'POST';
+    method: 'GET' | 'POST' | 'PUT';
     path: string;
     key?: string;
     body?: unknown;
@@ -55,9 +57,18 @@ export function createApi(url: string): Api {
     });
     return { status: answer.statusCode, text: await answer.body.text() };
   };
-  const registerOne = async (key: string, record: NewRecord): Promise<void> => {
-    const { status, text } = await call({ method: 'POST', path: RECORDS, key, body: record });
+  const change = async (
+    method: 'POST' | 'PUT',
+    key: string,
+    path: string,
+    body: unknown,
+  ): Promise<string> => {
+    const { status, text } = await call({ method, path, key, body });
     if (status !== 200) throw new Error(`the API answered ${status}: ${text}`);
+    return text;
+  };
+  const registerOne = async (key: string, record: NewRecord): Promise<void> => {
+    await change('POST', key, RECORDS, record);
   };
   const registerOneByOne = async (key: string, records: readonly NewRecord[]): Promise<void> => {
     const waiting = [...records];
@@ -79,6 +90,10 @@ export function createApi(url: string): Api {
         if (status === 404 || status === 405) await registerOneByOne(key, chunk);
         else if (status !== 200) throw new Error(`the API answered ${status}: ${text}`);
       }
+    },
+    async registerOrdered(key, record) {
+      const { data }: { data: { id: string } } = JSON.parse(await change('POST', key, RECORDS, record));
+      await change('PUT', key, `${RECORDS}/${data.id}/settings`, { strict_order: true });
     },
     async tip() {
       const answer = await call({ method: 'GET', path: '/readyz' }).catch(() => undefined);

@@ -21,6 +21,8 @@ export type Phase = {
   everyMs: number;
   /** Each gets a transfer in each block. */
   paid: readonly Address[];
+  /** Gets `ORDERED_TRANSFERS` in each block, whose webhooks are sent in strict order. */
+  ordered: Address;
   /** Paid in each block too, but not a healthy one. */
   busy?: Address;
   newcomers?: readonly Newcomer[];
@@ -32,13 +34,14 @@ export type Phase = {
 export type PhaseReport = { name: string; figures: Figures };
 
 const SAMPLE_MS = 500;
+const ORDERED_TRANSFERS = 10;
 /** Of the hostile requests of a phase: the rate is measured between these shares, without start and end. */
 const RATE_SHARES = { from: 0.05, to: 0.9 };
 
 type Processors = { all: number; stolen: number };
 type Sample = { atMs: number; requests: number; openPeak: number; residentMiB: number };
-/** `isNewcomer`: the first transfer for a watcher that was created in this phase. */
-type Transfer = { hash: string; block: MinedBlock; isNewcomer: boolean };
+/** `newcomer`: the first transfer for a watcher that was created in this phase. */
+type Transfer = { hash: string; block: MinedBlock; payee: 'healthy' | 'newcomer' | 'ordered' };
 
 /** `createMs` is set when the API has answered. */
 type Arrival = { newcomer: Newcomer; askedAt: number; createMs?: number; isPaid: boolean };
@@ -57,12 +60,17 @@ export async function measure(stage: Stage, phase: Phase): Promise<PhaseReport> 
   for (let index = 0; index < phase.blocks; index += 1) {
     await delay(Math.max(0, startedAt + index * phase.everyMs - performance.now()));
     const coming = arrivals.filter(({ createMs, isPaid }) => createMs !== undefined && !isPaid);
-    const counted = [...phase.paid, ...coming.map(({ newcomer }) => newcomer.address)];
-    const block = await stage.mine([...counted, ...(phase.busy === undefined ? [] : [phase.busy])]);
+    const payments = [
+      ...phase.paid.map((to) => ({ to, payee: 'healthy' as const })),
+      ...coming.map(({ newcomer }) => ({ to: newcomer.address, payee: 'newcomer' as const })),
+      ...Array.from({ length: ORDERED_TRANSFERS }, () => ({ to: phase.ordered, payee: 'ordered' as const })),
+    ];
+    const busy = phase.busy === undefined ? [] : [phase.busy];
+    const block = await stage.mine([...payments.map(({ to }) => to), ...busy]);
     blocks.push(block);
     for (const arrival of coming) arrival.isPaid = true;
-    for (const [position, hash] of block.hashes.slice(0, counted.length).entries())
-      transfers.push({ hash, block, isNewcomer: position >= phase.paid.length });
+    for (const [position, { payee }] of payments.entries())
+      transfers.push({ hash: block.hashes[position] ?? '', block, payee });
     const { hostileRequests = Number.POSITIVE_INFINITY } = phase;
     if ((samples.at(-1)?.requests ?? 0) >= hostileRequests) break;
     // Not awaited: blocks come at their times, however long the API takes.
@@ -161,14 +169,14 @@ function describeTransfers({
     const since = storedAt.get(transfer.block.number) ?? transfer.block.minedAtMs;
     return Math.max(0, (sentAt(transfer) ?? endMs) - since);
   };
-  const healthy = transfers.filter(({ isNewcomer }) => !isNewcomer);
-  const newcomers = transfers.filter(({ isNewcomer }) => isNewcomer);
+  const of = (wanted: Transfer['payee']) => transfers.filter(({ payee }) => payee === wanted);
+  const [healthy, newcomers, ordered] = [of('healthy'), of('newcomer'), of('ordered')];
   const waits = sorted(healthy.map(waitOf));
   const fromHead = sorted(healthy.map((transfer) => (sentAt(transfer) ?? endMs) - transfer.block.minedAtMs));
   const lags = sorted(
     blocks.map(({ number, minedAtMs }) => Math.max(0, (storedAt.get(number) ?? endMs) - minedAtMs)),
   );
-  const countSent = (of: readonly Transfer[]) => of.filter((one) => sentAt(one) !== undefined).length;
+  const countSent = (some: readonly Transfer[]) => some.filter((one) => sentAt(one) !== undefined).length;
   return {
     expected: healthy.length,
     sent: countSent(healthy),
@@ -182,6 +190,10 @@ function describeTransfers({
     newcomersPaid: newcomers.length,
     newcomersSent: countSent(newcomers),
     newcomerFirstMaxMs: maxOf(newcomers.map(waitOf)),
+    orderedExpected: ordered.length,
+    orderedSent: countSent(ordered),
+    orderedP50Ms: percentile(sorted(ordered.map(waitOf)), 0.5),
+    orderedP99Ms: percentile(sorted(ordered.map(waitOf)), 0.99),
   };
 }
 

@@ -108,6 +108,10 @@ const COLUMNS: Record<string, (figures: Figures) => string> = {
     cellOf(figures, ['rowToPostP50Ms', 'rowToPostP99Ms', 'rowToPostMaxMs']),
   'new watchers served': ({ newcomersSent, newcomers }) => `${newcomersSent} of ${newcomers}`,
   'their first webhook, max ms': (figures) => cellOf(figures, ['newcomerFirstMaxMs']),
+  'in strict order, sent of expected': ({ orderedSent, orderedExpected }) =>
+    `${orderedSent ?? '–'} of ${orderedExpected ?? '–'}`,
+  'row → POST in strict order, 10 of one block, p50 / p99, ms': (figures) =>
+    cellOf(figures, ['orderedP50Ms', 'orderedP99Ms']),
   'API GET p50 / p99, ms': (figures) => cellOf(figures, ['apiGetP50Ms', 'apiGetP99Ms']),
   'API POST p50 / p99, ms': (figures) => cellOf(figures, ['apiPostP50Ms', 'apiPostP99Ms']),
   'API failures': ({ apiFailures, apiCalls }) => `${apiFailures} of ${apiCalls}`,

@@ -60,12 +60,12 @@ export async function runScenario(scenario: Scenario, options: RunOptions): Prom
   const isCrowd = scenario === 'B' || scenario === 'E';
   const hostileCount = isCrowd ? CROWD : 1;
   const { service, database, isDurable, size, onProgress = () => {} } = options;
-  const watchers = HEALTHY + NEWCOMER_BLOCKS.length + 1 + hostileCount;
+  const watchers = HEALTHY + NEWCOMER_BLOCKS.length + 2 + hostileCount;
   onProgress('setting the stage');
   await using stage = await setStage({ service, database, isDurable, watchers });
   const healthyKeys = stage.keys.slice(0, HEALTHY);
   const newcomerKeys = stage.keys.slice(HEALTHY, HEALTHY + NEWCOMER_BLOCKS.length);
-  const writer = stage.keys[HEALTHY + NEWCOMER_BLOCKS.length] ?? '';
+  const [writer = '', orderly = ''] = stage.keys.slice(HEALTHY + NEWCOMER_BLOCKS.length);
   const hostileKeys = stage.keys.slice(-hostileCount);
   await stage.healthy.ask({ manner: HEALTHY_MANNER, keeps: true });
 
@@ -75,6 +75,8 @@ export async function runScenario(scenario: Scenario, options: RunOptions): Prom
     if (address !== undefined)
       await stage.api.register(key, [{ address, webhook_url: stage.healthy.urlOf(index) }]);
   }
+  const ordered = freshAddress();
+  await stage.api.registerOrdered(orderly, { address: ordered, webhook_url: stage.healthy.urlOf(HEALTHY) });
   const busy = freshAddress();
   onProgress('registering the hostile records');
   if (scenario === 'C')
@@ -87,9 +89,9 @@ export async function runScenario(scenario: Scenario, options: RunOptions): Prom
     return { block: NEWCOMER_BLOCKS[index] ?? 0, key, address: freshAddress(), url };
   });
   const reports: PhaseReport[] = [];
-  const run = async (phase: Omit<Phase, 'everyMs' | 'probing'>) => {
+  const run = async (phase: Omit<Phase, 'everyMs' | 'probing' | 'ordered'>) => {
     onProgress(phase.name);
-    const report = await measure(stage, { everyMs: size.everyMs, probing, ...phase });
+    const report = await measure(stage, { everyMs: size.everyMs, probing, ordered, ...phase });
     onProgress(JSON.stringify(report));
     if (phase.name !== 'warm-up') reports.push(report);
   };
