@@ -150,8 +150,12 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
 
   /** The next of this watcher: of its receivers the one with the smallest virtual time that may have an attempt. */
   function nextOf(account: Account): Member | undefined {
-    const isPaced = openOf(account.open) > 0 && pace.isFull({ hasTurned: hasTurned(account) });
-    const may = { unproven: !isPaced && mayStart(account, 'unproven'), proven: mayStart(account, 'proven') };
+    const isTurned = hasTurned(account);
+    const isPaced = openOf(account.open) > 0 && pace.isFull({ hasTurned: isTurned });
+    const may = {
+      unproven: !isPaced && mayStart(account, 'unproven'),
+      proven: !isTurned && mayStart(account, 'proven'),
+    };
     if (!may.unproven && !may.proven) return undefined;
     let next: Member | undefined;
     for (const member of account.ready) {

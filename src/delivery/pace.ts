@@ -5,11 +5,12 @@ import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * Attempts at unproven receivers that begin within so long without an answer: fewer of watchers whose receivers hang. Otherwise
- * all that hang would end at once, after 10 s, and others would take their places at once.
+ * Attempts at unproven receivers that begin within so long without an answer. Otherwise all that hang would end at once, after
+ * 10 s, and others would take their places at once. `turned`, where a watcher's receivers hang: about as many as end in that time
+ * once 512 of them are hung.
  */
 const YOUNG_MS = 100;
-const YOUNG_MAX = { usual: 32, turned: 12 };
+const YOUNG_MAX = { usual: 32, turned: 6 };
 /** How the window follows the time that the thread needs for a turn of its event loop. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
