@@ -70,6 +70,8 @@ const GIVE_WAY_MAX = 64;
 const SURPLUS_MAX = 256;
 /** A worker that has given lanes to those with fewer takes none for as long: twice as long as it takes the others to look. */
 const SHARE_MS = 2_000;
+/** Where nobody took what was given, the next time comes so much later, and twice as late each time after that. */
+const UNTAKEN_MS = { min: 60_000, max: 3_600_000 };
 /** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;
 /** Lanes that are given back with one statement. */
@@ -99,6 +101,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   /** Lanes whose leases are still to be renewed, because others had them locked. */
   let unrenewed: readonly number[] = [];
   let takesNoneUntil = Number.NEGATIVE_INFINITY;
+  /** `others`: lanes at work elsewhere when this worker last gave some; undefined once it has seen what became of them. */
+  let sharing: { fromMs: number; untakenMs: number; others?: number | undefined } = {
+    fromMs: Number.NEGATIVE_INFINITY,
+    untakenMs: 0,
+  };
   let polledMs = Number.NEGATIVE_INFINITY;
   const fair = createFairQueue({ clock, onCredit: () => wake.ring() });
   const reader = createDueReader(options);
@@ -188,13 +195,25 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     for (const { run } of lanes.values()) if (suspended.has(run.lane.watcherId)) run.giveWay();
   }
 
-  /** Lanes with much to do would stay for hours with the worker that came first: others that live get their share. */
+  /**
+   * Lanes with much to do would stay for hours with the worker that came first: others that live get their share. One that is
+   * stopped (SIGSTOP) lives but takes none, and waiting for it would delay everybody's webhooks again and again.
+   */
   async function shareOut(owner: number): Promise<void> {
-    if (lanes.size < 2) return;
+    const nowMs = clock.steadyMs();
+    if (lanes.size < 2 || nowMs < Math.max(takesNoneUntil, sharing.fromMs)) return;
     const { workers, lanes: atWork, own } = await countWorkers(database, owner);
-    if (workers < 2) return;
-    const excess = own - Math.ceil(atWork / workers);
-    if (excess > 0 && giveWay(excess) > 0) takesNoneUntil = clock.steadyMs() + SHARE_MS;
+    const others = atWork - own;
+    if (sharing.others !== undefined) {
+      const untakenMs = Math.min(Math.max(2 * sharing.untakenMs, UNTAKEN_MS.min), UNTAKEN_MS.max);
+      sharing =
+        others > sharing.others ? { fromMs: nowMs, untakenMs: 0 } : { fromMs: nowMs + untakenMs, untakenMs };
+      return;
+    }
+    const excess = workers < 2 ? 0 : own - Math.ceil(atWork / workers);
+    if (excess <= 0 || giveWay(excess) === 0) return;
+    takesNoneUntil = clock.steadyMs() + SHARE_MS;
+    sharing.others = others;
   }
 
   /** Tells the longest at work, if they have had their turn; how many did not know. */

@@ -43,7 +43,11 @@ export async function listSecretsOf(
   const known = new Set(rows.map((row) => row.watcher_id));
   const missing = watcherIds.filter((id) => !known.has(id));
   if (missing.length > 0) {
-    for (const watcherId of missing) await insertNew(database, keyRing, { watcherId, number: 1, now });
+    await insertNew(
+      database,
+      keyRing,
+      missing.map((watcherId) => ({ watcherId, number: 1, now })),
+    );
     rows = await listValid(database, watcherIds, now);
   }
   const secrets = new Map<number, (() => SigningSecret)[]>(watcherIds.map((id) => [id, []]));
@@ -89,7 +93,7 @@ export async function rotateSigningSecret(
     await tx.query(sql`
       update signing_secret set ends_at = least(ends_at, ${endsAt}) where watcher_id = ${watcherId}`);
     await tx.query(sql`delete from signing_secret where watcher_id = ${watcherId} and ends_at <= ${now}`);
-    await insertNew(tx, keyRing, { watcherId, number: newest.number + 1, now });
+    await insertNew(tx, keyRing, [{ watcherId, number: newest.number + 1, now }]);
   });
   return listSigningSecrets(store, watcherId, now);
 }
@@ -120,18 +124,30 @@ async function listValid(db: Db, watcherIds: readonly number[], now: Date): Prom
     order by w.id, s.number desc`);
 }
 
-/** Of several who make the same one at once, one wins. None is made for a watcher that is being or was deleted. */
+/** For different watchers. Of several who make the same one at once, one wins; none is made for a watcher that is being or was deleted. */
 async function insertNew(
   db: Db,
   keyRing: KeyRing,
-  { watcherId, number, now }: { watcherId: number; number: number; now: Date },
+  secrets: readonly { watcherId: number; number: number; now: Date }[],
 ): Promise<void> {
-  const { ciphertext, kekId } = seal(generateSigningBytes(), signingRow(watcherId, number), keyRing);
+  const sealed = secrets.map(({ watcherId, number }) =>
+    seal(generateSigningBytes(), signingRow(watcherId, number), keyRing),
+  );
+  const watcherIds = listOf(secrets.map(({ watcherId }) => watcherId));
   await db.query(sql`
     with owner as materialized (
-      select from watcher where id = ${watcherId} and deleting_at is null for key share
+      select id from watcher where id = any(${watcherIds}::bigint[]) and deleting_at is null order by id for key share
     )
     insert into signing_secret (watcher_id, number, ciphertext, kek_id, created_at)
-    select ${watcherId}::bigint, ${number}::integer, ${ciphertext}::bytea, ${kekId}::text, ${now}::timestamptz from owner
+    select s.watcher_id, s.number, s.ciphertext, s.kek_id, s.created_at
+    from unnest(
+      ${watcherIds}::bigint[],
+      ${listOf(secrets.map(({ number }) => number))}::integer[],
+      ${sealed.map(({ ciphertext }) => ciphertext)}::bytea[],
+      ${sealed.map(({ kekId }) => kekId)}::text[],
+      ${secrets.map(({ now }) => now)}::timestamptz[]
+    ) as s (watcher_id, number, ciphertext, kek_id, created_at)
+    join owner on owner.id = s.watcher_id
+    order by s.watcher_id
     on conflict do nothing`);
 }

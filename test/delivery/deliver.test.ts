@@ -24,6 +24,8 @@ import { waitUntil } from '../kit/wait.ts';
 const AT_ONCE = 4;
 const LEFT = 4;
 const LONGER_THAN_A_TURN_MS = 10_001;
+/** Of a worker that has given lanes to others. */
+const LONGER_THAN_A_PAUSE_MS = 2_001;
 const LONGER_THAN_A_LEASE_MS = 30_001;
 const MINUTE_MS = 60_000;
 /** What is locked is tried again this often at least. */
@@ -322,6 +324,36 @@ onPostgres(({ database, place }) => {
     alone.end('success');
     assert.deepEqual(new Set(await alone.underWay(2 * LEFT)), urlsOf(2, 3));
     await alone.stop();
+  });
+
+  test('a worker that is stopped is given lanes once, and then not again for a minute', async (context) => {
+    const clock = createTestClock();
+    await pay(database(), clock, 3);
+    const [busy, stopped] = [await startLiving(context, clock), await startLiving(context, clock)];
+    await busy.step();
+    await busy.underWay(3 * AT_ONCE);
+    await stopped.step();
+    clock.advance(LONGER_THAN_A_TURN_MS);
+    await busy.heartbeat();
+    busy.end('success');
+    assert.deepEqual(
+      new Set(await busy.underWay(2 * LEFT)),
+      urlsOf(2, 3),
+      'one lane is for the other worker',
+    );
+    clock.advance(LONGER_THAN_A_PAUSE_MS);
+    await busy.heartbeat();
+    await busy.step();
+    assert.deepEqual(new Set(await busy.underWay(3 * LEFT)), urlsOf(1, 2, 3));
+    clock.advance(LONGER_THAN_A_TURN_MS);
+    await busy.heartbeat();
+    await watchAddress(database(), { watcherId: 4, address: addressOf(4), url: 'https://4.example/hook' });
+    await mine(database(), headerOf(4), [transferOf({ receiver: addressOf(4) })], { now: clock.now() });
+    await busy.step();
+    assert.equal((await busy.underWay(3 * LEFT + 1)).at(-1), 'https://4.example/hook');
+    busy.end('success');
+    await busy.idle();
+    await Promise.all([busy.stop(), stopped.stop()]);
   });
 
   test('whoever has no more than the others gives nothing, and goes on', async (context) => {
