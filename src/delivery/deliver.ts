@@ -68,7 +68,7 @@ const TURN_MS = 10_000;
 const GIVE_WAY_MAX = 64;
 /** So many that wait for nothing are given back at once. */
 const SURPLUS_MAX = 256;
-/** A worker that has given lanes to those with fewer takes none for as long: twice as long as it takes the others to look. */
+/** Of watchers whose lanes it has given to other workers, one takes none for so long: twice as long as others take to look. */
 const SHARE_MS = 2_000;
 /** Where nobody took what was given, the next time comes so much later, and twice as late each time after that. */
 const UNTAKEN_MS = { min: 60_000, max: 3_600_000 };
@@ -100,7 +100,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   let renewedMs = Number.NEGATIVE_INFINITY;
   /** Lanes whose leases are still to be renewed, because others had them locked. */
   let unrenewed: readonly number[] = [];
-  let takesNoneUntil = Number.NEGATIVE_INFINITY;
+  /** Watchers whose lanes were given to other workers, and until when they are left to these. */
+  let left: { watcherIds: readonly number[]; untilMs: number } = {
+    watcherIds: [],
+    untilMs: Number.NEGATIVE_INFINITY,
+  };
   /** `others`: lanes at work elsewhere when this worker last gave some; undefined once it has seen what became of them. */
   let sharing: { fromMs: number; untakenMs: number; others?: number | undefined } = {
     fromMs: Number.NEGATIVE_INFINITY,
@@ -145,7 +149,6 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (stopping.signal.aborted) return 'idle';
     const owner = await workerNumber();
     const [now, stepsMs] = [clock.now(), clock.stepsMs()];
-    if (clock.steadyMs() < takesNoneUntil) return 'idle';
     const room = lanesMax - lanes.size;
     if (room <= 0) {
       await makeRoom(now);
@@ -156,7 +159,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const askedMs = clock.steadyMs();
     const { leased, drained, visited } = await leaseLanes(database, {
       ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
-      ...{ full: fair.full(), watchersMax, lanesEach },
+      ...{ full: unwanted(), watchersMax, lanesEach },
     });
     if (clock.steadyMs() - askedMs > RENEW_MS) {
       // The leases may be over, and the lanes another worker's.
@@ -169,9 +172,14 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     return leased.length > 0 && (visited === watchersMax || drained.length < visited) ? 'worked' : 'idle';
   }
 
+  /** Watchers of which no further lane is taken at the moment. */
+  function unwanted(): number[] {
+    return clock.steadyMs() < left.untilMs ? [...fair.full(), ...left.watcherIds] : fair.full();
+  }
+
   /** The longest at work give way to those that wait; they come back after them. */
   async function makeRoom(now: Date): Promise<void> {
-    const nextDue = await findNextDue(database, fair.full());
+    const nextDue = await findNextDue(database, unwanted());
     if (nextDue !== undefined && nextDue <= now) giveWay(GIVE_WAY_MAX);
   }
 
@@ -197,11 +205,11 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
 
   /**
    * Lanes with much to do would stay for hours with the worker that came first: others that live get their share. One that is
-   * stopped (SIGSTOP) lives but takes none, and waiting for it would delay everybody's webhooks again and again.
+   * stopped (SIGSTOP) lives but takes none, and waiting for it would delay the webhooks of these lanes again and again.
    */
   async function shareOut(owner: number): Promise<void> {
     const nowMs = clock.steadyMs();
-    if (lanes.size < 2 || nowMs < Math.max(takesNoneUntil, sharing.fromMs)) return;
+    if (lanes.size < 2 || nowMs < Math.max(left.untilMs, sharing.fromMs)) return;
     const { workers, lanes: atWork, own } = await countWorkers(database, owner);
     const others = atWork - own;
     if (sharing.others !== undefined) {
@@ -211,19 +219,21 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       return;
     }
     const excess = workers < 2 ? 0 : own - Math.ceil(atWork / workers);
-    if (excess <= 0 || giveWay(excess) === 0) return;
-    takesNoneUntil = clock.steadyMs() + SHARE_MS;
+    const given = excess > 0 ? giveWay(excess) : [];
+    if (given.length === 0) return;
+    const watcherIds = [...new Set(given.map(({ lane }) => lane.watcherId))];
+    left = { watcherIds, untilMs: clock.steadyMs() + SHARE_MS };
     sharing.others = others;
   }
 
-  /** Tells the longest at work, if they have had their turn; how many did not know. */
-  function giveWay(limit: number, isMeant: (run: LaneRun) => boolean = () => true): number {
+  /** Tells the longest at work, if they have had their turn; those that did not know. */
+  function giveWay(limit: number, isMeant: (run: LaneRun) => boolean = () => true): LaneRun[] {
     const nowMs = clock.steadyMs();
     // A Map lists in the order of insertion: the oldest first.
     const hadTheirTurn = [...lanes.values()].filter(
       ({ run, startedMs }) => nowMs - startedMs >= TURN_MS && isMeant(run),
     );
-    return hadTheirTurn.slice(0, limit).filter(({ run }) => run.giveWay()).length;
+    return hadTheirTurn.slice(0, limit).flatMap(({ run }) => (run.giveWay() ? [run] : []));
   }
 
   function begin(lane: Lane): void {
@@ -278,9 +288,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     failed: bug.promise,
     async idleMs() {
       if (lanes.size >= lanesMax) return POLL_MS_MAX;
-      const pauseMs = takesNoneUntil - clock.steadyMs();
-      if (pauseMs > 0) return pauseMs;
-      const nextDue = await findNextDue(database, fair.full());
+      const nextDue = await findNextDue(database, unwanted());
       const untilMs = nextDue === undefined ? POLL_MS_MAX : nextDue.getTime() - clock.now().getTime();
       return Math.min(untilMs > 0 ? untilMs : OVERDUE_MS, POLL_MS_MAX);
     },

@@ -326,8 +326,13 @@ onPostgres(({ database, place }) => {
     await alone.stop();
   });
 
-  test('a worker that is stopped is given lanes once, and then not again for a minute', async (context) => {
+  test('a worker that is stopped is given lanes once, and then not again for a minute; other watchers notice nothing', async (context) => {
     const clock = createTestClock();
+    const payOther = async (watcherId: number) => {
+      const address = addressOf(watcherId);
+      await watchAddress(database(), { watcherId, address, url: `https://${watcherId}.example/hook` });
+      await mine(database(), headerOf(watcherId), [transferOf({ receiver: address })], { now: clock.now() });
+    };
     await pay(database(), clock, 3);
     const [busy, stopped] = [await startLiving(context, clock), await startLiving(context, clock)];
     await busy.step();
@@ -336,21 +341,28 @@ onPostgres(({ database, place }) => {
     clock.advance(LONGER_THAN_A_TURN_MS);
     await busy.heartbeat();
     busy.end('success');
+    await busy.underWay(2 * LEFT);
+    await payOther(4);
+    await busy.step();
     assert.deepEqual(
-      new Set(await busy.underWay(2 * LEFT)),
-      urlsOf(2, 3),
-      'one lane is for the other worker',
+      new Set(await busy.underWay(2 * LEFT + 1)),
+      urlsOf(2, 3, 4),
+      'watcher 1 is for the other',
     );
     clock.advance(LONGER_THAN_A_PAUSE_MS);
     await busy.heartbeat();
     await busy.step();
-    assert.deepEqual(new Set(await busy.underWay(3 * LEFT)), urlsOf(1, 2, 3));
+    assert.deepEqual(new Set(await busy.underWay(3 * LEFT + 1)), urlsOf(1, 2, 3, 4));
     clock.advance(LONGER_THAN_A_TURN_MS);
     await busy.heartbeat();
-    await watchAddress(database(), { watcherId: 4, address: addressOf(4), url: 'https://4.example/hook' });
-    await mine(database(), headerOf(4), [transferOf({ receiver: addressOf(4) })], { now: clock.now() });
+    busy.end('success', 'https://4.example/hook');
+    await payOther(5);
     await busy.step();
-    assert.equal((await busy.underWay(3 * LEFT + 1)).at(-1), 'https://4.example/hook');
+    assert.deepEqual(
+      new Set(await busy.underWay(3 * LEFT + 1)),
+      urlsOf(1, 2, 3, 5),
+      'nothing was given away',
+    );
     busy.end('success');
     await busy.idle();
     await Promise.all([busy.stop(), stopped.stop()]);
