@@ -190,7 +190,7 @@ async function install(folder) {
   const silence = setTimeout(() => {
     if (!hasPackages(folder))
       say(
-        `Nothing has come from the npm registry yet. ${registryAdvice()} npm goes on trying; Ctrl-C ends it.`,
+        `npm is still at work, and no package has arrived yet. ${registryAdvice()} Ctrl-C ends it.`,
       );
   }, REGISTRY_SILENCE_MS_MAX);
   const outcome = await run(command, isNpm ? [own].concat(words) : words, options, end).catch((error) =>

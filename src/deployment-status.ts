@@ -29,6 +29,8 @@ export type DeploymentReading = {
 
 export type DeploymentStatus = {
   read(now: Date): Promise<DeploymentReading>;
+  /** Since when this process can't store its heartbeat; undefined while it can. */
+  silentSince(): Date | undefined;
   /** Sets the gauges of the deployment; `own` is what this process says of the chain. Unknown ones are absent. */
   refreshMetrics(now: Date, own: Trouble | undefined): Promise<void>;
 };
@@ -129,6 +131,7 @@ export function createDeploymentStatus({
 
   return {
     read,
+    silentSince: deployment.silentSince,
     async refreshMetrics(now, own) {
       const reading = await read(now).catch(() => undefined);
       const leader = deployment.leader();

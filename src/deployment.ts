@@ -38,6 +38,8 @@ export type Deployment = {
   leader(): SeenProcess | undefined;
   /** For how long no process has had the role, and who had it last; undefined while one has it. */
   missing(role: string): { ms: number; last: SeenProcess | undefined } | undefined;
+  /** Since when the heartbeat can't be stored; undefined while it can. */
+  silentSince(): Date | undefined;
   /** Notes that this process ended as asked. Gives up when the database doesn't answer. */
   end(): Promise<void>;
 };
@@ -77,6 +79,7 @@ export function createDeployment({
   };
   const watch = createProcessWatch(clock);
   let beats = 0;
+  let silentSince: Date | undefined;
   let own: Omit<FollowerReport, 'leads'> | undefined;
   const ownReport = () => own && { ...own, leads: leads() };
 
@@ -111,12 +114,19 @@ export function createDeployment({
     id: identity.id,
     leads,
     async beat() {
-      await look(database);
-      await writeHeartbeat(database, identity, ownReport(), await failures());
-      if (beats % REMOVE_BEATS === 0) await removeFormerProcesses(database, identity, LOST_MS);
+      try {
+        await look(database);
+        await writeHeartbeat(database, identity, ownReport(), await failures());
+        if (beats % REMOVE_BEATS === 0) await removeFormerProcesses(database, identity, LOST_MS);
+      } catch (error) {
+        silentSince ??= clock.now();
+        throw error;
+      }
+      silentSince = undefined;
       beats += 1;
       return 'idle';
     },
+    silentSince: () => silentSince,
     idleMs: () => (database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS : HEARTBEAT_MS),
     look,
     processes,

@@ -129,7 +129,8 @@ export function createStatus(options: StatusOptions): Status {
       if (!(error instanceof Fault)) throw error;
       unreadSince ??= now;
       const message = `${messageOf(error)}. /status can't show what is stored: check that the database runs, and check database.url`;
-      return { fault: { state: 'degraded', message, since: unreadSince } };
+      const since = options.deployment?.silentSince() ?? unreadSince;
+      return { fault: { state: 'degraded', message, since: since < unreadSince ? since : unreadSince } };
     }
   }
 
@@ -183,7 +184,9 @@ export function createStatus(options: StatusOptions): Status {
       const { tip, chain, queue, prices, pairs, writeFailures, deployment, told } =
         'fault' in stored ? unread : stored;
       const leader = deployment?.leader;
-      const head = nodes?.headNumber() ?? leader?.head;
+      // What another process said a moment ago may be older than the newest block.
+      const toldHead = leader?.head === undefined ? undefined : Math.max(leader.head, tip?.number ?? 0);
+      const head = nodes?.headNumber() ?? toldHead;
       const quorum = nodes?.quorum();
       const chainTrouble = leader === undefined ? following.find(tip?.number) : leader.trouble;
       const trouble = chainTrouble ?? ('fault' in stored ? stored.fault : deployment?.trouble);
@@ -208,8 +211,7 @@ export function createStatus(options: StatusOptions): Status {
                 stored_at: tip.storedAt.toISOString(),
               },
         lag_blocks: lagBlocks,
-        lag_seconds:
-          lagBlocks === 0 || tip === undefined ? 0 : (now.getTime() - tip.minedAt.getTime()) / 1000,
+        lag_seconds: lagSeconds(lagBlocks, tip, now),
         problem: describeProblem(trouble, writeFailures),
         write_failures: writeFailures.map(({ part, message, since }) => {
           return { part, message, since: since.toISOString() };
@@ -273,6 +275,12 @@ const unread: Stored = {
   ...{ tip: undefined, chain: undefined, queue: undefined, deployment: undefined },
   ...{ prices: [], pairs: [], writeFailures: [], told: nothingTold },
 };
+
+/** The age of the newest stored block while the head is ahead of it; null where one of them is unknown. */
+function lagSeconds(lagBlocks: number | null, tip: Stored['tip'], now: Date): number | null {
+  if (lagBlocks === null || tip === undefined) return null;
+  return lagBlocks === 0 ? 0 : ageSeconds(tip.minedAt, now);
+}
 
 function describeQueue({ oldestDueAt, ...counts }: QueueStatistics, now: Date) {
   const age = oldestDueAt === undefined ? 0 : ageSeconds(oldestDueAt, now);

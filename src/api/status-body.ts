@@ -141,7 +141,12 @@ export const StatusBody = Type.Object(
     lag_blocks: orNull(
       Type.Integer({ description: 'How far the newest stored block is below the head, at least 0.' }),
     ),
-    lag_seconds: Type.Number(),
+    lag_seconds: orNull(
+      Type.Number({
+        description:
+          'The age of the newest stored block while the head is ahead of it; null where one of them is unknown.',
+      }),
+    ),
     problem: orNull(Type.Object({ message: Type.String(), since: Time })),
     write_failures: Type.Array(
       Type.Object({

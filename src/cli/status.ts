@@ -95,7 +95,7 @@ function render(status: StatusBody): string {
   const lag =
     status.lag_blocks === null || status.lag_blocks <= 0
       ? ''
-      : `, ${status.lag_blocks} blocks and ${Math.round(status.lag_seconds)} s behind`;
+      : `, ${status.lag_blocks} blocks and ${Math.round(status.lag_seconds ?? 0)} s behind`;
   const rows = [
     ['state', status.state],
     ...(problem === null ? [] : [['problem', `${problem.message} (since ${problem.since})`]]),

@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { StatusBody } from '../../src/api/status-body.ts';
 import { loadConfig } from '../../src/config/load.ts';
+import { Fault } from '../../src/core/fault.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createDeployment } from '../../src/deployment.ts';
 import { createDeploymentStatus } from '../../src/deployment-status.ts';
@@ -82,7 +83,11 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
 onEachDatabase(({ database }) => {
   function createStory() {
     const clock = createTestClock();
-    const start = (...roles: string[]) => startProcess(database(), clock, roles);
+    const startOn =
+      (own: Database) =>
+      (...roles: string[]) =>
+        startProcess(own, clock, roles);
+    const start = startOn(database());
     /** Time goes by, and these processes beat. */
     async function pass(seconds: number, ...living: { beat(): Promise<unknown> }[]) {
       for (let second = 0; second < seconds; second += 2) {
@@ -90,7 +95,7 @@ onEachDatabase(({ database }) => {
         for (const one of living) await one.beat();
       }
     }
-    return { clock, start, pass };
+    return { clock, start, startOn, pass };
   }
 
   test('a process that cannot store outcomes makes every process say so, until it can', async () => {
@@ -174,6 +179,43 @@ onEachDatabase(({ database }) => {
       await pass(2, api, delivery, next);
       assert.deepEqual([(await api.body()).state, (await api.body()).problem], ['ok', null]);
     });
+
+  test('a process that cannot reach the database says since when, although nobody asked before', async () => {
+    const { clock, start, startOn, pass } = createStory();
+    let isDown = false;
+    const refuse = async () => {
+      throw new Fault('unavailable', 'database: connection refused');
+    };
+    const down: Database = {
+      ...database(),
+      query: (statement) => (isDown ? refuse() : database().query(statement)),
+      transaction: (work) => (isDown ? refuse() : database().transaction(work)),
+    };
+    const api = startOn(down)('api');
+    await pass(4, api);
+    isDown = true;
+    clock.advance(2_000);
+    const since = clock.now().toISOString();
+    await assert.rejects(api.beat());
+    clock.advance(600_000);
+    await assert.rejects(api.beat());
+    const { state, problem, lag_blocks, lag_seconds } = await api.body();
+    assert.deepEqual([state, problem?.since, lag_blocks, lag_seconds], ['degraded', since, null, null]);
+    isDown = false;
+    await pass(4, api, start('follower'));
+    assert.equal((await api.body()).problem?.since === since, false);
+  });
+
+  test('the head is never below the newest block, although the follower said it a moment before', async () => {
+    const { start, pass } = createStory();
+    const [api, follower] = [start('api'), start('follower')];
+    follower.says({ head: 1 });
+    await pass(4, follower, api);
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), []);
+    const { chain, cursor, lag_blocks } = await api.body();
+    assert.deepEqual([chain.head, cursor?.number, lag_blocks], [2, 2, 0]);
+  });
 
   test('after a hand-over one follower leads, although the former one still says that it does', async () => {
     const { start, pass } = createStory();

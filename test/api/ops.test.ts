@@ -419,7 +419,7 @@ onEachDatabase(({ kind, database }) => {
         chain: { id: 31337, genesis_hash: null, head: null, finalized: null, corroborated: null },
         cursor: null,
         lag_blocks: null,
-        lag_seconds: 0,
+        lag_seconds: null,
         queue: { deferred: 0, held: 0, waiting: 0, due: 0, oldest_due_age_seconds: 0 },
       },
     );
