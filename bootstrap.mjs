@@ -189,9 +189,7 @@ async function install(folder) {
   };
   const silence = setTimeout(() => {
     if (!hasPackages(folder))
-      say(
-        `npm is still at work, and no package has arrived yet. ${registryAdvice()} Ctrl-C ends it.`,
-      );
+      say(`npm is still at work, and no package has arrived yet. ${registryAdvice()} Ctrl-C ends it.`);
   }, REGISTRY_SILENCE_MS_MAX);
   const outcome = await run(command, isNpm ? [own].concat(words) : words, options, end).catch((error) =>
     giveUp(

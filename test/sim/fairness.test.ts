@@ -37,7 +37,7 @@ for (const { name, ...attack } of sampleOf(attacks, { shares: attacks.length }))
     const { quiet, attacked, newcomers, openMax, surplusMax } = await tellAttack(stage, attack);
     assert.deepEqual([attacked.length, newcomers.length], [HEALTHY * BLOCKS, NEWCOMERS]);
     assert.ok(p99(attacked) <= RATIO_MAX * p99(quiet), `${p99(attacked)} ms instead of ${p99(quiet)} ms`);
-    assert.ok(Math.max(...newcomers) <= NEWCOMER_MS_MAX, `${newcomers} ms for new watchers`);
+    assert.ok(Math.max(...newcomers) <= NEWCOMER_MS_MAX, `${newcomers.join(', ')} ms for new watchers`);
     assert.ok(openMax <= OPEN_MAX + HEALTHY + NEWCOMERS + attack.watchers, `${openMax} attempts at once`);
     assert.ok(surplusMax <= 0, `${surplusMax} lanes too many`);
   });
