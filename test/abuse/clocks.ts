@@ -276,7 +276,7 @@ const dayAndBack = (kind: DatabaseKind): Abuse => ({
 });
 
 export const clockAbuses: readonly Abuse[] = [
-  ...sampleOf(databaseKinds).map(schedule),
+  ...sampleOf(databaseKinds, { shares: 2 }).map(schedule),
   ...databaseKinds.flatMap(jumps),
   ...databaseKinds.map(dayAndBack),
   machine,

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { DeploymentDetails } from '../../src/api/admin-deployment.ts';
 import { attemptDue } from '../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory } from './api-story.ts';
 
 const TOKEN = 'f00d'.repeat(8);
@@ -13,7 +13,7 @@ const details: DeploymentDetails = {
   late_watchers: [{ watcher_id: 1, watcher: 'acme', oldest_due_at: noon.toISOString(), seconds: 80 }],
 };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** Watchers acme and beta, each with a receiver that fails and one that doesn't. */
   async function createStory() {
     const story = createApiStory(database(), { details: async () => details }, undefined, {

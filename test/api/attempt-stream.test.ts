@@ -5,7 +5,7 @@ import { revokeKey } from '../../src/store/keys.ts';
 import { sql } from '../../src/store/sql.ts';
 import { suspendWatcher } from '../../src/store/watchers.ts';
 import { noon } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { type EventStream, openEventStream } from '../kit/event-stream.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { type ApiStory, createApiStory } from './api-story.ts';
@@ -52,7 +52,7 @@ async function attempt(db: Db, watcherId: number): Promise<number> {
 
 const heardBy = ({ events }: EventStream) => events.map(({ id }) => Number(id));
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('attempts come as they are settled, from the beginning of the stream on, only the watcher’s own', async () => {
     await using story = await createStory(database());
     const { watcherId, open, hear } = story;

@@ -4,12 +4,12 @@ import { test } from 'node:test';
 import { generateApiKey } from '../../src/core/api-key.ts';
 import { revokeKey } from '../../src/store/keys.ts';
 import { addressOf } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
 const REFUSED = { success: false, statusCode: 401, statusMessage: 'Unauthorized' };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('without a valid key every operation is refused in the same words (spec 5)', async () => {
     const { ask, issue } = createApiStory(database());
     const { key } = await issue('acme');

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { mock, test } from 'node:test';
 import type { Api } from '../../src/api/server.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
@@ -38,7 +38,7 @@ async function passTime(isSo: () => boolean): Promise<void> {
   assert.ok(isSo());
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('an answer before the end of the body says that the connection closes, can be read, and then it closes', async () => {
     const { api } = createApiStory(database());
     const open = await listening(api);

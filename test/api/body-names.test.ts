@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
 const ADMIN_TOKEN = 'f00d'.repeat(8);
@@ -9,7 +9,7 @@ const RECORD = 'is unknown; known: operation, id, address, watch_coin, watch_tok
 const MEMBER = 'is unknown; known: address, watch_coin, watch_token';
 const NONE = 'is unknown: this path takes no fields';
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a field that is not known is named with those that are; on the paths of the specification it is passed over', async () => {
     const story = createApiStory(database(), undefined, undefined, { adminToken: ADMIN_TOKEN });
     const { key } = await story.issue('acme');

@@ -12,7 +12,7 @@ import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { suspendWatcher } from '../../src/store/watchers.ts';
 import { headerOf, mine, noon, transferOf } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { sampleSize } from '../kit/sample.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory, strict } from './api-story.ts';
@@ -66,7 +66,7 @@ async function countOpenTransactions(database: Database): Promise<number> {
   return row?.count ?? 0;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('each line is answered as its own request would be; a wrong one stops no other', async () => {
     await using story = await createBulkStory(database());
     const [first, second] = await story.send(recordsOf(2));

@@ -5,7 +5,7 @@ import { describe, test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { headerOf, listStates, mine, transferOf } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { type Answer, type ApiStory, createApiStory, PATH } from './api-story.ts';
 import {
@@ -59,7 +59,7 @@ const ofOthers = sql`select from pg_stat_activity where datname = current_databa
 const WAITING = sql`${ofOthers} and wait_event_type = 'Lock'`;
 const OPEN = sql`${ofOthers} and xact_start is not null`;
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   describe('a list of changes', () => {
     test('one record over and over again is refused: each repetition would keep others waiting', async () => {
       const { post, list } = await createStory(database());

@@ -14,7 +14,7 @@ import { insertAwards } from '../../src/store/points.ts';
 import { sql } from '../../src/store/sql.ts';
 import { awardOf } from '../kit/awards.ts';
 import { addressOf, alice, headerOf, noon } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory } from './api-story.ts';
 
 const value = { fixed: decimal('2') };
@@ -52,7 +52,7 @@ const SPECIFIED = {
   '/api/native/supply-info': kept(120),
 };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('each public endpoint is kept as spec 8 says, and has age, 304 and HEAD', async () => {
     await database().transaction((tx) => insertAwards(tx, [awardOf({ awardedAt: noon })]));
     const place = { pairId: 1, blockNumber: 1, minedAt: noon, reserve0: 4n, reserve1: 4n };

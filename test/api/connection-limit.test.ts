@@ -12,7 +12,7 @@ import { CONNECTIONS_MAX, limitConnections } from '../../src/api/connection-limi
 import type { Api } from '../../src/api/server.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory } from './api-story.ts';
 
@@ -154,7 +154,7 @@ test('an answer that nobody reads ends with its connection; one that the server 
   await waitUntil(() => waiting.text().includes('late'));
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('the limits of the API', async () => {
     const { server } = createApiStory(database()).api;
     const { maxConnections, timeout, headersTimeout } = server;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { coin, headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { insertNotifications } from '../kit/many-notifications.ts';
 import { type ApiStory, createApiStory } from './api-story.ts';
 
@@ -34,7 +34,7 @@ const nextOf = (headers: { [name: string]: string | undefined }) =>
 const setState = (database: Database, id: number, state: string) =>
   database.query(sql`update notification set state = ${state}, processed_at = null where id = ${id}`);
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a notification in the log: these fields, amounts exact as text, times in ISO 8601', async () => {
     const story = createApiStory(database());
     const { key, watcherId } = await story.issue('acme');

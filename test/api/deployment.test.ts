@@ -17,7 +17,7 @@ import { createWriteHealth } from '../../src/store/write-health.ts';
 import { attemptDue } from '../kit/attempts.ts';
 import { addressOf, headerOf, later, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory } from './api-story.ts';
 
 const config = loadConfig({
@@ -80,7 +80,7 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
   };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   function createStory() {
     const clock = createTestClock();
     const startOn =

@@ -5,12 +5,12 @@ import { connect } from 'node:net';
 import { mock, test } from 'node:test';
 import { Fault } from '../../src/core/fault.ts';
 import type { Sql } from '../../src/store/sql.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
 const valid = { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/a' };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('an unknown path is 404, in the form of its part of the API (spec 7)', async () => {
     const { ask, askUndescribed } = createApiStory(database());
     assert.deepEqual((await ask('GET', '/api/nothing?a=b')).json, {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { type ApiStory, createApiStory, PATH } from './api-story.ts';
 import { BULK, recordOf, recordsOf, URL_A } from './bulk-story.ts';
 
@@ -21,7 +21,7 @@ async function countOf({ ask }: Pick<ApiStory, 'ask'>, key: string): Promise<num
   return (json as { data: unknown[] }).data.length;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const requests = [
     ['POST', PATH, recordOf(1), 1],
     ['POST', BULK, { records: recordsOf(3) }, 3],

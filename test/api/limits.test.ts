@@ -8,7 +8,7 @@ import { createPendingAlarm } from '../../src/delivery/pending-alarm.ts';
 import { sql } from '../../src/store/sql.ts';
 import { refreshToldMetrics, removeToldMetrics } from '../../src/told-status.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 import { addressOf, BULK, createBulkStory, recordOf, URL_A } from './bulk-story.ts';
 
@@ -23,7 +23,7 @@ const reached = (path: string, message: string) => ({
 const tooMany = (limit: number, place = '') =>
   reached(place, `a watcher may have ${limit} watched addresses: delete some, or ask the operator`);
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('without limits nothing is counted, and what is pending is told', async () => {
     const { ask, issue } = createApiStory(database());
     const { key, watcherId } = await issue('acme');

@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { type ClientRequest, get, type IncomingMessage } from 'node:http';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { PATH } from './api-story.ts';
 import { BULK, createBulkStory, recordOf, recordsOf } from './bulk-story.ts';
@@ -21,7 +21,7 @@ async function answerOf(
   return { status: response.statusCode, headers: response.headers, text: await text(response) };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('of bodies of unknown length a watcher has four at once; the fifth is not read until one ends, and another watcher is served', async () => {
     await using story = await createBulkStory(database());
     const other = await story.issue('other');

@@ -12,7 +12,7 @@ import { insertPrice } from '../../src/store/prices.ts';
 import { createWriteHealth } from '../../src/store/write-health.ts';
 import { addressOf, later } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory } from './api-story.ts';
 
 const [usdt, wrapped, meme] = [1, 2, 3].map(addressOf);
@@ -32,7 +32,7 @@ const config = loadConfig({
   },
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a pool that is pushed away from the feeds alarms, until a price is too old to tell', async () => {
     const [clock, metrics] = [createTestClock(later(0)), createMetrics('test')];
     const options = { version: 'test', config, database: database(), nodes: undefined, proof: undefined };

@@ -7,7 +7,7 @@ import { insertAwards } from '../../src/store/points.ts';
 import { sql } from '../../src/store/sql.ts';
 import { awardOf } from '../kit/awards.ts';
 import { addressOf, alice, bob, carol, hashOf } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { type ApiStory, createApiStory } from './api-story.ts';
 
 const POINTS = '/api/points';
@@ -41,7 +41,7 @@ async function walk(story: ApiStory, first: string): Promise<unknown[]> {
   return entries;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('leaderboard: users of the month with points, most points first, then by address (spec 4.1)', async () => {
     const { get } = await createStory(database(), '2026-01-20T00:00:00.000Z', [
       awardOf({ user: bob, points: '7.5' }),

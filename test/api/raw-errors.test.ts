@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { test } from 'node:test';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
 const CLOSE = 'Host: a\r\nConnection: close\r\n';
@@ -27,7 +27,7 @@ const refused: [status: number, path: string, bytes: string][] = [
   [431, '/api/price/y', `GET /api/price/${long} HTTP/1.1\r\n${CLOSE}\r\n`],
 ];
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('errors below Fastify have the specified body, CORS on public paths, and nosniff', async () => {
     const { api } = createApiStory(database());
     const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { attemptDue } from '../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory } from './api-story.ts';
 
 const PATH = '/api/notifications/receivers';
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** Watchers acme and beta, each with the receivers one and two, of which one fails. */
   async function createStory() {
     const story = createApiStory(database());

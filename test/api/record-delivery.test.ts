@@ -6,7 +6,7 @@ import { abortOf } from '../../src/core/abort.ts';
 import type { Database } from '../../src/store/db.ts';
 import type { WatchedAddress } from '../../src/store/watched.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
 const MINUTE_MS = 60_000;
@@ -26,7 +26,7 @@ async function createStory(database: Database, send?: SendTest) {
   return { ...story, key, watcherId, record, sent };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a test webhook goes to the record’s URL, and the answer says how it went', async () => {
     const { ask, key, record, sent } = await createStory(database());
     const { status, text } = await ask('POST', `${PATH}/${record.id}/test`, { key });

@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
 import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory } from './api-story.ts';
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a connection that asks for nothing does not hold up the end', async () => {
     const { api } = createApiStory(database());
     const accepted = once(api.server, 'connection');

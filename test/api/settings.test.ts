@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory, PATH } from './api-story.ts';
 
 const TOKEN = `0x${'ab'.repeat(20)}`;
@@ -29,7 +29,7 @@ async function createStory(database: Database) {
   return { ...story, key, record, url, read };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a record has the settings of the specification, and its own body says nothing of them', async () => {
     const { ask, key, record, url } = await createStory(database());
     const { status, text } = await ask('GET', url, { key });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { type Answer, createApiStory } from './api-story.ts';
 
 const PATH = '/api/notifications/signing-secrets';
@@ -21,7 +21,7 @@ function secretsOf({ status, json }: Answer): Secret[] {
   return json.data;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a watcher reads his own signing secret and its public key, the same each time, never from a cache', async () => {
     const { ask, issue, clock } = createApiStory(database());
     const [acme, other] = [await issue('acme'), await issue('other')];

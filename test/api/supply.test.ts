@@ -9,7 +9,7 @@ import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { findSupply, saveSupply } from '../../src/store/supply.ts';
 import { headerOf, noon } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { complete, type NodesStage, withNodes } from '../kit/nodes.ts';
 import { type Methods, makeAddress, RpcError } from '../kit/scripted-node.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -148,7 +148,7 @@ test('a node that hangs holds nobody up for long', () =>
     closing.abort();
   }));
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('the supply is one record, and its figures are plain numbers', () =>
     withNodes([balances()], async (stage) => {
       const { ask } = createApiStory(database(), undefined, undefined, {

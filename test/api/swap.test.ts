@@ -14,7 +14,7 @@ import { insertPrice } from '../../src/store/prices.ts';
 import { sql } from '../../src/store/sql.ts';
 import { insertSwaps } from '../../src/store/swaps.ts';
 import { addressOf, hashOf, headerOf, later, noon } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { createApiStory } from './api-story.ts';
 
 const coins = (count: number) => BigInt(count) * 10n ** 18n;
@@ -32,7 +32,7 @@ const stable: ValuedPair = {
 };
 const worthless: ValuedPair = { ...reward, id: 3, name: 'A/B', value1: undefined };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const tell = () => createApiStory(database(), undefined, undefined, { pairs: [reward, stable, worthless] });
   const price = (usd: string) =>
     insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: noon, source: 'test' });

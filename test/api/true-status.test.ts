@@ -15,7 +15,7 @@ import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import { createStatus } from '../../src/status.ts';
 import type { Database } from '../../src/store/db.ts';
 import { createWriteHealth } from '../../src/store/write-health.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { noChecks } from '../kit/follower.ts';
 import { type NodesStage, withNodes } from '../kit/nodes.ts';
 import { chainMethods, makeHash, makeNodeBlock, type NodeBlock } from '../kit/scripted-node.ts';
@@ -112,7 +112,7 @@ function withFollower(
 
 const statesOf = ({ nodes }: StatusBody) => nodes.map(({ state }) => state);
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a head that has gone back on the stored chain is shown, and is a problem once it stays there', () =>
     withFollower(database(), 3, async ({ serve, poll, status, clock, metrics }) => {
       serve(chainTo(6));

@@ -3,16 +3,16 @@ import { after, before, describe, test } from 'node:test';
 import { sql } from '../../src/store/sql.ts';
 import { beginRemoval } from '../../src/store/watcher-removal.ts';
 import { watchAddress } from '../kit/chain-story.ts';
-import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { insertNotifications } from '../kit/many-notifications.ts';
-import { sampleOf } from '../kit/sample.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain, chainbell, startChainbell } from './chainbell.ts';
 
 const ODD = 'it\'s\n\u001b[31m "odd"';
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 
-for (const kind of sampleOf(databaseKinds))
+for (const kind of sampledKinds(import.meta.url))
   describe(`watchers on the ${kind} database`, () => {
     let place: TestDatabase;
     const env = () => ({

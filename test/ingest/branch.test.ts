@@ -13,7 +13,7 @@ import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
 
 const { signal } = new AbortController();
@@ -57,7 +57,7 @@ async function tell(
   return { state, follow, restart, turn, step: () => follower.step(signal), head };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const tipHash = async () => (await findTip(database()))?.hash;
 
   test('nothing is undone before the new branch is there in full', async () => {

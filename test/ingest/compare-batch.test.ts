@@ -16,7 +16,7 @@ import { applyRepairs } from '../../src/store/repair.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
 import { addressOf, hashOf, headerOf, later } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const BLOCKS = 4;
 /** Long enough after all prices that the commit certainly saw them. */
@@ -56,7 +56,7 @@ const options: CompareOptions & KeptSince = {
   ...{ keptSince: later(0), swapsKeptSince: later(0), statesKeptSince: later(0) },
 };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const price = (usd: string, ms: number) =>
     insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: later(ms), source: 'test' });
   const change = (statement: Sql) => database().query(statement);

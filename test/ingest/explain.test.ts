@@ -13,7 +13,7 @@ import { type ExplainOptions, explainLogs } from '../../src/ingest/explain.ts';
 import { insertAwards } from '../../src/store/points.ts';
 import { insertPrice } from '../../src/store/prices.ts';
 import { addressOf, alice, bob, carol, hashOf, headerOf, later } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const [shop, gem, elsewhere] = [0x5001, 0x5002, 0x5003].map(addressOf) as [Address, Address, Address];
 const PAID = 'Paid(address indexed user, uint256 amount)';
@@ -82,7 +82,7 @@ const awardOf = (parts: Partial<Award>): Award => ({
   ...parts,
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const explain = (
     rules: ExplainOptions['rules'],
     logs: ExplainOptions['transaction']['logs'],

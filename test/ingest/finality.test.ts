@@ -7,7 +7,7 @@ import { findChain, findTip } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
 
 const [HEAD, DEPTH] = [300, 20];
@@ -48,7 +48,7 @@ async function follow(
   return asked;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const readFinal = async () => (await findChain(database()))?.finalizedNumber ?? 0;
 
   test('during a back-fill what is deep below the tip is final, though the tag names a block that is not stored', async () => {

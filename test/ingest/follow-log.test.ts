@@ -6,10 +6,10 @@ import { test } from 'node:test';
 import { createLog } from '../../src/core/log.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('the log has the true duration of a commit while the clock is set back by an hour', async () => {
     const clock = createTestClock();
     let text = '';

@@ -14,7 +14,7 @@ import { insertPrice } from '../../src/store/prices.ts';
 import { sql } from '../../src/store/sql.ts';
 import { addressOf, hashOf, headerOf, later, mine, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const ONE = 10n ** 18n;
@@ -33,7 +33,7 @@ const stable: ValuedPair = {
 const unvalued: ValuedPair = { ...native, id: 3, address: addressOf(13), value1: undefined };
 const pairs = [native, stable, unvalued];
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const price = (usd: string, ms: number) =>
     insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: later(ms), source: 'test' });
   const values = () =>

@@ -13,7 +13,7 @@ import { followPairs } from '../../src/store/pairs.ts';
 import { sql } from '../../src/store/sql.ts';
 import { headerOf, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { pair, swapTransaction } from '../kit/pair-story.ts';
 
 const { signal } = new AbortController();
@@ -23,7 +23,7 @@ const bundleOf = (number: number): Bundle => {
   return { header: headerOf(number), transactions, proved: true, traced: false };
 };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('blocks that are too large together are read one by one, each once', async () => {
     await database().transaction((tx) => followPairs(tx, [pair], { header: headerOf(LAST + 1), now: noon }));
     const asked: number[][] = [];

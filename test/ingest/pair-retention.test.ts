@@ -10,14 +10,14 @@ import { sql } from '../../src/store/sql.ts';
 import { insertSwaps, listVolumeHours, sumSwapValue } from '../../src/store/swaps.ts';
 import { addressOf, hashOf, later } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const PAIR = 1;
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const { signal } = new AbortController();
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const count = async (table: 'swap' | 'swap_volume' | 'pair_state') =>
     (
       await database().query(

@@ -8,7 +8,7 @@ import { insertPairStates } from '../../src/store/market.ts';
 import { insertPrice } from '../../src/store/prices.ts';
 import { headerOf, mine, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const { signal } = new AbortController();
 const MINUTE_MS = 60_000;
@@ -47,7 +47,7 @@ const pairFeed = (pair: number, minutes = 30) => ({
   sources: [{ type: 'pair' as const, pair, minutes }],
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** A pair whose price was so many minutes before the tip, which was mined at noon. */
   const trade = (pairId: number, blockNumber: number, minutesBefore: number, price: string) =>
     database().transaction((tx) =>

@@ -12,7 +12,7 @@ import { findLastRound } from '../../src/store/price-rounds.ts';
 import { findPrice } from '../../src/store/prices.ts';
 import { sql } from '../../src/store/sql.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const EVERY_MS = 30_000;
 const MAX_AGE_MS = 600_000;
@@ -49,7 +49,7 @@ const listPrices = async (database: Database) =>
     ({ price }) => price,
   );
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a round stores the price that was decided, and what every source said', async () => {
     const long = '100.123456789012345678901234567890123456';
     const { step, clock } = createStory(database(), {

@@ -4,7 +4,7 @@ import type { BlockHeader } from '../../src/core/block.ts';
 import { findTip } from '../../src/store/blocks.ts';
 import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
@@ -13,7 +13,7 @@ const CONFIRMATIONS = 2;
 const FORK = 5;
 const { signal } = new AbortController();
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('what another follower holds after a fork is released by the one that knew the chain before it', async () => {
     await watchAddress(database());
     let branch = 0;

@@ -10,14 +10,14 @@ import type { RepairPlan } from '../../src/ingest/repair.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
 import { attemptDue, leaseDue } from '../kit/attempts.ts';
 import { hashOf, listNotifications, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { BLOCKS, createPaidChain } from '../kit/paid-chain.ts';
 import { createHeaderLedger, createPlainLedger, type Ledger } from '../sim/ledger.ts';
 
 type Fate = 'never sent' | 'not connected' | 'timed out' | 'acknowledged';
 const DAMAGED = 3;
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const paid = createPaidChain(database);
 
   /** A record whose receiver keeps books by the headers where it has `removed`, else by the body alone. */
@@ -188,7 +188,7 @@ onEachDatabase(({ database }) => {
   });
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** Three equal transfers in each transaction, beside its value. */
   const EQUAL = 3;
   const paid = createPaidChain(database, { equalCalls: EQUAL });

@@ -6,10 +6,10 @@ import { test } from 'node:test';
 import { toBytes } from '../../src/core/hex.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
 import { hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const { follow, plan, apply, txHashOf } = createPaidChain(database);
   const damage = (fields: Sql, number = 3) =>
     database().query(sql`update notification set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`);

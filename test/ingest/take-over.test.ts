@@ -3,12 +3,12 @@ import { test } from 'node:test';
 import { commitBlocks, findTip, insertChain } from '../../src/store/blocks.ts';
 import { headerOf, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
 
 const { signal } = new AbortController();
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('who takes over enforces what the one before has learned, before the first block', async () => {
     const events: string[] = [];
     let leads = false;

@@ -15,7 +15,7 @@ import { followPairs } from '../../src/store/pairs.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
 import { hashOf, headerOf, later, noon, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { pair as swapped, swapTransaction } from '../kit/pair-story.ts';
 
 const noRules = { listeners: [], accruals: new Map(), referral: undefined };
@@ -54,7 +54,7 @@ function nodesOf(chain: Chain): Nodes {
   };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   beforeEach(async () => {
     await insertChain(database(), 1, undefined);
     const headers = Array.from({ length: BLOCKS }, (_, index) => headerOf(index + 1));

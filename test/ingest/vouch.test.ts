@@ -23,7 +23,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { transactionJson } from '../kit/transaction-json.ts';
 
 const { signal } = new AbortController();
@@ -98,7 +98,7 @@ async function commit(database: Parameters<typeof commitBlocks>[0], block: ReadB
   return { outcome: committed.outcome, asked, rounds };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a matched sender that signed is stored, and is recovered once', async () => {
     await watchAddress(database());
     const { transfer, senders } = await makePayment(signer);

@@ -1,9 +1,11 @@
 /**
  * Suites of tests on the embedded and on the real database: one database for each suite, emptied before each test.
  */
+import path from 'node:path';
 import { after, before, beforeEach, describe } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
 import { createTestDatabase, type DatabaseKind, databaseKinds, type TestDatabase } from './database.ts';
+import { sampleOf } from './sample.ts';
 
 export type Suite = {
   kind: DatabaseKind;
@@ -16,6 +18,16 @@ export type Suite = {
 /** Declares the tests once for each kind of database. */
 export function onEachDatabase(declare: (suite: Suite) => void): void {
   for (const kind of databaseKinds) onDatabase(kind, declare);
+}
+
+/** Both kinds, or, in a run of the whole suite, one of them, and the other one at another commit. `url`: import.meta.url. */
+export function sampledKinds(url: string): readonly DatabaseKind[] {
+  return sampleOf(databaseKinds, { shares: 2, of: path.basename(url) });
+}
+
+/** As `onEachDatabase`, for the kinds of the sample. */
+export function onSampledDatabase(url: string, declare: (suite: Suite) => void): void {
+  for (const kind of sampledKinds(url)) onDatabase(kind, declare);
 }
 
 /** Declares tests that need several connections, or the server's own means. */

@@ -3,6 +3,7 @@
  * `npm test -- faults` and `npm run faults` take all of them.
  */
 import { spawnSync } from 'node:child_process';
+import { hash } from 'node:crypto';
 
 /** Set by the test runner for a run of the whole suite: a number that chooses among the shares of each suite. */
 export const SAMPLE_VARIABLE = 'CHAINBELL_TEST_SAMPLE';
@@ -17,16 +18,18 @@ export function sampleOfCommit(): string {
   return String(Number.isNaN(start) ? 0 : start % SAMPLES);
 }
 
-/** All cases, or, in a run of the whole suite, one share of them: never none. */
+/** All cases, or, in a run of the whole suite, one share of them: never none. `of`: suites that need not take the same share. */
 export function sampleOf<Case>(
   cases: readonly Case[],
   {
     shares = SHARES,
+    of = '',
     chosen = process.env[SAMPLE_VARIABLE],
-  }: { shares?: number; chosen?: string | undefined } = {},
+  }: { shares?: number; of?: string; chosen?: string | undefined } = {},
 ): readonly Case[] {
   if (chosen === undefined || chosen === '') return cases;
-  const sample = cases.filter((_, index) => index % shares === Number(chosen) % shares);
+  const share = (Number(chosen) + hash('sha256', of, 'buffer').readUInt8()) % shares;
+  const sample = cases.filter((_, index) => index % shares === share);
   return sample.length > 0 ? sample : cases.slice(0, 1);
 }
 

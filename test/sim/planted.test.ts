@@ -4,7 +4,7 @@ testBugs([
   {
     name: 'a worker that settles without its lease is found',
     bug: 'no fence',
-    likely: 9,
+    likely: 3,
     problem: /settled .* although it had lost lane/,
   },
   {
@@ -15,13 +15,13 @@ testBugs([
   {
     name: 'an outcome that is settled for a later delivery than its own is found',
     bug: 'no redelivery fence',
-    likely: 3,
+    likely: 9,
     problem: /^notification \d+ is \["(waiting|processed)",.*should be \["waiting",/,
   },
   {
     name: 'a reorg that forgets attempts without an outcome is found',
     bug: 'forgotten attempts',
-    likely: 5,
+    likely: 17,
     problem: /was sent, and does not count as seen/,
   },
   {
@@ -33,7 +33,7 @@ testBugs([
   {
     name: 'retries that go on for transfers that a reorg orphaned are found',
     bug: 'retries of orphans',
-    likely: 227,
+    likely: 62,
     problem: /^notification \d+ is \["waiting",.*should be \["withdrawn",/,
   },
   {

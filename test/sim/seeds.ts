@@ -26,7 +26,7 @@ export function testSeeds(first: 1 | 2): void {
 
   const all: number[] = [];
   for (let from: number = first; from <= SEEDS; from += SEEDS_PER_TEST) all.push(from);
-  const chosen = sampleOf(all, { shares: 5 });
+  const chosen = sampleOf(all, { shares: 10 });
   for (const from of chosen) {
     const to = Math.min(from + SEEDS_PER_TEST - 2, SEEDS);
     test(`nothing is lost, doubled or made up in the stories of seeds ${from}, ${from + 2} … ${to}`, async () => {

@@ -109,6 +109,7 @@ onEachDatabase(({ database }) => {
       retryCount: 0,
       redeliveryCount: 0,
       nextRetryAt: undefined,
+      isOrdered: false,
     };
     assert.deepEqual(due, [
       {

@@ -11,10 +11,10 @@ import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { startProgram } from '../kit/program.ts';
 import { type Answer, startReceiver } from '../kit/receiver.ts';
-import { sampleOf } from '../kit/sample.ts';
 import type { Json } from '../kit/scripted-node.ts';
 import { CHAIN_ID, createWatcher, freshAddress, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -64,7 +64,7 @@ async function assertWhole(database: TestDatabase, record: { id: string }, rpc =
   assert.deepEqual(stored, [{ count: head, first: 1, last: head }]);
 }
 
-for (const kind of sampleOf(databaseKinds)) {
+for (const kind of sampledKinds(import.meta.url)) {
   test(`a back-fill that is ended again and again, in order and by force, loses and doubles nothing (${kind})`, async () => {
     await using database = await createTestDatabase(kind);
     const record = await watchAhead(database);

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import { sql } from '../../src/store/sql.ts';
 import { headerOf, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTimeStory, type TimeStory } from '../kit/common-clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { sampleSize } from '../kit/sample.ts';
 
 const SECOND_MS = 1_000;
@@ -16,7 +16,7 @@ const RETRY_MINUTES = [1, 2];
 const TICK_MS = 20 * SECOND_MS;
 const DAY_STEPS = [[DAY_MS], [-DAY_MS], [DAY_MS, -DAY_MS], [-DAY_MS, DAY_MS], [YEAR_MS], [-YEAR_MS]] as const;
 
-onEachDatabase(({ kind, database }) => {
+onSampledDatabase(import.meta.url, ({ kind, database }) => {
   async function startStory() {
     const story = createTimeStory(database(), RETRY_MINUTES);
     const first = await story.start();

@@ -19,7 +19,7 @@ import { findYoungPrice } from '../../src/store/prices.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/signing-secrets.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTimeStory } from '../kit/common-clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -28,7 +28,7 @@ const EVERY_MS = 30_000;
 const never = new AbortController().signal;
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   async function startStory() {
     const story = createTimeStory(database(), [1]);
     const { clock, follow, work } = await story.start();

@@ -7,7 +7,8 @@ import type { Address, Hash } from '../../src/core/hex.ts';
 import { endKey } from '../../src/keys.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds } from '../kit/database.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { type ReceivedRequest, type Receiver, startReceiver } from '../kit/receiver.ts';
 import {
   createWatcher,
@@ -26,7 +27,7 @@ const STALL_MS_MAX = 400;
 /** A lane that has work under way looks for what has become due once a second. */
 const LATE_MS_MAX = 2_500;
 
-for (const kind of databaseKinds) {
+for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
     const own = new AsyncDisposableStack();
     let chain: Chain;

@@ -11,7 +11,8 @@ import type { Address, Hash, Hex } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/sql.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import {
   expectAwards,
   GENESIS,
@@ -80,7 +81,7 @@ async function readStory(chain: Chain): Promise<StoryBlock[]> {
   return blocks;
 }
 
-for (const kind of databaseKinds) {
+for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
     const own = new AsyncDisposableStack();
     let chain: Chain;

@@ -13,9 +13,9 @@ import { listKekIds } from '../../src/store/keys.ts';
 import { rekeyBatch } from '../../src/store/rekey.ts';
 import { listSigningSecrets } from '../../src/store/signing-secrets.ts';
 import { headerOf, mine, transferOf } from '../kit/chain-story.ts';
-import { createTestDatabase, databaseKinds } from '../kit/database.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { type ReceivedRequest, startReceiver } from '../kit/receiver.ts';
-import { sampleOf } from '../kit/sample.ts';
 import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -25,7 +25,7 @@ const KEYS_PER_WATCHER = 28;
 const CLIENTS = 3;
 const REQUESTS_MAX = 20_000;
 
-for (const kind of sampleOf(databaseKinds)) {
+for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
     test('while keys are sealed anew every request is let in and every webhook arrives', async () => {
       const [former, present] = [randomBytes(32), randomBytes(32)];

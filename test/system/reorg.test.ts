@@ -9,9 +9,9 @@ import { nothingUndecided } from '../../src/ingest/compare.ts';
 import { sql } from '../../src/store/sql.ts';
 import { runVerification } from '../../src/verification.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
+import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import { sampleOf } from '../kit/sample.ts';
 import {
   createWatcher,
   freshAddress,
@@ -55,7 +55,7 @@ async function assertStoredAsChain(service: TestService, chain: Chain): Promise<
   assert.equal((await chain.head()).number, stored.at(-1)?.number);
 }
 
-for (const kind of sampleOf(databaseKinds)) {
+for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
     const own = new AsyncDisposableStack();
     let chain: Chain;

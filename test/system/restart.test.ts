@@ -96,7 +96,7 @@ async function assertToldOnce(
   );
 }
 
-for (const kind of sampleOf(databaseKinds)) {
+for (const kind of sampleOf(databaseKinds, { shares: 2 })) {
   describe(`with the ${kind} database`, () => {
     test('a stopped service goes on where it ended: blocks mined meanwhile are told once, told ones not again', async () => {
       await using database = await createTestDatabase(kind);

@@ -6,7 +6,8 @@ import { after, before, describe, test } from 'node:test';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds } from '../kit/database.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { type ReceivedRequest, type Receiver, startReceiver } from '../kit/receiver.ts';
 import {
   createWatcher,
@@ -20,7 +21,7 @@ import { waitUntil } from '../kit/wait.ts';
 /** 0.12 s, for ever. */
 const RETRY_MINUTES = [0.002];
 
-for (const kind of databaseKinds) {
+for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
     const own = new AsyncDisposableStack();
     let chain: Chain;

@@ -9,13 +9,13 @@ import { sql } from '../../src/store/sql.ts';
 import { beginRemoval, removeBatch } from '../../src/store/watcher-removal.ts';
 import { resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
 import { startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds } from '../kit/database.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { startReceiver } from '../kit/receiver.ts';
-import { sampleOf } from '../kit/sample.ts';
 import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 
-for (const kind of sampleOf(databaseKinds))
+for (const kind of sampledKinds(import.meta.url))
   test(`${kind}: a suspended watcher gets nothing, and everything once and in order when it is resumed`, async () => {
     await using parts = new AsyncDisposableStack();
     const chain = parts.use(await startChain());

@@ -8,7 +8,8 @@ import { getContractAddress } from 'viem';
 import { encodeCall, encodeCreation } from '../../devnet/contracts.ts';
 import { type Address, parseAddress, zeroAddress } from '../../src/core/hex.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
-import { createTestDatabase, databaseKinds } from '../kit/database.ts';
+import { createTestDatabase } from '../kit/database.ts';
+import { sampledKinds } from '../kit/each-database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import {
   createWatcher,
@@ -66,7 +67,7 @@ function firstCreatedBy(creator: Address): Address {
   return parseAddress(getContractAddress({ from: creator, nonce: 1n }));
 }
 
-for (const kind of databaseKinds) {
+for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
     const own = new AsyncDisposableStack();
     let service: TestService;
