@@ -151,16 +151,17 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   /** The next of this watcher: of its receivers the one with the smallest virtual time that may have an attempt. */
   function nextOf(account: Account): Member | undefined {
     const isTurned = hasTurned(account);
-    const isPaced = openOf(account.open) > 0 && pace.isFull({ hasTurned: isTurned });
+    const isBusy = openOf(account.open) > 0;
     const may = {
-      unproven: !isPaced && mayStart(account, 'unproven'),
+      unproven: !(isBusy && pace.isFull('usual')) && mayStart(account, 'unproven'),
       proven: !isTurned && mayStart(account, 'proven'),
     };
     if (!may.unproven && !may.proven) return undefined;
+    const mayHang = !(isBusy && isTurned && pace.isFull('hanging'));
     let next: Member | undefined;
     for (const member of account.ready) {
       if (next !== undefined && member.virtualMs >= next.virtualMs) continue;
-      if (may[kindOf(member)] && mayReach(member)) next = member;
+      if (may[kindOf(member)] && (mayHang || member.receiver.isProven) && mayReach(member)) next = member;
     }
     return next;
   }

@@ -5,19 +5,19 @@ import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * Attempts at unproven receivers that begin within so long without an answer. Otherwise all that hang would end at once, after
- * 10 s, and others would take their places at once. `turned`, where a watcher's receivers hang: about as many as end in that time
- * once 512 of them are hung.
+ * Attempts at receivers that may hang which begin within so long without an answer. Otherwise all that hang would end at once,
+ * after 10 s, and others would take their places at once. `hanging`, for those of a watcher whose receivers hang that did not answer
+ * last: about as many as end in that time once 512 of them are hung.
  */
 const YOUNG_MS = 100;
-const YOUNG_MAX = { usual: 32, turned: 6 };
+const YOUNG_MAX = { usual: 32, hanging: 6 };
 /** How the window follows the time that the thread needs for a turn of its event loop. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
 
 export type Pace = {
-  /** Whether no further attempt at an unproven receiver may begin at the moment. */
-  isFull(watcher: { hasTurned: boolean }): boolean;
+  /** Whether no further such attempt may begin at the moment. */
+  isFull(kind: keyof typeof YOUNG_MAX): boolean;
   /** Such an attempt begins. Call what it returns once it has been decided or is over. */
   begin(): () => void;
 };
@@ -26,7 +26,7 @@ export type Pace = {
 export function createPace(clock: Clock, onRoom: () => void): Pace {
   let young = 0;
   return {
-    isFull: ({ hasTurned }) => young >= YOUNG_MAX[hasTurned ? 'turned' : 'usual'],
+    isFull: (kind) => young >= YOUNG_MAX[kind],
     begin() {
       let isYoung = true;
       young += 1;

@@ -28,6 +28,24 @@ test('attempts at receivers that have not answered begin 32 at a time, and an an
   assert.equal(line.started.length, 64, 'one has ended, and another has begun');
 });
 
+test('receivers of such a watcher that answered last are tried as usual, so one that has an outage among its own keeps its pace', async () => {
+  const line = startLine();
+  const lanes = Array.from({ length: 60 }, () => line.join({ watcherId: 1, rows: 0 }));
+  const want = async (from: number, to: number) => {
+    for (const lane of lanes.slice(from, to)) lane.add(1);
+    await line.settle();
+  };
+  for (let from = 0; from < 60; from += 20) {
+    await want(from, from + 20);
+    await line.end(() => true);
+  }
+  await want(0, 8);
+  await line.pass(HAND_OVER_MS);
+  assert.equal(line.started.length, 8, 'eight of 60 hang, which is more than a tenth');
+  await want(8, 60);
+  assert.equal(line.started.length, 8 + 32);
+});
+
 test('where receivers hang they begin 6 at a time, and a watcher that has nothing under way need not wait', async () => {
   const line = startMany();
   await line.settle();
