@@ -31,7 +31,7 @@ const FURTHER_FILE_MS_MAX = 60_000;
 const SLOW_MS = 5_000;
 const SLOW_FILES_MAX = 25;
 /** More files at once than processors, because many files wait for processes, timeouts and answers. */
-const WAITING_FILES = 2;
+const WAITING_FILES = 1;
 
 type Outcome = { passed: number; skipped: number; failed: string[] };
 

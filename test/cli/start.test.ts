@@ -80,7 +80,7 @@ test('while a start waits for its nodes, /status says that it holds and what to 
       const shown = (await answer?.json()) as Shown | undefined;
       return shown?.state === 'holding' && shown;
     },
-    { timeoutMs: 60_000 },
+    { timeoutMs: 120_000 },
   );
   assert.match(
     problem?.message ?? '',

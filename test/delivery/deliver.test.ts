@@ -175,7 +175,7 @@ onEachDatabase(({ database }) => {
         story.end('success');
         return (await listStates(database())).every((state) => state === 'processed');
       },
-      { describe: 'what is left', pollMs: 50, timeoutMs: 60_000 },
+      { describe: 'what is left', pollMs: 50, timeoutMs: 120_000 },
     );
     await story.stop();
   });

@@ -56,7 +56,7 @@ pool_mode = ${mode}
       await client.end().catch(() => {});
     }
   };
-  await waitUntil(isUp, { describe: 'pgbouncer to take connections', timeoutMs: 60_000 });
+  await waitUntil(isUp, { describe: 'pgbouncer to take connections', timeoutMs: 120_000 });
   return {
     url: server.href,
     async [Symbol.asyncDispose]() {

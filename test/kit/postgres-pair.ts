@@ -42,7 +42,7 @@ export async function startPostgresPair(): Promise<PostgresPair> {
       const { rows } = await client.query("select from pg_stat_replication where state = 'streaming'");
       return rows.length === 1;
     };
-    await waitUntil(isStreaming, { describe: 'the standby to stream', timeoutMs: 60_000 });
+    await waitUntil(isStreaming, { describe: 'the standby to stream', timeoutMs: 120_000 });
     await client.query("alter system set synchronous_standby_names = '*'");
     await client.query('select pg_reload_conf()');
   });

@@ -25,7 +25,7 @@ export type RestartingServer = PostgresServer & {
 };
 
 const VERSION_MIN = 15;
-const START_MS_MAX = 60_000;
+const START_MS_MAX = 120_000;
 /** Someone else may take the free port between the look and the start. */
 const START_TRIES_MAX = 3;
 /** A pool of ten in each of several tests, in several processes at once. */

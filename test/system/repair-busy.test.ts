@@ -115,7 +115,7 @@ test('killed at any statement beside a busy service, and run again: nothing is l
   const drained = async () =>
     (await database.query(sql`select from notification where state in ('waiting', 'held') limit 1`))
       .length === 0;
-  await waitUntil(drained, { describe: 'all webhooks acknowledged', timeoutMs: 60_000 });
+  await waitUntil(drained, { describe: 'all webhooks acknowledged', timeoutMs: 120_000 });
   const between = (step: number) =>
     sql`block_number > ${2 * DAMAGED * step} and block_number <= ${2 * DAMAGED * (step + 1)}`;
   await database.query(sql`update notification set amount = 17 where ${between(1)}`);
@@ -154,7 +154,7 @@ test('killed at any statement beside a busy service, and run again: nothing is l
   await paying;
   await waitUntil(async () => (await stored()) >= count && (await drained()), {
     describe: 'all payments acknowledged',
-    timeoutMs: 60_000,
+    timeoutMs: 120_000,
   });
   const rows = await database.query<{ record: string; told: number; amount: string }>(sql`
     select watched_address_id as record, count(*) as told, sum(amount) as amount from notification
