@@ -33,7 +33,7 @@ test('a stream whose process is killed again and again is completed by its repet
       startBlock: 0,
       receiver: { port: 443 },
     });
-    const apiUrl = await waitUntil(() => /"api":"([^"]+)"/.exec(program.log)?.[1], { timeoutMs: 120_000 });
+    const apiUrl = await waitUntil(() => /"api":"([^"]+)"/.exec(program.log)?.[1]);
     try {
       for await (const outcome of streamLines(apiUrl, key, answersMax === LINES)) {
         const { index = -1 } = outcome;

@@ -97,7 +97,7 @@ for (const kind of sampledKinds(import.meta.url)) {
         const traffic = [payer(), ...Array.from({ length: CLIENTS }, client)];
         const trafficGoesOn = async () => {
           const [requestCount, blockCount] = [statuses.length + 20, height + 2];
-          await waitUntil(() => statuses.length > requestCount && height > blockCount, { timeoutMs: 120_000 });
+          await waitUntil(() => statuses.length > requestCount && height > blockCount);
         };
 
         let batchCount = 0;
