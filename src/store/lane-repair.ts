@@ -31,14 +31,18 @@ export function createLaneRepair({
 }): Step {
   let after = 0;
   return async () => {
-    const [now, stepsMs] = [clock.now(), clock.stepsMs()];
     const page = { after, limit: PAGE_LANES };
-    const { laneIds, last } = await findForgottenLanes(database, { now, stepsMs, page });
+    const look = () => findForgottenLanes(database, { now: clock.now(), stepsMs: clock.stepsMs(), page });
+    const { laneIds: found, last } = await look();
     after = last ?? 0;
+    if (found.length === 0) return 'idle';
+    // The time of one look may have passed before the database answered: the process was stopped, or other clocks are ahead.
+    const again = new Set((await look()).laneIds);
+    const laneIds = found.filter((id) => again.has(id));
     if (laneIds.length === 0) return 'idle';
     // Those that are locked would keep the others locked too; the next round finds them again.
     const isDone = await unlessLocked(database, async (tx) => {
-      await wakeLanes(tx, laneIds, now);
+      await wakeLanes(tx, laneIds, clock.now());
       return true;
     });
     if (isDone === undefined) return 'idle';

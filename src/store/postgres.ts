@@ -41,7 +41,11 @@ const types: pg.CustomTypesConfig = {
 /** @throws Fault `unavailable` when the server cannot be reached, `invalid` when it is older than 15. */
 export async function openPostgres(
   url: string,
-  { connections, onWait }: { connections: Connections; onWait: (share: Share, waitMs: number) => void },
+  {
+    connections,
+    onWait,
+    silentMsMax,
+  }: { connections: Connections; onWait: (share: Share, waitMs: number) => void; silentMsMax: number },
 ): Promise<SharedDatabase> {
   const hosts = createPostgresHosts(url, {
     types,
@@ -62,6 +66,7 @@ export async function openPostgres(
   function shareOf(share: Share): Database {
     const lender: Lender = {
       ...hosts,
+      begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}`,
       async lend() {
         const askedMs = machineSteadyMs();
         const client = await orFault(hosts.connect(pools[share === 'operator' ? 'api' : share]));
@@ -100,7 +105,11 @@ export async function openPostgres(
 }
 
 /** Lends the connections of one share; each must be released. */
-type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & { lend(): Promise<pg.PoolClient> };
+type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & {
+  /** The statement that begins a transaction. */
+  begin: string;
+  lend(): Promise<pg.PoolClient>;
+};
 
 async function orFault<T>(work: Promise<T>): Promise<T> {
   try {
@@ -186,7 +195,7 @@ async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) =>
   const client = await lender.lend();
   let isBroken = false;
   try {
-    await run(client, { text: 'begin', values: [] });
+    await run(client, { text: lender.begin, values: [] });
     const result = await work(client);
     await run(client, { text: 'commit', values: [] });
     return result;

@@ -17,6 +17,9 @@ import { startPostgresServer } from './postgres-server.ts';
 export type DatabaseKind = 'embedded' | 'postgres';
 export const databaseKinds: readonly DatabaseKind[] = ['embedded', 'postgres'];
 
+/** Tests keep transactions open on purpose, on machines of any speed. */
+const SILENT_MS_MAX = 600_000;
+
 export type TestDatabase = {
   kind: DatabaseKind;
   /** For openDatabase; '' for the embedded database. */
@@ -46,7 +49,7 @@ export async function createTestDatabase(kind: DatabaseKind): Promise<TestDataba
     url: place.url,
     dataDir,
     async open() {
-      const database = closeOnce(await openDatabase({ url: place.url, dataDir }));
+      const database = closeOnce(await openDatabase({ url: place.url, dataDir, silentMsMax: SILENT_MS_MAX }));
       opened.push(database);
       return database;
     },

@@ -32,6 +32,9 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual([...bytes.bytes], [0x00, 0xff, 0x10]);
   });
 
+  test('what the server ended because it heard nothing may be tried again', () =>
+    assert.rejects(database().script(`do $$ begin raise sqlstate '25P03'; end $$`), isUnavailable));
+
   test('parameters of every type arrive as they are, arrays with nulls included', async () => {
     const time = new Date('2025-11-20T12:00:00.123Z');
     const [row] = await database().query<{ bytes: Uint8Array }>(sql`

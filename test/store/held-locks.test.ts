@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { alignNotifications } from '../../src/store/alignment.ts';
-import type { Database, Tx } from '../../src/store/db.ts';
+import { type Database, openDatabase, type Tx } from '../../src/store/db.ts';
 import { createLaneRepair } from '../../src/store/lane-repair.ts';
 import {
   freeDeadLanes,
@@ -395,5 +395,28 @@ onEachDatabase(({ database }) => {
     await database().transaction((tx) => changeWatchedAddresses(tx, 1, changes, { now: noon }));
     await alignChanged(database(), 1, changes, noon);
     assert.deepEqual(await listNotifications(database()), before);
+  });
+});
+
+onPostgres(({ database, place }) => {
+  test('a process that is stopped within a transaction delays the blocks of others by five seconds, and no longer', async () => {
+    await watchAddress(database(), { watcherId: BUSY });
+    const stopped = await openDatabase({ url: place().url, dataDir: '' });
+    const isLocked = Promise.withResolvers<void>();
+    const goesOn = Promise.withResolvers<void>();
+    const open = stopped.transaction(async (tx) => {
+      await lockAll(tx);
+      isLocked.resolve();
+      await goesOn.promise;
+      await tx.query(sql`select`);
+    });
+    const outcome = assert.rejects(open, { name: 'Fault', code: 'unavailable' });
+    await isLocked.promise;
+    await mine(database(), headerOf(1), [transferOf()]);
+    goesOn.resolve();
+    await outcome;
+    assert.deepEqual(await listStates(database()), ['waiting']);
+    assert.equal((await stopped.query(sql`select`)).length, 1, 'its next statement has another connection');
+    await stopped.close();
   });
 });

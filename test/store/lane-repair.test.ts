@@ -58,6 +58,19 @@ onEachDatabase(({ database }) => {
     }
   });
 
+  test('a lane that only looks forgotten at a time that has passed is left alone', async () => {
+    await makeDue();
+    await forget(later(30_000));
+    const clock = createTestClock(later(31_000));
+    // As of a process that was stopped before its question reached the database.
+    const times = [noon];
+    const stopped = { ...clock, now: () => times.shift() ?? clock.now() };
+    const metrics = createMetrics('test');
+    const step = createLaneRepair({ database: database(), clock: stopped, log: silentLog(), metrics });
+    await step(new AbortController().signal);
+    assert.equal((await metrics.webhookLanesHealed.get()).values[0]?.value, 0);
+  });
+
   test('nothing is found where a worker has the lane, the lane is due, or nothing in it is', async () => {
     await makeDue();
     assert.deepEqual(await find(), []);
