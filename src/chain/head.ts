@@ -213,11 +213,13 @@ export function createHeadReader({ nodes, quorum, clock, ask, askAt }: HeadReade
   }
 
   function unanswered(): { message: string; since: Date } | undefined {
-    const asked = nodes.flatMap(({ headAskedAt }) =>
-      headAskedAt !== undefined && nowMs() - headAskedAt > VOTE_MS_MAX ? headAskedAt : [],
-    );
-    const canAnswer = nodes.length - asked.length >= quorum.needed();
-    if (canAnswer || voices().length >= quorum.needed()) return undefined;
+    const oweSince = ({ headAskedAt }: Node) =>
+      headAskedAt !== undefined && nowMs() - headAskedAt > VOTE_MS_MAX ? headAskedAt : undefined;
+    // Where one of two nodes is followed alone, the other one, which rests, would not answer either.
+    const silent = quorum.silent()?.voter;
+    const canAnswer = nodes.filter((node) => node !== silent && oweSince(node) === undefined);
+    if (Math.max(canAnswer.length, voices().length) >= quorum.needed()) return undefined;
+    const asked = nodes.flatMap((node) => oweSince(node) ?? []);
     return { message: describe(), since: new Date(Math.min(...asked)) };
   }
 

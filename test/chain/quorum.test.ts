@@ -6,6 +6,7 @@ import { test } from 'node:test';
 import { createQuorum, SILENCE_MS, SILENT_ROUNDS_MIN } from '../../src/chain/quorum.ts';
 import { headerHash } from '../../src/chain/roots.ts';
 import type { Verifier } from '../../src/chain/verifier.ts';
+import { VOTE_MS_MAX } from '../../src/chain/votes.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import { createReadAhead, extractNothing } from '../../src/ingest/read-ahead.ts';
 import { createTestClock } from '../kit/clock.ts';
@@ -17,6 +18,7 @@ import {
   makeNodeBlock,
   type ScriptedNode,
 } from '../kit/scripted-node.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 const { signal } = new AbortController();
 const without = { internalTransfers: 'off' } as const;
@@ -327,6 +329,17 @@ test('of two nodes the one that still answers is held until the other one has be
       clock.advance(SILENCE_MS);
       assert.equal((await nodes.head(signal)).number, 9);
       assert.equal(nodes.quorum().silent?.name, new URL(nodeAt(scripted, 1).url).origin);
+      assert.equal(nodes.quorum().stalled, undefined);
+      nodeAt(scripted, 0).setHttp('hang');
+      const [asked, since] = [nodeAt(scripted, 0).exchangeCount(), clock.now()];
+      const stopping = new AbortController();
+      const head = nodes.head(stopping.signal);
+      await waitUntil(() => nodeAt(scripted, 0).exchangeCount() > asked);
+      clock.advance(VOTE_MS_MAX + 1);
+      assert.deepEqual(nodes.quorum().stalled?.since, since, 'nothing is followed, not even one alone');
+      stopping.abort();
+      await assert.rejects(head);
+      nodeAt(scripted, 0).setHttp(undefined);
       nodeAt(scripted, 1).setHttp(undefined);
       clock.advance(30_000);
       await nodes.head(signal);
