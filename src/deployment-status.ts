@@ -6,7 +6,7 @@ import type { StatusBody } from './api/status-body.ts';
 import type { Config } from './config/schema.ts';
 import type { Clock } from './core/clock.ts';
 import type { Metrics } from './core/metrics.ts';
-import type { Deployment } from './deployment.ts';
+import type { Absence, Deployment } from './deployment.ts';
 import type { SeenProcess } from './process-watch.ts';
 import type { Database } from './store/db.ts';
 import { findLateWatchers, hasWaiting } from './store/lateness.ts';
@@ -79,9 +79,7 @@ export function createDeploymentStatus({
       .flatMap((role) => {
         const absence = deployment.missing(role);
         if (absence === undefined) return [];
-        return [
-          { role, message: describeAbsence(role, absence.last), since: new Date(now.getTime() - absence.ms) },
-        ];
+        return [{ role, message: describeAbsence(role, absence), since: absence.since }];
       });
     const outage = outageOf(failures);
     const [first = outage] = missing;
@@ -165,8 +163,12 @@ export function createDeploymentStatus({
 
 const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', prices: 'reads prices' };
 
-function describeAbsence(role: keyof typeof verbs, last: SeenProcess | undefined): string {
+function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): string {
   const nothing = `no process ${verbs[role]}`;
+  if (standby !== undefined && last?.state === 'stopped')
+    return `${nothing}: process ${last.id} was stopped, and process ${standby.id} doesn't lead yet. If that lasts, read its log`;
+  if (standby !== undefined && last?.state === 'lost')
+    return `${nothing}: process ${last.id} is lost, it has sent no heartbeat, and process ${standby.id} can't lead while PostgreSQL keeps the lock of the lost one. Continue or end the lost one; if it was cut off, its connection must end`;
   if (last === undefined)
     return `${nothing}: none with the role ${role} has run since this one started. Start one`;
   if (last.state === 'stopped')

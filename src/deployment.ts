@@ -21,6 +21,8 @@ import {
   writeHeartbeat,
 } from './store/processes.ts';
 
+export type Absence = { since: Date; last: SeenProcess | undefined; standby: SeenProcess | undefined };
+
 export type Deployment = {
   readonly id: string;
   /** Whether this process leads the following. */
@@ -36,8 +38,8 @@ export type Deployment = {
   writeFailures(): readonly ReportedFailure[];
   /** The process that leads the following, this one included; undefined where none did for LOST_MS. */
   leader(): SeenProcess | undefined;
-  /** For how long no process has had the role, and who had it last; undefined while one has it. */
-  missing(role: string): { ms: number; last: SeenProcess | undefined } | undefined;
+  /** Since when no process has had the role, who had it last, and who could have it; undefined while one has it. */
+  missing(role: string): Absence | undefined;
   /** Since when the heartbeat can't be stored; undefined while it can. */
   silentSince(): Date | undefined;
   /** Notes that this process ended as asked. Gives up when the database doesn't answer. */
@@ -79,7 +81,10 @@ export function createDeployment({
   };
   const watch = createProcessWatch(clock);
   let beats = 0;
+  let didLead = false;
   let silentSince: Date | undefined;
+  /** By role: what is missing goes on being missing since the same moment. */
+  const missingSince = new Map<string, Date>();
   let own: Omit<FollowerReport, 'leads'> | undefined;
   const ownReport = () => own && { ...own, leads: leads() };
 
@@ -117,7 +122,10 @@ export function createDeployment({
       try {
         await look(database);
         await writeHeartbeat(database, identity, ownReport(), await failures());
-        if (beats % REMOVE_BEATS === 0) await removeFormerProcesses(database, identity, LOST_MS);
+        const beginsToLead = leads() && !didLead;
+        if (beats % REMOVE_BEATS === 0 || beginsToLead)
+          await removeFormerProcesses(database, identity, LOST_MS);
+        didLead = leads();
       } catch (error) {
         silentSince ??= clock.now();
         throw error;
@@ -149,7 +157,14 @@ export function createDeployment({
     },
     missing(role) {
       const { ms, last } = absence(role);
-      return ms >= LOST_MS ? { ms, last } : undefined;
+      if (ms < LOST_MS) {
+        missingSince.delete(role);
+        return undefined;
+      }
+      const since = missingSince.get(role) ?? new Date(clock.now().getTime() - ms);
+      missingSince.set(role, since);
+      const standby = processes().find((one) => one.state === 'running' && one.roles.includes(role));
+      return { since, last, standby };
     },
     async end() {
       try {

@@ -60,7 +60,7 @@ export function addWatchersCommands(program: Command): void {
         await report(flags, database, { id, now }, ({ name, deletingAt }) =>
           deletingAt === undefined
             ? [
-                `${shownText(name)} is suspended: its keys are refused, its notifications wait, nothing is sent within 5 s`,
+                `${shownText(name)} is suspended: its keys are refused, its notifications wait, and sending stops within 5 s`,
                 `to end this: chainbell watchers resume ${shellWord(watcher)}`,
               ]
             : [

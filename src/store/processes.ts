@@ -76,7 +76,8 @@ export async function endProcess(db: Db, id: string): Promise<void> {
 
 /**
  * Removes processes that were not seen for a day, and those that ended, or fell silent for `lostMs`, and have a successor:
- * this process, on the same host with the same roles.
+ * this process, on the same host with the same roles. The one that led the following last stays until another one leads: when
+ * that one is stopped, it may hold the lock, and when it ended is when following stopped.
  */
 export async function removeFormerProcesses(
   db: Db,
@@ -87,7 +88,9 @@ export async function removeFormerProcesses(
     delete from process
     where id <> ${id} and (seen_at < clock_timestamp() - interval '1 day'
       or host = ${host} and roles = ${[...roles]}::text[]
-        and (stopped or seen_at < clock_timestamp() - ${lostMs}::bigint * interval '1 ms'))`);
+        and (stopped or seen_at < clock_timestamp() - ${lostMs}::bigint * interval '1 ms')
+        and (not leads or exists (
+          select from process p where p.leads and p.seen_at > process.seen_at and not p.stopped)))`);
 }
 
 /** All processes that are known, the one seen last first. */

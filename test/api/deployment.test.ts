@@ -206,6 +206,55 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await api.body()).problem?.since === since, false);
   });
 
+  test('a leader that is stopped stays listed and named while another one stands by, and since then nothing is followed', async () => {
+    const { clock, start, pass } = createStory();
+    const [api, leader, standby] = [start('api'), start('follower'), start('follower')];
+    standby.says({ leads: false });
+    await pass(4, leader, standby, api);
+    const stoppedMs = clock.now().getTime();
+    // The database's clock is not the test's.
+    await database().query(
+      sql`update process set seen_at = seen_at - interval '1 minute' where id = ${leader.id}`,
+    );
+    const seen = new Set<string | undefined>();
+    for (let times = 0; times < 20; times += 1) {
+      await pass(10, standby, api);
+      clock.advance(7);
+      const { problem, processes } = await api.body();
+      seen.add(problem?.since);
+      assert.ok(processes.some(({ id }) => id === leader.id));
+      assert.match(
+        problem?.message ?? '',
+        new RegExp(`${leader.id} is lost, .*${standby.id} can't lead while`),
+      );
+    }
+    const [since] = seen;
+    assert.equal(seen.size, 1, 'the same at each question');
+    assert.ok(Math.abs(Date.parse(since ?? '') - stoppedMs) <= 2_000);
+    standby.says({ leads: true });
+    await pass(4, standby, api);
+    const { problem, processes } = await api.body();
+    assert.deepEqual([problem, processes.some(({ id }) => id === leader.id)], [null, false]);
+  });
+
+  test('after a restart of the only follower nothing has been followed since the former one ended', async () => {
+    const { clock, start, pass } = createStory();
+    const [api, former] = [start('api'), start('follower')];
+    await pass(60, former, api);
+    await former.end();
+    const endedMs = clock.now().getTime();
+    await pass(20, api);
+    const next = start('follower');
+    next.says({ leads: false });
+    await pass(4, next, api);
+    const { problem } = await api.body();
+    assert.match(
+      problem?.message ?? '',
+      new RegExp(`${former.id} was stopped, and process ${next.id} doesn't lead yet`),
+    );
+    assert.ok(Math.abs(Date.parse(problem?.since ?? '') - endedMs) <= 2_000);
+  });
+
   test('the head is never below the newest block, although the follower said it a moment before', async () => {
     const { start, pass } = createStory();
     const [api, follower] = [start('api'), start('follower')];
