@@ -71,7 +71,7 @@ const SURPLUS_MAX = 256;
 /** Of watchers whose lanes it has given to other workers, one takes none for so long: twice as long as others take to look. */
 const SHARE_MS = 2_000;
 /** Where nobody took what was given, the next time comes so much later, and twice as late each time after that. */
-const UNTAKEN_MS = { min: 60_000, max: 3_600_000 };
+const UNTAKEN_MS = { min: 60_000, max: 600_000 };
 /** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;
 /** Lanes that are given back with one statement. */
@@ -213,9 +213,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const { workers, lanes: atWork, own } = await countWorkers(database, owner);
     const others = atWork - own;
     if (sharing.others !== undefined) {
+      // Those that work may have finished as many as they took.
+      const isTaken = others > 0 && others >= sharing.others;
       const untakenMs = Math.min(Math.max(2 * sharing.untakenMs, UNTAKEN_MS.min), UNTAKEN_MS.max);
-      sharing =
-        others > sharing.others ? { fromMs: nowMs, untakenMs: 0 } : { fromMs: nowMs + untakenMs, untakenMs };
+      sharing = isTaken ? { fromMs: nowMs, untakenMs: 0 } : { fromMs: nowMs + untakenMs, untakenMs };
       return;
     }
     const excess = workers < 2 ? 0 : own - Math.ceil(atWork / workers);
