@@ -36,6 +36,8 @@ export function createBatchStore(database: Database): StoreBatch {
 export async function rehearse<T>(database: Database, work: (store: StoreBatch) => Promise<T>): Promise<T> {
   if (database.kind === 'postgres')
     return database.transaction(async (tx) => {
+      // It may wait for lines from standard input, and it keeps no locks for which anything else waits.
+      await tx.query(sql`set local idle_in_transaction_session_timeout = 0`);
       const draft = await createDraft(tx, 'on commit drop');
       return work((awards) => storeInDraft(tx, draft, awards));
     });

@@ -3,12 +3,13 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 import type { Award } from '../../src/core/award.ts';
 import { createBatchStore, rehearse } from '../../src/store/award-import.ts';
-import type { Database } from '../../src/store/db.ts';
+import { type Database, openDatabase } from '../../src/store/db.ts';
 import { insertAwards, undoAwards } from '../../src/store/points.ts';
 import { sql } from '../../src/store/sql.ts';
 import { awardOf, listWrongSums } from '../kit/awards.ts';
 import { addressOf, alice, bob, hashOf, headerOf } from '../kit/chain-story.ts';
 import { emptyDatabase, onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { waitUntil } from '../kit/wait.ts';
 
 /** An award of an import, by its key. */
 const importedOf = (key: number, parts: Parameters<typeof awardOf>[0] = {}) =>
@@ -118,5 +119,41 @@ onPostgres(({ database, place }) => {
       assert.deepEqual(await rehearsal([importedOf(2, { user: bob })]), { addedCount: 0, conflicts: [0] });
     });
     assert.equal(await countAwards(database()), 2);
+  });
+});
+
+onPostgres(({ database, place }) => {
+  test('a dry run waits for its lines for longer than other transactions may wait', async () => {
+    const impatient = await openDatabase({ url: place().url, dataDir: '', silentMsMax: 200 });
+    const begun = Promise.withResolvers<number>();
+    const isOver = Promise.withResolvers<void>();
+    /** Of a transaction that began later and says nothing more. */
+    const waitForEnd = async () => {
+      const silent = impatient.transaction(async (tx) => {
+        const [row] = await tx.query<{ pid: number }>(sql`select pg_backend_pid() as pid`);
+        begun.resolve(row?.pid ?? 0);
+        await isOver.promise;
+        await tx.query(sql`select`);
+      });
+      const pid = await begun.promise;
+      const isEnded = async () =>
+        (await database().query(sql`select from pg_stat_activity where pid = ${pid}`)).length === 0;
+      await waitUntil(isEnded, { describe: 'the server to end the other transaction' });
+      isOver.resolve();
+      await assert.rejects(silent, { code: 'unavailable' });
+    };
+    try {
+      const stored = await rehearse(impatient, async (store) => {
+        const first = await store([importedOf(1)]);
+        await waitForEnd();
+        return [first, await store([importedOf(1), importedOf(2)])];
+      });
+      assert.deepEqual(
+        stored.map(({ addedCount }) => addedCount),
+        [1, 1],
+      );
+    } finally {
+      await impatient.close();
+    }
   });
 });
