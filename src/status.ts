@@ -127,10 +127,9 @@ export function createStatus(options: StatusOptions): Status {
       return { tip, chain, queue, prices, pairs, writeFailures, deployment, told };
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
-      unreadSince ??= now;
+      unreadSince ??= options.deployment?.silentSince() ?? now;
       const message = `${messageOf(error)}. /status can't show what is stored: check that the database runs, and check database.url`;
-      const since = options.deployment?.silentSince() ?? unreadSince;
-      return { fault: { state: 'degraded', message, since: since < unreadSince ? since : unreadSince } };
+      return { fault: { state: 'degraded', message, since: unreadSince } };
     }
   }
 

@@ -70,7 +70,7 @@ const GIVE_WAY_MAX = 64;
 const SURPLUS_MAX = 256;
 /** Of watchers whose lanes it has given to other workers, one takes none for so long: twice as long as others take to look. */
 const SHARE_MS = 2_000;
-/** Where nobody took what was given, the next time comes so much later, and twice as late each time after that. */
+/** Where no worker took what was given, the next time comes so much later, and twice as late each time after that. */
 const UNTAKEN_MS = { min: 60_000, max: 600_000 };
 /** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;

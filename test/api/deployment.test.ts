@@ -180,7 +180,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([(await api.body()).state, (await api.body()).problem], ['ok', null]);
     });
 
-  test('a process that cannot reach the database says since when, although nobody asked before', async () => {
+  test('a process that cannot reach the database says since when, also to the first who asks', async () => {
     const { clock, start, startOn, pass } = createStory();
     let isDown = false;
     const refuse = async () => {

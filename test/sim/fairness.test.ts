@@ -11,7 +11,7 @@ const crowd = { ...one, watchers: 100 } as const;
 const attacks: readonly (Attack & { name: string })[] = [
   { ...one, manner: 'hangs', name: 'A: one watcher whose hosts never answer' },
   { ...crowd, manner: 'hangs', name: 'B: 100 watchers whose hosts never answer' },
-  { ...one, hosts: 20, manner: 'answers', name: 'C: one fast watcher with more to send than can be sent' },
+  { ...one, hosts: 20, manner: 'answers', name: 'C: one fast watcher with 800 notifications in each block' },
   { ...one, manner: 'turns', name: 'D: as A, but the hosts answer at first' },
   { ...crowd, manner: 'turns', name: 'E: as B, but the hosts answer at first' },
   { ...one, manner: 'hangs', hasStoppedWorker: true, name: 'A, and a second worker that is stopped' },

@@ -1,6 +1,6 @@
 /**
  * The fairness scenarios (bench/deliver/fairness) on a clock that only work and waiting move: the commit, the deferred writer
- * and a deliverer as production builds them. Each statement and each attempt takes a fixed time, whoever it is for.
+ * and a deliverer as production builds them. Each statement and each attempt takes a fixed time, for every watcher alike.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Address } from '../../src/core/hex.ts';
@@ -36,8 +36,6 @@ export type Told = {
   quiet: number[];
   attacked: number[];
   newcomers: number[];
-  /** How many webhooks the hosts got during the attack. */
-  hostileSent: number;
   /** Most attempts at once. */
   openMax: number;
   /** Most lanes that were leased beyond two for each attempt and eight for each watcher. */
@@ -73,7 +71,7 @@ export async function tellAttack(stage: Stage, attack: Attack): Promise<Told> {
   const receivers = createReceivers(clock, attack);
   const service = startService(stage, clock, receivers);
   const { database } = stage;
-  const told: Told = { quiet: [], attacked: [], newcomers: [], hostileSent: 0, openMax: 0, surplusMax: 0 };
+  const told: Told = { quiet: [], attacked: [], newcomers: [], openMax: 0, surplusMax: 0 };
   let height = 0;
 
   const register = (watcherId: number) =>
@@ -116,7 +114,6 @@ export async function tellAttack(stage: Stage, attack: Attack): Promise<Told> {
   await passBlocks(BLOCKS.quiet, told.quiet, false);
   if (manner === 'turns') await passBlocks(BLOCKS.friendly, [], true);
   if (manner !== 'answers') receivers.turn();
-  const before = receivers.hostile();
   let newcomer: number | undefined;
   for (let index = 0; index < BLOCKS.attack; index += 1) {
     const paid = new Map(HEALTHY.map((id) => [id, told.attacked]));
@@ -125,7 +122,6 @@ export async function tellAttack(stage: Stage, attack: Attack): Promise<Told> {
     newcomer = NEWCOMERS.get(index);
     if (newcomer !== undefined) await register(newcomer);
   }
-  told.hostileSent = receivers.hostile() - before;
   told.openMax = receivers.openMax();
   await service.stop();
   await database.query(sql`select pg_advisory_unlock_all()`);
@@ -139,7 +135,7 @@ function createReceivers(clock: TestClock, { manner }: Attack) {
   /** By receiving address: since when a webhook is expected, and where its wait is noted. */
   const expected = new Map<string, { sinceMs: number; waits: number[] }>();
   let hangs = false;
-  let [open, openMax, hostile, owedMs] = [0, 0, 0, 0];
+  let [open, openMax, owedMs] = [0, 0, 0];
   const noteWait = (one: { sinceMs: number; waits: number[] } | undefined) =>
     one?.waits.push(clock.steadyMs() - one.sinceMs);
 
@@ -151,7 +147,6 @@ function createReceivers(clock: TestClock, { manner }: Attack) {
     owedMs += BEGIN_MS;
     open += 1;
     openMax = Math.max(openMax, open);
-    hostile += Number(isHostile);
     noteWait(expected.get(receiver));
     expected.delete(receiver);
     const { min, max } = HEALTHY_ANSWER_MS;
@@ -181,7 +176,6 @@ function createReceivers(clock: TestClock, { manner }: Attack) {
     },
     open: () => open,
     openMax: () => openMax,
-    hostile: () => hostile,
     /** The thread's time for what has begun since it was last asked for. */
     takeOwedMs() {
       const ms = owedMs;
