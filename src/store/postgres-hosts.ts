@@ -47,6 +47,8 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
         ...(connectionString !== undefined && { connectionString }),
       });
       origins.set(this, { host: current, generation });
+      // A connection may break at any moment, also in the one packet that says it is ready: the next statement tells.
+      this.on('error', () => {});
     }
 
     override connect(): Promise<pg.Client>;
@@ -105,8 +107,6 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
       });
       // An idle connection that breaks is replaced by the pool; the next query tells if the server is gone.
       pool.on('error', () => {});
-      // Nor does one that breaks between two statements of a transaction end the process: the next statement tells.
-      pool.on('connect', (client) => client.on('error', () => {}));
       return pool;
     },
     connect: (pool) =>
@@ -123,7 +123,6 @@ export function createPostgresHosts(url: string, base: pg.ClientConfig): Postgre
           ...settings,
           ...(queryMsMax !== undefined && { query_timeout: queryMsMax }),
         });
-        client.on('error', () => {});
         await client.connect();
         try {
           await requireWrites(client);

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fault } from '../../src/core/fault.ts';
@@ -268,6 +270,36 @@ onPostgres(({ database, place }) => {
       );
     }
   });
+});
+
+/** A message of PostgreSQL's protocol, version 3: its type, its length and what it says. */
+function message(type: string, body: Buffer): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(body.length + 4);
+  return Buffer.concat([Buffer.from(type), length, body]);
+}
+
+test('a connection that breaks in the packet that says it is ready is a Fault, and the process lives', async () => {
+  const answer = Buffer.concat([
+    message('R', Buffer.alloc(4)),
+    message('Z', Buffer.from('I')),
+    message(
+      'E',
+      Buffer.from('SFATAL\0C57P01\0Mterminating connection due to unexpected postmaster exit\0\0'),
+    ),
+  ]);
+  const server = createServer((socket) => socket.once('data', () => socket.end(answer)));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  try {
+    const { port } = server.address() as AddressInfo;
+    for (const parameters of ['', '?target_session_attrs=any'])
+      await assert.rejects(
+        openDatabase({ url: `postgres://postgres@127.0.0.1:${port}/postgres${parameters}`, dataDir: '' }),
+        isUnavailable,
+      );
+  } finally {
+    server.close();
+  }
 });
 
 test('a nested statement keeps its parameters in their places', () => {
