@@ -74,6 +74,8 @@ const SHARE_MS = 2_000;
 const UNTAKEN_MS = { min: 60_000, max: 600_000 };
 /** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;
+/** How soon further lanes are leased for watchers that have some here. */
+const CREDIT_MS = 50;
 /** Lanes that are given back with one statement. */
 const RELEASED_MAX = 128;
 /** How soon an overdue visit is tried again that gave no lane: others have it locked. A bell comes sooner. */
@@ -111,7 +113,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     untakenMs: 0,
   };
   let polledMs = Number.NEGATIVE_INFINITY;
-  const fair = createFairQueue({ clock, onCredit: () => wake.ring() });
+  let isCreditDue = false;
+  const fair = createFairQueue({ clock, onCredit });
   const reader = createDueReader(options);
   const releaseInGroups = createGroups<Lane, 'released' | 'locked'>({
     sizeMax: RELEASED_MAX,
@@ -120,6 +123,16 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       return (lane) => (locked.has(lane) ? 'locked' : 'released');
     },
   });
+
+  /** Those of the same moment are one reason to look. */
+  function onCredit(): void {
+    if (isCreditDue) return;
+    isCreditDue = true;
+    void clock.wait(CREDIT_MS, stopping.signal).then(() => {
+      isCreditDue = false;
+      wake.ring();
+    });
+  }
 
   /** A lane that is locked keeps its lease until it can be given back; a shutdown leaves it to the other workers. */
   async function release(lane: Lane): Promise<void> {

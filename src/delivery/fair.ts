@@ -5,11 +5,22 @@
  */
 import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
+import {
+  type Account,
+  type Begin,
+  createAccount,
+  createMember,
+  hasTurned,
+  type Kind,
+  kindOf,
+  type LaneInLine,
+  type Member,
+  openOf,
+  type Ticket,
+} from './account.ts';
+import { createOriginShares } from './origin-shares.ts';
 import { createPace, createWindow } from './pace.ts';
-import { aheadOf, createReceiverMemory, handOverMsOf, learn, type Receiver, slowDown } from './receiver.ts';
-
-/** proven: its last attempt got an answer within the hand-over time. */
-export type Kind = 'unproven' | 'proven';
+import { aheadOf, createReceiverMemory, handOverMsOf, learn, slowDown } from './receiver.ts';
 
 /** Attempts under way in this process: of each kind, those handed over, all of them, and to one origin. */
 export type FairLimits = Record<Kind | 'hung' | 'open' | 'perOrigin', number>;
@@ -24,18 +35,6 @@ export type FairQueue = {
   full(): number[];
   /** Lanes that wait here for more turns than their watchers can have now. */
   surplus(): number[];
-};
-
-export type LaneInLine = { id: number; watcherId: number; origin: string };
-
-/** Starts the attempt that holds this ticket. */
-export type Begin = (ticket: Ticket) => void;
-
-export type Ticket = {
-  /** The receiver has answered with a status, or has failed to. */
-  decided(answer: { isAnswered: boolean; isOverloaded: boolean; durationMs: number }): void;
-  /** The attempt is over, and its slot is free. */
-  end(): void;
 };
 
 export type Seat = {
@@ -59,51 +58,29 @@ const LIMITS: FairLimits = { unproven: 256, proven: 512, hung: 512, open: 1_536,
 export const COST_MS_MIN = 215;
 /** What an attempt at an unproven receiver is charged until it ends: as if it hung. */
 export const GUESS_MS = 10_000;
+/** How far new watchers come behind: a hundred of them at once would delay those that are served all the time. */
+const NEW_MS = 4 * COST_MS_MIN;
 /** How often attempts are looked at for being handed over. */
 const LOOK_MS = 50;
-/** So many receivers of a watcher that hang at once, and this share of its lanes here: none of them counts as proven. */
-const TURNED_MIN = 4;
-const TURNED_SHARE = 0.1;
+/** So many attempts that hang in this process, of whatever watchers: more of them would only end together. */
+const CROWDED_MIN = 32;
 /** Lanes of a watcher that may wait for their turn beside those at work. */
 const WAITING_LANES_MAX = 8;
 /** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
 const STARTS_PER_TURN_MAX = 8;
 
-type Account = {
-  readonly watcherId: number;
-  virtualMs: number;
-  /** Where its receivers' virtual time stands. */
-  servedMs: number;
-  readonly line: Set<Member>;
-  readonly ready: Set<Member>;
-  readonly open: Record<Kind | 'hung', number>;
-  /** Of its lanes here those with an attempt that was handed over. */
-  hanging: number;
-};
-
-type Member = {
-  readonly lane: LaneInLine;
-  readonly account: Account;
-  readonly receiver: Receiver;
-  readonly take: () => Begin | Promise<void> | undefined;
-  virtualMs: number;
-  open: number;
-  hung: number;
-  wants: boolean;
-};
-
 type Attempt = {
   readonly member: Member;
   kind: Kind | 'hung';
   readonly handOverAtMs: number;
-  /** Ends its time as a young one, if it is one. */
-  readonly grow: (() => void) | undefined;
+  /** For another one that may hang, when it is decided at once. */
+  readonly makeRoom: (() => void) | undefined;
 };
 
 export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOptions): FairQueue {
   const accounts = new Map<number, Account>();
   const ready = new Set<Account>();
-  const origins = new Map<string, { all: number; by: Map<Account, number> }>();
+  const origins = createOriginShares<Account>(limits.perOrigin);
   const memory = createReceiverMemory();
   const open: Record<Kind | 'hung', number> = { unproven: 0, proven: 0, hung: 0 };
   const undecided = new Set<Attempt>();
@@ -116,9 +93,6 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   let startsLeft = STARTS_PER_TURN_MAX;
   let isPumpDue = false;
 
-  const openOf = (counts: Record<Kind | 'hung', number>): number =>
-    counts.unproven + counts.proven + counts.hung;
-
   /** No watcher takes the last slots: its own are never more than what is free. */
   function mayStart(account: Account, kind: Kind): boolean {
     const own = account.open;
@@ -130,40 +104,33 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return own[kind] < (kind === 'proven' ? window.size() : limits.unproven) - open[kind];
   }
 
-  function mayReach({ lane, account }: Member): boolean {
-    const taken = origins.get(lane.origin);
-    return taken === undefined || (taken.by.get(account) ?? 0) < limits.perOrigin - taken.all;
-  }
-
   function isFull(account: Account): boolean {
     const { unproven, proven, hung } = account.open;
     if (account.line.size >= 2 * (unproven + proven) + hung + WAITING_LANES_MAX) return true;
     return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
   }
 
-  /** Receivers that have answered and hang now may be an attack, and all of them may turn. */
-  const hasTurned = ({ line, hanging }: Account): boolean =>
-    hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
-
-  const kindOf = ({ receiver, account }: Member): Kind =>
-    receiver.isProven && !hasTurned(account) ? 'proven' : 'unproven';
-
   /** The next of this watcher: of its receivers the one with the smallest virtual time that may have an attempt. */
   function nextOf(account: Account): Member | undefined {
     const isTurned = hasTurned(account);
     const isBusy = openOf(account.open) > 0;
-    const may = {
-      unproven: !(isBusy && pace.isFull('usual')) && mayStart(account, 'unproven'),
-      proven: !isTurned && mayStart(account, 'proven'),
-    };
-    if (!may.unproven && !may.proven) return undefined;
-    const mayHang = !(isBusy && isTurned && pace.isFull('hanging'));
-    let next: Member | undefined;
-    for (const member of account.ready) {
-      if (next !== undefined && member.virtualMs >= next.virtualMs) continue;
-      if (may[kindOf(member)] && (mayHang || member.receiver.isProven) && mayReach(member)) next = member;
+    const isCrowded = isTurned || (account.hasHung && open.hung >= CROWDED_MIN);
+    const mayUnproven = !(isBusy && pace.isFull('usual')) && mayStart(account, 'unproven');
+    const mayAnswered = isTurned ? mayUnproven : mayStart(account, 'proven');
+    const mayHang = mayUnproven && !(isBusy && isCrowded && pace.isFull('crowded'));
+    const { answered, others } = account.ready;
+    const next = mayAnswered ? firstOf(answered, undefined) : undefined;
+    return mayHang ? firstOf(others, next) : next;
+  }
+
+  /** Among these and `next` the one that has been served least. */
+  function firstOf(members: ReadonlySet<Member>, next: Member | undefined): Member | undefined {
+    let first = next;
+    for (const member of members) {
+      if (first !== undefined && member.virtualMs >= first.virtualMs) continue;
+      if (!member.isReading && origins.hasRoom(member.lane.origin, member.account)) first = member;
     }
-    return next;
+    return first;
   }
 
   function pick(): Member | undefined {
@@ -191,10 +158,13 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       const member = pick();
       if (member === undefined) return;
       const begin = member.take();
-      if (typeof begin !== 'function') {
+      if (begin === undefined) {
         member.wants = false;
         line(member);
-        if (begin !== undefined) keepSlot(member, begin);
+        continue;
+      }
+      if (typeof begin !== 'function') {
+        keepSlot(member, begin);
         continue;
       }
       if (startsLeft === STARTS_PER_TURN_MAX) setImmediate(nextTurn);
@@ -209,9 +179,17 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     const kind = kindOf(member);
     open[kind] += 1;
     account.open[kind] += 1;
+    const makeRoom = kind === 'unproven' ? pace.begin() : undefined;
+    // Or all that the watcher has would be read in its turn.
+    const guessMs = guessOf(member, kind);
+    charge(member, guessMs);
+    member.isReading = true;
     const giveUp = () => {
+      member.isReading = false;
       open[kind] -= 1;
       account.open[kind] -= 1;
+      charge(member, -guessMs);
+      makeRoom?.();
       offer(account);
     };
     reading.then(giveUp, giveUp);
@@ -226,16 +204,19 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
 
   /** Puts the member among those that are ready, or takes it out. */
   function line(member: Member): void {
-    const { account } = member;
-    if (!member.wants || member.open >= member.receiver.limit) {
-      account.ready.delete(member);
-      if (account.ready.size === 0) ready.delete(account);
+    const { account, receiver } = member;
+    const { answered, others } = account.ready;
+    const [own, other] = receiver.isProven ? [answered, others] : [others, answered];
+    other.delete(member);
+    if (!member.wants || member.open >= receiver.limit) {
+      own.delete(member);
+      if (own.size === 0 && other.size === 0) ready.delete(account);
       return;
     }
-    if (account.ready.has(member)) return;
+    if (own.has(member)) return;
     // A share that was not used is not saved up.
     if (member.open === 0) member.virtualMs = Math.max(member.virtualMs, account.servedMs);
-    account.ready.add(member);
+    own.add(member);
     if (ready.has(account)) return;
     if (openOf(account.open) === 0) account.virtualMs = Math.max(account.virtualMs, servedMs);
     ready.add(account);
@@ -244,13 +225,13 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   function start(member: Member): Ticket {
     const { account, receiver } = member;
     const kind = kindOf(member);
-    const guessMs = kind === 'proven' ? Math.max(receiver.averageMs, COST_MS_MIN) : GUESS_MS;
+    const guessMs = guessOf(member, kind);
     servedMs = account.virtualMs;
     account.servedMs = member.virtualMs;
     charge(member, guessMs);
     const handOverAtMs = clock.steadyMs() + handOverMsOf(receiver);
-    const grow = kind === 'unproven' ? pace.begin() : undefined;
-    const attempt: Attempt = { member, kind, handOverAtMs, grow };
+    const makeRoom = kind === 'unproven' ? pace.begin() : undefined;
+    const attempt: Attempt = { member, kind, handOverAtMs, makeRoom };
     count(attempt, 1);
     undecided.add(attempt);
     line(member);
@@ -258,7 +239,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return {
       decided({ isAnswered, isOverloaded, durationMs }) {
         undecided.delete(attempt);
-        grow?.();
+        makeRoom?.();
         charge(member, Math.max(durationMs, COST_MS_MIN) - guessMs);
         if (isAnswered) learn(receiver, { open: member.open, isInTime: attempt.kind !== 'hung', durationMs });
         else receiver.isProven = false;
@@ -268,13 +249,16 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       },
       end() {
         undecided.delete(attempt);
-        grow?.();
+        makeRoom?.();
         count(attempt, -1);
         line(member);
         offer(account);
       },
     };
   }
+
+  const guessOf = ({ receiver }: Member, kind: Kind): number =>
+    kind === 'proven' ? Math.max(receiver.averageMs, COST_MS_MIN) : GUESS_MS;
 
   function charge(member: Member, ms: number): void {
     member.virtualMs += ms;
@@ -290,14 +274,9 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       const before = member.hung;
       member.hung += by;
       account.hanging += Number(member.hung > 0) - Number(before > 0);
+      account.hasHung = true;
     }
-    const taken = origins.get(lane.origin) ?? { all: 0, by: new Map<Account, number>() };
-    const own = (taken.by.get(account) ?? 0) + by;
-    taken.all += by;
-    if (own > 0) taken.by.set(account, own);
-    else taken.by.delete(account);
-    if (taken.all > 0) origins.set(lane.origin, taken);
-    else origins.delete(lane.origin);
+    origins.count(lane.origin, account, by);
   }
 
   /** Hands over what has been under way for too long; for as long as anything is. */
@@ -312,6 +291,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         attempt.kind = 'hung';
         count(attempt, 1);
         attempt.member.receiver.isProven = false;
+        line(attempt.member);
         offer(attempt.member.account);
       }
     }
@@ -332,16 +312,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   function accountOf(watcherId: number): Account {
     const known = accounts.get(watcherId);
     if (known !== undefined) return known;
-    const counts = { unproven: 0, proven: 0, hung: 0 };
-    const account = {
-      watcherId,
-      virtualMs: servedMs,
-      servedMs: 0,
-      line: new Set<Member>(),
-      ready: new Set<Member>(),
-      open: counts,
-      hanging: 0,
-    };
+    const account = createAccount(watcherId, servedMs + NEW_MS);
     accounts.set(watcherId, account);
     return account;
   }
@@ -350,16 +321,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     join(lane, take) {
       const account = accountOf(lane.watcherId);
       const receiver = memory.take(lane.id);
-      const member = {
-        lane,
-        account,
-        receiver,
-        take,
-        virtualMs: account.servedMs,
-        open: 0,
-        hung: 0,
-        wants: false,
-      };
+      const member = createMember({ lane, account, receiver, take });
       account.line.add(member);
       return {
         want() {
@@ -388,7 +350,8 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
         // More than may be leased: what goes back and forth is work too.
         const count = account.line.size - 2 * openOf(account.open) - WAITING_LANES_MAX;
         if (count <= 0) return [];
-        const waiting = [...account.ready].filter((member) => member.open === 0);
+        const { answered, others } = account.ready;
+        const waiting = [...answered, ...others].filter((member) => member.open === 0);
         return waiting.slice(-count).map(({ lane }) => lane.id);
       });
     },

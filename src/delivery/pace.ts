@@ -5,39 +5,52 @@ import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * Attempts at receivers that may hang which begin within so long without an answer. Otherwise all that hang would end at once,
- * after 10 s, and others would take their places at once. `hanging`, for those of a watcher whose receivers hang that did not answer
- * last: about as many as end in that time once 512 of them are hung.
+ * Attempts at receivers that may hang which begin in so long, those not counted that are decided in it. Otherwise all that hang
+ * would end at once, after 10 s, and others would take their places at once. `crowded`: about as many as end in that time once 512
+ * of them are hung. What begins together is read, recorded and given back together.
  */
-const YOUNG_MS = 100;
-const YOUNG_MAX = { usual: 32, hanging: 6 };
+const SPAN_MS = 100;
+const BEGIN_MAX = { usual: 32, crowded: 6 };
 /** How the window follows the time that the thread needs for a turn of its event loop. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
 
 export type Pace = {
   /** Whether no further such attempt may begin at the moment. */
-  isFull(kind: keyof typeof YOUNG_MAX): boolean;
+  isFull(kind: keyof typeof BEGIN_MAX): boolean;
   /** Such an attempt begins. Call what it returns once it has been decided or is over. */
   begin(): () => void;
 };
 
-/** `onRoom` is called when one more may begin. */
+/** `onRoom` is called when more may begin. */
 export function createPace(clock: Clock, onRoom: () => void): Pace {
-  let young = 0;
+  let begun = 0;
+  /** Counts spans: what began in an earlier one makes no room in this one. */
+  let span = 0;
+  let isOver = true;
+
+  async function startSpan(): Promise<void> {
+    isOver = false;
+    await clock.wait(SPAN_MS, never);
+    isOver = true;
+    span += 1;
+    begun = 0;
+    onRoom();
+  }
+
   return {
-    isFull: (kind) => young >= YOUNG_MAX[kind],
+    isFull: (kind) => begun >= BEGIN_MAX[kind],
     begin() {
-      let isYoung = true;
-      young += 1;
-      const grow = () => {
-        if (!isYoung) return;
-        isYoung = false;
-        young -= 1;
-        onRoom();
+      if (isOver) void startSpan();
+      begun += 1;
+      let own: number | undefined = span;
+      return () => {
+        if (own === span) {
+          begun -= 1;
+          onRoom();
+        }
+        own = undefined;
       };
-      void clock.wait(YOUNG_MS, never).then(grow);
-      return grow;
     },
   };
 }

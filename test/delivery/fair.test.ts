@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { COST_MS_MIN, type FairLimits, GUESS_MS } from '../../src/delivery/fair.ts';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { COST_MS_MIN, createFairQueue, type FairLimits, GUESS_MS } from '../../src/delivery/fair.ts';
+import { createTestClock } from '../kit/clock.ts';
 import { ATTEMPT_MS, type Attempt, FAST, HAND_OVER_MS, startLine, TICK_MS } from '../kit/fair-line.ts';
 
 const hung = { isAnswered: false, isOverloaded: true, durationMs: ATTEMPT_MS };
@@ -232,4 +234,66 @@ test('lanes that wait for more turns than their watcher still has are surplus', 
     lanes.slice(16).map(({ laneId }) => laneId),
     'two for each of the four that hang, and eight that wait',
   );
+});
+
+/** Lanes that read for each attempt, and how often they have: every read ends when the test says so. */
+function startReaders(watcherIds: readonly number[], limits: FairLimits) {
+  const fair = createFairQueue({ clock: createTestClock(), limits, onCredit() {} });
+  const reads: number[] = [];
+  const started: number[] = [];
+  const endings: (() => void)[] = [];
+  for (const [id, watcherId] of watcherIds.entries()) {
+    let hasRow = false;
+    const seat = fair.join({ id, watcherId, origin: `lane ${id}` }, () => {
+      if (hasRow) return () => void started.push(watcherId);
+      reads.push(watcherId);
+      const { promise, resolve } = Promise.withResolvers<void>();
+      endings.push(() => {
+        hasRow = true;
+        seat.want();
+        resolve();
+      });
+      return promise;
+    });
+    seat.want();
+  }
+  const endReads = async () => {
+    for (const end of endings.splice(0)) end();
+    for (let turn = 0; turn < 3; turn += 1) await nextTurn();
+  };
+  return { reads, started, endReads };
+}
+
+test('a lane that has read for its turn takes it, and none of the others has to read for it', async () => {
+  const { reads, started, endReads } = startReaders(
+    Array.from({ length: 20 }, () => 1),
+    {
+      ...few,
+      unproven: 1,
+    },
+  );
+  for (let turn = 0; turn < 3; turn += 1) await endReads();
+  assert.deepEqual([reads.length, started.length], [1, 1]);
+});
+
+test('while one lane of a watcher reads for its turn, the next turn is another watcher’s', async () => {
+  const { reads, endReads } = startReaders([1, 1, 1, 1, 2, 3], { ...few, unproven: 4 });
+  await nextTurn();
+  assert.deepEqual(reads.toSorted(), [1, 2, 3]);
+  await endReads();
+});
+
+test('a hundred new watchers are not all served before one that is served all the time', async () => {
+  const line = startLine();
+  const known = line.join({ watcherId: 1, rows: 0 });
+  for (let count = 0; count < 3; count += 1) {
+    known.add(1);
+    await line.settle();
+    await line.end(() => true);
+  }
+  for (let watcherId = 2; watcherId <= 101; watcherId += 1) line.join({ watcherId }).seat.want();
+  known.add(1);
+  await line.settle();
+  const place = line.started.findIndex(({ watcherId }) => watcherId === 1);
+  assert.ok(place === 0, `after ${place} others`);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Attempt, HAND_OVER_MS, startLine } from '../kit/fair-line.ts';
+import { ATTEMPT_MS, type Attempt, HAND_OVER_MS, startLine, TICK_MS } from '../kit/fair-line.ts';
 
 const MOMENT_MS = 100;
 const countOf = (started: readonly Attempt[], watcherId: number) =>
@@ -57,4 +57,25 @@ test('where receivers hang they begin 6 at a time, and a watcher that has nothin
   for (let lane = 0; lane < 2; lane += 1) line.join({ watcherId: 2 }).seat.want();
   await line.settle();
   assert.equal(countOf(line.started, 2), 2, 'its receivers do not hang');
+});
+
+test('what hangs at 100 watchers begins 6 at a time too, so that it does not end in waves', async () => {
+  const line = startLine();
+  for (let watcherId = 1; watcherId <= 100; watcherId += 1)
+    for (let lane = 0; lane < 10; lane += 1) line.join({ watcherId, rows: 100 }).seat.want();
+  const begun: number[] = [];
+  for (let ms = 0; ms < 3 * ATTEMPT_MS; ms += MOMENT_MS) {
+    const before = line.startedCount;
+    for (let passed = 0; passed < MOMENT_MS; passed += TICK_MS) {
+      await line.pass(TICK_MS);
+      const nowMs = line.clock.steadyMs();
+      await line.end((one) => nowMs - one.atMs >= ATTEMPT_MS, {
+        ...{ isAnswered: false, isOverloaded: true, durationMs: ATTEMPT_MS },
+      });
+    }
+    begun.push(line.startedCount - before);
+  }
+  const later = begun.slice((2 * HAND_OVER_MS) / MOMENT_MS);
+  assert.ok(Math.max(...later) <= 12, later.join(' '));
+  assert.ok(later.reduce((sum, count) => sum + count, 0) > 1_000, 'and goes on');
 });

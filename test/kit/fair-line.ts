@@ -2,7 +2,8 @@
  * Lanes in line for a turn, without a database and without sockets: a test decides how each attempt ends.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { createFairQueue, type FairLimits, type Ticket } from '../../src/delivery/fair.ts';
+import type { Ticket } from '../../src/delivery/account.ts';
+import { createFairQueue, type FairLimits } from '../../src/delivery/fair.ts';
 import { createTestClock } from './clock.ts';
 
 /** An attempt fails after this long without an answer. */

@@ -1,0 +1,82 @@
+/**
+ * What the fair queue knows of a watcher and of its leased lanes.
+ */
+import type { Receiver } from './receiver.ts';
+
+/** proven: its last attempt got an answer within the hand-over time. */
+export type Kind = 'unproven' | 'proven';
+
+export type LaneInLine = { id: number; watcherId: number; origin: string };
+
+/** Starts the attempt that holds this ticket. */
+export type Begin = (ticket: Ticket) => void;
+
+export type Ticket = {
+  /** The receiver has answered with a status, or has failed to. */
+  decided(answer: { isAnswered: boolean; isOverloaded: boolean; durationMs: number }): void;
+  /** The attempt is over, and its slot is free. */
+  end(): void;
+};
+
+export type Account = {
+  readonly watcherId: number;
+  virtualMs: number;
+  /** Where its receivers' virtual time stands. */
+  servedMs: number;
+  readonly line: Set<Member>;
+  /** Those whose receiver answered last, and the others, which may hang. */
+  readonly ready: Record<'answered' | 'others', Set<Member>>;
+  readonly open: Record<Kind | 'hung', number>;
+  /** Of its lanes here those with an attempt that was handed over. */
+  hanging: number;
+  /** One was handed over since the watcher was last forgotten. */
+  hasHung: boolean;
+};
+
+export type Member = {
+  readonly lane: LaneInLine;
+  readonly account: Account;
+  readonly receiver: Receiver;
+  /** The next attempt; where its rows have to be read first, the end of that. */
+  readonly take: () => Begin | Promise<void> | undefined;
+  virtualMs: number;
+  open: number;
+  hung: number;
+  wants: boolean;
+  /** It keeps its place meanwhile: another one of the same watcher would only have to read too. */
+  isReading: boolean;
+};
+
+/** So many receivers of a watcher that hang at once, and this share of its lanes here: none of them counts as proven. */
+const TURNED_MIN = 4;
+const TURNED_SHARE = 0.1;
+
+export const createAccount = (watcherId: number, virtualMs: number): Account => ({
+  watcherId,
+  virtualMs,
+  servedMs: 0,
+  line: new Set(),
+  ready: { answered: new Set(), others: new Set() },
+  open: { unproven: 0, proven: 0, hung: 0 },
+  hanging: 0,
+  hasHung: false,
+});
+
+export const createMember = (fields: Pick<Member, 'lane' | 'account' | 'receiver' | 'take'>): Member => ({
+  ...fields,
+  virtualMs: fields.account.servedMs,
+  open: 0,
+  hung: 0,
+  wants: false,
+  isReading: false,
+});
+
+/** Attempts under way. */
+export const openOf = ({ unproven, proven, hung }: Account['open']): number => unproven + proven + hung;
+
+/** Receivers that have answered and hang now may be an attack, and all of them may turn. */
+export const hasTurned = ({ line, hanging }: Account): boolean =>
+  hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
+
+export const kindOf = ({ receiver, account }: Member): Kind =>
+  receiver.isProven && !hasTurned(account) ? 'proven' : 'unproven';

@@ -1,0 +1,28 @@
+/**
+ * Attempts at one origin at once, shared by those who have receivers there: none takes the last places.
+ */
+export type OriginShares<Owner> = {
+  /** Whether this owner may have one more there: its own are fewer than what is free. */
+  hasRoom(origin: string, owner: Owner): boolean;
+  /** One more is under way there, or one less. */
+  count(origin: string, owner: Owner, by: 1 | -1): void;
+};
+
+export function createOriginShares<Owner>(max: number): OriginShares<Owner> {
+  const origins = new Map<string, { all: number; by: Map<Owner, number> }>();
+  return {
+    hasRoom(origin, owner) {
+      const taken = origins.get(origin);
+      return taken === undefined || (taken.by.get(owner) ?? 0) < max - taken.all;
+    },
+    count(origin, owner, by) {
+      const taken = origins.get(origin) ?? { all: 0, by: new Map<Owner, number>() };
+      const own = (taken.by.get(owner) ?? 0) + by;
+      taken.all += by;
+      if (own > 0) taken.by.set(owner, own);
+      else taken.by.delete(owner);
+      if (taken.all > 0) origins.set(origin, taken);
+      else origins.delete(origin);
+    },
+  };
+}
