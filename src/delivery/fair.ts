@@ -58,8 +58,8 @@ const LIMITS: FairLimits = { unproven: 256, proven: 512, hung: 512, open: 1_536,
 export const COST_MS_MIN = 215;
 /** What an attempt at an unproven receiver is charged until it ends: as if it hung. */
 export const GUESS_MS = 10_000;
-/** How far new watchers come behind: a hundred of them at once would delay those that are served all the time. */
-const NEW_MS = 4 * COST_MS_MIN;
+/** How far watchers whose next receiver hasn't answered come behind: a hundred new ones at once would delay the others. */
+const UNPROVEN_BEHIND_MS = 4 * COST_MS_MIN;
 /** How often attempts are looked at for being handed over. */
 const LOOK_MS = 50;
 /** So many attempts that hang in this process, of whatever watchers: more of them would only end together. */
@@ -86,7 +86,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   const undecided = new Set<Attempt>();
   const window = createWindow(limits.proven);
   const pace = createPace(clock, pumpSoon);
-  /** The start tag that was served last. */
+  /** The highest start tag that was served: who has had nothing to do comes after it. */
   let servedMs = 0;
   let passedOver = new Set<Account>();
   let isLooking = false;
@@ -135,9 +135,14 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
 
   function pick(): Member | undefined {
     let next: Member | undefined;
+    let nextMs = Number.POSITIVE_INFINITY;
     for (const account of ready) {
-      if (next !== undefined && account.virtualMs >= next.account.virtualMs) continue;
-      next = nextOf(account) ?? next;
+      if (account.virtualMs >= nextMs) continue;
+      const member = nextOf(account);
+      const behindMs = member?.receiver.isProven === true ? 0 : UNPROVEN_BEHIND_MS;
+      if (member === undefined || account.virtualMs + behindMs >= nextMs) continue;
+      next = member;
+      nextMs = account.virtualMs + behindMs;
     }
     return next;
   }
@@ -226,7 +231,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     const { account, receiver } = member;
     const kind = kindOf(member);
     const guessMs = guessOf(member, kind);
-    servedMs = account.virtualMs;
+    servedMs = Math.max(servedMs, account.virtualMs);
     account.servedMs = member.virtualMs;
     charge(member, guessMs);
     const handOverAtMs = clock.steadyMs() + handOverMsOf(receiver);
@@ -312,7 +317,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   function accountOf(watcherId: number): Account {
     const known = accounts.get(watcherId);
     if (known !== undefined) return known;
-    const account = createAccount(watcherId, servedMs + NEW_MS);
+    const account = createAccount(watcherId, servedMs);
     accounts.set(watcherId, account);
     return account;
   }
