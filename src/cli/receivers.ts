@@ -100,7 +100,9 @@ function summaryOf(receivers: readonly Receiver[], onlyFailing: boolean): string
   if (receivers.length === 0) return 'no receivers: no address is watched yet';
   const suspended = receivers.filter(({ isSuspended }) => isSuspended).length;
   const rest = suspended === 0 ? '' : `, ${suspended} of suspended watchers`;
-  return `${count} of ${counted(receivers.length, 'receiver')} ${verb}${rest}`;
+  return count === 0
+    ? `no receiver of ${receivers.length} fails${rest}`
+    : `${count} of ${counted(receivers.length, 'receiver')} ${verb}${rest}`;
 }
 
 function cellsOf({ isSuspended, failure }: Receiver): string[] {

@@ -15,6 +15,8 @@ type Flags = { config?: string; url?: string; json?: boolean };
 
 /** The service reads its database for this; one that takes longer is in trouble. */
 const ANSWER_MS_MAX = 10_000;
+/** What a process knows that reads the nodes itself. */
+const ELSEWHERE = 'not known to this process: ask one with the role follower, with --url';
 /** 0x and the first eight digits: enough to see which nodes agree. */
 const SHORT_HASH_CHARACTERS = 10;
 
@@ -117,16 +119,16 @@ function render(status: StatusBody): string {
       'queue',
       queue === null
         ? 'unknown'
-        : `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held`,
+        : `${queue.waiting} waiting, ${queue.due} due (the oldest for ${Math.round(queue.oldest_due_age_seconds)} s), ${queue.held} held${queue.held === 0 ? '' : ' until their block is confirmed or their turn comes'}`,
     ],
     ...deploymentRows(status),
     [
       'quorum',
       quorum === null
-        ? 'not here'
+        ? ELSEWHERE
         : `${quorum.needed} of ${quorum.nodes} nodes, by ${quorum.compares}; ${quorum.votes} ${quorum.votes === 1 ? 'names' : 'name'} the head`,
     ],
-    ['proof', proof === null ? 'not here' : `${proof.mode}: ${describe(proof.checks)}`],
+    ['proof', proof === null ? ELSEWHERE : `${proof.mode}: ${describe(proof.checks)}`],
     ['agreement', describeAgreement(status.agreement)],
     ['version', status.version],
   ];
@@ -220,7 +222,7 @@ function remarkOn(node: StatusBody['nodes'][number]): string {
 }
 
 function describeAgreement(agreement: StatusBody['agreement']): string {
-  if (agreement === null) return 'not here';
+  if (agreement === null) return ELSEWHERE;
   const { quorum, internal_transfers: traces, outvoted } = agreement;
   const confirmed =
     traces.nodes === 0

@@ -187,7 +187,7 @@ function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): 
     ),
     ...shown.origins.map(
       (one) =>
-        `origin   ${one.origin}${one.at_work ? ', at work' : ''}${one.next_due_at === null ? '' : `, next due ${one.next_due_at}`}`,
+        `origin   ${one.origin}${one.at_work ? ', at work' : ''}${one.next_due_at === null || shown.state !== 'active' ? '' : `, next due ${one.next_due_at}`}`,
     ),
   ];
   return lines.map((line) => `${line}\n`).join('');

@@ -91,7 +91,7 @@ export async function deferMatches(
     from (
       select watcher_id, address, part, ids[part * ${recordsMax}::integer + 1 : (part + 1) * ${recordsMax}::integer] as ids
       from (
-        select watcher_id, address, array_agg(id order by created_at, id) as ids from watched_address
+        select watcher_id, address, array_agg(id order by created_at) as ids from watched_address
         where address = any(${bytesOf([...wanted])}::bytea[]) and (watcher_id, address) in (
           select * from unnest(
             ${listOf(groups.map(({ watcherId }) => watcherId))}::bigint[],

@@ -93,7 +93,7 @@ export async function removeFormerProcesses(
           select from process p where p.leads and p.seen_at > process.seen_at and not p.stopped)))`);
 }
 
-/** All processes that are known, the one seen last first. */
+/** All processes that are known, those that started first first; of too many those that were seen last. */
 export async function listProcesses(db: Db): Promise<StoredProcess[]> {
   const rows = await db.query<ProcessRow>(sql`
     select id, roles, version, host, pid, started_at, seen_at, beat, stopped, leads, follower_state, head, problem,
@@ -101,7 +101,11 @@ export async function listProcesses(db: Db): Promise<StoredProcess[]> {
     from process
     order by seen_at desc, id
     limit ${LISTED_MAX}`);
-  return rows.map(toProcess);
+  return rows
+    .map(toProcess)
+    .toSorted(
+      (one, other) => one.startedAt.getTime() - other.startedAt.getTime() || (one.id < other.id ? -1 : 1),
+    );
 }
 
 type ProcessRow = {

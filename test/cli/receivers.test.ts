@@ -82,7 +82,7 @@ test('--late takes no choice of receivers', async () => {
 test('receivers of a suspended watcher are shown as suspended, not as failing', async () => {
   await suspendWatcher(database, 1, noon);
   const all = await receivers();
-  assert.equal(all.err, '0 of 2 receivers fail, 1 of suspended watchers\n');
+  assert.equal(all.err, 'no receiver of 2 fails, 1 of suspended watchers\n');
   assert.match(all.out, /^acme +https:\/\/1\.example:443 +suspended$/m);
   assert.deepEqual(JSON.parse((await receivers('--failing', '--json')).out), []);
   const [json] = JSON.parse((await receivers('--json')).out) as Record<string, unknown>[];

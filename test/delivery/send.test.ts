@@ -91,10 +91,9 @@ test('a name without addresses or without an answer is a DNS failure', async (co
   const url = `http://hooks.example.com:${receiver.port}/`;
   const failing = startSender(context, [receiver], { resolve: () => Promise.reject(new Error('ENOTFOUND')) });
   assert.equal((await failing(messageTo(url), never)).outcome, 'dns');
-  const silent = startSender(context, [receiver], { resolve: () => new Promise(() => {}), timeoutMs: 250 });
-  const result = await silent(messageTo(url), never);
-  assert.equal(result.outcome, 'dns');
-  assert.ok(result.durationMs < 250, `${result.durationMs} ms`);
+  const silent = startSender(context, [receiver], { resolve: () => new Promise(() => {}), timeoutMs: 2_000 });
+  // The time for all of it would end it as a timeout.
+  assert.equal((await silent(messageTo(url), never)).outcome, 'dns');
 });
 
 test('a URL that the policy no longer allows is refused without a connection', async (context) => {
