@@ -29,7 +29,7 @@ export type Account = {
   readonly open: Record<Kind | 'hung', number>;
   /** Of its lanes here those with an attempt that was handed over. */
   hanging: number;
-  /** One was handed over since the watcher was last forgotten. */
+  /** Whether an attempt was handed over since this account began. */
   hasHung: boolean;
 };
 

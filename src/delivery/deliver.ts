@@ -74,7 +74,7 @@ const SHARE_MS = 2_000;
 const UNTAKEN_MS = { min: 60_000, max: 600_000 };
 /** A queue is looked at this often even where no NOTIFY comes. */
 const POLL_MS_MAX = 1_000;
-/** How soon further lanes are leased for watchers that have some here. */
+/** Watchers that have lanes here get further ones after so long, for all that happened meanwhile. */
 const CREDIT_MS = 50;
 /** Lanes that are given back with one statement. */
 const RELEASED_MAX = 128;
@@ -124,7 +124,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     },
   });
 
-  /** Those of the same moment are one reason to look. */
+  /** What frees places in the same moment leads to one look. */
   function onCredit(): void {
     if (isCreditDue) return;
     isCreditDue = true;

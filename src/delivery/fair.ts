@@ -58,11 +58,11 @@ const LIMITS: FairLimits = { unproven: 256, proven: 512, hung: 512, open: 1_536,
 export const COST_MS_MIN = 215;
 /** What an attempt at an unproven receiver is charged until it ends: as if it hung. */
 export const GUESS_MS = 10_000;
-/** How far watchers whose next receiver hasn't answered come behind: a hundred new ones at once would delay the others. */
+/** A watcher whose next receiver hasn't answered waits as if it had used so much more: a hundred new ones may come at once. */
 const UNPROVEN_BEHIND_MS = 4 * COST_MS_MIN;
 /** How often attempts are looked at for being handed over. */
 const LOOK_MS = 50;
-/** So many attempts that hang in this process, of whatever watchers: more of them would only end together. */
+/** While so many attempts of whatever watchers hang in this process, others that may hang begin slowly. */
 const CROWDED_MIN = 32;
 /** Lanes of a watcher that may wait for their turn beside those at work. */
 const WAITING_LANES_MAX = 8;
@@ -73,7 +73,7 @@ type Attempt = {
   readonly member: Member;
   kind: Kind | 'hung';
   readonly handOverAtMs: number;
-  /** For another one that may hang, when it is decided at once. */
+  /** Lets another one that may hang begin, if this one is decided soon. */
   readonly makeRoom: (() => void) | undefined;
 };
 
@@ -86,7 +86,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   const undecided = new Set<Attempt>();
   const window = createWindow(limits.proven);
   const pace = createPace(clock, pumpSoon);
-  /** The highest start tag that was served: who has had nothing to do comes after it. */
+  /** The highest start tag served so far: a watcher that had nothing to do starts there. */
   let servedMs = 0;
   let passedOver = new Set<Account>();
   let isLooking = false;
@@ -185,7 +185,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     open[kind] += 1;
     account.open[kind] += 1;
     const makeRoom = kind === 'unproven' ? pace.begin() : undefined;
-    // Or all that the watcher has would be read in its turn.
+    // Without this, all lanes of the watcher would read for the same turn.
     const guessMs = guessOf(member, kind);
     charge(member, guessMs);
     member.isReading = true;

@@ -5,9 +5,9 @@ import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * Attempts at receivers that may hang which begin in so long, those not counted that are decided in it. Otherwise all that hang
- * would end at once, after 10 s, and others would take their places at once. `crowded`: about as many as end in that time once 512
- * of them are hung. What begins together is read, recorded and given back together.
+ * In each span so many attempts at receivers that may hang begin, not counting those that are decided within it. Without this, all
+ * that hang would end together after 10 s, and as many would begin together. `crowded` is about what ends in a span while 512
+ * hang. Attempts that begin together are read, recorded and given back together, which takes few statements.
  */
 const SPAN_MS = 100;
 const BEGIN_MAX = { usual: 32, crowded: 6 };
