@@ -139,10 +139,11 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     for (const account of ready) {
       if (account.virtualMs >= nextMs) continue;
       const member = nextOf(account);
-      const behindMs = member?.receiver.isProven === true ? 0 : UNPROVEN_BEHIND_MS;
-      if (member === undefined || account.virtualMs + behindMs >= nextMs) continue;
+      if (member === undefined) continue;
+      const placeMs = account.virtualMs + (member.receiver.isProven ? 0 : UNPROVEN_BEHIND_MS);
+      if (placeMs >= nextMs) continue;
       next = member;
-      nextMs = account.virtualMs + behindMs;
+      nextMs = placeMs;
     }
     return next;
   }
@@ -178,13 +179,16 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     }
   }
 
+  /** One that may hang counts in its span; call what is returned once it is decided or over. */
+  const enter = (kind: Kind) => (kind === 'unproven' ? pace.begin() : undefined);
+
   /** Without it, each lane in line would read for the one slot that is free. */
   function keepSlot(member: Member, reading: Promise<void>): void {
     const { account } = member;
     const kind = kindOf(member);
     open[kind] += 1;
     account.open[kind] += 1;
-    const makeRoom = kind === 'unproven' ? pace.begin() : undefined;
+    const makeRoom = enter(kind);
     // Without this, all lanes of the watcher would read for the same turn.
     const guessMs = guessOf(member, kind);
     charge(member, guessMs);
@@ -235,7 +239,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     account.servedMs = member.virtualMs;
     charge(member, guessMs);
     const handOverAtMs = clock.steadyMs() + handOverMsOf(receiver);
-    const makeRoom = kind === 'unproven' ? pace.begin() : undefined;
+    const makeRoom = enter(kind);
     const attempt: Attempt = { member, kind, handOverAtMs, makeRoom };
     count(attempt, 1);
     undecided.add(attempt);
