@@ -5,6 +5,7 @@
 import type { BlockHeader } from '../core/block.ts';
 import { disproof, Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import { isRecord } from '../core/json.ts';
 import {
   amount,
   type ChainBlock,
@@ -16,7 +17,7 @@ import {
   record,
 } from './parse.ts';
 import { checkBlock, type RawBlock, type SenderEvidence } from './proof.ts';
-import { isRecord, lacksMethod, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
+import { lacksMethod, type Rpc, type RpcAnswer, type RpcCall, resultOf } from './rpc.ts';
 import { parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } from './traces.ts';
 import { notVerified, type Verify } from './verifier.ts';
 

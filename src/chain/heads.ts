@@ -8,10 +8,10 @@ import type { BlockHeader } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import { isRecord } from '../core/json.ts';
 import type { Log } from '../core/log.ts';
 import { redactorOf } from '../core/redact.ts';
 import { parseHeader, quantity } from './parse.ts';
-import { isRecord } from './rpc.ts';
 
 /** What became of the subscription of one ws URL. */
 export type SocketStatus = {

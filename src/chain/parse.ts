@@ -4,7 +4,7 @@
 import type { BlockHeader } from '../core/block.ts';
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash, Hex } from '../core/hex.ts';
-import { isRecord } from './rpc.ts';
+import { isRecord } from '../core/json.ts';
 
 export type ChainLog = { address: Address; topics: Hash[]; data: Hex };
 

@@ -7,6 +7,7 @@ import { startAbort } from '../core/abort.ts';
 import { splitCredentials } from '../core/basic-auth.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
+import { isRecord } from '../core/json.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { redactorOf } from '../core/redact.ts';
 import { type CallOutcome, createHealth, type Health } from './health.ts';
@@ -305,9 +306,4 @@ function parseRefusal(text: string): unknown {
   } catch {
     return undefined;
   }
-}
-
-/** A JSON object, of which nothing more is known. */
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

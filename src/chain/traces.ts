@@ -4,8 +4,8 @@
  */
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
+import { isRecord } from '../core/json.ts';
 import { address, amount, excerptOf, list, quantity, record } from './parse.ts';
-import { isRecord } from './rpc.ts';
 
 /** A call below the transaction's own that moved native coin, with no reverted ancestor. */
 export type ValueCall = { sender: Address; receiver: Address; amount: bigint };

@@ -44,3 +44,8 @@ export function parseDecimals(text: string): unknown {
 // The library types do not know the third argument of a reviver yet (ES2026, in Node 24).
 const parseWith = (text: string, revive: Reviver): unknown =>
   JSON.parse(text, revive as (key: string, value: unknown) => unknown);
+
+/** A JSON object, of which nothing more is known. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -2,7 +2,7 @@
  * Bugs that are planted to see whether the simulation finds them: what a check reads is replaced by what the actor
  * believes, so that the check cannot fail.
  */
-import { isRecord } from '../../src/chain/rpc.ts';
+import { isRecord } from '../../src/core/json.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
 
 /** Of one actor. */

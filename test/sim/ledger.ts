@@ -2,8 +2,7 @@
  * Services that credit accounts from webhooks alone, as docs/deposits.md describes them. At the end their books are compared
  * with the canonical chain.
  */
-import { isRecord } from '../../src/chain/rpc.ts';
-import { parseExact } from '../../src/core/json.ts';
+import { isRecord, parseExact } from '../../src/core/json.ts';
 import type { Message } from '../../src/delivery/payload.ts';
 import type { Oracle } from './oracle.ts';
 import type { SimRecord } from './rules.ts';

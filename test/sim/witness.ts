@@ -2,9 +2,9 @@
  * What is seen of the workers: which lanes they take, which webhooks they send and settle. None may take what is another's,
  * send before its time or twice at a time, or settle what it did not hear.
  */
-import { isRecord } from '../../src/chain/rpc.ts';
+
 import type { Clock } from '../../src/core/clock.ts';
-import { parseExact } from '../../src/core/json.ts';
+import { isRecord, parseExact } from '../../src/core/json.ts';
 import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import type { Message } from '../../src/delivery/payload.ts';
 import type { SendResult } from '../../src/delivery/send.ts';

@@ -236,7 +236,7 @@ onPostgres(({ database, place }) => {
           updateWatchedAddress(process, 1, id, { webhookUrl }, at),
           index % 2 === 0
             ? deleteWatchedAddress(process, 1, id, { now: noon, limits })
-            : create(process, { limits, address: addressOf(index) }),
+            : create(process, { limits, address: addressOf(index + 10) }),
           process.transaction((tx) =>
             withinLimits(tx, 1, limits, () => replaceWatchedSet(tx, 1, urlOf(8), members, noon)),
           ),
