@@ -3,6 +3,7 @@
  * abuses are tests and rows of a table.
  */
 import { describe, test } from 'node:test';
+import { sampleOf } from '../kit/sample.ts';
 
 export type Abuse = {
   /** The promise that holds all the same. */
@@ -13,10 +14,10 @@ export type Abuse = {
   commit(): Promise<string>;
 };
 
-/** Declares a test for each abuse that is not long. */
-export function testAbuses(abuses: readonly Abuse[]): void {
+/** Declares a test for each abuse that is not long; a run of the whole suite takes one of `shares`. */
+export function testAbuses(abuses: readonly Abuse[], { shares }: { shares: number }): void {
   describe('abused', { concurrency: 1 }, () => {
-    for (const { name, isLong, commit } of abuses)
-      if (isLong !== true) test(name, async () => void (await commit()));
+    const short = abuses.filter(({ isLong }) => isLong !== true);
+    for (const { name, commit } of sampleOf(short, { shares })) test(name, async () => void (await commit()));
   });
 }

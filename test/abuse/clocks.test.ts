@@ -1,4 +1,4 @@
 import { testAbuses } from './abuse.ts';
 import { clockAbuses } from './clocks.ts';
 
-testAbuses(clockAbuses);
+testAbuses(clockAbuses, { shares: 3 });

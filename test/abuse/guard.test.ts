@@ -1,4 +1,4 @@
 import { testAbuses } from './abuse.ts';
 import { guardAbuses } from './guard.ts';
 
-testAbuses(guardAbuses);
+testAbuses(guardAbuses, { shares: 1 });

@@ -1,4 +1,4 @@
 import { testAbuses } from './abuse.ts';
 import { receiverAbuses } from './receivers.ts';
 
-testAbuses(receiverAbuses);
+testAbuses(receiverAbuses, { shares: 3 });

@@ -1,4 +1,4 @@
 import { testAbuses } from './abuse.ts';
 import { workerAbuses } from './workers.ts';
 
-testAbuses(workerAbuses);
+testAbuses(workerAbuses, { shares: 2 });

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { readFile, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { lookupsOf } from '../../src/core/api-key.ts';
 import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { findWatcherByLookup } from '../../src/store/keys.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
+import { sampledTest } from '../kit/sample.ts';
 import { chain, chainbell, type Run } from './chainbell.ts';
+
+const test = sampledTest(import.meta.url);
 
 type Issued = { watcher_id: number; key_id: string; key: string };
 type Listed = {
@@ -71,6 +74,7 @@ describe('keys on the embedded database', () => {
   });
 
   test('the secret is made once, readable by its owner alone', async () => {
+    assert.equal((await keys('list')).code, 0);
     const file = path.join(place.dataDir, 'secret');
     assert.equal((await stat(file)).mode & 0o777, 0o600);
     assert.equal(Buffer.from(await readFile(file, 'utf8'), 'base64').length, 32);

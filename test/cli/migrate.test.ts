@@ -2,10 +2,12 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { test } from 'node:test';
 import { openDatabase } from '../../src/store/db.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import { sampledTest } from '../kit/sample.ts';
 import { chain, chainbell } from './chainbell.ts';
+
+const test = sampledTest(import.meta.url, { shares: 2 });
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 

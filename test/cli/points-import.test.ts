@@ -1,15 +1,18 @@
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { after, before, beforeEach, describe, test } from 'node:test';
+import { after, before, beforeEach, describe } from 'node:test';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { listWrongSums } from '../kit/awards.ts';
 import { addressOf, alice, bob, hashOf } from '../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { emptyDatabase } from '../kit/each-database.ts';
+import { sampledTest } from '../kit/sample.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain, chainbell, type Run, startChainbell } from './chainbell.ts';
+
+const test = sampledTest(import.meta.url);
 
 type Summary = {
   lines: number;

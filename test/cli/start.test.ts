@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { createLog, silentLog } from '../../src/core/log.ts';
 import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import { sampledTest } from '../kit/sample.ts';
 import { startTcpProxy } from '../kit/tcp-proxy.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain } from './chainbell.ts';
+
+const test = sampledTest(import.meta.url, { shares: 2 });
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 const free = { http: { port: 0 }, metrics: { port: 0 } };

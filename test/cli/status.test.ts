@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { STATUS_EXAMPLE, type StatusBody } from '../../src/api/status-body.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
+import { sampledTest } from '../kit/sample.ts';
 import {
   chainMethods,
   makeHash,
@@ -13,6 +14,8 @@ import {
 import { CHAIN_ID, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { chain, chainbell } from './chainbell.ts';
+
+const test = sampledTest(import.meta.url, { shares: 2 });
 
 const NODE: StatusBody['nodes'][number] = {
   ...{ name: 'http://node.example', state: 'ok', head: 7, vote: null, error: null, capabilities: null },

@@ -2,14 +2,16 @@ import assert from 'node:assert/strict';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { test } from 'node:test';
 import { createProgressLines } from '../../src/cli/verify.ts';
 import { insertChain } from '../../src/store/blocks.ts';
 import { headerOf, mine } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { createTestDatabase } from '../kit/database.ts';
+import { sampledTest } from '../kit/sample.ts';
 import { chainMethods, makeHash, makeNodeBlock, startScriptedNode } from '../kit/scripted-node.ts';
 import { chain, chainbell, startChainbell } from './chainbell.ts';
+
+const test = sampledTest(import.meta.url);
 
 const CHAINBELL_SECRET = Buffer.alloc(32, 7).toString('base64');
 

@@ -16,12 +16,12 @@ import { rotateSigningSecret } from '../../src/store/signing-secrets.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('what is sent more than a second after a revocation or rotation carries nothing of the former', async () => {
     const clock = createTestClock(later(0));
     const store = { database: database(), keyRing };

@@ -17,7 +17,7 @@ import {
   watchAddress,
 } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** What a lane has under way at first, and what it has left then. */
@@ -122,7 +122,7 @@ async function startStory(
 
 const urlsOf = (...watcherIds: number[]) => new Set(watcherIds.map((id) => `https://${id}.example/hook`));
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('where more lanes have work than may be at work, those at work go on until they had their turn', async () => {
     const story = await startStory(database(), { watchers: 3, lanesMax: 2 });
     await story.step();

@@ -8,7 +8,7 @@ import { sql } from '../../src/store/sql.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const MANY = 1_000;
 
@@ -25,7 +25,7 @@ function watchedReader(database: Database): { reader: DueReader; statements: str
   return { reader, statements };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a watcher with a thousand lanes to read does not delay the only lane of another one', async () => {
     const { reader, statements } = watchedReader(database());
     const read = (id: number, watcherId: number) => {

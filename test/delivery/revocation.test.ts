@@ -13,7 +13,7 @@ import type { Database } from '../../src/store/db.ts';
 import { revokeKey } from '../../src/store/keys.ts';
 import { addressOf, headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { type Answer, startReceiver } from '../kit/receiver.ts';
 import { openSender } from '../kit/sender.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -112,7 +112,7 @@ function startNameServer() {
 const databaseWaits = ({ clock }: { clock: TestClock }) =>
   clock.waits().filter((ms) => ms === DATABASE_WAIT_MS).length;
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const waitForAll = () =>
     waitUntil(async () => (await listStates(database())).every((state) => state === 'processed'), {
       describe: 'everything to be delivered',

@@ -11,7 +11,7 @@ import { sql } from '../../src/store/sql.ts';
 import { leaseDue, readDue } from '../kit/attempts.ts';
 import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 
 /** What is due in the lane, as it was accepted. */
 async function outcomesOf(database: Database, lane: Lane): Promise<Settlement[]> {
@@ -23,7 +23,7 @@ async function outcomesOf(database: Database, lane: Lane): Promise<Settlement[]>
   }));
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('outcomes that come in one turn of the event loop after another are recorded by one statement', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()]);

@@ -8,12 +8,12 @@ import { issueKey } from '../../src/keys.ts';
 import { sql } from '../../src/store/sql.ts';
 import { bob, noon, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 const { signal } = new AbortController();
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a test webhook has the form of any other, is marked, moves nothing, and is on no record', async () => {
     const { key, watcherId } = await issueKey({ database: database(), keyRing }, 'acme', noon);
     const record = await watchAddress(database(), { watcherId });

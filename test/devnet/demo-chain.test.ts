@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { cpSync, existsSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, type TestContext, test } from 'node:test';
+import { after, before, type TestContext } from 'node:test';
 import { type DemoChain, openDemoChain } from '../../devnet/demo-chain.ts';
 import { clearDemoFolder, type DemoFolder, openDemoFolder, writeDemoNote } from '../../devnet/demo-folder.ts';
 import { findBlock } from '../../devnet/wallet.ts';
@@ -10,6 +10,9 @@ import type { BlockId } from '../../src/core/block.ts';
 import { commitBlocks } from '../../src/store/blocks.ts';
 import { openDatabase } from '../../src/store/db.ts';
 import { copyEmbedded } from '../kit/database.ts';
+import { sampledTest } from '../kit/sample.ts';
+
+const test = sampledTest(import.meta.url, { shares: 2 });
 
 const options = { preferredPort: 0, chainId: 31337, fresh: false };
 

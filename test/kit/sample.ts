@@ -4,6 +4,8 @@
  */
 import { spawnSync } from 'node:child_process';
 import { hash } from 'node:crypto';
+import path from 'node:path';
+import { type TestContext, type TestOptions, test } from 'node:test';
 
 /** Set by the test runner for a run of the whole suite: a number that chooses among the shares of each suite. */
 export const SAMPLE_VARIABLE = 'CHAINBELL_TEST_SAMPLE';
@@ -28,9 +30,42 @@ export function sampleOf<Case>(
   }: { shares?: number; of?: string; chosen?: string | undefined } = {},
 ): readonly Case[] {
   if (chosen === undefined || chosen === '') return cases;
-  const share = (Number(chosen) + hash('sha256', of, 'buffer').readUInt8()) % shares;
+  const share = shareOf(chosen, of, shares);
   const sample = cases.filter((_, index) => index % shares === share);
   return sample.length > 0 ? sample : cases.slice(0, 1);
+}
+
+function shareOf(chosen: string, of: string, shares: number): number {
+  return (Number(chosen) + hash('sha256', of, 'buffer').readUInt8()) % shares;
+}
+
+type Work = (t: TestContext) => void | Promise<void>;
+type DeclareTest = {
+  (name: string, work: Work): void;
+  (name: string, options: TestOptions, work: Work): void;
+};
+
+/**
+ * `test` for a slow file with at least as many tests as there are shares: a run of the whole suite declares one share of them.
+ * `url`: import.meta.url.
+ */
+export function sampledTest(
+  url: string,
+  {
+    shares = SHARES,
+    chosen = process.env[SAMPLE_VARIABLE],
+  }: { shares?: number; chosen?: string | undefined } = {},
+): DeclareTest {
+  const share =
+    chosen === undefined || chosen === '' ? undefined : shareOf(chosen, path.basename(url), shares);
+  let declared = 0;
+  return (name: string, ...rest: [Work] | [TestOptions, Work]) => {
+    const isTaken = share === undefined || declared % shares === share;
+    declared += 1;
+    if (!isTaken) return;
+    if (rest.length === 1) void test(name, rest[0]);
+    else void test(name, rest[0], rest[1]);
+  };
 }
 
 /** How many of `count` repetitions of the same thing to make: all, or, in a run of the whole suite, a third. */

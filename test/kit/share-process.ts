@@ -13,6 +13,8 @@ const ALONE = [
   /Date\.now = |globalThis\.|\bmock\b|setFlagsFromString|\bgc\(/,
   /process\.(chdir|emit|env|exit|kill|memoryUsage|on|once|umask)\b/,
   /node:(async_hooks|child_process|diagnostics_channel|worker_threads)/,
+  // The runner would not know to which file they belong.
+  /\bsampledTest\(/,
 ];
 /** Few enough that a failing process is found out quickly, and that processors share the work evenly. */
 const FILES_MAX = 6;

@@ -12,7 +12,7 @@ import { insertChain } from '../../src/store/blocks.ts';
 import type { Database } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { alice, bob, hashOf, later } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 function positionOf(parts: Partial<Position> = {}): Position {
   const numbers = { balance: 2n ** 256n, day: 20_000, balanceSeconds: -(2n ** 300n) };
@@ -36,7 +36,7 @@ async function change(database: Database, position: Position, blockNumber: numbe
   );
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('positions come back as they were saved, all digits', async () => {
     const positions = [positionOf({ user: bob, balance: -1n }), positionOf()];
     await database().transaction((tx) => savePositions(tx, positions, []));

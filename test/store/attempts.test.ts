@@ -5,7 +5,7 @@ import type { Db } from '../../src/store/db.ts';
 import { sql } from '../../src/store/sql.ts';
 import { noon } from '../kit/chain-story.ts';
 import { createTestDatabase } from '../kit/database.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 
 type Parts = { shardId?: number; notificationId?: number };
 
@@ -16,7 +16,7 @@ async function insertAttempt(db: Db, { shardId = 1, notificationId = 1 }: Parts 
   return row?.id ?? 0;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('the attempts of a notification come newest first, in pages', async () => {
     const ids = [];
     for (let count = 0; count < 3; count += 1) ids.push(await insertAttempt(database()));

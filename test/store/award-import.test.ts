@@ -8,7 +8,7 @@ import { insertAwards, undoAwards } from '../../src/store/points.ts';
 import { sql } from '../../src/store/sql.ts';
 import { awardOf, listWrongSums } from '../kit/awards.ts';
 import { addressOf, alice, bob, hashOf, headerOf } from '../kit/chain-story.ts';
-import { emptyDatabase, onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { emptyDatabase, onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** An award of an import, by its key. */
@@ -20,7 +20,7 @@ async function countAwards(database: Database): Promise<number | undefined> {
   return row?.count;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('what is stored is known the next time, and what differs from it keeps the whole batch out', async () => {
     const store = createBatchStore(database());
     assert.deepEqual(await store([importedOf(1), importedOf(2)]), { addedCount: 2, conflicts: [] });

@@ -27,7 +27,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const idOf = (header: BlockId): BlockId => ({ number: header.number, hash: header.hash });
@@ -35,7 +35,7 @@ const idOf = (header: BlockId): BlockId => ({ number: header.number, hash: heade
 const fails = { now: later(1), succeeds: false };
 const succeeds = { now: later(1), succeeds: true };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a transfer is matched from both sides, once for a record that is both', async () => {
     const sends = await watchAddress(database(), { address: alice });
     const receives = await watchAddress(database(), { address: bob });

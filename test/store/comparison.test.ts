@@ -28,12 +28,12 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 
 const span = { from: 2, to: 3 };
 const ROWS_MAX = 100;
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** Five blocks, each with a payment to bob. */
   async function mineFive(): Promise<Transfer[]> {
     const payments = [1, 2, 3, 4, 5].map(() => transferOf());

@@ -14,11 +14,14 @@ import {
 } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { afterEach, beforeEach, test } from 'node:test';
+import { afterEach, beforeEach } from 'node:test';
 import { Fault } from '../../src/core/fault.ts';
 import { openDatabase } from '../../src/store/db.ts';
 import { chain, chainbell } from '../cli/chainbell.ts';
 import { copyEmbedded } from '../kit/database.ts';
+import { sampledTest } from '../kit/sample.ts';
+
+const test = sampledTest(import.meta.url);
 
 let parent = '';
 beforeEach(async () => {

@@ -17,7 +17,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 /** Groups of more than one record are deferred once a commit has written this many rows of them. */
 const tight = (rowsAtOnce: number): DeferralLimits => ({ recordsMin: 1, rowsAtOnce, rowsMax: 2 });
@@ -51,7 +51,7 @@ async function deferTwo(database: Database, first: Transfer, second: Transfer): 
   await mine(database, headerOf(2), [second]);
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   describe('deferred notifications', () => {
     test('the smallest groups are written with the block, and the others not much later', async () => {
       await watchTimes(database(), 5);

@@ -6,7 +6,7 @@ import { releaseLanes } from '../../src/store/lanes.ts';
 import { type DueNotification, settle } from '../../src/store/outbox.ts';
 import { attemptDue, leaseDue, readDue } from '../kit/attempts.ts';
 import { hashOf, later, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const STEPS = 150;
@@ -20,7 +20,7 @@ function createDice(seed: number): (limit: number) => number {
   };
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   for (const seed of [1, 2]) {
     test(`whatever forks, failures and attempts under way do, the last word on each transfer is true and was heard (${seed})`, async () => {
       const dice = createDice(seed);

@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { cp, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
@@ -14,7 +13,10 @@ import { sql } from '../../src/store/sql.ts';
 import { chain, chainbell } from '../cli/chainbell.ts';
 import { copyEmbedded, createTestDatabase } from '../kit/database.ts';
 import { mountDisk } from '../kit/full-disk.ts';
+import { sampledTest } from '../kit/sample.ts';
 import { waitUntil } from '../kit/wait.ts';
+
+const test = sampledTest(import.meta.url);
 
 const KIB = 1024;
 /** More than is left of a segment of the write-ahead log (16 MiB), which then needs a new one. */

@@ -35,7 +35,7 @@ import {
 } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import type { TestDatabase } from '../kit/database.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { insertNotifications } from '../kit/many-notifications.ts';
 
 /** The watcher with the long transaction, and another one. */
@@ -274,7 +274,7 @@ onPostgres(({ database, place }) => {
   });
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const ROWS = 1_200;
   const ROWS_MAX = 500;
 

@@ -15,7 +15,7 @@ import {
 } from '../../src/store/keys.ts';
 import { sql } from '../../src/store/sql.ts';
 import { later, noon } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
@@ -28,7 +28,7 @@ async function deliveryKeyOf(database: Database, watcherId: number, now: Date): 
   return key && decryptKey(key, { keyId: key.id, watcherId }, keyRing);
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const issue = (name: string, now = noon) => issueKey({ database: database(), keyRing }, name, now);
   const rotate = (keyId: string, now: Date, overlapMs: number) =>
     rotateKey({ database: database(), keyRing }, keyId, { now, overlapMs });

@@ -7,9 +7,9 @@ import { sql } from '../../src/store/sql.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, later, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const find = async (at = noon) => {
     const page = { after: 0, limit: 100 };
     return (await findForgottenLanes(database(), { now: at, stepsMs: 0, page })).laneIds;

@@ -30,7 +30,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const lease = (database: Database, owner: number, now = noon, limit = 10) =>
@@ -65,7 +65,7 @@ async function leaseOne(database: Database): Promise<Lane> {
   return lane;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a lane is one per watcher and origin, however often it is asked for', async () => {
     await addWatchers(database(), 1, 2);
     const ids = [];

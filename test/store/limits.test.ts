@@ -14,7 +14,7 @@ import { deleteWatchedAddress, insertWatchedAddress, updateWatchedAddress } from
 import { type Change, changeWatchedAddresses } from '../../src/store/watched-bulk.ts';
 import { replaceWatchedSet } from '../../src/store/watched-set.ts';
 import { addressOf, addWatchers, later, noon, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const urlOf = (host: number, path = 'hook') => `https://h${host}.example/${path}`;
@@ -42,7 +42,7 @@ const creation = (url: string, address = addressOf(9)): Change => ({
   record: { id: randomUUID(), address, watchCoin: true, watchToken: true, webhookUrl: url },
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   beforeEach(() => addWatchers(database(), 1, 2));
   const start = () => database().transaction(startCounting);
   const change = (changes: readonly Change[], limits: Limits = {}) =>

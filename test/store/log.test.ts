@@ -20,7 +20,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { insertNotifications, withPlans } from '../kit/many-notifications.ts';
 
 const WATCHER = 1;
@@ -37,7 +37,7 @@ async function readAll(database: Database, filter: LogFilter, limit: number) {
   }
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a logged notification says what became of it, exact to the wei', async () => {
     const record = await watchAddress(database());
     const token = transferOf({ kind: 'token', token: coin, amount: 2n ** 256n - 1n, ordinal: 3 });
@@ -177,7 +177,7 @@ onEachDatabase(({ database }) => {
   });
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   for (const removed of [false, true])
     test(`an acknowledged transfer that a reorg orphans says since when and in which block, and counts ${removed ? 'until its notice is acknowledged' : 'as one that its receiver still has'}`, async () => {
       await watchAddress(database(), { settings: { removed } });

@@ -16,13 +16,13 @@ import { findPairNow, insertReadings } from '../../src/store/pair-readings.ts';
 import { sql } from '../../src/store/sql.ts';
 import { deleteSwapsAbove, insertSwaps, listVolumeHours, type PricedSwap } from '../../src/store/swaps.ts';
 import { addressOf, hashOf, later } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 const [PAIR, OTHER] = [1, 2];
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const isFinal = (number: number) =>
     database().query(sql`insert into chain (chain_id, finalized_number) values (1, ${number})`);
   const insertPair = (id: number, backfillNumber?: number) =>

@@ -14,11 +14,11 @@ import {
 } from '../../src/store/market.ts';
 import { findPairNow, insertReadings } from '../../src/store/pair-readings.ts';
 import { later } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const PAIR = 1;
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('the newest block decides the price of a pair', async () => {
     await database().transaction((tx) =>
       insertPairStates(tx, [stateOf(10, '0.5'), stateOf(12, '0.25'), stateOf(11, '3')]),

@@ -22,7 +22,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 /** One record, one block with these transfers, and worker 1 has its lane. */
@@ -87,7 +87,7 @@ const listAttempts = (database: Database) =>
     select notification_id, started_at, duration_ms, request_count, outcome, status, response from delivery_attempt
     order by id`);
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('what is due holds all that a webhook says, exact to the wei and to the microsecond (spec 2.7)', async () => {
     const payment = transferOf({ amount: 2n ** 256n - 1n });
     const token = transferOf({ kind: 'token', token: coin, ordinal: 4 });

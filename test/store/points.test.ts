@@ -7,9 +7,9 @@ import { insertAwards, listAwards, sumUserDays, undoAwards } from '../../src/sto
 import { sql } from '../../src/store/sql.ts';
 import { awardOf, listWrongSums } from '../kit/awards.ts';
 import { alice, bob, carol, hashOf, headerOf } from '../kit/chain-story.ts';
-import { emptyDatabase, onEachDatabase } from '../kit/each-database.ts';
+import { emptyDatabase, onSampledDatabase } from '../kit/each-database.ts';
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const insert = (...awards: Award[]) => database().transaction((tx) => insertAwards(tx, awards));
   const undo = (ancestorNumber: number) => database().transaction((tx) => undoAwards(tx, ancestorNumber));
   const countRows = async () => {

@@ -10,7 +10,7 @@ import {
 } from '../../src/store/processes.ts';
 import { sql } from '../../src/store/sql.ts';
 import { noon } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const LOST_MS = 10_000;
 const processOf = (id: string, parts: Partial<ProcessIdentity> = {}): ProcessIdentity => ({
@@ -22,7 +22,7 @@ const report: FollowerReport = {
   problem: { message: 'no node answers', since: noon },
 };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const age = (id: string, seconds: number) =>
     database().query(sql`
       update process set seen_at = clock_timestamp() - ${seconds}::integer * interval '1 second' where id = ${id}`);

@@ -13,13 +13,13 @@ import { deleteWatchedAddress } from '../../src/store/watched.ts';
 import { resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
 import { attemptDue, leaseDue } from '../kit/attempts.ts';
 import { addressOf, headerOf, later, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { insertNotifications, withPlans } from '../kit/many-notifications.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 const { signal } = new AbortController();
 
-onEachDatabase(({ kind, database, place }) => {
+onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
   /** A watcher with a record for an address of its own, whose webhooks go to this host. */
   async function watch(name: string, host: string, number: number) {
     const [watcher] = await database().query<{ id: number }>(sql`

@@ -18,7 +18,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { insertNotifications, withPlans } from '../kit/many-notifications.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 import { waitUntil } from '../kit/wait.ts';
@@ -63,7 +63,7 @@ const rowOf = async (database: Database) => {
   return row;
 };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a processed notification that is asked for again is due at once, under its id, with a schedule of its own', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5, later(60_000));

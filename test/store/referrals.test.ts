@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Address } from '../../src/core/hex.ts';
 import { findReferrers, insertReferrals, type Referral, undoReferrals } from '../../src/store/referrals.ts';
 import { alice, bob, carol, later } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const link = (referrer: Address, blockNumber: number, logIndex = 0, user = alice): Referral => ({
   ...{ user, referrer, blockNumber, logIndex },
@@ -14,7 +14,7 @@ const place = (blockNumber: number, logIndex = 0, user = alice) => ({
   before: { blockNumber, logIndex },
 });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('the first referral of a user stays, over blocks and within one, and counts from behind its log on', async () => {
     await database().transaction((tx) => insertReferrals(tx, [link(bob, 5, 3), link(carol, 5, 4)], 'first'));
     await database().transaction((tx) =>

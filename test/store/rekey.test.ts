@@ -11,14 +11,14 @@ import { countToRekey, rekeyBatch } from '../../src/store/rekey.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/signing-secrets.ts';
 import { type Sql, sql } from '../../src/store/sql.ts';
 import { later, noon } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const [former, present] = [Buffer.alloc(32, 1), Buffer.alloc(32, 2)];
 const formerRing = deriveKeyRing(former);
 const presentRing = deriveKeyRing(present);
 const both = deriveKeyRing(present, [former]);
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const store = (keyRing: KeyRing) => ({ database: database(), keyRing });
   const issue = (name: string) => issueKey(store(formerRing), name, noon);
   const findBy = (key: string, ring: KeyRing) =>

@@ -19,12 +19,12 @@ import {
   type Watch,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { emptyDatabase, onEachDatabase } from '../kit/each-database.ts';
+import { emptyDatabase, onSampledDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const removed: Watch = { settings: { removed: true } };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** A record and a block 2 with these payments, upon an empty block 1. */
   async function begin(payments: readonly Transfer[], watch = removed) {
     const record = await watchAddress(database(), watch);

@@ -22,7 +22,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 /** What became of the first attempt before the reorg. */
 type Fate = 'never sent' | 'not connected' | 'timed out' | 'acknowledged';
@@ -31,7 +31,7 @@ const TX = hashOf(0x77);
 const paymentOf = (amount: bigint, parts: Partial<Transfer> = {}) =>
   transferOf({ kind: 'token', token: coin, txHash: TX, amount, ...parts });
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** What the receivers of a record are sent, as webhook-id and amount, from a story of blocks upon block 1. */
   function createStory(removed: boolean) {
     const sent: string[] = [];

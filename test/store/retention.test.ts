@@ -7,7 +7,7 @@ import { createPruner } from '../../src/store/retention.ts';
 import { sql } from '../../src/store/sql.ts';
 import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { insertNotifications, withPlans } from '../kit/many-notifications.ts';
 
 const HOUR_MS = 3_600_000;
@@ -35,7 +35,7 @@ const insertAttempts = (database: Database, startedAt: Date, count: number) =>
 const countAttempts = async (database: Database) =>
   (await database.query(sql`select from delivery_attempt`)).length;
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('what is done with goes after its retention; what is still to be delivered never goes', async () => {
     await watchAddress(database());
     const states = ['held', 'waiting', 'withdrawn', 'cancelled', 'processed'];

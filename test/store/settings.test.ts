@@ -24,12 +24,12 @@ import {
   type Watch,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const greatest = 2n ** 256n - 1n;
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a record without settings has those of the specification', async () => {
     const { id } = await watchAddress(database());
     assert.deepEqual(await findSettings(database(), 1, id), defaultSettings);

@@ -7,11 +7,11 @@ import { ensureWatcher } from '../../src/store/keys.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/signing-secrets.ts';
 import { sql } from '../../src/store/sql.ts';
 import { later, noon } from '../kit/chain-story.ts';
-import { onEachDatabase } from '../kit/each-database.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
 
 const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const store = () => ({ database: database(), keyRing });
   const watcher = (name = 'acme') => ensureWatcher(database(), name, noon);
   const list = (watcherId: number, now = noon) => listSigningSecrets(store(), watcherId, now);

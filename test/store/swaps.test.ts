@@ -16,13 +16,13 @@ import {
   valueSwaps,
 } from '../../src/store/swaps.ts';
 import { hashOf, later } from '../kit/chain-story.ts';
-import { emptyDatabase, onEachDatabase } from '../kit/each-database.ts';
+import { emptyDatabase, onSampledDatabase } from '../kit/each-database.ts';
 
 const PAIR = 1;
 const MINUTE_MS = 60_000;
 const ever = { after: later(-1e10), until: later(1e10) };
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   const volume = async (range = ever, pairId = PAIR) =>
     decimalText(await sumSwapValue(database(), pairId, range));
 

@@ -16,14 +16,14 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { inLine } from '../kit/in-line.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const strict = { settings: { strictOrder: true } };
 const payments = (amounts: readonly bigint[]) => amounts.map((amount) => transferOf({ amount }));
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   /** The amounts of what was tried now. */
   const attempt = async (ms: number, succeeds = true) =>
     (await attemptDue(database(), { now: later(ms), succeeds })).map(({ amount }) => amount);

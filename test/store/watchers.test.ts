@@ -25,7 +25,7 @@ import {
   transferOf,
   watchAddress,
 } from '../kit/chain-story.ts';
-import { onEachDatabase, onPostgres } from '../kit/each-database.ts';
+import { onPostgres, onSampledDatabase } from '../kit/each-database.ts';
 import { insertNotifications } from '../kit/many-notifications.ts';
 import { waitUntil } from '../kit/wait.ts';
 
@@ -50,7 +50,7 @@ async function listTablesWith(database: Database, watcherId: number): Promise<st
   return found;
 }
 
-onEachDatabase(({ database }) => {
+onSampledDatabase(import.meta.url, ({ database }) => {
   test('a suspended watcher is not leased; what comes is stored, and goes out in its order when it is resumed', async () => {
     await watchAddress(database());
     await watchAddress(database(), { watcherId: 2, url: 'https://two.example/' });

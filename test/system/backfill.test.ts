@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { after, before, test } from 'node:test';
+import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
@@ -15,9 +15,12 @@ import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';
 import { startProgram } from '../kit/program.ts';
 import { type Answer, startReceiver } from '../kit/receiver.ts';
+import { sampledTest } from '../kit/sample.ts';
 import type { Json } from '../kit/scripted-node.ts';
 import { CHAIN_ID, createWatcher, freshAddress, startTestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
+
+const test = sampledTest(import.meta.url, { shares: 2 });
 
 const PAYMENTS = 30;
 const BLOCKS_BETWEEN = 40;

@@ -2,7 +2,7 @@
  * Delivery as receivers and watchers live through it, with the whole program between a real chain and real receivers.
  */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { endKey } from '../../src/keys.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -10,6 +10,7 @@ import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';
 import { type ReceivedRequest, type Receiver, startReceiver } from '../kit/receiver.ts';
+import { sampledTest } from '../kit/sample.ts';
 import {
   createWatcher,
   freshAddress,
@@ -18,6 +19,8 @@ import {
   type Watcher,
 } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
+
+const test = sampledTest(import.meta.url, { shares: 2 });
 
 /** 0.12 s, 0.6 s, then 1.2 s for ever. */
 const RETRY_MINUTES = [0.002, 0.01, 0.02];

@@ -126,7 +126,11 @@ test('killed at any statement beside a busy service, and run again: nothing is l
 
   let isBusy = true;
   const paying = (async () => {
-    while (isBusy) await pay();
+    while (isBusy) {
+      const heard = receiver.requests.length;
+      await pay();
+      await receiver.waitFor(heard + 1, 60_000);
+    }
   })();
   parts.defer(async () => {
     isBusy = false;

@@ -2,14 +2,16 @@
  * Notifications that no receiver would get, nodes that lie, and `chainbell repair`, on a real chain beside the service.
  */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import { describe } from '../../src/cli/verify.ts';
 import { toBytes } from '../../src/core/hex.ts';
 import type { Difference } from '../../src/ingest/compare.ts';
 import { sql } from '../../src/store/sql.ts';
+import { sampledTest } from '../kit/sample.ts';
 import { chainMethods, type NodeBlock, startScriptedNode, traceMethod } from '../kit/scripted-node.ts';
 import { CHAIN_ID } from '../kit/service.ts';
 import { NOTIFICATIONS, useVerifiedChain } from '../kit/verified-chain.ts';
+
+const test = sampledTest(import.meta.url);
 
 const { chain, records, payment, split, last, change, verify, run, nodeBlocks } = await useVerifiedChain();
 

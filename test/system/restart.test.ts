@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { quantity } from '../../devnet/wallet.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/sql.ts';
@@ -14,9 +14,11 @@ import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
 import { type Program, startProgram } from '../kit/program.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
-import { sampleOf } from '../kit/sample.ts';
+import { sampledTest, sampleOf } from '../kit/sample.ts';
 import { createWatcher, freshAddress, startTestService, type TestService } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';
+
+const test = sampledTest(import.meta.url, { shares: 2 });
 
 const parts = new AsyncDisposableStack();
 let chain: Chain;

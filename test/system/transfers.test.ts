@@ -3,7 +3,7 @@
  * the fields of spec 2.7; what is not a transfer rings nobody.
  */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, before, describe } from 'node:test';
 import { getContractAddress } from 'viem';
 import { encodeCall, encodeCreation } from '../../devnet/contracts.ts';
 import { type Address, parseAddress, zeroAddress } from '../../src/core/hex.ts';
@@ -11,6 +11,7 @@ import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
+import { sampledTest } from '../kit/sample.ts';
 import {
   createWatcher,
   freshAddress,
@@ -19,6 +20,8 @@ import {
   type WatchedAddressJson,
   type Watcher,
 } from '../kit/service.ts';
+
+const test = sampledTest(import.meta.url);
 
 const FIELDS = [
   'id',

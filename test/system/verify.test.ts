@@ -3,11 +3,11 @@
  * by hand stays unseen. The service runs meanwhile.
  */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
 import { type Hash, toBytes } from '../../src/core/hex.ts';
 import { type Difference, nothingUndecided } from '../../src/ingest/compare.ts';
 import type { VerifyReport } from '../../src/ingest/verify.ts';
 import { sql } from '../../src/store/sql.ts';
+import { sampledTest } from '../kit/sample.ts';
 import {
   chainMethods,
   type NodeBlock,
@@ -17,6 +17,8 @@ import {
 } from '../kit/scripted-node.ts';
 import { CHAIN_ID, freshAddress } from '../kit/service.ts';
 import { blockAt, NOTIFICATIONS, nodeBlockAt, useVerifiedChain } from '../kit/verified-chain.ts';
+
+const test = sampledTest(import.meta.url);
 
 const { chain, records, payment, split, last, change, verify, run, nodeBlocks } = await useVerifiedChain();
 const hour = sql`interval '1 hour'`;
