@@ -1,8 +1,6 @@
 /**
  * Times as people and programs write them: ISO 8601 with an offset, or a day alone.
  */
-import { monthPeriod, parseMonth } from './month.ts';
-
 /** The years that a time can be of. Beyond them it is a mistake, and databases and JavaScript part ways. */
 export const YEAR_MIN = 1970;
 export const YEAR_MAX = 2999;
@@ -16,8 +14,8 @@ const FORM = /^(\d{4}-(?:0[1-9]|1[0-2]))-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,20})?)?(
 export function findIsoTime(text: string): Date | undefined {
   const [, month, day, time] = FORM.exec(text) ?? [];
   if (month === undefined || !isTimeYear(month)) return undefined;
-  // Dates roll over where there is no such day.
-  const dayMax = monthPeriod(parseMonth(month)).end.getUTCDate();
+  // Dates roll over where there is no such day: day 0 is the last one of the month before.
+  const dayMax = new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 0)).getUTCDate();
   if (Number(day) < 1 || Number(day) > dayMax) return undefined;
   const at = new Date(time === undefined ? `${text}T00:00:00.000Z` : text);
   return Number.isNaN(at.getTime()) ? undefined : at;
