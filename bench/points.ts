@@ -3,9 +3,9 @@
  * asked over HTTP by a thread of its own, from the request until the last byte of the answer. No request is made twice,
  * so that no answer comes from the cache. `npm run bench -- points --profile` tells where a leaderboard's time goes.
  */
-import { monthOf, monthPeriod } from '../src/core/month.ts';
-import type { Database } from '../src/store/db.ts';
-import { insertAwards } from '../src/store/points.ts';
+import { monthOf, monthPeriod } from '../src/domain/month.ts';
+import type { Database } from '../src/store/db/db.ts';
+import { insertAwards } from '../src/store/points/points.ts';
 import { awardOf } from '../test/kit/awards.ts';
 import { hashOf } from '../test/kit/chain-story.ts';
 import { createTestDatabase } from '../test/kit/database.ts';

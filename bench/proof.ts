@@ -11,11 +11,11 @@ import * as noble from '@noble/secp256k1';
 import sha3 from 'js-sha3';
 import { keccak_256 as noble2 } from 'noble-hashes-2/sha3.js';
 import * as tiny from 'tiny-secp256k1';
-import { keccak256 } from '../src/chain/keccak.ts';
-import type { Checks, RawBlock, SenderScope } from '../src/chain/proof.ts';
-import { encodeRlp, quantityItem } from '../src/chain/rlp.ts';
-import { encodeReceipt, encodeTransaction } from '../src/chain/roots.ts';
-import { listRoot } from '../src/chain/trie.ts';
+import { keccak256 } from '../src/chain/proof/keccak.ts';
+import type { Checks, RawBlock, SenderScope } from '../src/chain/proof/proof.ts';
+import { encodeRlp, quantityItem } from '../src/chain/proof/rlp.ts';
+import { encodeReceipt, encodeTransaction } from '../src/chain/proof/roots.ts';
+import { listRoot } from '../src/chain/proof/trie.ts';
 import { readMainnetBlocks } from '../test/kit/real-blocks.ts';
 import { realchainFolder } from '../test/kit/shared-data.ts';
 import type { Figures } from './run.ts';
@@ -36,7 +36,7 @@ export async function proof(): Promise<Figures> {
   const folder = realchainFolder();
   const mainnet = folder === undefined ? [] : readMainnetBlocks(folder);
   const residentBefore = process.memoryUsage().rss;
-  await using thread = await startThread(new URL('../src/chain/proof-worker.ts', import.meta.url));
+  await using thread = await startThread(new URL('../src/chain/proof/proof-worker.ts', import.meta.url));
   for (let count = 0; count < WARM_UP_BLOCKS; count += 1) await thread.ask(synthetic);
   const resident = process.memoryUsage().rss - residentBefore;
   const rows = [

@@ -39,7 +39,7 @@ export function resultsFile<Results extends object>(name: string) {
       return JSON.parse(await readFile(file, 'utf8').catch(() => '{}'));
     },
     async write(results: Partial<Results>): Promise<void> {
-      await mkdir(new URL('./', file), { recursive: true });
+      await mkdir(new URL('.//', file), { recursive: true });
       await writeFile(file, `${JSON.stringify(results, null, 2)}\n`);
     },
   };

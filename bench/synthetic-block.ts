@@ -2,7 +2,13 @@
  * A block of the size of a busy one of Ethereum mainnet, whose header hash and roots hold.
  */
 import { createHash } from 'node:crypto';
-import { encodeReceipt, encodeTransaction, headerHash, rootOf, transactionHash } from '../src/chain/roots.ts';
+import {
+  encodeReceipt,
+  encodeTransaction,
+  headerHash,
+  rootOf,
+  transactionHash,
+} from '../src/chain/proof/roots.ts';
 
 type Json = Record<string, unknown>;
 export type SyntheticBlock = { block: Json & { transactions: Json[] }; receipts: Json[] };

@@ -2,8 +2,8 @@
  * The demo's chain: the one of the start before when everything that was left still fits together, else a fresh one.
  */
 import { Fault, messageOf } from '../src/core/fault.ts';
-import { findTip } from '../src/store/blocks.ts';
-import { openDatabase } from '../src/store/db.ts';
+import { findTip } from '../src/store/blocks/blocks.ts';
+import { openDatabase } from '../src/store/db/db.ts';
 import { type Anvil, startAnvil } from './anvil.ts';
 import { clearDemoFolder, type DemoFolder, type DemoNote, findDemoNote } from './demo-folder.ts';
 import { retryOnConflict } from './free-port.ts';

@@ -1,10 +1,11 @@
 /**
  * The demo: a chain, Chainbell, a receiver and traffic in one process, from the first block to the first webhook.
  */
+
+import type { startService } from '../src/app/service.ts';
 import { type Clock, systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';
 import { type Address, parseAddress } from '../src/core/hex.ts';
-import type { startService } from '../src/service.ts';
 import { genesis, openDemoChain } from './demo-chain.ts';
 import {
   CHAIN_ID,

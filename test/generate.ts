@@ -1,17 +1,17 @@
 /**
- * `npm run generate`, second part: writes src/store/schema.sql, what all migrations together make, and
+ * `npm run generate`, second part: writes src/store/db/schema.sql, what all migrations together make, and
  * docs/api/openapi.json, what all routes say of themselves. With `--check` it changes nothing and fails when a file is not
  * what it would write.
  */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { renderOpenApi } from '../src/openapi.ts';
-import { type Database, openDatabase } from '../src/store/db.ts';
-import { migrate } from '../src/store/migrate.ts';
-import { sql } from '../src/store/sql.ts';
+import { renderOpenApi } from '../src/app/openapi.ts';
+import { type Database, openDatabase } from '../src/store/db/db.ts';
+import { migrate } from '../src/store/db/migrate.ts';
+import { sql } from '../src/store/db/sql.ts';
 
-export const schemaFile = new URL('../src/store/schema.sql', import.meta.url);
+export const schemaFile = new URL('../src/store/db/schema.sql', import.meta.url);
 export const openApiFile = new URL('../docs/api/openapi.json', import.meta.url);
 
 const HEADER =

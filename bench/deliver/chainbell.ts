@@ -3,9 +3,9 @@
  */
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
-import { issueKey } from '../../src/keys.ts';
-import { openDatabase } from '../../src/store/db.ts';
+import { issueKey } from '../../src/app/keys.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import { openDatabase } from '../../src/store/db/db.ts';
 import type { Program } from '../program.ts';
 import { hostOf, type Sink } from './stage.ts';
 

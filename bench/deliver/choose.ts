@@ -3,9 +3,9 @@
  */
 import { performance } from 'node:perf_hooks';
 import pg from 'pg';
-import { type Database, openDatabase } from '../../src/store/db.ts';
-import { type Lane, leaseLanes, noteNextVisits } from '../../src/store/lanes.ts';
-import { listDue } from '../../src/store/outbox.ts';
+import { type Database, openDatabase } from '../../src/store/db/db.ts';
+import { type Lane, leaseLanes, noteNextVisits } from '../../src/store/delivery/lanes.ts';
+import { listDue } from '../../src/store/delivery/outbox.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import type { Figures } from './results.ts';
 

@@ -57,7 +57,7 @@ export async function takeover(sink: Sink): Promise<Figures> {
   return { lanes: LANES, firstMs: waits[0] ?? Number.NaN, lastMs: waits.at(-1) ?? Number.NaN };
 }
 
-/** Delivery processes that hold their worker lock (src/store/lanes.ts). */
+/** Delivery processes that hold their worker lock (src/store/delivery/lanes.ts). */
 async function listWorkers(client: pg.Client): Promise<number> {
   const { rows } = await client.query<{ count: number }>(
     `select count(*)::integer as count from pg_locks

@@ -5,10 +5,10 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { parseMonth } from '../../src/core/month.ts';
-import type { Database } from '../../src/store/db.ts';
-import { renderLeaders } from '../../src/store/point-lists.ts';
-import { type Sql, sql } from '../../src/store/sql.ts';
+import { parseMonth } from '../../src/domain/month.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { renderLeaders } from '../../src/store/points/point-lists.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import { profileFlags, readProfiles } from '../cpu-profile.ts';
 import { describeMachine } from '../machine.ts';

@@ -4,9 +4,9 @@
  */
 import { pipeline, Readable } from 'node:stream';
 import { CsvError, type Parser, parse as parseCsv } from 'csv-parse';
-import type { Award } from '../core/award.ts';
-import { type AwardLine, awardFields, parseAwardLine } from '../core/award-line.ts';
 import { Fault, messageOf, orFault } from '../core/fault.ts';
+import type { Award } from '../domain/award.ts';
+import { type AwardLine, awardFields, parseAwardLine } from '../domain/award-line.ts';
 
 /** A line by its number in the file, from 1; of several that are one record, the last. */
 export type ReadLine = { line: number; award: Award | Fault };

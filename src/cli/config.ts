@@ -3,7 +3,7 @@
  */
 import type { Command } from 'commander';
 import { stringify } from 'yaml';
-import { chainWarnings } from '../chain-warnings.ts';
+import { chainWarnings } from '../app/chain-warnings.ts';
 import { findConfigFile } from '../config/file.ts';
 import { configJsonSchema } from '../config/json-schema.ts';
 import { printableConfig } from '../config/print.ts';

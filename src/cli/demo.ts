@@ -67,7 +67,7 @@ async function runDemo(
   const [{ startDemo }, { paintFor, renderScreen }, { startService }] = await Promise.all([
     import('../../devnet/demo.ts'),
     import('../../devnet/screen.ts'),
-    import('../service.ts'),
+    import('../app/service.ts'),
   ]);
   const paint = paintFor(forHumans);
   const startedAt = performance.now();

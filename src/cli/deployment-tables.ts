@@ -1,7 +1,7 @@
 /**
  * The deployment in `chainbell status`: its processes, failing receivers and late webhooks.
  */
-import type { StatusBody } from '../api/status-body.ts';
+import type { StatusBody } from '../api/ops/status-body.ts';
 import { counted } from '../core/counted.ts';
 import { table } from './table.ts';
 

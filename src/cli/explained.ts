@@ -1,11 +1,12 @@
 /**
  * Awards and what rules say of logs, as text and as JSON.
  */
-import type { Award } from '../core/award.ts';
+
+import type { Explanation } from '../app/explanation.ts';
+import type { ExplainedLog, Verdict } from '../audit/explain.ts';
 import { decimalText, exactNumber } from '../core/decimal.ts';
 import type { Hash } from '../core/hex.ts';
-import type { Explanation } from '../explanation.ts';
-import type { ExplainedLog, Verdict } from '../ingest/explain.ts';
+import type { Award } from '../domain/award.ts';
 
 /** For programs: `logs` is null where no node gave them, and `missing` says why. */
 export function explanationJson(hash: Hash, { awards, transaction }: Explanation) {

@@ -3,9 +3,9 @@
  */
 import { Fault } from '../core/fault.ts';
 import { shownText } from '../core/terminal-text.ts';
-import type { Db } from '../store/db.ts';
-import { findWatcherByName } from '../store/keys.ts';
-import { findWatcher } from '../store/watchers.ts';
+import type { Db } from '../store/db/db.ts';
+import { findWatcherByName } from '../store/watchers/keys.ts';
+import { findWatcher } from '../store/watchers/watchers.ts';
 
 /** @throws Fault `not_found` */
 export async function requireWatcherId(db: Db, word: string): Promise<number> {

@@ -2,12 +2,12 @@
  * `chainbell keys create | list | rotate | revoke | rekey`: the API keys of watchers (DESIGN §8).
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import { overlapMsOf } from '../core/overlap.ts';
+import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../app/keys.ts';
 import { shellWord } from '../core/terminal-text.ts';
-import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../keys.ts';
-import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/keys.ts';
-import { countToRekey, rekeyBatch } from '../store/rekey.ts';
-import type { SecretStore } from '../store/signing-secrets.ts';
+import { overlapMsOf } from '../domain/overlap.ts';
+import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/watchers/keys.ts';
+import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
+import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 
 /** A list for people; an installation with more watchers asks for JSON in a script of its own, or the database. */

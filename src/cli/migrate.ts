@@ -2,8 +2,8 @@
  * `chainbell migrate [--check]`: brings the schema up to date, or tells whether it is.
  */
 import type { Command } from 'commander';
-import { openForCommand } from '../store/command-database.ts';
-import { type MigrationState, migrate, migrationState } from '../store/migrate.ts';
+import { openForCommand } from '../store/db/command-database.ts';
+import { type MigrationState, migrate, migrationState } from '../store/db/migrate.ts';
 import { exitCodes, withConfig } from './exit.ts';
 
 type Flags = { config?: string; check?: boolean; json?: boolean };

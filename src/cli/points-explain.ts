@@ -2,13 +2,13 @@
  * `chainbell points explain`: why a transaction has earned what it has, and why not more.
  */
 import { type Command, InvalidArgumentError } from 'commander';
+import { type Explanation, explainTransaction } from '../app/explanation.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import { type Explanation, explainTransaction } from '../explanation.ts';
-import { openForCommand } from '../store/command-database.ts';
-import { migrate } from '../store/migrate.ts';
+import { openForCommand } from '../store/db/command-database.ts';
+import { migrate } from '../store/db/migrate.ts';
 import { withConfigOrDemo } from './exit.ts';
 import { describeAward, describeLog, explanationJson } from './explained.ts';
 import { untilInterrupted } from './interrupt.ts';

@@ -4,11 +4,11 @@
 import { open } from 'node:fs/promises';
 import { addAbortSignal, type Readable } from 'node:stream';
 import type { Command } from 'commander';
-import type { Award } from '../core/award.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { decimalText } from '../core/decimal.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { createBatchStore, rehearse, type StoreBatch } from '../store/award-import.ts';
+import type { Award } from '../domain/award.ts';
+import { createBatchStore, rehearse, type StoreBatch } from '../store/points/award-import.ts';
 import { type ReadLine, readAwards } from './award-file.ts';
 import { exitCodes } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';

@@ -2,16 +2,21 @@
  * `chainbell receivers`: where webhooks go, and which of those receivers fail.
  */
 import { type Command, Option } from 'commander';
-import { watcherReceiverJson } from '../api/admin-deployment.ts';
+import { watcherReceiverJson } from '../api/admin/deployment.ts';
+import { LATE_MS } from '../app/deployment-status.ts';
 import { systemClock } from '../core/clock.ts';
 import { counted } from '../core/counted.ts';
 import { shownText } from '../core/terminal-text.ts';
-import { LATE_MS } from '../deployment-status.ts';
-import type { Database, Db } from '../store/db.ts';
-import { findLateWatchers } from '../store/lateness.ts';
-import { listReceivers, PENDING_MAX, type Receiver, type ReceiverPlace } from '../store/receivers.ts';
-import type { SecretStore } from '../store/signing-secrets.ts';
-import { readTime } from '../store/time.ts';
+import type { Database, Db } from '../store/db/db.ts';
+import { readTime } from '../store/db/time.ts';
+import { findLateWatchers } from '../store/delivery/lateness.ts';
+import {
+  listReceivers,
+  PENDING_MAX,
+  type Receiver,
+  type ReceiverPlace,
+} from '../store/delivery/receivers.ts';
+import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { requireWatcherId } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags as StoreFlags, withStore, writeJson } from './secret-store.ts';

@@ -1,8 +1,8 @@
 /**
  * A plan of repairs as text: the step for each difference, what the receiver may have seen, and what it will be sent.
  */
-import type { Difference, Told } from '../ingest/compare.ts';
-import type { Repair } from '../store/repair.ts';
+import type { Difference, Told } from '../audit/compare.ts';
+import type { Repair } from '../store/audit/repair.ts';
 
 /** Only with this flag does a repair send a transfer that the receiver may have credited under another id. */
 export const DOUBLE_CREDIT_FLAG = '--allow-double-credit';

@@ -2,13 +2,13 @@
  * `chainbell repair`: prints how each difference that `verify` finds can be repaired, and repairs it.
  */
 import type { Command } from 'commander';
+import { runRepair } from '../app/verification.ts';
+import type { Difference } from '../audit/compare.ts';
+import { PLAN_MAX, type RepairPlan } from '../audit/repair.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { counted } from '../core/counted.ts';
 import { Fault } from '../core/fault.ts';
-import type { Difference } from '../ingest/compare.ts';
-import { PLAN_MAX, type RepairPlan } from '../ingest/repair.ts';
-import { runRepair } from '../verification.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { DOUBLE_CREDIT_FLAG, planLines } from './repair-plan.ts';

@@ -3,14 +3,14 @@
  */
 import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
+import { openKeyRing } from '../app/secret.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
-import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX } from '../core/overlap.ts';
-import { openKeyRing } from '../secret.ts';
-import { openForCommand } from '../store/command-database.ts';
-import { migrate } from '../store/migrate.ts';
-import type { SecretStore } from '../store/signing-secrets.ts';
-import { readTime } from '../store/time.ts';
+import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX } from '../domain/overlap.ts';
+import { openForCommand } from '../store/db/command-database.ts';
+import { migrate } from '../store/db/migrate.ts';
+import { readTime } from '../store/db/time.ts';
+import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { withConfigOrDemo } from './exit.ts';
 
 export type Flags = { config?: string; json?: boolean };

@@ -2,15 +2,15 @@
  * `chainbell secrets show | rotate`: what a watcher's webhooks are signed with.
  */
 import type { Command } from 'commander';
-import { toSecretJson } from '../api/signing-secrets.ts';
-import { overlapMsOf } from '../core/overlap.ts';
-import { publicKeyText, secretText } from '../core/signature.ts';
+import { toSecretJson } from '../api/notifications/signing-secrets.ts';
+import { overlapMsOf } from '../domain/overlap.ts';
+import { publicKeyText, secretText } from '../domain/signature.ts';
 import {
   listSigningSecrets,
   rotateSigningSecret,
   type SecretStore,
   type SigningSecret,
-} from '../store/signing-secrets.ts';
+} from '../store/watchers/signing-secrets.ts';
 import { requireWatcherId } from './find-watcher.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 

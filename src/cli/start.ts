@@ -2,11 +2,11 @@
  * `chainbell start`: runs the service until it is asked to stop.
  */
 import { type Command, InvalidArgumentError } from 'commander';
+import { createProgramLog } from '../app/program-log.ts';
+import { type Role, roles, type ServiceOptions, startService } from '../app/service.ts';
 import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';
-import { createProgramLog } from '../program-log.ts';
-import { type Role, roles, type ServiceOptions, startService } from '../service.ts';
 import { withConfig } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { barDisplay, createStatusLine } from './status-line.ts';

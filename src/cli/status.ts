@@ -3,7 +3,7 @@
  */
 import type { Command } from 'commander';
 import { Check } from 'typebox/value';
-import { StatusBody } from '../api/status-body.ts';
+import { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';
 import { never, startAbort } from '../core/abort.ts';
 import { Fault, messageOf } from '../core/fault.ts';

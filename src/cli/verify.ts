@@ -2,13 +2,13 @@
  * `chainbell verify`: re-derives stored blocks from the chain and reports differences.
  */
 import { type Command, InvalidArgumentError } from 'commander';
+import { runVerification } from '../app/verification.ts';
+import type { Difference } from '../audit/compare.ts';
+import type { VerifyOptions, VerifyReport } from '../audit/verify.ts';
 import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { counted } from '../core/counted.ts';
 import { Fault } from '../core/fault.ts';
-import type { Difference } from '../ingest/compare.ts';
-import type { VerifyOptions, VerifyReport } from '../ingest/verify.ts';
-import { runVerification } from '../verification.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 

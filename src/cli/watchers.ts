@@ -9,12 +9,12 @@ import {
   showWatcher,
   toLeftJson,
   toWatcherJson,
-} from '../api/admin-watchers.ts';
+} from '../api/admin/watchers.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import { shellWord, shownText } from '../core/terminal-text.ts';
-import type { Database } from '../store/db.ts';
-import { beginRemoval } from '../store/watcher-removal.ts';
+import type { Database } from '../store/db/db.ts';
+import { beginRemoval } from '../store/watchers/watcher-removal.ts';
 import {
   COUNT_MAX,
   countBelongings,
@@ -23,7 +23,7 @@ import {
   resumeWatcher,
   suspendWatcher,
   type Watcher,
-} from '../store/watchers.ts';
+} from '../store/watchers/watchers.ts';
 import { exitCodes } from './exit.ts';
 import { requireWatcherId, unknownWatcher } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';

@@ -2,8 +2,8 @@
  * The rules of points as the configuration file has them; core/points says what they mean.
  */
 import Type from 'typebox';
-import { MOVEMENTS_MAX } from '../core/points/rules.ts';
-import { parseDay } from '../core/points/window.ts';
+import { MOVEMENTS_MAX } from '../domain/points/rules.ts';
+import { parseDay } from '../domain/points/window.ts';
 import { AddressText, ContractText } from './scalars.ts';
 
 const closed = { additionalProperties: false } as const;

@@ -3,9 +3,9 @@
  */
 import Type, { type StaticDecode } from 'typebox';
 import { Check, Decode } from 'typebox/value';
-import { compileRules } from '../core/points/compile.ts';
-import type { Rules } from '../core/points/rules.ts';
-import type { Surroundings } from '../core/points/text.ts';
+import { compileRules } from '../domain/points/compile.ts';
+import type { Rules } from '../domain/points/rules.ts';
+import type { Surroundings } from '../domain/points/text.ts';
 import type { Finding } from './finding.ts';
 import { childPointer, findAt } from './pointer.ts';
 import { Points, PointsRule } from './points-schema.ts';

@@ -1,8 +1,9 @@
 /**
  * Rules that hold between keys: things given twice, things that name each other, what one key makes necessary.
  */
-import { nodeKeyOf } from '../core/endpoint.ts';
+
 import { zeroAddress } from '../core/hex.ts';
+import { nodeKeyOf } from '../domain/endpoint.ts';
 import { type Entry, entriesOf } from './entries.ts';
 import type { Finding } from './finding.ts';
 import { childPointer, displayPath, findAt } from './pointer.ts';

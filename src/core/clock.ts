@@ -9,7 +9,7 @@ export type Clock = {
   now(): Date;
   /** Milliseconds on a clock that only goes forward at the speed of time. Its zero means nothing. */
   steadyMs(): number;
-  /** The steps of the common clock that `now` contains, added up (see store/clock-steps.ts). */
+  /** The steps of the common clock that `now` contains, added up (see store/deployment/clock-steps.ts). */
   stepsMs(): number;
   /** Resolves after `ms`, or at once when the signal aborts; never rejects. */
   wait(ms: number, signal: AbortSignal): Promise<void>;

@@ -1,11 +1,12 @@
 /**
  * What a watcher's webhooks prove themselves with: its API key (spec 4.6), and the keys that sign (Standard Webhooks).
  */
-import { decryptKey } from '../core/api-key.ts';
+
 import type { Clock } from '../core/clock.ts';
-import type { SigningKeys } from '../core/signature.ts';
-import { findDeliveryKeys } from '../store/keys.ts';
-import { listSecretsOf, type SecretStore } from '../store/signing-secrets.ts';
+import { decryptKey } from '../domain/api-key.ts';
+import type { SigningKeys } from '../domain/signature.ts';
+import { findDeliveryKeys } from '../store/watchers/keys.ts';
+import { listSecretsOf, type SecretStore } from '../store/watchers/signing-secrets.ts';
 import type { Message } from './payload.ts';
 import type { Send, SendResult } from './send.ts';
 

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
 import { createGroups } from '../core/groups.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
-import type { Database, Session } from '../store/db.ts';
+import type { Database, Session } from '../store/db/db.ts';
 import {
   countWorkers,
   findNextDue,
@@ -22,7 +22,7 @@ import {
   TURN_LANES_MAX,
   TURN_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
-} from '../store/lanes.ts';
+} from '../store/delivery/lanes.ts';
 import { createFairQueue } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createDueReader } from './reader.ts';

@@ -6,8 +6,8 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
-import { isPublicAddress } from '../core/public-address.ts';
-import { isPortAllowed, type WebhookPolicy } from '../core/webhook-url.ts';
+import { isPublicAddress } from '../domain/public-address.ts';
+import { isPortAllowed, type WebhookPolicy } from '../domain/webhook-url.ts';
 import type { HostAddress, Resolver } from './resolver.ts';
 
 /** What a connection is made to, as in a URL: hostname without brackets, port empty for the scheme's own. */

@@ -5,18 +5,18 @@
 import { onAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import type { KeyRing } from '../core/key-ring.ts';
 import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
-import type { Database } from '../store/db.ts';
-import type { Lane } from '../store/lanes.ts';
-import type { DueNotification } from '../store/outbox.ts';
+import type { KeyRing } from '../domain/key-ring.ts';
+import { nextRetryAt } from '../domain/retry-schedule.ts';
+import type { Database } from '../store/db/db.ts';
+import type { Lane } from '../store/delivery/lanes.ts';
+import type { DueNotification } from '../store/delivery/outbox.ts';
 import type { Begin, Ticket } from './account.ts';
 import { type Credentials, sendWith } from './credentials.ts';
 import type { FairQueue } from './fair.ts';
 import { renderMessage } from './payload.ts';
 import type { Due, DueReader } from './reader.ts';
-import { nextRetryAt } from './schedule.ts';
 import type { Send, SendResult } from './send.ts';
 import type { Settler } from './settler.ts';
 

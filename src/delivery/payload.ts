@@ -4,8 +4,8 @@
  */
 import packageJson from '../../package.json' with { type: 'json' };
 import { exactInteger } from '../core/json.ts';
-import { signMessage } from '../core/signature.ts';
-import type { DueNotification } from '../store/outbox.ts';
+import { signMessage } from '../domain/signature.ts';
+import type { DueNotification } from '../store/delivery/outbox.ts';
 import type { Credentials } from './credentials.ts';
 
 /** One HTTP POST, ready to be sent. */

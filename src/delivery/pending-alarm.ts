@@ -2,8 +2,8 @@
  * Says in the log when notifications of a watcher pile up. They are delivered all the same.
  */
 import type { Step } from '../core/loop.ts';
-import type { Db } from '../store/db.ts';
-import { listPendingAbove } from '../store/pending.ts';
+import type { Db } from '../store/db/db.ts';
+import { listPendingAbove } from '../store/delivery/pending.ts';
 
 /** How often to look: each look reads the index of everything that waits. */
 export const PENDING_ALARM_MS = 30_000;

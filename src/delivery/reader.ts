@@ -3,10 +3,10 @@
  */
 import type { Clock } from '../core/clock.ts';
 import { createGroups } from '../core/groups.ts';
-import type { Database } from '../store/db.ts';
-import type { Lane } from '../store/lanes.ts';
-import { type DueNotification, listDue } from '../store/outbox.ts';
-import type { SecretStore } from '../store/signing-secrets.ts';
+import type { Database } from '../store/db/db.ts';
+import type { Lane } from '../store/delivery/lanes.ts';
+import { type DueNotification, listDue } from '../store/delivery/outbox.ts';
+import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { type Credentials, readCredentials } from './credentials.ts';
 
 /** A due notification, and what its webhook proves itself with. */

@@ -3,7 +3,7 @@
  */
 import { Resolver as DnsClient, lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { WebhookPolicy } from '../core/webhook-url.ts';
+import type { WebhookPolicy } from '../domain/webhook-url.ts';
 
 /** An address that a name stands for. */
 export type HostAddress = { address: string; family: 4 | 6 };

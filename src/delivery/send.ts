@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
-import { parseWebhookUrl, type WebhookPolicy } from '../core/webhook-url.ts';
+import { parseWebhookUrl, type WebhookPolicy } from '../domain/webhook-url.ts';
 import { type Connection, createConnections } from './connections.ts';
 import { createExcerpt } from './excerpt.ts';
 import { ConnectFailure, createGuard, createSecureContext } from './guard.ts';

@@ -6,8 +6,8 @@ import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import { createGroups } from '../core/groups.ts';
 import type { Log } from '../core/log.ts';
-import type { Database } from '../store/db.ts';
-import { type Settlement, settle } from '../store/outbox.ts';
+import type { Database } from '../store/db/db.ts';
+import { type Settlement, settle } from '../store/delivery/outbox.ts';
 import { untilUnlocked } from './until-unlocked.ts';
 
 export type Settler = {

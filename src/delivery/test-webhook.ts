@@ -3,7 +3,7 @@
  * sender and guard as all others, and on no record.
  */
 import { zeroAddress } from '../core/hex.ts';
-import type { WatchedAddress } from '../store/watched.ts';
+import type { WatchedAddress } from '../store/watchers/watched.ts';
 import { type Credentials, readCredentialsOf, sendWith } from './credentials.ts';
 import type { DeliveryOptions } from './lane.ts';
 import { renderMessage } from './payload.ts';

@@ -1,11 +1,12 @@
 /**
  * The branch that the chain switched to: where it leaves the stored one, and its blocks.
  */
-import type { QuorumStatus } from '../chain/quorum.ts';
-import type { BlockHeader, BlockId } from '../core/block.ts';
+
 import { Fault } from '../core/fault.ts';
-import { findFirst, findKnownHash, findTip } from '../store/blocks.ts';
-import type { Database } from '../store/db.ts';
+import type { BlockHeader, BlockId } from '../domain/block.ts';
+import type { QuorumStatus } from '../domain/quorum.ts';
+import { findFirst, findKnownHash, findTip } from '../store/blocks/blocks.ts';
+import type { Database } from '../store/db/db.ts';
 import type { ReadAhead, ReadBlock } from './read-ahead.ts';
 
 /** Blocks of one switch: more than the deepest reorg of an ordinary chain, few enough to be in memory together. */

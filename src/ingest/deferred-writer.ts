@@ -4,9 +4,9 @@
 import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
-import type { Database } from '../store/db.ts';
-import { type DeferralLimits, deferralLimits } from '../store/deferred.ts';
-import { writeDeferred } from '../store/write-deferred.ts';
+import { writeDeferred } from '../store/blocks/write-deferred.ts';
+import type { Database } from '../store/db/db.ts';
+import { type DeferralLimits, deferralLimits } from '../store/matching/deferred.ts';
 
 /** Of each writing time this many times as long is the others': these rows were not to delay them. */
 const PAUSE_SHARE = 3;

@@ -1,10 +1,10 @@
 /**
  * What counts as a transfer: the table of DESIGN §4, over one block. Pure.
  */
-import type { Bundle, BundleTransaction } from '../chain/bundle.ts';
-import type { ChainLog } from '../chain/parse.ts';
-import type { Transfer } from '../core/block.ts';
+import type { Bundle, BundleTransaction } from '../chain/blocks/bundle.ts';
+import type { ChainLog } from '../chain/rpc/parse.ts';
 import type { Address, Hash } from '../core/hex.ts';
+import type { Transfer } from '../domain/block.ts';
 
 /** keccak256("Transfer(address,address,uint256)"), EIP-20. */
 const TRANSFER_TOPIC: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';

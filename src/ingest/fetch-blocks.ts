@@ -1,9 +1,9 @@
 /**
  * Blocks in one request whose answers are bounded, however large the blocks turn out to be.
  */
-import type { BlockReference, Bundle } from '../chain/bundle.ts';
-import type { BundleOptions } from '../chain/fetch.ts';
-import type { ChainNodes } from '../chain/nodes.ts';
+import type { BlockReference, Bundle } from '../chain/blocks/bundle.ts';
+import type { BundleOptions } from '../chain/nodes/fetch.ts';
+import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
 

@@ -1,9 +1,10 @@
 /**
  * The reasons why the follower does not continue, as messages that say what to do.
  */
-import type { BlockId } from '../core/block.ts';
+
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
+import type { BlockId } from '../domain/block.ts';
 
 const theNodes = (nodeCount: number) => (nodeCount === 1 ? 'the node is' : 'the nodes are');
 

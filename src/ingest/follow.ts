@@ -2,17 +2,17 @@
  * Following the chain: one step fetches the next blocks and commits them with their notifications, or
  * switches to the branch that the chain went over to.
  */
-import type { Finalized } from '../chain/agreement.ts';
-import type { ChainNodes } from '../chain/nodes.ts';
-import { LASTING_MS } from '../chain/progress.ts';
-import type { Verifier } from '../chain/verifier.ts';
-import type { BlockId } from '../core/block.ts';
+import type { Finalized } from '../chain/nodes/agreement.ts';
+import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import { LASTING_MS } from '../chain/nodes/progress.ts';
+import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Step, StepOutcome } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
+import type { BlockId } from '../domain/block.ts';
 import {
   findBlockHash,
   findChain,
@@ -22,9 +22,9 @@ import {
   insertChain,
   isOrphaned,
   requireChain,
-} from '../store/blocks.ts';
-import type { Database, Tx } from '../store/db.ts';
-import type { DeferralLimits } from '../store/deferred.ts';
+} from '../store/blocks/blocks.ts';
+import type { Database, Tx } from '../store/db/db.ts';
+import type { DeferralLimits } from '../store/matching/deferred.ts';
 import type { Backfill } from './backfill.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';

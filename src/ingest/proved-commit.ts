@@ -3,8 +3,8 @@
  * matches a watched address.
  */
 import type { Clock } from '../core/clock.ts';
-import { type BlockCommit, type Committed, commitBlocks } from '../store/blocks.ts';
-import type { Database } from '../store/db.ts';
+import { type BlockCommit, type Committed, commitBlocks } from '../store/blocks/blocks.ts';
+import type { Database } from '../store/db/db.ts';
 import type { ReadAhead, ReadBlock } from './read-ahead.ts';
 import type { Scrutiny } from './scrutiny.ts';
 import type { Vouch } from './vouch.ts';

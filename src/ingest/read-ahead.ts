@@ -3,19 +3,19 @@
  * time. Requests are small, because what a request brings is garbage as soon as its transfers are read; commits are
  * large, because each costs the database the same dozen statements.
  */
-import type { BlockReference, Bundle } from '../chain/bundle.ts';
-import type { BundleOptions } from '../chain/fetch.ts';
-import type { ChainNodes } from '../chain/nodes.ts';
-import type { SenderEvidence } from '../chain/proof.ts';
+import type { BlockReference, Bundle } from '../chain/blocks/bundle.ts';
+import type { BundleOptions } from '../chain/nodes/fetch.ts';
+import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import type { SenderEvidence } from '../chain/proof/proof.ts';
 import { startAbort, type WorkAbort } from '../core/abort.ts';
-import type { BlockHeader, Transfer } from '../core/block.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import type { PairEvents } from '../core/pair.ts';
-import type { Activity } from './activities.ts';
+import type { BlockHeader, Transfer } from '../domain/block.ts';
+import type { PairEvents } from '../domain/pair.ts';
 import { extractTransfers } from './extract.ts';
 import { fetchBlocks, REQUEST_BYTES_MAX } from './fetch-blocks.ts';
+import type { Activity } from './points/activities.ts';
 
 /** A block as it is committed. */
 export type ReadBlock = {

@@ -4,8 +4,8 @@
  * checked. When a node lies, this module reports which stored blocks rely on that node alone.
  */
 import { randomInt } from 'node:crypto';
-import type { Lie } from '../chain/lie.ts';
-import type { AgreementStatus, Outvoted } from '../chain/voting.ts';
+import type { AgreementStatus, Outvoted } from '../chain/nodes/voting.ts';
+import type { Lie } from '../chain/proof/lie.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
 import type { ReadBlock } from './read-ahead.ts';

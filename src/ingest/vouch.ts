@@ -2,16 +2,16 @@
  * Proof of data that no hash covers, for transfers that match a watched address: the sender of a native transfer by its
  * signature or by agreement of several nodes, an internal transfer by agreement of several tracing nodes.
  */
-import { quantityOf } from '../chain/bundle.ts';
-import { parseBlock } from '../chain/parse.ts';
-import { findSigned } from '../chain/proof.ts';
-import type { Verifier } from '../chain/verifier.ts';
-import type { Voters } from '../chain/voting.ts';
-import type { Transfer } from '../core/block.ts';
+import { quantityOf } from '../chain/blocks/bundle.ts';
+import type { Voters } from '../chain/nodes/voting.ts';
+import { findSigned } from '../chain/proof/proof.ts';
+import type { Verifier } from '../chain/proof/verifier.ts';
+import { parseBlock } from '../chain/rpc/parse.ts';
 import { Fault } from '../core/fault.ts';
 import type { Address, Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
-import type { MatchedTransfer } from '../store/matching.ts';
+import type { Transfer } from '../domain/block.ts';
+import type { MatchedTransfer } from '../store/matching/matching.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
 export type Vouching = {

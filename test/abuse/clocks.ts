@@ -3,11 +3,11 @@
  */
 import assert from 'node:assert/strict';
 import { waitMs } from '../../src/core/clock.ts';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createDeliverer } from '../../src/delivery/deliver.ts';
-import { sql } from '../../src/store/sql.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { headerOf, listNotifications, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { createTestDatabase, type DatabaseKind, databaseKinds } from '../kit/database.ts';

@@ -8,7 +8,7 @@ import net from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Address } from '../../src/core/hex.ts';
 import type { Resolver } from '../../src/delivery/resolver.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { startChain } from '../kit/anvil.ts';
 import { type Credentials, createAuthority } from '../kit/certificates.ts';
 import { createTestDatabase } from '../kit/database.ts';

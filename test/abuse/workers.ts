@@ -2,8 +2,8 @@
  * Delivery processes that stall and that die, beside one that lives, on a real PostgreSQL.
  */
 import assert from 'node:assert/strict';
-import type { Database } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { type Program, startProgram } from '../kit/program.ts';

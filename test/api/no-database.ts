@@ -1,7 +1,7 @@
 /**
  * For tests of what never asks the database.
  */
-import type { Database } from '../../src/store/db.ts';
+import type { Database } from '../../src/store/db/db.ts';
 
 const refuse = () => Promise.reject(new Error('this test has no database'));
 

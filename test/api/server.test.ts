@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { test } from 'node:test';
-import { STATUS_EXAMPLE } from '../../src/api/status-body.ts';
+import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { createApiStory } from './api-story.ts';

@@ -4,11 +4,11 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { after } from 'node:test';
-import { fetchBundles } from '../../src/chain/bundle.ts';
-import { createCalibration } from '../../src/chain/calibration.ts';
-import type { Checks } from '../../src/chain/proof.ts';
-import { createProver } from '../../src/chain/prover.ts';
-import { createRpc } from '../../src/chain/rpc.ts';
+import { fetchBundles } from '../../src/chain/blocks/bundle.ts';
+import { createCalibration } from '../../src/chain/proof/calibration.ts';
+import type { Checks } from '../../src/chain/proof/proof.ts';
+import { createProver } from '../../src/chain/proof/prover.ts';
+import { createRpc } from '../../src/chain/rpc/rpc.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { testWithRealchain } from '../kit/replay.ts';
 import { chainMethods, type Json, startScriptedNode } from '../kit/scripted-node.ts';

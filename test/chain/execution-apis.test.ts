@@ -5,8 +5,13 @@
 import assert from 'node:assert/strict';
 import path from 'node:path';
 import { type Hex, keccak256, toHex } from 'viem';
-import { proveBlock } from '../../src/chain/prove-block.ts';
-import { encodeReceipt, encodeTransaction, headerHash, transactionHash } from '../../src/chain/roots.ts';
+import { proveBlock } from '../../src/chain/proof/prove-block.ts';
+import {
+  encodeReceipt,
+  encodeTransaction,
+  headerHash,
+  transactionHash,
+} from '../../src/chain/proof/roots.ts';
 import { testWithRealchain } from '../kit/replay.ts';
 import type { Json } from '../kit/scripted-node.ts';
 import { readTarGz } from '../kit/tar.ts';

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import { proveBlock } from '../../src/chain/prove-block.ts';
+import { proveBlock } from '../../src/chain/proof/prove-block.ts';
 import { readBlock } from '../kit/real-blocks.ts';
 import { readRealchain, testWithRealchain } from '../kit/replay.ts';
 import type { Json } from '../kit/scripted-node.ts';

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { Database } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
-import { resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { resumeWatcher, suspendWatcher } from '../../src/store/watchers/watchers.ts';
 import { attemptDue } from '../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
+import { startService } from '../../src/app/service.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { createLog, silentLog } from '../../src/core/log.ts';
-import { startService } from '../../src/service.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { startTcpProxy } from '../kit/tcp-proxy.ts';

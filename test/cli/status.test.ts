@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
-import { STATUS_EXAMPLE, type StatusBody } from '../../src/api/status-body.ts';
+import { STATUS_EXAMPLE, type StatusBody } from '../../src/api/ops/status-body.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import { sampledTest } from '../kit/sample.ts';

@@ -3,7 +3,7 @@ import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { createProgressLines } from '../../src/cli/verify.ts';
-import { insertChain } from '../../src/store/blocks.ts';
+import { insertChain } from '../../src/store/blocks/blocks.ts';
 import { headerOf, mine } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { createTestDatabase } from '../kit/database.ts';

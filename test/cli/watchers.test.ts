@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
-import { issueKey } from '../../src/keys.ts';
-import type { Database } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
-import { beginRemoval } from '../../src/store/watcher-removal.ts';
+import { issueKey } from '../../src/app/keys.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { beginRemoval } from '../../src/store/watchers/watcher-removal.ts';
 import { watchAddress } from '../kit/chain-story.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';

@@ -3,9 +3,9 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { valuedPairs } from '../../src/app/valued-pairs.ts';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
 import { decimalText } from '../../src/core/decimal.ts';
-import { valuedPairs } from '../../src/valued-pairs.ts';
 import { addressOf } from '../kit/chain-story.ts';
 
 const [usdt, sol, meme, coin] = [1, 2, 3, 9].map(addressOf) as [string, string, string, string];

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createDeliverer } from '../../src/delivery/deliver.ts';
 import type { SendOutcome } from '../../src/delivery/send.ts';
-import type { Database, Session } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import type { Database, Session } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import {
   addressOf,
   headerOf,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { generateApiKey } from '../../src/core/api-key.ts';
 import { createExcerpt } from '../../src/delivery/excerpt.ts';
+import { generateApiKey } from '../../src/domain/api-key.ts';
 
 /** A run of this many characters of a key's secret part counts as a leak. */
 const RUN = 6;

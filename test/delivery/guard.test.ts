@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { isIP } from 'node:net';
 import { test } from 'node:test';
 import tls from 'node:tls';
-import { parseCidr } from '../../src/core/public-address.ts';
-import type { WebhookPolicy } from '../../src/core/webhook-url.ts';
 import { ConnectFailure, createGuard, type Target } from '../../src/delivery/guard.ts';
 import type { HostAddress, Resolver } from '../../src/delivery/resolver.ts';
+import { parseCidr } from '../../src/domain/public-address.ts';
+import type { WebhookPolicy } from '../../src/domain/webhook-url.ts';
 import { startReceiver } from '../kit/receiver.ts';
 import { openSender } from '../kit/sender.ts';
 

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Webhook } from 'standardwebhooks';
-import { generateSigningBytes, readSigningKeys, secretText } from '../../src/core/signature.ts';
 import { renderMessage } from '../../src/delivery/payload.ts';
-import type { DueNotification } from '../../src/store/outbox.ts';
+import { generateSigningBytes, readSigningKeys, secretText } from '../../src/domain/signature.ts';
+import type { DueNotification } from '../../src/store/delivery/outbox.ts';
 
 const notification: DueNotification = {
   id: 42,

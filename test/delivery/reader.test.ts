@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { issueKey } from '../../src/app/keys.ts';
 import { createDueReader, type DueReader } from '../../src/delivery/reader.ts';
-import { issueKey } from '../../src/keys.ts';
-import type { Database } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';

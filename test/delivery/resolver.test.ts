@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { test } from 'node:test';
-import { parseCidr } from '../../src/core/public-address.ts';
 import { createDnsResolver, createResolver } from '../../src/delivery/resolver.ts';
+import { parseCidr } from '../../src/domain/public-address.ts';
 
 const TYPE_A = 1;
 const TYPE_AAAA = 28;

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { type TestContext, test } from 'node:test';
-import { generateApiKey } from '../../src/core/api-key.ts';
 import { Fault } from '../../src/core/fault.ts';
-import { parseCidr } from '../../src/core/public-address.ts';
-import { readSigningKeys, secretText } from '../../src/core/signature.ts';
 import { createSender, type SenderOptions } from '../../src/delivery/send.ts';
+import { generateApiKey } from '../../src/domain/api-key.ts';
+import { parseCidr } from '../../src/domain/public-address.ts';
+import { readSigningKeys, secretText } from '../../src/domain/signature.ts';
 import { createAuthority } from '../kit/certificates.ts';
 import { type Answer, type Receiver, startReceiver } from '../kit/receiver.ts';
 import { SENT_KEY as KEY, messageTo, openSender, type TestSend } from '../kit/sender.ts';

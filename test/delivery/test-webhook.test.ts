@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
+import { issueKey } from '../../src/app/keys.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Message } from '../../src/delivery/payload.ts';
 import { createTestSender } from '../../src/delivery/test-webhook.ts';
-import { issueKey } from '../../src/keys.ts';
-import { sql } from '../../src/store/sql.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { bob, noon, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

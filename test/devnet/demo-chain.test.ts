@@ -6,9 +6,9 @@ import { after, before, type TestContext } from 'node:test';
 import { type DemoChain, openDemoChain } from '../../devnet/demo-chain.ts';
 import { clearDemoFolder, type DemoFolder, openDemoFolder, writeDemoNote } from '../../devnet/demo-folder.ts';
 import { findBlock } from '../../devnet/wallet.ts';
-import type { BlockId } from '../../src/core/block.ts';
-import { commitBlocks } from '../../src/store/blocks.ts';
-import { openDatabase } from '../../src/store/db.ts';
+import type { BlockId } from '../../src/domain/block.ts';
+import { commitBlocks } from '../../src/store/blocks/blocks.ts';
+import { openDatabase } from '../../src/store/db/db.ts';
 import { copyEmbedded } from '../kit/database.ts';
 import { sampledTest } from '../kit/sample.ts';
 

@@ -2,7 +2,7 @@
  * The program killed (SIGKILL) at each point around its commits: found from outside, by the statements that pass.
  */
 import assert from 'node:assert/strict';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { startProgram } from '../kit/program.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { type Moment, startDatabaseProxy } from './database-proxy.ts';

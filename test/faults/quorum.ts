@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict';
 import { quantity } from '../../devnet/wallet.ts';
-import { headerHash } from '../../src/chain/roots.ts';
-import { sql } from '../../src/store/sql.ts';
+import { headerHash } from '../../src/chain/proof/roots.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { waitUntil } from '../kit/wait.ts';
 import { down, type NodeFault } from './node-proxy.ts';

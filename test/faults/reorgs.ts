@@ -4,9 +4,9 @@
 import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { findBlock, quantity } from '../../devnet/wallet.ts';
-import { list, record } from '../../src/chain/parse.ts';
+import { list, record } from '../../src/chain/rpc/parse.ts';
 import type { Hash, Hex } from '../../src/core/hex.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createWatcher, freshAddress } from '../kit/service.ts';
 import { waitUntil } from '../kit/wait.ts';

@@ -2,7 +2,7 @@
  * How a node's answers are spoilt: NodeFaults for receipts, blocks and heads.
  */
 import { quantity } from '../../devnet/wallet.ts';
-import { headerHash } from '../../src/chain/roots.ts';
+import { headerHash } from '../../src/chain/proof/roots.ts';
 import type { Ask, Call, NodeFault } from './node-proxy.ts';
 
 export type Json = Record<string, unknown>;

@@ -5,8 +5,8 @@
 import assert from 'node:assert/strict';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { readBalanceWei } from '../../devnet/wallet.ts';
-import { sql } from '../../src/store/sql.ts';
-import { runRepair } from '../../src/verification.ts';
+import { runRepair } from '../../src/app/verification.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { waitUntil } from '../kit/wait.ts';
 import type { NodeFault } from './node-proxy.ts';
 import { block, both, change, type Json, listOf, receipts } from './spoil.ts';

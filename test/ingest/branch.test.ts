@@ -3,14 +3,14 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { BlockHeader } from '../../src/core/block.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
+import type { BlockHeader } from '../../src/domain/block.ts';
 import type { FollowerOptions } from '../../src/ingest/follow.ts';
 import { createScrutiny } from '../../src/ingest/scrutiny.ts';
-import { findBlockHash, findChain, findTip } from '../../src/store/blocks.ts';
-import type { Database } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
+import { findBlockHash, findChain, findTip } from '../../src/store/blocks/blocks.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Bundle, type BundleTransaction, fetchBundles } from '../../src/chain/bundle.ts';
-import { createRpc } from '../../src/chain/rpc.ts';
-import type { Transfer } from '../../src/core/block.ts';
+import { type Bundle, type BundleTransaction, fetchBundles } from '../../src/chain/blocks/bundle.ts';
+import { createRpc } from '../../src/chain/rpc/rpc.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import type { Transfer } from '../../src/domain/block.ts';
 import { extractTransfers } from '../../src/ingest/extract.ts';
 import { readRealchain, testWithRealchain } from '../kit/replay.ts';
 import {

@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { findChain, findTip } from '../../src/store/blocks.ts';
-import type { Database } from '../../src/store/db.ts';
+import { findChain, findTip } from '../../src/store/blocks/blocks.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

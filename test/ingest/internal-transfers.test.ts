@@ -5,11 +5,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { encodeCall } from '../../devnet/contracts.ts';
-import { fetchBundles, type TraceMethod } from '../../src/chain/bundle.ts';
-import { createRpc } from '../../src/chain/rpc.ts';
-import type { Transfer } from '../../src/core/block.ts';
+import { fetchBundles, type TraceMethod } from '../../src/chain/blocks/bundle.ts';
+import { createRpc } from '../../src/chain/rpc/rpc.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import type { Transfer } from '../../src/domain/block.ts';
 import { extractTransfers } from '../../src/ingest/extract.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { type RealBlock, readBlock } from '../kit/real-blocks.ts';

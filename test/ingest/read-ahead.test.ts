@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { BlockReference, Bundle, BundleTransaction } from '../../src/chain/bundle.ts';
-import type { BundleOptions } from '../../src/chain/fetch.ts';
+import type { BlockReference, Bundle, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
+import type { BundleOptions } from '../../src/chain/nodes/fetch.ts';
 import { Fault } from '../../src/core/fault.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import { createReadAhead, extractNothing, type ReadAhead } from '../../src/ingest/read-ahead.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { BlockHeader } from '../../src/core/block.ts';
-import { findTip } from '../../src/store/blocks.ts';
+import type { BlockHeader } from '../../src/domain/block.ts';
+import { findTip } from '../../src/store/blocks/blocks.ts';
 import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { commitBlocks, findTip, insertChain } from '../../src/store/blocks.ts';
+import { commitBlocks, findTip, insertChain } from '../../src/store/blocks/blocks.ts';
 import { headerOf, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

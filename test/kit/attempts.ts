@@ -2,15 +2,15 @@
  * A worker without receivers: what is due is tried once, with an outcome that the test chooses.
  */
 import assert from 'node:assert/strict';
-import type { Database } from '../../src/store/db.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import {
   type Lane,
   leaseLanes,
   noteNextVisits,
   releaseLanes,
   TURN_LANES_MAX,
-} from '../../src/store/lanes.ts';
-import { type DueNotification, listDue, settle } from '../../src/store/outbox.ts';
+} from '../../src/store/delivery/lanes.ts';
+import { type DueNotification, listDue, settle } from '../../src/store/delivery/outbox.ts';
 
 /** Leases up to `limit` lanes for 30 s, visit by visit, as a worker does. */
 export async function leaseDue(

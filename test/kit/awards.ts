@@ -1,10 +1,11 @@
 /**
  * Awards for tests, and what their sums must be: recomputed from the facts, beside what is stored.
  */
-import type { Award } from '../../src/core/award.ts';
+
 import { decimal } from '../../src/core/decimal.ts';
-import type { Db } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
+import type { Award } from '../../src/domain/award.ts';
+import type { Db } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { alice, hashOf, headerOf } from './chain-story.ts';
 
 let awardCount = 0;

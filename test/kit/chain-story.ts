@@ -2,14 +2,14 @@
  * Short words for what store tests are about: blocks of a branch, transfers in them, and who watches.
  */
 import { randomUUID } from 'node:crypto';
-import type { BlockHeader, Transfer } from '../../src/core/block.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import { webhookOrigin } from '../../src/core/webhook-url.ts';
-import { type BlockCommit, type Committed, commitBlocks, findTip } from '../../src/store/blocks.ts';
-import type { Database } from '../../src/store/db.ts';
-import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
-import { sql } from '../../src/store/sql.ts';
-import { insertWatchedAddress, type WatchedAddress } from '../../src/store/watched.ts';
+import type { BlockHeader, Transfer } from '../../src/domain/block.ts';
+import { webhookOrigin } from '../../src/domain/webhook-url.ts';
+import { type BlockCommit, type Committed, commitBlocks, findTip } from '../../src/store/blocks/blocks.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/watchers/settings.ts';
+import { insertWatchedAddress, type WatchedAddress } from '../../src/store/watchers/watched.ts';
 
 /** The present of every story. */
 export const noon = new Date('2025-11-20T12:00:00.000Z');

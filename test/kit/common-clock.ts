@@ -1,15 +1,15 @@
 /**
  * Processes with one database whose clock a test sets, and true time, which only the test knows.
  */
-import { type CommonClock, openCommonClock, type TimeSource } from '../../src/common-clock.ts';
+import { type CommonClock, openCommonClock, type TimeSource } from '../../src/app/common-clock.ts';
 import { type Clock, waitMs } from '../../src/core/clock.ts';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createDeliverer } from '../../src/delivery/deliver.ts';
 import type { SendOutcome } from '../../src/delivery/send.ts';
-import type { Database, Session } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import type { Database, Session } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { noon } from './chain-story.ts';
 import { waitUntil } from './wait.ts';
 

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
-import { migrationState } from '../../src/store/migrate.ts';
+import { migrationState } from '../../src/store/db/migrate.ts';
 import { createTestDatabase, databaseKinds } from './database.ts';
 
 for (const kind of databaseKinds) {

@@ -10,8 +10,8 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
-import { type Database, openDatabase } from '../../src/store/db.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { type Database, openDatabase } from '../../src/store/db/db.ts';
+import { migrate } from '../../src/store/db/migrate.ts';
 import { startPostgresServer } from './postgres-server.ts';
 
 export type DatabaseKind = 'embedded' | 'postgres';
@@ -33,7 +33,7 @@ export type TestDatabase = {
 };
 
 const CACHE = fileURLToPath(new URL('../../node_modules/.cache/test-databases', import.meta.url));
-const MIGRATIONS = fileURLToPath(new URL('../../src/store/migrations', import.meta.url));
+const MIGRATIONS = fileURLToPath(new URL('../../src/store/db/migrations', import.meta.url));
 /** template1 and template0, from which PGlite cannot make a database. */
 const UNUSED_DATABASES = ['1', '4'];
 /** Advisory lock of those who want to make the template ("chainbell test"). */

@@ -3,7 +3,7 @@
  */
 import path from 'node:path';
 import { after, before, beforeEach, describe } from 'node:test';
-import type { Database } from '../../src/store/db.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { createTestDatabase, type DatabaseKind, databaseKinds, type TestDatabase } from './database.ts';
 import { sampleOf } from './sample.ts';
 

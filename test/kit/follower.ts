@@ -1,14 +1,14 @@
 /**
  * A follower of a chain of headers that a test makes up: without transactions, nodes or time of its own.
  */
-import type { ChainNodes } from '../../src/chain/nodes.ts';
-import type { BlockHeader } from '../../src/core/block.ts';
+import type { ChainNodes } from '../../src/chain/nodes/nodes.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
+import type { BlockHeader } from '../../src/domain/block.ts';
 import { createFollower, type Follower, type FollowerOptions } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-ahead.ts';
-import type { Database } from '../../src/store/db.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { headerOf } from './chain-story.ts';
 
 export type MadeUpChain = {

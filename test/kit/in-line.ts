@@ -1,8 +1,8 @@
 /**
  * Two who want one lock, in a line whose order the test decides.
  */
-import type { Database } from '../../src/store/db.ts';
-import { type Sql, sql } from '../../src/store/sql.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
 import type { TestDatabase } from './database.ts';
 import { waitUntil } from './wait.ts';
 

@@ -1,9 +1,9 @@
 /**
  * Many notifications at once, and what the database does to find some of them.
  */
-import type { Database, Db } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
-import type { WatchedAddress } from '../../src/store/watched.ts';
+import type { Database, Db } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import type { WatchedAddress } from '../../src/store/watchers/watched.ts';
 
 export type ManyNotifications = {
   /** They take turns; all of one watcher. */

@@ -2,8 +2,8 @@
  * Scripted nodes with the part of the program that asks them, on a clock that the test moves.
  */
 import assert from 'node:assert/strict';
-import { type ChainNodes, createNodes, type NodesOptions } from '../../src/chain/nodes.ts';
-import type { Voters } from '../../src/chain/voting.ts';
+import { type ChainNodes, createNodes, type NodesOptions } from '../../src/chain/nodes/nodes.ts';
+import type { Voters } from '../../src/chain/nodes/voting.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock, type TestClock } from './clock.ts';

@@ -1,14 +1,15 @@
 /**
  * A made-up chain whose blocks pay bob, as `chainbell repair` sees it: followed, damaged, planned, repaired.
  */
-import type { BlockReference, BundleTransaction } from '../../src/chain/bundle.ts';
-import type { Transfer } from '../../src/core/block.ts';
+
+import { applyPlan, planRepairs, type RepairPlan } from '../../src/audit/repair.ts';
+import type { VerifyOptions } from '../../src/audit/verify.ts';
+import type { BlockReference, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import { Fault } from '../../src/core/fault.ts';
-import { applyPlan, planRepairs, type RepairPlan } from '../../src/ingest/repair.ts';
-import type { VerifyOptions } from '../../src/ingest/verify.ts';
-import { commitBlocks, insertChain } from '../../src/store/blocks.ts';
-import type { Database } from '../../src/store/db.ts';
-import type { WatchSettings } from '../../src/store/settings.ts';
+import type { Transfer } from '../../src/domain/block.ts';
+import { commitBlocks, insertChain } from '../../src/store/blocks/blocks.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import type { WatchSettings } from '../../src/store/watchers/settings.ts';
 import { alice, bob, hashOf, headerOf, later, watchAddress } from './chain-story.ts';
 import { createTestClock } from './clock.ts';
 

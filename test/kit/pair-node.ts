@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { type Hash, type Hex, zeroAddress } from '../../src/core/hex.ts';
-import type { Pair } from '../../src/core/pair.ts';
+import type { Pair } from '../../src/domain/pair.ts';
 
 export type PairNode = { url: string; [Symbol.asyncDispose](): Promise<void> };
 

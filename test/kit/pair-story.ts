@@ -2,10 +2,10 @@
  * A pair (Uniswap V2), and transactions as they come from a node.
  */
 import { toEventSelector } from 'viem';
-import type { BundleTransaction } from '../../src/chain/bundle.ts';
-import type { ChainLog } from '../../src/chain/parse.ts';
+import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';
+import type { ChainLog } from '../../src/chain/rpc/parse.ts';
 import type { Address, Hash, Hex } from '../../src/core/hex.ts';
-import type { ValuedPair } from '../../src/core/pair.ts';
+import type { ValuedPair } from '../../src/domain/pair.ts';
 import { addressOf, alice, bob, hashOf } from './chain-story.ts';
 
 export const pair: ValuedPair = {

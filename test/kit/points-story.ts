@@ -4,10 +4,10 @@
  */
 import { type Decimal, decimal, decimalText } from '../../src/core/decimal.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import type { PointsText, Surroundings } from '../../src/core/points/text.ts';
-import type { Database } from '../../src/store/db.ts';
-import { insertPrice } from '../../src/store/prices.ts';
-import { sql } from '../../src/store/sql.ts';
+import type { PointsText, Surroundings } from '../../src/domain/points/text.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { insertPrice } from '../../src/store/prices/prices.ts';
 
 export type StoryLog =
   | { kind: 'paid'; user: Address; amount: bigint }

@@ -1,9 +1,9 @@
 /**
  * Undoing stored blocks without putting others in their place, for tests that look at the time between the two.
  */
-import type { BlockId } from '../../src/core/block.ts';
-import { commitBlocks } from '../../src/store/blocks.ts';
-import type { Database, Tx } from '../../src/store/db.ts';
+import type { BlockId } from '../../src/domain/block.ts';
+import { commitBlocks } from '../../src/store/blocks/blocks.ts';
+import type { Database, Tx } from '../../src/store/db/db.ts';
 
 /** Undoes every block above the ancestor; returns how many went, 'lost' as in commitBlocks. */
 export async function rollbackTo(

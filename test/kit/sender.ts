@@ -1,9 +1,10 @@
 /**
  * The real sender, allowed to reach the receivers of a test.
  */
-import { parseCidr } from '../../src/core/public-address.ts';
+
 import type { Message } from '../../src/delivery/payload.ts';
 import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
+import { parseCidr } from '../../src/domain/public-address.ts';
 
 /** Of messages that prove themselves with what is never revoked, unless told otherwise. */
 export type TestSend = (...args: [Message, AbortSignal, Parameters<Send>[2]?]) => ReturnType<Send>;

@@ -2,13 +2,13 @@
  * The whole program in this process, as its users meet it: a loaded configuration, free ports, the real HTTP API.
  */
 import { randomBytes } from 'node:crypto';
+import { type Service, type ServiceOptions, startService } from '../../src/app/service.ts';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { createLog, type Log } from '../../src/core/log.ts';
-import { type Service, type ServiceOptions, startService } from '../../src/service.ts';
-import { findTip } from '../../src/store/blocks.ts';
-import { sql } from '../../src/store/sql.ts';
+import { findTip } from '../../src/store/blocks/blocks.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import type { Chain } from './anvil.ts';
 import type { TestDatabase } from './database.ts';
 import './shared-serializers.ts';

@@ -6,7 +6,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 
 /** Where tests are short and use only what they make themselves; elsewhere each file has a process. */
-const FOLDERS = /^test\/(api|chain|config|core|delivery|ingest|store)\//;
+const FOLDERS = /^test\/(api|app|audit|chain|config|core|delivery|domain|ingest|prices|store)\//;
 /** Hooks outside of a suite would run for the other files too, and a global would be changed for them. */
 const ALONE = [
   /^(before|after|beforeEach|afterEach)\(/m,
@@ -19,13 +19,13 @@ const ALONE = [
 /** Few enough that a failing process is found out quickly, and that processors share the work evenly. */
 const FILES_MAX = 6;
 
-/** The files in groups, each of which one process runs; files of a group are in one folder. */
+/** The files in groups, each of which one process runs; files of a group are in one folder of test/, or below it. */
 export function groupFiles(root: string, files: readonly string[]): string[][] {
   const groups: string[][] = [];
   /** The group of each folder that has room. */
   const open = new Map<string, string[]>();
   for (const file of files) {
-    const folder = path.dirname(file);
+    const folder = path.join(...file.split('/').slice(0, 2));
     const isShared = mayShare(root, file);
     const group = isShared ? open.get(folder) : undefined;
     if (group !== undefined && group.length < FILES_MAX) {

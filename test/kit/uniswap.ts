@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { type Abi, decodeFunctionResult, encodeDeployData, encodeFunctionData } from 'viem';
 import { decimal } from '../../src/core/decimal.ts';
 import { type Address, type Hex, zeroAddress } from '../../src/core/hex.ts';
-import type { LpSupply, Reserves, ValuedPair } from '../../src/core/pair.ts';
+import type { LpSupply, Reserves, ValuedPair } from '../../src/domain/pair.ts';
 import type { Chain } from './anvil.ts';
 
 const require = createRequire(import.meta.url);

@@ -3,13 +3,13 @@
  */
 import { after, beforeEach } from 'node:test';
 import { encodeCall } from '../../devnet/contracts.ts';
+import { runVerification } from '../../src/app/verification.ts';
+import type { Difference } from '../../src/audit/compare.ts';
+import type { VerifyOptions, VerifyReport } from '../../src/audit/verify.ts';
 import type { ConfigOverrides } from '../../src/config/load.ts';
 import { type Clock, systemClock } from '../../src/core/clock.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import type { Difference } from '../../src/ingest/compare.ts';
-import type { VerifyOptions, VerifyReport } from '../../src/ingest/verify.ts';
-import { type Sql, sql } from '../../src/store/sql.ts';
-import { runVerification } from '../../src/verification.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { type Chain, startChain } from './anvil.ts';
 import { createTestDatabase, type TestDatabase } from './database.ts';

@@ -3,7 +3,7 @@
  * believes, so that the check cannot fail.
  */
 import { isRecord } from '../../src/core/json.ts';
-import { type Sql, sql } from '../../src/store/sql.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
 
 /** Of one actor. */
 export type Bug = {

@@ -3,19 +3,19 @@
  * dies is followed by a new process on the same seat.
  */
 
-import { type CommonClock, openCommonClock } from '../../src/common-clock.ts';
+import { type CommonClock, openCommonClock } from '../../src/app/common-clock.ts';
 import type { Clock } from '../../src/core/clock.ts';
 import { Fault, messageOf } from '../../src/core/fault.ts';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import type { Step } from '../../src/core/loop.ts';
-import { webhookOrigin } from '../../src/core/webhook-url.ts';
 import { createDeliverer, type Deliverer } from '../../src/delivery/deliver.ts';
 import type { Message } from '../../src/delivery/payload.ts';
 import type { Send, SendOutcome } from '../../src/delivery/send.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import { createDeferredWriter } from '../../src/ingest/deferred-writer.ts';
 import { createFollower } from '../../src/ingest/follow.ts';
 import { extractNothing } from '../../src/ingest/read-ahead.ts';
-import type { Database } from '../../src/store/db.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { noChecks } from '../kit/follower.ts';
 import { type BugName, bugs } from './bugs.ts';
 import { FINALITY_BLOCKS } from './chain.ts';

@@ -2,9 +2,9 @@
  * A chain by chance: blocks of transfers between a few people, forks above what is final, and what nodes that are late
  * still take for the chain.
  */
-import type { Bundle, BundleTransaction } from '../../src/chain/bundle.ts';
-import type { BlockHeader, Transfer } from '../../src/core/block.ts';
+import type { Bundle, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
+import type { BlockHeader, Transfer } from '../../src/domain/block.ts';
 import { addressOf, coin, hashOf, later } from '../kit/chain-story.ts';
 import type { Random } from './random.ts';
 

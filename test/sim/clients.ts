@@ -2,21 +2,21 @@
  * What watchers ask for, by the functions that the API calls: records that come, change and go, alone and as sets, their
  * settings, and webhooks once more.
  */
-import { webhookOrigin } from '../../src/core/webhook-url.ts';
-import { alignNotifications } from '../../src/store/alignment.ts';
-import type { Database } from '../../src/store/db.ts';
-import { wakeLanes } from '../../src/store/lanes.ts';
-import { redeliverOne, redeliverStep } from '../../src/store/redelivery.ts';
-import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/settings.ts';
-import { sql } from '../../src/store/sql.ts';
+import { webhookOrigin } from '../../src/domain/webhook-url.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { alignNotifications } from '../../src/store/delivery/alignment.ts';
+import { wakeLanes } from '../../src/store/delivery/lanes.ts';
+import { redeliverOne, redeliverStep } from '../../src/store/delivery/redelivery.ts';
+import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/watchers/settings.ts';
 import {
   deleteWatchedAddress,
   insertWatchedAddress,
   listWatchedAddresses,
   type NewWatchedAddress,
   updateWatchedAddress,
-} from '../../src/store/watched.ts';
-import { replaceWatchedSet, type SetMember } from '../../src/store/watched-set.ts';
+} from '../../src/store/watchers/watched.ts';
+import { replaceWatchedSet, type SetMember } from '../../src/store/watchers/watched-set.ts';
 import { coin } from '../kit/chain-story.ts';
 import type { Cast } from './cast.ts';
 import { people } from './chain.ts';

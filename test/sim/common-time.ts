@@ -1,7 +1,7 @@
 /**
  * The database's clock, which somebody sets, beside the story's clock, which tells true time.
  */
-import type { TimeSource } from '../../src/common-clock.ts';
+import type { TimeSource } from '../../src/app/common-clock.ts';
 import type { TestClock } from '../kit/clock.ts';
 
 export function createCommonTime(clock: TestClock) {

@@ -4,13 +4,13 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Address } from '../../src/core/hex.ts';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
 import { createWake, type LoopOptions, runLoop, type Step } from '../../src/core/loop.ts';
 import { createDeliverer, HEARTBEAT_MS } from '../../src/delivery/deliver.ts';
 import type { Send } from '../../src/delivery/send.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createDeferredWriter } from '../../src/ingest/deferred-writer.ts';
-import { WORKER_LOCK_SPACE } from '../../src/store/lanes.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/delivery/lanes.ts';
 import { addressOf, headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { emptyDatabase } from '../kit/each-database.ts';

@@ -2,9 +2,9 @@
  * The embedded database in memory: with its files in a folder half of a story's time went into opening them.
  */
 import { PGlite, type Transaction } from '@electric-sql/pglite';
-import { type Database, type Db, INT8_OID, parseInt8 } from '../../src/store/db.ts';
-import { migrate } from '../../src/store/migrate.ts';
-import type { Sql } from '../../src/store/sql.ts';
+import { type Database, type Db, INT8_OID, parseInt8 } from '../../src/store/db/db.ts';
+import { migrate } from '../../src/store/db/migrate.ts';
+import type { Sql } from '../../src/store/db/sql.ts';
 
 /** Migrated and empty. It has no sessions: those of the story's actors are the story's. */
 export async function openMemoryDatabase(): Promise<Database> {

@@ -1,10 +1,10 @@
 /**
  * The chain as a follower's three nodes tell it: two sometimes not at all, or as it was a while ago, and the preferred one
- * always as it never was. The votes are counted by the program's own code (src/chain/votes.ts).
+ * always as it never was. The votes are counted by the program's own code (src/chain/nodes/votes.ts).
  */
-import type { BlockReference } from '../../src/chain/bundle.ts';
-import type { ChainNodes } from '../../src/chain/nodes.ts';
-import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/votes.ts';
+import type { BlockReference } from '../../src/chain/blocks/bundle.ts';
+import type { ChainNodes } from '../../src/chain/nodes/nodes.ts';
+import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/nodes/votes.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { bundleOf, type SimBlock, type SimChain } from './chain.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
@@ -52,7 +52,7 @@ export function createSimNodes(options: SimNodesOptions): ChainNodes {
     return typeof reference === 'number' || block?.header.hash === reference ? block : undefined;
   }
 
-  /** All of one node, anchored in the last one, as src/chain/anchor.ts does; the liar is asked first. */
+  /** All of one node, anchored in the last one, as src/chain/nodes/anchor.ts does; the liar is asked first. */
   const bundles: ChainNodes['bundles'] = (references) =>
     askEach(`for ${references.map(shortOf).join(', ')}`, (tips) => {
       const last = references.at(-1);

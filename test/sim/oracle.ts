@@ -2,8 +2,9 @@
  * What must be: from the blocks that are stored and the records that watch it recomputes what the database should hold, and
  * compares. What an event makes of one notification is in rules.ts.
  */
-import type { Transfer } from '../../src/core/block.ts';
+
 import type { Address, Hash } from '../../src/core/hex.ts';
+import type { Transfer } from '../../src/domain/block.ts';
 import type { SimChain } from './chain.ts';
 import {
   isOpen,

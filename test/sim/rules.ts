@@ -1,9 +1,9 @@
 /**
  * One notification: what it is, and what each event makes of it, by the specification and DESIGN §4 to §6.
  */
-import { sidesOf, type Transfer } from '../../src/core/block.ts';
-import type { WatchSettings } from '../../src/store/settings.ts';
-import type { NewWatchedAddress } from '../../src/store/watched.ts';
+import { sidesOf, type Transfer } from '../../src/domain/block.ts';
+import type { WatchSettings } from '../../src/store/watchers/settings.ts';
+import type { NewWatchedAddress } from '../../src/store/watchers/watched.ts';
 import type { StoredNotification } from './state.ts';
 
 /** A watched address, with what became of it. */

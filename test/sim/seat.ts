@@ -3,9 +3,9 @@
  * which may fail or kill the actor, before or after it has come through.
  */
 import { Fault } from '../../src/core/fault.ts';
-import type { Database, Session, Tx } from '../../src/store/db.ts';
-import { WORKER_LOCK_SPACE } from '../../src/store/lanes.ts';
-import { type Sql, sql } from '../../src/store/sql.ts';
+import type { Database, Session, Tx } from '../../src/store/db/db.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { WORKER_LOCK_SPACE } from '../../src/store/delivery/lanes.ts';
 import type { Bug } from './bugs.ts';
 import type { Actor, Scheduler } from './scheduler.ts';
 

@@ -2,8 +2,8 @@
  * What the database holds, as the oracle compares it: numbers for times, hex for bytes, text for amounts.
  */
 import type { Address, Hash } from '../../src/core/hex.ts';
-import type { Database } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 
 export type StoredLane = {
   id: number;

@@ -3,9 +3,9 @@
  */
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics, type Metrics } from '../../src/core/metrics.ts';
-import type { Database } from '../../src/store/db.ts';
-import { findForgottenLanes } from '../../src/store/lane-repair.ts';
-import { sql } from '../../src/store/sql.ts';
+import type { Database } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { findForgottenLanes } from '../../src/store/delivery/lane-repair.ts';
 import { addWatchers } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { emptyDatabase } from '../kit/each-database.ts';

@@ -9,7 +9,7 @@ import { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { headerOf, listNotifications, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTimeStory, type TimeStory } from '../kit/common-clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

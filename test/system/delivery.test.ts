@@ -3,9 +3,9 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
+import { endKey } from '../../src/app/keys.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import { endKey } from '../../src/keys.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';

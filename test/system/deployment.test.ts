@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { StatusBody } from '../../src/api/status-body.ts';
-import type { Role } from '../../src/service.ts';
+import type { StatusBody } from '../../src/api/ops/status-body.ts';
+import type { Role } from '../../src/app/service.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';

@@ -3,14 +3,14 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { type Service, startService } from '../../src/app/service.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
-import type { Pair } from '../../src/core/pair.ts';
-import { type Service, startService } from '../../src/service.ts';
-import { insertPrice } from '../../src/store/prices.ts';
-import { sql } from '../../src/store/sql.ts';
+import type { Pair } from '../../src/domain/pair.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { insertPrice } from '../../src/store/prices/prices.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { CHAIN_ID, SECRET } from '../kit/service.ts';

@@ -8,7 +8,7 @@ import { after, before, describe, test } from 'node:test';
 import { decodeEventLog, parseAbi } from 'viem';
 import { encodeCall } from '../../devnet/contracts.ts';
 import type { Address, Hash, Hex } from '../../src/core/hex.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { encodeCall } from '../../devnet/contracts.ts';
 import { readBalanceWei } from '../../devnet/wallet.ts';
 import { zeroAddress } from '../../src/core/hex.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { startReceiver } from '../kit/receiver.ts';

@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { findChain } from '../../src/store/blocks.ts';
-import { sql } from '../../src/store/sql.ts';
+import { findChain } from '../../src/store/blocks/blocks.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { freshAddress, startTestService, type TestService } from '../kit/service.ts';

@@ -2,14 +2,14 @@
  * The whole service over twelve real mainnet blocks: what each of 45 watched addresses is told, and nothing else.
  */
 import assert from 'node:assert/strict';
+import { type Service, startService } from '../../src/app/service.ts';
+import { runVerification } from '../../src/app/verification.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { silentLog } from '../../src/core/log.ts';
-import { type Service, startService } from '../../src/service.ts';
-import { findTip } from '../../src/store/blocks.ts';
-import { openDatabase } from '../../src/store/db.ts';
-import { sql } from '../../src/store/sql.ts';
-import { runVerification } from '../../src/verification.ts';
+import { findTip } from '../../src/store/blocks/blocks.ts';
+import { openDatabase } from '../../src/store/db/db.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';
 import { type ReplayNode, readRealchain, startReplay, testWithRealchain } from '../kit/replay.ts';

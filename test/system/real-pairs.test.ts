@@ -3,16 +3,16 @@
  * and LP supplies against those of an independent reading of the same logs.
  */
 import assert from 'node:assert/strict';
+import { type Service, startService } from '../../src/app/service.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { decimal, decimalText } from '../../src/core/decimal.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
-import type { Pair } from '../../src/core/pair.ts';
-import { type Service, startService } from '../../src/service.ts';
-import { findTip } from '../../src/store/blocks.ts';
-import { findPairNow } from '../../src/store/pair-readings.ts';
-import { insertPrice } from '../../src/store/prices.ts';
-import { sql } from '../../src/store/sql.ts';
+import type { Pair } from '../../src/domain/pair.ts';
+import { findTip } from '../../src/store/blocks/blocks.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { findPairNow } from '../../src/store/market/pair-readings.ts';
+import { insertPrice } from '../../src/store/prices/prices.ts';
 import { createTestDatabase, type DatabaseKind } from '../kit/database.ts';
 import { startPairNode } from '../kit/pair-node.ts';
 import { readRealchain, startReplay, testWithRealchain } from '../kit/replay.ts';

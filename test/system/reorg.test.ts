@@ -4,10 +4,10 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { findBlock } from '../../devnet/wallet.ts';
+import { runVerification } from '../../src/app/verification.ts';
+import { nothingUndecided } from '../../src/audit/compare.ts';
 import { type Address, fromBytes, type Hash } from '../../src/core/hex.ts';
-import { nothingUndecided } from '../../src/ingest/compare.ts';
-import { sql } from '../../src/store/sql.ts';
-import { runVerification } from '../../src/verification.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { toBytes } from '../../src/core/hex.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { chainbell, startChainbell } from '../cli/chainbell.ts';
 import { type Moment, startDatabaseProxy } from '../faults/database-proxy.ts';
 import { startChain } from '../kit/anvil.ts';

@@ -2,10 +2,10 @@
  * Notifications that no receiver would get, nodes that lie, and `chainbell repair`, on a real chain beside the service.
  */
 import assert from 'node:assert/strict';
+import type { Difference } from '../../src/audit/compare.ts';
 import { describe } from '../../src/cli/verify.ts';
 import { toBytes } from '../../src/core/hex.ts';
-import type { Difference } from '../../src/ingest/compare.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { chainMethods, type NodeBlock, startScriptedNode, traceMethod } from '../kit/scripted-node.ts';
 import { CHAIN_ID } from '../kit/service.ts';

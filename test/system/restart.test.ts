@@ -9,7 +9,7 @@ import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { quantity } from '../../devnet/wallet.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase, databaseKinds, type TestDatabase } from '../kit/database.ts';
 import { type Program, startProgram } from '../kit/program.ts';

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import type { Address, Hash } from '../../src/core/hex.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';

@@ -4,9 +4,9 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { test } from 'node:test';
-import { deriveKeyRing } from '../../src/core/key-ring.ts';
-import { issueKey } from '../../src/keys.ts';
-import { sql } from '../../src/store/sql.ts';
+import { issueKey } from '../../src/app/keys.ts';
+import { deriveKeyRing } from '../../src/domain/key-ring.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { startProgram } from '../kit/program.ts';
 import { SECRET } from '../kit/service.ts';

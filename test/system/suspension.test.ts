@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { systemClock } from '../../src/core/clock.ts';
-import { sql } from '../../src/store/sql.ts';
-import { beginRemoval, removeBatch } from '../../src/store/watcher-removal.ts';
-import { resumeWatcher, suspendWatcher } from '../../src/store/watchers.ts';
+import { sql } from '../../src/store/db/sql.ts';
+import { beginRemoval, removeBatch } from '../../src/store/watchers/watcher-removal.ts';
+import { resumeWatcher, suspendWatcher } from '../../src/store/watchers/watchers.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledKinds } from '../kit/each-database.ts';

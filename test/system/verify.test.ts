@@ -3,10 +3,10 @@
  * by hand stays unseen. The service runs meanwhile.
  */
 import assert from 'node:assert/strict';
+import { type Difference, nothingUndecided } from '../../src/audit/compare.ts';
+import type { VerifyReport } from '../../src/audit/verify.ts';
 import { type Hash, toBytes } from '../../src/core/hex.ts';
-import { type Difference, nothingUndecided } from '../../src/ingest/compare.ts';
-import type { VerifyReport } from '../../src/ingest/verify.ts';
-import { sql } from '../../src/store/sql.ts';
+import { sql } from '../../src/store/db/sql.ts';
 import { sampledTest } from '../kit/sample.ts';
 import {
   chainMethods,

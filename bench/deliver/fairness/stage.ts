@@ -4,6 +4,7 @@
  * its modules, because a process for each key would take minutes.
  */
 import { execFile, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -157,10 +158,20 @@ async function issueKeys(
   { service, watchers }: StageOptions,
   place: { url: string; dataDir: string },
 ): Promise<string[]> {
-  const load = (file: string) => import(pathToFileURL(path.join(service, 'src', file)).href);
-  const { issueKey }: typeof import('../../../src/keys.ts') = await load('keys.ts');
-  const { deriveKeyRing }: typeof import('../../../src/core/key-ring.ts') = await load('core/key-ring.ts');
-  const { openDatabase }: typeof import('../../../src/store/db.ts') = await load('store/db.ts');
+  // The checkout may be older than the folders of today.
+  const load = (...files: string[]) => {
+    const places = files.map((file) => path.join(service, 'src', file));
+    return import(pathToFileURL(places.find((place) => existsSync(place)) ?? '').href);
+  };
+  const { issueKey }: typeof import('../../../src/app/keys.ts') = await load('app/keys.ts', 'keys.ts');
+  const { deriveKeyRing }: typeof import('../../../src/domain/key-ring.ts') = await load(
+    'domain/key-ring.ts',
+    'core/key-ring.ts',
+  );
+  const { openDatabase }: typeof import('../../../src/store/db/db.ts') = await load(
+    'store/db/db.ts',
+    'store/db.ts',
+  );
   const database = await openDatabase(place);
   const keyRing = deriveKeyRing(SECRET);
   const keys: string[] = [];

@@ -2,11 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { decimalText } from '../../../src/core/decimal.ts';
-import { checkExpression, type Scope, type Value } from '../../../src/core/expression/check.ts';
-import { type Environment, evaluateBoolean, evaluateNumber } from '../../../src/core/expression/evaluate.ts';
-import { type Expression, parseExpression } from '../../../src/core/expression/parse.ts';
 import { floorTo, fractionFrom, fractionOf } from '../../../src/core/fraction.ts';
 import { TextError } from '../../../src/core/text-error.ts';
+import { checkExpression, type Scope, type Value } from '../../../src/domain/expression/check.ts';
+import {
+  type Environment,
+  evaluateBoolean,
+  evaluateNumber,
+} from '../../../src/domain/expression/evaluate.ts';
+import { type Expression, parseExpression } from '../../../src/domain/expression/parse.ts';
 
 const router = '0x00000000000000000000000000000000000000aa';
 const scope: Scope = {

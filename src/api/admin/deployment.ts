@@ -1,0 +1,134 @@
+/**
+ * The deployment for its operator: processes with their hosts, late watchers by name, and the receivers of all watchers.
+ */
+import { type Static, Type } from 'typebox';
+import { listReceivers, type Receiver, type ReceiverPlace } from '../../store/delivery/receivers.ts';
+import { invalid } from '../http/errors.ts';
+import { parseWhole } from '../http/parameters.ts';
+import { answerOf } from '../notifications/log-json.ts';
+import { linkNext, readPage } from '../notifications/log-query.ts';
+import { parseFailing, ReceiverJson, receiverJson } from '../notifications/receivers.ts';
+import { Process } from '../ops/deployment-body.ts';
+import type { Api, ApiOptions } from '../server.ts';
+
+const RECEIVERS = '/api/admin/receivers';
+
+const text = Type.Optional(Type.String());
+const Query = Type.Object({
+  failing: Type.Optional(Type.String({ description: '`true`: only those that fail.' })),
+  watcher_id: Type.Optional(Type.String({ description: 'Only those of this watcher.' })),
+  limit: text,
+  cursor: text,
+});
+const WatcherReceiver = Type.Object(
+  {
+    watcher_id: Type.Integer(),
+    watcher: Type.String(),
+    suspended: Type.Boolean({
+      description: 'The watcher is suspended: nothing is sent, and none of its receivers counts as failing.',
+    }),
+    ...ReceiverJson.properties,
+  },
+  { title: 'WatcherReceiver' },
+);
+
+/** A receiver for the operator, who sees those of all watchers. */
+export function watcherReceiverJson(one: Receiver): Static<typeof WatcherReceiver> {
+  const { watcherId, watcherName, isSuspended } = one;
+  return { watcher_id: watcherId, watcher: watcherName, suspended: isSuspended, ...receiverJson(one) };
+}
+
+export const DeploymentDetails = Type.Object(
+  {
+    processes: Type.Array(Type.Object({ ...Process.properties, host: Type.String(), pid: Type.Integer() }), {
+      description: 'As in /status.',
+    }),
+    late_watchers: Type.Array(
+      Type.Object({
+        watcher_id: Type.Integer(),
+        watcher: Type.String(),
+        oldest_due_at: Type.String({ description: 'When its most overdue webhook was due.' }),
+        seconds: Type.Number({ description: 'How long ago that was.' }),
+      }),
+      {
+        description:
+          'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The latest first, up to 100.',
+      },
+    ),
+  },
+  { title: 'DeploymentDetails' },
+);
+export type DeploymentDetails = Static<typeof DeploymentDetails>;
+
+const AT = '2026-01-31T12:00:00.000Z';
+const receiver = {
+  ...{ watcher_id: 7, watcher: 'acme', suspended: false },
+  ...{ origin: 'https://hooks.acme.example:443', failing: true },
+  ...{ failing_since: AT, failed_attempts: 41, last_attempt_at: AT, last_outcome: 'http_5xx' },
+  ...{ last_status: 503, pending: 12, pending_is_complete: true, oldest_pending_at: AT, next_attempt_at: AT },
+};
+const operations = {
+  receivers: {
+    summary: 'Receivers of all watchers, and which of them fail',
+    description: 'By watcher and origin.',
+    example: { success: true, data: [receiver] },
+    answerHeaders: { link: '`rel="next"` leads to the next page.' },
+  },
+  deployment: {
+    summary: 'Processes with their hosts, and late watchers',
+    example: {
+      success: true,
+      data: {
+        processes: [
+          {
+            ...{ id: '1b9d6bcd', roles: ['api'], version: '0.1.0', state: 'running' },
+            ...{ started_at: AT, seen_at: AT, follower: null, host: 'api-1', pid: 17 },
+          },
+        ],
+        late_watchers: [{ watcher_id: 7, watcher: 'acme', oldest_due_at: AT, seconds: 312.5 }],
+      },
+    },
+  },
+};
+
+export function addAdminDeploymentRoutes(api: Api, { database, ops }: ApiOptions): void {
+  api.get(
+    RECEIVERS,
+    {
+      schema: { querystring: Query, response: answerOf(Type.Array(WatcherReceiver)) },
+      config: { operation: operations.receivers },
+    },
+    async ({ query }, reply) => {
+      const failing = parseFailing(query.failing);
+      const watcherId = parseWatcherId(query.watcher_id);
+      const after = parsePlace(query.cursor);
+      const { limit } = readPage(query.limit === undefined ? {} : { limit: query.limit });
+      const receivers = await listReceivers(database, { watcherId, failing, after, limit });
+      const last = receivers.at(-1);
+      if (receivers.length === limit && last !== undefined)
+        linkNext(reply, RECEIVERS, { ...query, cursor: `${last.watcherId} ${last.origin}` });
+      return { success: true as const, data: receivers.map(watcherReceiverJson) };
+    },
+  );
+
+  api.get(
+    '/api/admin/deployment',
+    { schema: { response: answerOf(DeploymentDetails) }, config: { operation: operations.deployment } },
+    async () => ({ success: true as const, data: await ops.details() }),
+  );
+}
+
+function parseWatcherId(text: string | undefined): number | undefined {
+  if (text === undefined) return undefined;
+  const id = parseWhole(text);
+  if (id === undefined) throw invalid('/watcher_id', 'must be the id of a watcher');
+  return id;
+}
+
+function parsePlace(cursor: string | undefined): ReceiverPlace | undefined {
+  if (cursor === undefined) return undefined;
+  const [, watcherId, origin] = /^(\d{1,15}) ([^\s\p{Cc}]+)$/u.exec(cursor) ?? [];
+  if (watcherId === undefined || origin === undefined)
+    throw invalid('/cursor', 'must be the cursor of a link header');
+  return { watcherId: Number(watcherId), origin };
+}

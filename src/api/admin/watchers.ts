@@ -1,0 +1,300 @@
+/**
+ * Watchers, for their operator: listed, shown, suspended, resumed, deleted. The command line prints the same bodies.
+ */
+import { type Static, Type } from 'typebox';
+import { never } from '../../core/abort.ts';
+import type { Clock } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import type { Database } from '../../store/db/db.ts';
+import { listWatcherKeys } from '../../store/watchers/keys.ts';
+import { beginRemoval, removeBatch } from '../../store/watchers/watcher-removal.ts';
+import {
+  type Belongings,
+  COUNT_MAX,
+  countBelongings,
+  findWatcher,
+  listOrigins,
+  listWatchers,
+  ORIGINS_MAX,
+  resumeWatcher,
+  suspendWatcher,
+  type Watcher,
+  watcherQueue,
+} from '../../store/watchers/watchers.ts';
+import { parseWhole } from '../http/parameters.ts';
+import { answerOf, textOrNull } from '../notifications/log-json.ts';
+import { linkNext, Page, readPage } from '../notifications/log-query.ts';
+import type { Api, ApiOptions } from '../server.ts';
+
+const PATH = '/api/admin/watchers';
+/** Keys that `show` lists, newest first. */
+const KEYS_MAX = 100;
+/** The longest that one request deletes; then it answers what is left. */
+const REMOVAL_MS_MAX = 10_000;
+/** How often a removal looks whether attempts under way have ended. */
+const SENDING_POLL_MS = 250;
+
+const counted = { description: `Counted up to ${COUNT_MAX}.` };
+const isComplete = Type.Boolean({
+  description: `False when there is more of something than ${COUNT_MAX}: a count of ${COUNT_MAX} then means at least that.`,
+});
+const Left = Type.Object(
+  {
+    records: Type.Integer(counted),
+    notifications: Type.Integer(counted),
+    attempts: Type.Integer(counted),
+    answers: Type.Integer({ description: `Kept answers of bulk requests, counted up to ${COUNT_MAX}.` }),
+    signing_secrets: Type.Integer(),
+    origins: Type.Integer({ description: `Delivery queues, counted up to ${COUNT_MAX}.` }),
+    is_complete: isComplete,
+  },
+  { title: 'WatcherBelongings' },
+);
+const WatcherJson = Type.Object(
+  {
+    id: Type.Integer(),
+    name: Type.String(),
+    state: Type.Enum(['active', 'suspended', 'deleting'], {
+      description:
+        'Suspended: keys are refused and notifications wait. Deleting: the same, until nothing is left.',
+    }),
+    valid_keys: Type.Integer(),
+    created_at: Type.String(),
+    suspended_at: textOrNull,
+    deleting_at: textOrNull,
+  },
+  { title: 'Watcher' },
+);
+const Shown = Type.Object({
+  ...WatcherJson.properties,
+  keys: Type.Array(Type.Object({ id: Type.String(), created_at: Type.String(), revoked_at: textOrNull }), {
+    description: `The newest ${KEYS_MAX}.`,
+  }),
+  queue: Type.Object({
+    waiting: Type.Integer({
+      description: `Notifications with an attempt ahead, counted up to ${COUNT_MAX}.`,
+    }),
+    due: Type.Integer({ description: 'Those of them that are due now.' }),
+    held: Type.Integer({
+      description: 'Notifications without their confirmations, or that wait for their turn.',
+    }),
+    oldest_due_at: textOrNull,
+    is_complete: isComplete,
+  }),
+  origins: Type.Array(
+    Type.Object({
+      origin: Type.String(),
+      at_work: Type.Boolean({ description: 'A worker has its queue.' }),
+      next_due_at: textOrNull,
+    }),
+    { description: `Up to ${ORIGINS_MAX}, those at work and those that are due first.` },
+  ),
+  counts: Left,
+});
+const Removed = Type.Object({ deleted: Type.Boolean(), left: Type.Union([Left, Type.Null()]) });
+
+const watcher = {
+  id: 7,
+  name: 'acme',
+  state: 'suspended',
+  valid_keys: 1,
+  created_at: '2026-01-31T12:00:00.000Z',
+  suspended_at: '2026-02-01T08:00:00.000Z',
+  deleting_at: null,
+};
+const counts = {
+  records: 3,
+  notifications: 120,
+  attempts: 125,
+  answers: 0,
+  signing_secrets: 1,
+  origins: 1,
+  is_complete: true,
+};
+const shown = {
+  ...watcher,
+  keys: [{ id: 'k7Qm2x9RtLpA', created_at: '2026-01-31T12:00:00.000Z', revoked_at: null }],
+  queue: { waiting: 5, due: 5, held: 0, oldest_due_at: '2026-02-01T08:00:01.000Z', is_complete: true },
+  origins: [{ origin: 'https://hooks.example.com', at_work: false, next_due_at: '2026-02-01T08:00:01.000Z' }],
+  counts,
+};
+const errors = { 404: 'Watcher not found' };
+const operations = {
+  list: {
+    summary: 'All watchers, in the order of their ids',
+    example: { success: true, data: [watcher] },
+    answerHeaders: { link: '`rel="next"` leads to the next page.' },
+  },
+  show: {
+    summary: 'One watcher with its keys, queue and origins',
+    example: { success: true, data: shown },
+    errors,
+  },
+  suspend: {
+    summary: 'Suspend a watcher',
+    description:
+      'Its keys are refused with 403, its streams end, and within 5 seconds nothing more is sent. New transfers are stored, and wait with the notifications that are not delivered yet. Suspending twice changes nothing.',
+    example: { success: true, data: watcher },
+    errors,
+  },
+  resume: {
+    summary: 'End a suspension',
+    description: 'The notifications that have waited go out. Resuming an active watcher changes nothing.',
+    example: { success: true, data: { ...watcher, state: 'active', suspended_at: null } },
+    errors: { ...errors, 409: 'The watcher is being deleted' },
+  },
+  remove: {
+    summary: 'Delete a watcher with all that belongs to it',
+    description:
+      'Records, notifications, their log, keys, signing secrets and kept answers. Sending stops first. One request works for 10 seconds at most: repeat it until `deleted` is true.',
+    example: { success: true, data: { deleted: false, left: counts } },
+    errors,
+  },
+};
+
+export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions): void {
+  const params = Type.Object({ id: Type.String() });
+  const get = async (id: number) =>
+    success(toWatcherJson(found(await findWatcher(database, id, clock.now()))));
+
+  api.get(
+    PATH,
+    {
+      schema: { querystring: Page, response: answerOf(Type.Array(WatcherJson)) },
+      config: { operation: operations.list },
+    },
+    async (request, reply) => {
+      const { limit, before: after } = readPage(request.query);
+      const watchers = await listWatchers(database, { after, limit, now: clock.now() });
+      const last = watchers.at(-1);
+      if (last !== undefined && watchers.length === limit)
+        linkNext(reply, PATH, { limit: String(limit), cursor: String(last.id) });
+      return success(watchers.map(toWatcherJson));
+    },
+  );
+
+  api.get(
+    `${PATH}/:id`,
+    { schema: { params, response: answerOf(Shown) }, config: { operation: operations.show } },
+    async ({ params: { id } }) => success(found(await showWatcher(database, parseId(id), clock.now()))),
+  );
+
+  api.post(
+    `${PATH}/:id/suspend`,
+    { schema: { params, response: answerOf(WatcherJson) }, config: { operation: operations.suspend } },
+    async (request) => {
+      const id = parseId(request.params.id);
+      if (!(await suspendWatcher(database, id, clock.now()))) throw notFound();
+      return get(id);
+    },
+  );
+
+  api.post(
+    `${PATH}/:id/resume`,
+    { schema: { params, response: answerOf(WatcherJson) }, config: { operation: operations.resume } },
+    async (request) => {
+      const id = parseId(request.params.id);
+      requireResumed(await resumeWatcher(database, id));
+      return get(id);
+    },
+  );
+
+  api.delete(
+    `${PATH}/:id`,
+    { schema: { params, response: answerOf(Removed) }, config: { operation: operations.remove } },
+    async (request) => {
+      const id = parseId(request.params.id);
+      if (!(await beginRemoval(database, id, clock.now()))) throw notFound();
+      const untilMs = clock.steadyMs() + REMOVAL_MS_MAX;
+      const isGone = await removeWatcher(database, id, { clock, isOver: () => clock.steadyMs() >= untilMs });
+      return success({
+        deleted: isGone,
+        left: isGone ? null : toLeftJson(await countBelongings(database, id)),
+      });
+    },
+  );
+}
+
+/** Deletes batch by batch until nothing is left, or `isOver` says so between two. Whether nothing is left. */
+export async function removeWatcher(
+  database: Database,
+  id: number,
+  { clock, isOver }: { clock: Pick<Clock, 'wait'>; isOver(): boolean },
+): Promise<boolean> {
+  for (;;) {
+    const outcome = await removeBatch(database, id);
+    if (outcome === 'gone') return true;
+    if (isOver()) return false;
+    if (outcome === 'sending') await clock.wait(SENDING_POLL_MS, never);
+  }
+}
+
+/** Everything about one watcher; undefined when there is none. */
+export async function showWatcher(
+  database: Database,
+  id: number,
+  now: Date,
+): Promise<Static<typeof Shown> | undefined> {
+  const one = await findWatcher(database, id, now);
+  if (one === undefined) return undefined;
+  const keys = await listWatcherKeys(database, id, KEYS_MAX);
+  const { oldestDueAt, ...queue } = await watcherQueue(database, id, now);
+  const origins = await listOrigins(database, id);
+  return {
+    ...toWatcherJson(one),
+    keys: keys.map((key) => ({
+      id: key.id,
+      created_at: key.createdAt.toISOString(),
+      revoked_at: key.revokedAt?.toISOString() ?? null,
+    })),
+    queue: { ...upToMax(queue), oldest_due_at: oldestDueAt?.toISOString() ?? null },
+    origins: origins.map(({ origin, isAtWork, nextDueAt }) => ({
+      ...{ origin, at_work: isAtWork, next_due_at: nextDueAt?.toISOString() ?? null },
+    })),
+    counts: toLeftJson(await countBelongings(database, id)),
+  };
+}
+
+export function toWatcherJson({ suspendedAt, deletingAt, ...one }: Watcher): Static<typeof WatcherJson> {
+  const state = deletingAt !== undefined ? 'deleting' : suspendedAt !== undefined ? 'suspended' : 'active';
+  return {
+    ...{ id: one.id, name: one.name, state, valid_keys: one.validKeyCount },
+    created_at: one.createdAt.toISOString(),
+    suspended_at: suspendedAt?.toISOString() ?? null,
+    deleting_at: deletingAt?.toISOString() ?? null,
+  };
+}
+
+export const toLeftJson = ({ signingSecrets, ...counts }: Belongings): Static<typeof Left> => ({
+  ...upToMax(counts),
+  signing_secrets: signingSecrets,
+});
+
+/** Counts that end at COUNT_MAX, and whether none of them had to. */
+function upToMax<Counts extends Record<string, number>>(counts: Counts) {
+  const entries = Object.entries(counts).map(([name, count]) => [name, Math.min(count, COUNT_MAX)]);
+  return {
+    ...(Object.fromEntries(entries) as Counts),
+    is_complete: Object.values(counts).every((count) => count <= COUNT_MAX),
+  };
+}
+
+/** @throws Fault `not_found` or `conflict` when there was nothing to resume. */
+export function requireResumed(outcome: Awaited<ReturnType<typeof resumeWatcher>>): void {
+  if (outcome === 'none') throw notFound();
+  if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
+}
+
+const notFound = () => new Fault('not_found', errors[404]);
+
+function found<T>(value: T | undefined): T {
+  if (value === undefined) throw notFound();
+  return value;
+}
+
+/** @throws Fault `not_found` for a text that can be no id. */
+function parseId(text: string): number {
+  return found(parseWhole(text));
+}
+
+const success = <T>(data: T) => ({ success: true as const, data });

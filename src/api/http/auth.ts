@@ -1,0 +1,82 @@
+/**
+ * `Authorization: Bearer <API_KEY>` names the watcher (spec 5).
+ */
+import type { FastifyRequest } from 'fastify';
+import type { Clock } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
+import type { KeyRing } from '../../domain/key-ring.ts';
+import type { Database } from '../../store/db/db.ts';
+import { findWatcherByLookup } from '../../store/watchers/keys.ts';
+
+export const SUSPENDED =
+  'This watcher is suspended: its keys are refused, and its webhooks wait until the operator resumes it';
+
+export type Authenticator = (authorization: string | undefined) => Promise<number>;
+
+/** The two halves of asking a route's caller for a key. */
+export type WatcherGate = {
+  /** For the route's `onRequest`, before the body is read: who has no key costs nothing and learns nothing. */
+  onRequest: (request: FastifyRequest) => Promise<void>;
+  /** The watcher of a request that has passed. */
+  watcherOf: (request: FastifyRequest) => number;
+};
+
+type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
+
+/** A body that took so long may have outlived the key. */
+const BODY_MS_MAX = 1_000;
+const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
+const watchers = new WeakMap<FastifyRequest, number>();
+
+/** The watcher of a request that has passed a gate. */
+export function watcherOf(request: FastifyRequest): number {
+  const watcherId = watchers.get(request);
+  if (watcherId === undefined) throw new Error('the request was not authenticated');
+  return watcherId;
+}
+
+/**
+ * For the `preHandler` of all routes: a request that passed a gate before a slow body has to pass again. Rejects as the
+ * authenticator does.
+ */
+export async function passAgain(request: FastifyRequest): Promise<void> {
+  await rechecks.get(request)?.();
+}
+
+/** A gate that lets a request through whose key is valid. @throws Fault as the authenticator does. */
+export function createWatcherGate(dependencies: Dependencies): WatcherGate {
+  const { clock } = dependencies;
+  const authenticate = createAuthenticator(dependencies);
+  return {
+    async onRequest(request) {
+      const { authorization } = request.headers;
+      const sinceMs = clock.steadyMs();
+      rechecks.set(request, async () => {
+        if (clock.steadyMs() - sinceMs >= BODY_MS_MAX) await authenticate(authorization);
+      });
+      watchers.set(request, await authenticate(authorization));
+    },
+    watcherOf,
+  };
+}
+
+/** Whether an error is that of a key which is refused. */
+export const isRefusal = (error: unknown): boolean =>
+  error instanceof Fault && (error.code === 'unauthorized' || error.code === 'forbidden');
+
+/**
+ * The watcher of a valid key. The database is asked every time, so that a revoked key ends at once.
+ * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key; `forbidden` while the watcher is
+ * suspended.
+ */
+export function createAuthenticator({ database, clock, keyRing }: Dependencies): Authenticator {
+  return async (authorization) => {
+    const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
+    if (key === undefined || !isWellFormedKey(key)) throw new Fault('unauthorized', 'Unauthorized');
+    const watcher = await findWatcherByLookup(database, lookupsOf(key, keyRing), clock.now());
+    if (watcher === undefined) throw new Fault('unauthorized', 'Unauthorized');
+    if (watcher.isSuspended) throw new Fault('forbidden', SUSPENDED);
+    return watcher.id;
+  };
+}

@@ -1,0 +1,112 @@
+/**
+ * Every error as the specified body (spec 7): {statusCode, statusMessage}, and on watched-address endpoints
+ * {success: false, statusCode, statusMessage, errors?}.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { Fault, type FaultCode, type Problem } from '../../core/fault.ts';
+import type { Log } from '../../core/log.ts';
+import { errorHeadersOf, isKeyed } from './shared-headers.ts';
+
+const INVALID_REQUEST = 'Invalid request';
+
+/** A request that is refused for these reasons. */
+export const invalidRequest = (problems: Problem[]) => new Fault('invalid', INVALID_REQUEST, { problems });
+/** The same for a single one. */
+export const invalid = (path: string, message: string) => invalidRequest([{ path, message }]);
+
+const statusOf: Record<FaultCode, number> = {
+  invalid: 400,
+  unauthorized: 401,
+  forbidden: 403,
+  not_found: 404,
+  conflict: 409,
+  limited: 429,
+  inconsistent: 503,
+  unavailable: 503,
+};
+
+export type Answer = { statusCode: number; statusMessage: string; errors?: Problem[] };
+
+export async function answerError(
+  error: unknown,
+  request: FastifyRequest,
+  reply: FastifyReply,
+  log: Log,
+): Promise<void> {
+  const answer = toAnswer(error);
+  if (answer.statusCode >= 500)
+    log.error({ err: error, requestId: request.id, url: request.routeOptions.url }, 'http.failed');
+  if (answer.statusCode === 401) reply.header('www-authenticate', 'Bearer');
+  if (answer.statusCode === 429) reply.header('retry-after', '60');
+  if (answer.statusCode === 503) reply.header('retry-after', '5');
+  await sendAnswer(answer, request, reply);
+}
+
+/** Sends an error in the form that its path has. */
+export async function sendAnswer(
+  answer: Answer,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  await reply.code(answer.statusCode).headers(errorHeadersOf(request.url)).send(bodyOf(answer, request.url));
+}
+
+export const answerUnknownPath = (request: FastifyRequest, reply: FastifyReply): Promise<void> =>
+  sendAnswer({ statusCode: 404, statusMessage: `No such path: ${pathOf(request.url)}` }, request, reply);
+
+export const pathOf = (url: string) => url.split('?', 1)[0];
+
+/** The body of an error in the form that its path has. */
+export function bodyOf(answer: Answer, url: string): object {
+  return isKeyed(url) ? { success: false, ...answer } : plain(answer);
+}
+
+/** Public bodies have two fields (spec 7): what is wrong is part of the message. */
+function plain({ statusCode, statusMessage, errors = [] }: Answer): Answer {
+  return { statusCode, statusMessage: [statusMessage, ...errors.map(({ message }) => message)].join(': ') };
+}
+
+/** What a caller is told of anything thrown. */
+export function toAnswer(error: unknown): Answer {
+  if (error instanceof Fault) {
+    const statusCode = statusOf[error.code];
+    // What the database or a node said is for the operator's log, not for the caller.
+    const statusMessage = statusCode === 503 ? 'Service Unavailable' : error.message;
+    return { statusCode, statusMessage, ...(error.problems.length > 0 && { errors: [...error.problems] }) };
+  }
+  if (!(error instanceof Error)) return { statusCode: 500, statusMessage: 'Internal Server Error' };
+  if ('validation' in error && Array.isArray(error.validation)) {
+    return { statusCode: 400, statusMessage: INVALID_REQUEST, errors: error.validation.flatMap(toProblems) };
+  }
+  const statusCode = 'statusCode' in error && typeof error.statusCode === 'number' ? error.statusCode : 500;
+  switch (statusCode) {
+    case 400:
+      return { statusCode, statusMessage: INVALID_REQUEST, errors: [{ path: '', message: error.message }] };
+    case 413:
+      return { statusCode, statusMessage: 'Payload Too Large' };
+    case 415:
+      return { statusCode, statusMessage: 'Unsupported Media Type: send Content-Type: application/json' };
+    default:
+      return statusCode < 500
+        ? { statusCode, statusMessage: error.message }
+        : { statusCode: 500, statusMessage: 'Internal Server Error' };
+  }
+}
+
+/** One finding of the schema validator; it names all missing fields in one. */
+export function toProblems(finding: unknown): Problem[] {
+  const {
+    instancePath = '',
+    message = 'is invalid',
+    params = {},
+  } = finding as Partial<{
+    instancePath: string;
+    message: string;
+    params: { requiredProperties?: string[] };
+  }>;
+  const missing = params.requiredProperties?.map((name) => ({
+    path: `${instancePath}/${name}`,
+    message: 'is required',
+  }));
+  return missing ?? [{ path: instancePath, message }];
+}

@@ -1,0 +1,48 @@
+/**
+ * `Idempotency-Key`: a request that may be sent again, and is done once (draft-ietf-httpapi-idempotency-key-header).
+ */
+import { createHash } from 'node:crypto';
+import type { FastifyRequest } from 'fastify';
+import type { Once } from '../../store/watchers/idempotency.ts';
+import { invalid } from './errors.ts';
+
+/** A UUID or a hash, with room for a name before it. */
+const KEY_CHARACTERS_MAX = 255;
+
+const bodies = new WeakMap<FastifyRequest, string>();
+
+/** Remembers the text of a body, where the request names itself. */
+export function noteBody(request: FastifyRequest, text: string): void {
+  if (request.headers['idempotency-key'] !== undefined) bodies.set(request, text);
+}
+
+/**
+ * What names a request whose body was read as a whole, by its bytes; undefined without the header.
+ * @throws Fault `invalid` for a key that cannot be kept.
+ */
+export function onceOf(request: FastifyRequest, watcherId: number, now: Date): Once | undefined {
+  return startOnce(request, watcherId, now)?.(bodies.get(request) ?? '');
+}
+
+/**
+ * What names the parts of a request, one after the other, from the text of each part; undefined without the header.
+ * @throws Fault `invalid` for a key that cannot be kept.
+ */
+export function startOnce(
+  request: FastifyRequest,
+  watcherId: number,
+  now: Date,
+): ((text: string) => Once) | undefined {
+  const { 'idempotency-key': key } = request.headers;
+  if (key === undefined) return undefined;
+  if (typeof key !== 'string' || !/^[\x21-\x7e]+$/.test(key) || key.length > KEY_CHARACTERS_MAX) {
+    throw invalid('/idempotency-key', `must be 1 to ${KEY_CHARACTERS_MAX} visible ASCII characters`);
+  }
+  const hash = createHash('sha256').update(`${request.method} ${request.url}`);
+  let part = 0;
+  return (text) => {
+    const digest = hash.update(`\n${text}`).copy().digest();
+    part += 1;
+    return { watcherId, key, part: part - 1, digest, now };
+  };
+}

@@ -1,0 +1,42 @@
+/**
+ * 405 with `allow` for a known path and another method (RFC 9110, section 15.5.6).
+ */
+import type { HTTPMethods } from 'fastify';
+import { DOCS_PATH } from '../openapi.ts';
+import type { Api } from '../server.ts';
+import { sendAnswer } from './errors.ts';
+
+const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'];
+
+/** Notes every route that is added from now on; the returned function answers for the methods that they leave out. */
+export function watchMethods(api: Api): () => void {
+  const methodsOf = new Map<string, Set<HTTPMethods>>();
+  api.addHook('onRoute', ({ method, url }) => {
+    // Pages and their files are a plugin's, which has its own ways with slashes.
+    if (url.startsWith(DOCS_PATH)) return;
+    const known = methodsOf.get(url) ?? new Set();
+    methodsOf.set(url, known);
+    for (const one of [method].flat()) known.add(one);
+    // Fastify answers HEAD where there is a GET.
+    if (known.has('GET')) known.add('HEAD');
+  });
+  return () => {
+    for (const [url, known] of [...methodsOf]) {
+      const allow = [...known].join(', ');
+      api.route({
+        method: METHODS.filter((method) => !known.has(method)),
+        url,
+        // Before the body is read: what it holds does not matter.
+        onRequest: (request, reply) => {
+          reply.header('allow', allow);
+          return sendAnswer(
+            { statusCode: 405, statusMessage: `${request.method} is not allowed here` },
+            request,
+            reply,
+          );
+        },
+        handler: async () => {},
+      });
+    }
+  };
+}

@@ -1,0 +1,166 @@
+/**
+ * Public GET routes: whose answers are kept for the time that spec 8 names, that browsers of any site may read, and that
+ * clients and proxies may keep too.
+ */
+import { Readable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { TSchema } from 'typebox';
+import { Fault } from '../../core/fault.ts';
+import type { Metrics } from '../../core/metrics.ts';
+import type { Api, ApiOptions } from '../server.ts';
+import { type Cache, createCache, type Found } from './cache.ts';
+import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './kept-answer.ts';
+import type { Operation } from './operation.ts';
+import { SHARED } from './shared-headers.ts';
+
+export type { PublicAnswer } from './kept-answer.ts';
+
+export type PublicRoute = {
+  path: string;
+  /** One line for the documentation, and more where that is not enough. */
+  summary: string;
+  description?: string;
+  /** The body of the answer 200; a single string is sent as text/plain. */
+  answer: TSchema;
+  /** One such body. */
+  example?: unknown;
+  /** For the documentation, as `querystring` is: what is asked for is checked by `key`. */
+  params?: TSchema;
+  querystring?: TSchema;
+  /** What an error status means here, with its message: `{ 404: 'Points not found' }`. */
+  errors?: Record<number, string>;
+  /** What further headers of the answer say. */
+  answerHeaders?: Record<string, string>;
+  /** How long an answer is kept (spec 8). */
+  cacheSeconds: number;
+  /** For how long after that the old answer is given while a new one is made. */
+  staleSeconds?: number;
+  /**
+   * What makes two requests the same: normalised parameters.
+   * @throws Fault `invalid` with the message of spec 7.
+   */
+  key(request: FastifyRequest): string;
+  /** The answer to all requests with this key. @throws Fault `not_found` and others, as spec 7 says. */
+  compute(key: string): Promise<PublicAnswer>;
+};
+
+/** A body that is made by JSON.stringify, in which exact numbers are JSON.rawJSON. */
+export const json = (value: unknown): PublicAnswer => jsonText(JSON.stringify(value));
+
+/** A body that is JSON already. */
+export const jsonText = (body: PublicAnswer['body']): PublicAnswer => ({
+  type: 'application/json; charset=utf-8',
+  body,
+});
+
+export const plainText = (body: string): PublicAnswer => ({ type: 'text/plain; charset=utf-8', body });
+
+const PREFLIGHT = {
+  'access-control-allow-methods': 'GET, HEAD, OPTIONS',
+  'access-control-allow-headers': '*',
+  'access-control-max-age': '86400',
+  allow: 'GET, HEAD, OPTIONS',
+};
+
+const PARTS = 'publicParts';
+type Parts = { cache: Cache; metrics: Metrics };
+
+/** Gives the API the place where the answers of its public routes are kept; before the first of them is added. */
+export function keepAnswers(api: Api, options: Pick<ApiOptions, 'clock' | 'log' | 'metrics'>): void {
+  const cache = createCache(options);
+  api.decorate(PARTS, { cache, metrics: options.metrics } satisfies Parts);
+  // What is being made still needs the database.
+  api.addHook('onClose', () => cache.settled());
+}
+
+/** Adds a route to an API that keeps answers. */
+export function addPublicRoute(api: Api, route: PublicRoute): void {
+  const { cache, metrics } = api.getDecorator<Parts>(PARTS);
+  const { path, cacheSeconds, staleSeconds = 0 } = route;
+  const lifetime = { cacheSeconds, staleSeconds };
+  const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
+  const counters = {
+    hit: metrics.cacheAnswers.labels(path, 'hit'),
+    stale: metrics.cacheAnswers.labels(path, 'stale'),
+    miss: metrics.cacheAnswers.labels(path, 'miss'),
+  };
+
+  /** Not async, and without a result: what is kept is sent in the turn in which it is asked for. */
+  function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> | undefined {
+    const key = route.key(request);
+    const cacheKey = `${path} ${key}`;
+    const found = cache.find(cacheKey, lifetime, () => route.compute(key));
+    if (found instanceof Promise) return found.then((made) => send(cacheKey, made, request, reply) ?? reply);
+    return send(cacheKey, found, request, reply);
+  }
+
+  function send(
+    cacheKey: string,
+    { kept, from, ageSeconds }: Found,
+    { headers }: FastifyRequest,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> | undefined {
+    counters[from].inc();
+    reply.header('age', String(ageSeconds));
+    const { outcome, keepSeconds } = kept;
+    const isUsual = keepSeconds === cacheSeconds;
+    reply.header('cache-control', isUsual ? cacheControl : `public, max-age=${keepSeconds}`);
+    if ('notFound' in outcome) throw new Fault('not_found', outcome.notFound);
+    const coding = outcome.answer.isCompressible ? chooseCoding(headers['accept-encoding']) : 'identity';
+    const { 'if-none-match': known } = headers;
+    const tag = known === undefined ? undefined : matchTag(known, outcome.answer, coding);
+    if (tag !== undefined) {
+      if (outcome.answer.isCompressible) reply.header('vary', 'accept-encoding');
+      reply.code(304).headers(outcome.answer.headers).header('etag', tag).send();
+      return undefined;
+    }
+    const variant = variantOf(outcome.answer, coding, (bytes) => cache.grow(cacheKey, kept, bytes));
+    if (variant instanceof Promise) return variant.then((made) => sendVariant(made, reply));
+    sendVariant(variant, reply);
+    return undefined;
+  }
+
+  api.get(path, { onRequest: share, config: { operation: operationOf(route) } }, answer);
+  api.options(path, { onRequest: share }, (_request, reply) => reply.code(204).headers(PREFLIGHT).send());
+}
+
+/** What the documentation says of it. */
+function operationOf(route: PublicRoute): Operation {
+  const { summary, description, answer, example, params, querystring, errors, cacheSeconds } = route;
+  const isText = 'type' in answer && answer.type === 'string';
+  return {
+    ...{ summary, answer: isText ? { content: { 'text/plain': answer } } : answer },
+    description: `${description === undefined ? '' : `${description} `}Kept for ${cacheSeconds} seconds.`,
+    ...(example !== undefined && { example }),
+    ...(params !== undefined && { params }),
+    ...(querystring !== undefined && { querystring }),
+    ...(errors !== undefined && { errors }),
+    others: { 304: { description: 'Who asks has it already.' } },
+    answerHeaders: {
+      'cache-control': 'For how long it may be kept.',
+      age: 'Seconds since it was made.',
+      etag: 'To ask with `if-none-match` whether it has changed.',
+      ...route.answerHeaders,
+    },
+  };
+}
+
+/** Errors too are for every site to read. */
+function share(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
+  reply.headers(SHARED);
+  done();
+}
+
+function sendVariant({ body, headers }: Variant, reply: FastifyReply): FastifyReply {
+  reply.headers(headers);
+  return reply.send(Buffer.isBuffer(body) ? body : Readable.from(inTurns(body), { objectMode: false }));
+}
+
+/** A socket that takes one piece after the other would otherwise be given all of them in one turn of the event loop. */
+async function* inTurns(pieces: readonly Buffer[]): AsyncGenerator<Buffer> {
+  for (const piece of pieces) {
+    yield piece;
+    await nextTurn();
+  }
+}

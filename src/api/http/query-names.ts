@@ -1,0 +1,27 @@
+/**
+ * Names of query parameters. With a key a wrong one is refused, because a filter with a typing error must not mean
+ * everything. Public paths pass over it: there it is how caches are passed by.
+ */
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Api } from '../server.ts';
+import { invalidRequest } from './errors.ts';
+import { isKeyed } from './shared-headers.ts';
+
+/** Checks every route under a key that is added from now on, once the key is known to be valid. */
+export function checkQueryNames(api: Api): void {
+  api.addHook('onRoute', (route) => {
+    if (!isKeyed(route.url)) return;
+    const { properties = {} } = (route.schema?.querystring ?? {}) as { properties?: Record<string, unknown> };
+    const known = Object.keys(properties);
+    const check = (request: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {
+      const unknown = Object.keys(Object(request.query)).filter((name) => !known.includes(name));
+      const message =
+        known.length === 0
+          ? 'is unknown: this path has no query parameters'
+          : `is unknown; known: ${known.join(', ')}`;
+      if (unknown.length === 0) done();
+      else done(invalidRequest(unknown.map((name) => ({ path: `/${name}`, message }))));
+    };
+    route.onRequest = [route.onRequest ?? [], check].flat();
+  });
+}

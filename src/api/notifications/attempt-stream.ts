@@ -1,0 +1,135 @@
+/**
+ * Attempts as they are settled, as server-sent events (WHATWG HTML, section 9.2). The id of an event is that of its
+ * attempt: a client that comes again with `Last-Event-ID` misses nothing that is still stored.
+ */
+import { Readable } from 'node:stream';
+import type { FastifyRequest } from 'fastify';
+import { Type } from 'typebox';
+import { startAbort } from '../../core/abort.ts';
+import { Fault } from '../../core/fault.ts';
+import { type Attempt, createHorizon, listAttemptsBetween } from '../../store/delivery/attempts.ts';
+import { createWatcherGate, isRefusal } from '../http/auth.ts';
+import { invalid } from '../http/errors.ts';
+import type { Api, ApiOptions } from '../server.ts';
+import { attemptJson } from './log-json.ts';
+
+const PATH = '/api/notifications/attempts/stream';
+/** Each holds a connection, and asks the database whenever something was settled. */
+const STREAMS_MAX = 100;
+const STREAMS_PER_WATCHER_MAX = 5;
+/** Then the client comes again by itself; so one that has stopped reading cannot hold its place for ever. */
+const STREAM_MS_MAX = 3_600_000;
+const POLL_MS = 500;
+/** Attempts read at a time: below 1 MiB, as one has a KiB of the answer. */
+const PAGE_ATTEMPTS = 500;
+/** Below the minute after which common balancers give up a silent connection. */
+const HEARTBEAT_MS = 15_000;
+/** How long a key that was revoked goes on being told. */
+const CHECK_MS = 2_500;
+const RECONNECT_MS = 2_000;
+
+const operation = {
+  summary: 'Attempts as they are settled',
+  description:
+    'Server-sent events: each `attempt` is one of the delivery log, and its id leads on after a break. An hour at most.',
+  headers: Type.Object({
+    'last-event-id': Type.Optional(Type.String({ description: 'The last event that was received.' })),
+  }),
+  answer: { content: { 'text/event-stream': Type.String() } },
+  example: 'id: 9001\nevent: attempt\ndata: {"id":9001, …}\n\n',
+  errors: {
+    400: 'The header `last-event-id` is no id of an event.',
+    429: 'Too many streams are open.',
+  },
+};
+
+const config = { operation, isEndless: true } as const;
+
+export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
+  const { database, clock } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+  const horizon = createHorizon(database);
+  const streams = new Map<Readable, number>();
+  const closing = new AbortController();
+  api.addHook('preClose', async () => closing.abort());
+
+  // A HEAD would follow the stream for its whole length.
+  api.get(PATH, { onRequest, exposeHeadRoute: false, config }, async (request, reply) => {
+    const watcherId = watcherOf(request);
+    const after = parseLastEventId(request);
+    const own = [...streams.values()].filter((id) => id === watcherId).length;
+    if (own >= STREAMS_PER_WATCHER_MAX || streams.size >= STREAMS_MAX)
+      throw new Fault('limited', 'Too many streams are open');
+    const limit = startAbort(closing.signal, STREAM_MS_MAX);
+    const stream = Readable.from(follow(request, { watcherId, after, signal: limit.signal }));
+    const end = () => stream.destroy();
+    streams.set(stream, watcherId);
+    limit.signal.addEventListener('abort', end, { once: true });
+    reply.raw.once('close', () => {
+      streams.delete(stream);
+      // Ends the generator's wait, and with it the generator.
+      limit.abort();
+      limit.release();
+    });
+    return reply
+      .type('text/event-stream; charset=utf-8')
+      .headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'close' })
+      .send(stream);
+  });
+
+  /** The text of the stream: its beginning is only sent once everything that is settled later is sure to come. */
+  async function* follow(
+    request: FastifyRequest,
+    { watcherId, after, signal }: { watcherId: number; after: number | undefined; signal: AbortSignal },
+  ): AsyncGenerator<string> {
+    // A separate reader of the safe watermark, because the shared one may be from long ago.
+    const ownHorizon = createHorizon(database);
+    let last = after ?? (await ownHorizon());
+    while (last === undefined && !signal.aborted) {
+      await clock.wait(POLL_MS, signal);
+      last = await ownHorizon();
+    }
+    let spokeMs = clock.steadyMs();
+    let checkedMs = spokeMs;
+    yield `retry: ${RECONNECT_MS}\n\n`;
+    while (last !== undefined && !signal.aborted) {
+      const upTo = Math.max(last, (await horizon()) ?? last);
+      const page: Attempt[] =
+        upTo === last
+          ? []
+          : await listAttemptsBetween(database, watcherId, { after: last, upTo, limit: PAGE_ATTEMPTS });
+      const isFull = page.length === PAGE_ATTEMPTS;
+      last = isFull ? page.at(-1)?.id : upTo;
+      const nowMs = clock.steadyMs();
+      if (page.length > 0 || nowMs - spokeMs >= HEARTBEAT_MS) {
+        spokeMs = nowMs;
+        yield page.length > 0 ? page.map(toEvent).join('') : ': heartbeat\n\n';
+      }
+      if (nowMs - checkedMs >= CHECK_MS) {
+        checkedMs = nowMs;
+        if (!(await isStillAllowed(request))) return;
+      }
+      if (!isFull) await clock.wait(POLL_MS, signal);
+    }
+  }
+
+  async function isStillAllowed(request: FastifyRequest): Promise<boolean> {
+    try {
+      await onRequest(request);
+      return true;
+    } catch (error) {
+      if (isRefusal(error)) return false;
+      throw error;
+    }
+  }
+}
+
+function parseLastEventId({ headers }: FastifyRequest): number | undefined {
+  const id = headers['last-event-id'];
+  if (id === undefined) return undefined;
+  if (typeof id === 'string' && /^\d{1,15}$/.test(id)) return Number(id);
+  throw invalid('/last-event-id', 'must be the id of an event of this stream');
+}
+
+const toEvent = (attempt: Attempt): string =>
+  `id: ${attempt.id}\nevent: attempt\ndata: ${JSON.stringify(attemptJson(attempt))}\n\n`;

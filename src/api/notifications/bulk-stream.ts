@@ -1,0 +1,85 @@
+/**
+ * A stream of changes and the stream of their answers: a group of lines is stored, in one transaction, before its
+ * answers go out, and read when the answers before it are taken.
+ */
+import type { Static } from 'typebox';
+import { Fault, orFault } from '../../core/fault.ts';
+import { doOnce, type Once } from '../../store/watchers/idempotency.ts';
+import { alignChanged, changeWatchedAddresses } from '../../store/watchers/watched-bulk.ts';
+import { type Answer, toAnswer } from '../http/errors.ts';
+import { readLineGroups } from '../http/json-lines.ts';
+import type { ApiOptions } from '../server.ts';
+import { parseLine } from './changes.ts';
+import { found, type Record, toJson } from './watched-addresses.ts';
+
+export type Lines = {
+  watcherId: number;
+  body: AsyncIterable<Uint8Array>;
+  /** With an Idempotency-Key: names each group. */
+  once: ((text: string) => Once) | undefined;
+  /** Right before each group: the key may be revoked or its watcher suspended meanwhile. @throws Fault */
+  check(): Promise<void>;
+  /** Stores a group when it is the watcher's turn. */
+  inTurn<T>(work: () => Promise<T>): Promise<T>;
+};
+
+/** What became of one line: the body of the answer that it would have had as a request of its own. */
+type Outcome = { success: true; data: Static<typeof Record> } | ({ success: false } & Answer);
+
+type Options = Pick<ApiOptions, 'database' | 'clock' | 'log' | 'webhookPolicy' | 'limits'>;
+
+/**
+ * A text of answers for each group of lines, one line each, with its index. A group that cannot be stored ends the
+ * answers with a line without an index.
+ * @throws Fault when that happens to the first group.
+ */
+export async function answerLines(options: Options, lines: Lines): Promise<AsyncIterable<string>> {
+  const answers = storeGroups(options, lines);
+  const first = await answers.next();
+  return first.done === true ? answers : resume(first.value, answers, options);
+}
+
+async function* storeGroups(
+  { database, clock, webhookPolicy, limits }: Options,
+  { watcherId, body, once, check, inTurn }: Lines,
+): AsyncGenerator<string> {
+  let index = 0;
+  for await (const group of readLineGroups(body)) {
+    const parsed = group.lines.map((line) => orFault(() => parseLine(line, webhookPolicy)));
+    const changes = parsed.flatMap((one) => (one instanceof Fault ? [] : one));
+    const store = async () => {
+      await check();
+      const outcomes = await doOnce(database, once?.(JSON.stringify(group)), async (tx) => {
+        const at = { now: clock.now(), limits };
+        const records = (await changeWatchedAddresses(tx, watcherId, changes, at)).values();
+        return parsed.map((one): Outcome => {
+          const result = one instanceof Fault ? one : orFault(() => toJson(found(records.next().value)));
+          return result instanceof Fault
+            ? { success: false, ...toAnswer(result) }
+            : { success: true, data: result };
+        });
+      });
+      await alignChanged(database, watcherId, changes, clock.now());
+      return outcomes;
+    };
+    const outcomes = await inTurn(store);
+    const text = outcomes.map(
+      (outcome, offset) => `${JSON.stringify({ index: index + offset, ...outcome })}\n`,
+    );
+    index += outcomes.length;
+    yield text.join('');
+  }
+}
+
+async function* resume(first: string, rest: AsyncIterable<string>, { log }: Options): AsyncGenerator<string> {
+  yield first;
+  try {
+    yield* rest;
+  } catch (error) {
+    // Who has hung up cannot be told anything.
+    if (error instanceof Error && 'code' in error && error.code === 'ECONNRESET') return;
+    const answer = toAnswer(error);
+    if (answer.statusCode >= 500) log.error({ err: error }, 'http.stream_ended');
+    yield `${JSON.stringify({ success: false, ...answer })}\n`;
+  }
+}

@@ -1,0 +1,58 @@
+/**
+ * A record of a bulk request, validated as the request for this record alone would be (spec 4.5), except that a field that no
+ * operation knows is refused.
+ */
+import { Type } from 'typebox';
+import { messageOf } from '../../core/fault.ts';
+import type { WebhookPolicy } from '../../domain/webhook-url.ts';
+import type { Change } from '../../store/watchers/watched-bulk.ts';
+import { strict, unknownFields } from '../http/body-names.ts';
+import { invalid, invalidRequest } from '../http/errors.ts';
+import { LINE_CHARACTERS_MAX, type Line } from '../http/json-lines.ts';
+import { createParser } from '../http/parser.ts';
+import { Create, Patch, parseId, parseNew, parsePatch } from './watched-addresses.ts';
+
+/** The fields of a record, of whichever operation. */
+export const ChangeRecord = Type.Object(
+  {
+    operation: Type.Optional(Type.Enum(['create', 'update', 'delete'])),
+    id: Type.Optional(Type.String()),
+    ...Patch.properties,
+  },
+  strict,
+);
+const parseOperation = createParser(Type.Object({ operation: Type.Optional(Type.String()) }));
+const parseCreate = createParser(Create);
+const parseUpdate = createParser(Type.Object({ id: Type.String(), ...Patch.properties }));
+const parseDelete = createParser(Type.Object({ id: Type.String() }));
+
+/** The change that a record asks for, `create` unless it says otherwise. @throws Fault as the single request does. */
+export function parseChange(value: unknown, policy: WebhookPolicy): Change {
+  const { operation = 'create' } = parseOperation(value);
+  const unknown = unknownFields(ChangeRecord, value);
+  if (unknown.length > 0) throw invalidRequest(unknown);
+  switch (operation) {
+    case 'create':
+      return { operation, record: parseNew(parseCreate(value), policy) };
+    case 'update': {
+      const body = parseUpdate(value);
+      return { operation, patch: parsePatch(body, policy), id: parseId(body.id) };
+    }
+    case 'delete':
+      return { operation, id: parseId(parseDelete(value).id) };
+    default:
+      throw invalid('/operation', 'must be create, update or delete');
+  }
+}
+
+/** The same for a line of JSON. */
+export function parseLine(line: Line, policy: WebhookPolicy): Change {
+  if (line === undefined) throw invalid('', `must be at most ${LINE_CHARACTERS_MAX} characters long`);
+  let value: unknown;
+  try {
+    value = JSON.parse(line);
+  } catch (error) {
+    throw invalid('', `is not JSON: ${messageOf(error)}`);
+  }
+  return parseChange(value, policy);
+}

@@ -1,0 +1,113 @@
+/**
+ * The receivers of a watcher, and which of them fail.
+ */
+import { type Static, Type } from 'typebox';
+import { listReceivers, PENDING_MAX, type Receiver } from '../../store/delivery/receivers.ts';
+import { createWatcherGate } from '../http/auth.ts';
+import { invalid } from '../http/errors.ts';
+import type { Api, ApiOptions } from '../server.ts';
+import { answerOf, textOrNull } from './log-json.ts';
+import { linkNext, readPage } from './log-query.ts';
+
+const PATH = '/api/notifications/receivers';
+
+const text = Type.Optional(Type.String());
+const Query = Type.Object(
+  {
+    failing: Type.Optional(Type.String({ description: '`true`: only those that fail.' })),
+    limit: text,
+    cursor: text,
+  },
+  { additionalProperties: false },
+);
+
+export const ReceiverJson = Type.Object(
+  {
+    origin: Type.String({ description: 'Scheme, host and port of its webhook URLs.' }),
+    failing: Type.Boolean({
+      description:
+        'A notification to it has failed and waits for its retry, even if others arrive. The fields below are null otherwise.',
+    }),
+    failing_since: textOrNull,
+    failed_attempts: Type.Union([Type.Integer(), Type.Null()], { description: 'Since then.' }),
+    last_attempt_at: Type.Union([Type.String(), Type.Null()], { description: 'The last one that failed.' }),
+    last_outcome: Type.Union([Type.String(), Type.Null()], { description: 'As in the delivery log.' }),
+    last_status: Type.Union([Type.Integer(), Type.Null()]),
+    pending: Type.Union([Type.Integer(), Type.Null()], {
+      description: `Notifications that failed and wait for a retry; up to ${PENDING_MAX} are counted.`,
+    }),
+    pending_is_complete: Type.Union([Type.Boolean(), Type.Null()], {
+      description: 'False when there are more.',
+    }),
+    oldest_pending_at: Type.Union([Type.String(), Type.Null()], {
+      description: 'When the oldest of them was created.',
+    }),
+    next_attempt_at: textOrNull,
+  },
+  { title: 'Receiver' },
+);
+
+export function receiverJson({ origin, failure }: Receiver): Static<typeof ReceiverJson> {
+  return {
+    origin,
+    failing: failure !== undefined,
+    failing_since: failure?.since.toISOString() ?? null,
+    failed_attempts: failure?.attempts ?? null,
+    last_attempt_at: failure?.lastAttemptAt.toISOString() ?? null,
+    last_outcome: failure?.lastOutcome ?? null,
+    last_status: failure?.lastStatus ?? null,
+    pending: failure === undefined ? null : Math.min(failure.pending, PENDING_MAX),
+    pending_is_complete: failure === undefined ? null : failure.pending <= PENDING_MAX,
+    oldest_pending_at: failure?.oldestPendingAt.toISOString() ?? null,
+    next_attempt_at: failure?.nextAttemptAt.toISOString() ?? null,
+  };
+}
+
+const example = {
+  ...{ origin: 'https://hooks.acme.example:443', failing: true, failing_since: '2026-01-31T12:00:00.000Z' },
+  ...{ failed_attempts: 41, last_attempt_at: '2026-01-31T14:11:03.000Z' },
+  ...{ last_outcome: 'http_5xx', last_status: 503, pending: 12, pending_is_complete: true },
+  ...{ oldest_pending_at: '2026-01-31T11:59:58.000Z', next_attempt_at: '2026-01-31T14:12:00.000Z' },
+};
+const operation = {
+  summary: 'Receivers, and which of them fail',
+  description: 'By origin. A receiver is listed from its first record on.',
+  example: { success: true, data: [example] },
+  answerHeaders: { link: '`rel="next"` leads to the next page.' },
+};
+
+export function addReceiverRoutes(api: Api, options: ApiOptions): void {
+  const { database } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+
+  api.get(
+    PATH,
+    {
+      onRequest,
+      schema: { querystring: Query, response: answerOf(Type.Array(ReceiverJson)) },
+      config: { operation },
+    },
+    async (request, reply) => {
+      const watcherId = watcherOf(request);
+      const { query } = request;
+      const failing = parseFailing(query.failing);
+      const { limit } = readPage(query.limit === undefined ? {} : { limit: query.limit });
+      const { cursor } = query;
+      if (cursor !== undefined && /[\s\p{Cc}]/u.test(cursor))
+        throw invalid('/cursor', 'must be the cursor of a link header');
+      const after = cursor === undefined ? undefined : { watcherId, origin: cursor };
+      const receivers = await listReceivers(database, { watcherId, failing, after, limit });
+      const last = receivers.at(-1);
+      if (receivers.length === limit && last !== undefined)
+        linkNext(reply, PATH, { ...query, cursor: last.origin });
+      return { success: true as const, data: receivers.map(receiverJson) };
+    },
+  );
+}
+
+/** @throws Fault `invalid` */
+export function parseFailing(failing: string | undefined): boolean {
+  if (failing !== undefined && failing !== 'true' && failing !== 'false')
+    throw invalid('/failing', 'must be true or false');
+  return failing === 'true';
+}

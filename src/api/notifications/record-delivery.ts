@@ -1,0 +1,149 @@
+/**
+ * The delivery of one watched address: how it fares, and a webhook now to try it.
+ */
+import { Type } from 'typebox';
+import { startAbort } from '../../core/abort.ts';
+import type { Clock } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import { recordStatistics } from '../../store/delivery/record-statistics.ts';
+import { findWatchedAddress, type WatchedAddress } from '../../store/watchers/watched.ts';
+import { createWatcherGate } from '../http/auth.ts';
+import type { Api, ApiOptions } from '../server.ts';
+import { answerOf, textOrNull } from './log-json.ts';
+import { found, PATH, parseId } from './watched-addresses.ts';
+
+/** Sends a made-up webhook to the record's URL, on no record; rejects only with the signal's reason. */
+export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<TestResult>;
+type TestResult = {
+  outcome: string;
+  status: number | undefined;
+  durationMs: number;
+  responseText: string | undefined;
+};
+
+/** An attempt's 10 s, and as long again for a place among the attempts that are under way to the same receiver. */
+const TEST_MS_MAX = 20_000;
+/** Of one watcher, in each process: somebody who tries a receiver, not a load. */
+const TESTS_PER_MINUTE_MAX = 10;
+
+const Params = Type.Object({ id: Type.String() });
+const Statistics = Type.Object({
+  held: Type.Integer(),
+  waiting: Type.Integer(),
+  processed: Type.Integer(),
+  withdrawn: Type.Integer(),
+  cancelled: Type.Integer(),
+  is_complete: Type.Boolean(),
+  oldest_due_at: textOrNull,
+  last_success_at: textOrNull,
+  last_failure_at: textOrNull,
+});
+const Test = Type.Object({
+  outcome: Type.String(),
+  status: Type.Union([Type.Integer(), Type.Null()]),
+  duration_ms: Type.Integer(),
+  response: textOrNull,
+});
+
+const operations = {
+  statistics: {
+    summary: 'How the delivery for a watched address fares',
+    example: {
+      success: true,
+      data: {
+        ...{ held: 0, waiting: 2, processed: 40, withdrawn: 0, cancelled: 0, is_complete: true },
+        oldest_due_at: '2026-01-31T12:00:00.000Z',
+        last_success_at: '2026-01-31T11:58:00.000Z',
+        last_failure_at: null,
+      },
+    },
+  },
+  test: {
+    summary: 'Send a test webhook to a record',
+    description: 'At once, through the same guard as all others, with a header `webhook-test: true`.',
+    example: { success: true, data: { outcome: 'success', status: 204, duration_ms: 38, response: '' } },
+    errors: { 429: `More than ${TESTS_PER_MINUTE_MAX} in a minute.` },
+  },
+};
+
+export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
+  const { database, clock } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+  const mayTest = createAllowance(clock);
+  const closing = new AbortController();
+  api.addHook('preClose', async () => closing.abort());
+
+  api.get(
+    `${PATH}/:id/stats`,
+    {
+      onRequest,
+      schema: { params: Params, response: answerOf(Statistics) },
+      config: { operation: operations.statistics },
+    },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      const { id } = await getRecord(watcherId, request.params.id);
+      const { counts, ...rest } = await recordStatistics(database, watcherId, id, clock.now());
+      return {
+        success: true as const,
+        data: {
+          ...counts,
+          is_complete: rest.isComplete,
+          oldest_due_at: rest.oldestDueAt?.toISOString() ?? null,
+          last_success_at: rest.lastSuccessAt?.toISOString() ?? null,
+          last_failure_at: rest.lastFailureAt?.toISOString() ?? null,
+        },
+      };
+    },
+  );
+
+  api.post(
+    `${PATH}/:id/test`,
+    {
+      onRequest,
+      schema: { params: Params, response: answerOf(Test) },
+      config: { operation: operations.test },
+    },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      const record = await getRecord(watcherId, request.params.id);
+      if (!mayTest(watcherId))
+        throw new Fault('limited', `At most ${TESTS_PER_MINUTE_MAX} test webhooks a minute`);
+      const { outcome, status, durationMs, responseText } = await sendWithin(record);
+      return {
+        success: true as const,
+        data: { outcome, status: status ?? null, duration_ms: durationMs, response: responseText ?? null },
+      };
+    },
+  );
+
+  async function getRecord(watcherId: number, id: string): Promise<WatchedAddress> {
+    return found(await findWatchedAddress(database, watcherId, parseId(id)));
+  }
+
+  async function sendWithin(record: WatchedAddress): Promise<TestResult> {
+    const limit = startAbort(closing.signal, TEST_MS_MAX);
+    try {
+      return await options.sendTest(record, limit.signal);
+    } catch (error) {
+      if (!limit.signal.aborted) throw error;
+      throw new Fault('unavailable', 'the test webhook was broken off', { cause: error });
+    } finally {
+      limit.release();
+    }
+  }
+}
+
+/** Says whether a watcher may once more; all begin anew with each minute. */
+function createAllowance(clock: Clock): (watcherId: number) => boolean {
+  const counts = new Map<number, number>();
+  let minute = 0;
+  return (watcherId) => {
+    const present = Math.floor(clock.now().getTime() / 60_000);
+    if (present !== minute) counts.clear();
+    minute = present;
+    const count = counts.get(watcherId) ?? 0;
+    counts.set(watcherId, count + 1);
+    return count < TESTS_PER_MINUTE_MAX;
+  };
+}

@@ -1,0 +1,101 @@
+/**
+ * What a watcher's webhooks are signed with, for the watcher to check them: shown and rotated.
+ */
+import { type Static, Type } from 'typebox';
+import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, overlapMsOf } from '../../domain/overlap.ts';
+import { publicKeyText, secretText } from '../../domain/signature.ts';
+import {
+  listSigningSecrets,
+  rotateSigningSecret,
+  type SigningSecret,
+} from '../../store/watchers/signing-secrets.ts';
+import { createWatcherGate } from '../http/auth.ts';
+import { strict } from '../http/body-names.ts';
+import type { Api, ApiOptions } from '../server.ts';
+
+const PATH = '/api/notifications/signing-secrets';
+
+const Secret = Type.Object({
+  number: Type.Integer(),
+  secret: Type.String(),
+  public_key: Type.String(),
+  created_at: Type.String(),
+  ends_at: Type.Union([Type.String(), Type.Null()]),
+});
+const All = Type.Object({ success: Type.Literal(true), data: Type.Array(Secret) });
+const Rotation = Type.Object(
+  { overlap_hours: Type.Optional(Type.Number({ minimum: 0, maximum: OVERLAP_HOURS_MAX })) },
+  strict,
+);
+
+const example = {
+  success: true,
+  data: [
+    {
+      number: 1,
+      secret: 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw',
+      public_key: 'whpk_AQIDBAUGBwgJCgsMDQ4PEBESExQVFhcYGRobHB0eHyA=',
+      created_at: '2026-01-31T12:00:00.000Z',
+      ends_at: null,
+    },
+  ],
+};
+const operations = {
+  list: { summary: 'What webhooks are signed with', example },
+  rotate: {
+    summary: 'Begin a new signing secret',
+    description: 'The old one goes on beside it for `overlap_hours`. No body asks for the usual overlap.',
+    bodyExample: { overlap_hours: 24 },
+    example,
+    errors: { 409: 'As many signing secrets are valid as there may be.' },
+  },
+};
+
+export function addSigningSecretRoutes(api: Api, options: ApiOptions): void {
+  const { clock } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+
+  api.get(
+    PATH,
+    { onRequest, schema: { response: { 200: All } }, config: { operation: operations.list } },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      return success(await listSigningSecrets(options, watcherOf(request), clock.now()));
+    },
+  );
+
+  api.post(
+    `${PATH}/rotate`,
+    {
+      onRequest,
+      preValidation: async (request) => {
+        // No body asks for the usual overlap.
+        request.body ??= {};
+      },
+      schema: { body: Rotation, response: { 200: All } },
+      config: { operation: operations.rotate },
+    },
+    async (request, reply) => {
+      reply.header('cache-control', 'no-store');
+      const { overlap_hours: hours = OVERLAP_HOURS_DEFAULT } = request.body;
+      const overlapMs = overlapMsOf(hours);
+      return success(await rotateSigningSecret(options, watcherOf(request), { now: clock.now(), overlapMs }));
+    },
+  );
+}
+
+const success = (secrets: readonly SigningSecret[]) => ({
+  success: true as const,
+  data: secrets.map(toSecretJson),
+});
+
+/** A signing secret as the API and the command line give it. */
+export function toSecretJson({ number, keys, createdAt, endsAt }: SigningSecret): Static<typeof Secret> {
+  return {
+    number,
+    secret: secretText(keys),
+    public_key: publicKeyText(keys),
+    created_at: createdAt.toISOString(),
+    ends_at: endsAt?.toISOString() ?? null,
+  };
+}

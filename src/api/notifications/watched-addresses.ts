@@ -1,0 +1,314 @@
+/**
+ * The watched-address API: spec 4.5 and 2.6, with the decisions of DESIGN §7 where the specification is silent.
+ */
+import { randomUUID } from 'node:crypto';
+import { Readable } from 'node:stream';
+import { type Static, Type } from 'typebox';
+import { Fault, type Problem } from '../../core/fault.ts';
+import { parseAddress } from '../../core/hex.ts';
+import { parseWebhookUrl, type WebhookPolicy, webhookOrigin } from '../../domain/webhook-url.ts';
+import type { Database } from '../../store/db/db.ts';
+import { doOnce } from '../../store/watchers/idempotency.ts';
+import {
+  deleteWatchedAddress,
+  findWatchedAddress,
+  insertWatchedAddress,
+  listWatchedAddresses,
+  type NewWatchedAddress,
+  updateWatchedAddress,
+  type WatchedAddress,
+  type WatchedAddressPatch,
+} from '../../store/watchers/watched.ts';
+import { createWatcherGate } from '../http/auth.ts';
+import { invalidRequest } from '../http/errors.ts';
+import { onceOf } from '../http/idempotency-key.ts';
+import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
+import { parseWhole } from '../http/parameters.ts';
+import type { Api, ApiOptions } from '../server.ts';
+import { LIMIT_REACHED } from './limits.ts';
+
+export const PATH = '/api/notifications/watched-addresses';
+/** Records of one database read while a list is streamed. */
+const PAGE_RECORDS = 1_000;
+const LIMIT_MAX = 10_000;
+
+export const Patch = Type.Object({
+  address: Type.Optional(Type.String()),
+  watch_coin: Type.Optional(Type.Boolean()),
+  watch_token: Type.Optional(Type.Boolean()),
+  webhook_url: Type.Optional(Type.String()),
+});
+export const Create = Type.Object({
+  ...Patch.properties,
+  address: Type.String(),
+  webhook_url: Type.String(),
+});
+export const Record = Type.Object(
+  {
+    id: Type.String(),
+    watcher_id: Type.Integer(),
+    address: Type.String(),
+    watch_coin: Type.Boolean(),
+    watch_token: Type.Boolean(),
+    webhook_url: Type.String(),
+    created_at: Type.String(),
+    updated_at: Type.String(),
+  },
+  { title: 'WatchedAddress' },
+);
+const One = Type.Object({ success: Type.Literal(true), data: Record });
+const All = Type.Object({ success: Type.Literal(true), data: Type.Array(Record) });
+const Done = Type.Object({ success: Type.Literal(true) });
+const Params = Type.Object({ id: Type.String() });
+const ListQuery = Type.Object({
+  limit: Type.Optional(
+    Type.String({ description: `Records at most, up to ${LIMIT_MAX}; all of them unless given.` }),
+  ),
+  cursor: Type.Optional(Type.String({ description: 'Of the `link` header of the page before.' })),
+});
+
+const body = {
+  address: '0x00000000000000000000000000000000000000a1',
+  webhook_url: 'https://hooks.example.com/deposits',
+};
+const record = {
+  id: '5f0c2b8e-6d0a-4f6e-9a55-0b8f6a1f9c11',
+  watcher_id: 7,
+  ...{ address: body.address, watch_coin: true, watch_token: true, webhook_url: body.webhook_url },
+  created_at: '2026-01-31T12:00:00.000Z',
+  updated_at: '2026-01-31T12:00:00.000Z',
+};
+const one = { success: true, data: record };
+const operations = {
+  create: {
+    summary: 'Watch an address',
+    description:
+      'It is live from the next block that is stored after this answer. By default a transfer is sent as soon as its block is stored, and nothing more is sent if a reorg orphans it later. To credit deposits, set `confirmations` above the depth of reorgs, or `removed` and read the removal notices: `PUT …/<id>/settings`.',
+    headers: IdempotencyHeaders,
+    bodyExample: body,
+    example: one,
+    errors: { ...idempotencyErrors, 409: `${LIMIT_REACHED} ${idempotencyErrors[409]}` },
+  },
+  list: {
+    summary: 'All watched addresses, oldest first',
+    answer: All,
+    answerHeaders: { link: 'With a limit: `rel="next"` leads to the next page.' },
+    example: { success: true, data: [record] },
+  },
+  get: { summary: 'One watched address', example: one },
+  update: {
+    summary: 'Change fields of a watched address',
+    description: 'What waits goes to the new URL.',
+    bodyExample: { watch_token: false },
+    example: { success: true, data: { ...record, watch_token: false } },
+    errors: { 409: LIMIT_REACHED },
+  },
+  remove: {
+    summary: 'Stop watching',
+    description: 'What waits for the record is cancelled.',
+    example: { success: true },
+  },
+};
+
+export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
+  const { database, clock, webhookPolicy, limits } = options;
+  const { onRequest, watcherOf } = createWatcherGate(options);
+
+  const create = { body: Create, response: { 200: One } };
+  api.post(PATH, { onRequest, schema: create, config: { operation: operations.create } }, async (request) => {
+    const record = parseNew(request.body, webhookPolicy);
+    const watcherId = watcherOf(request);
+    const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now(), limits };
+    return doOnce(database, onceOf(request, watcherId, at.now), async (tx) =>
+      success(await insertWatchedAddress(tx, watcherId, record, at)),
+    );
+  });
+
+  api.get(
+    PATH,
+    { onRequest, schema: { querystring: ListQuery }, config: { operation: operations.list } },
+    async (request, reply) => {
+      const watcherId = watcherOf(request);
+      const { limit, after } = parseListQuery(request.query);
+      reply.type('application/json; charset=utf-8');
+      if (limit === undefined) return Readable.from(streamList(database, watcherId, after));
+      const records = await listWatchedAddresses(database, watcherId, { after, limit });
+      const last = records.at(-1);
+      if (last !== undefined && records.length === limit) {
+        reply.header('link', `<${PATH}?limit=${limit}&cursor=${encodeCursor(last)}>; rel="next"`);
+      }
+      return { success: true, data: records.map(toJson) };
+    },
+  );
+
+  api.get(
+    `${PATH}/:id`,
+    { onRequest, schema: { params: Params, response: { 200: One } }, config: { operation: operations.get } },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      return success(found(await findWatchedAddress(database, watcherId, parseId(request.params.id))));
+    },
+  );
+
+  api.patch(
+    `${PATH}/:id`,
+    {
+      onRequest,
+      schema: { params: Params, body: Patch, response: { 200: One } },
+      config: { operation: operations.update },
+    },
+    async (request) => {
+      const watcherId = watcherOf(request);
+      const patch = parsePatch(request.body, webhookPolicy);
+      const origin = patch.webhookUrl === undefined ? undefined : webhookOrigin(patch.webhookUrl);
+      const id = parseId(request.params.id);
+      return success(
+        found(
+          await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now(), limits }),
+        ),
+      );
+    },
+  );
+
+  api.delete(
+    `${PATH}/:id`,
+    {
+      onRequest,
+      schema: { params: Params, response: { 200: Done } },
+      config: { operation: operations.remove },
+    },
+    async (request) => {
+      const id = parseId(request.params.id);
+      const at = { now: clock.now(), limits };
+      const isGone = await deleteWatchedAddress(database, watcherOf(request), id, at);
+      if (!isGone) throw notFound();
+      return { success: true as const };
+    },
+  );
+}
+
+/** A record to be stored, with a new id. @throws Fault `invalid` with all that is wrong. */
+export function parseNew(body: Static<typeof Create>, policy: WebhookPolicy): NewWatchedAddress {
+  const { watch_coin: watchCoin = true, watch_token: watchToken = true } = body;
+  const { address, webhookUrl } = parseFields(body, policy);
+  if (address === undefined || webhookUrl === undefined) throw new Error('the schema requires both');
+  return { id: randomUUID(), address, watchCoin, watchToken, webhookUrl };
+}
+
+/** What a body changes. @throws Fault `invalid` with all that is wrong. */
+export function parsePatch(body: Static<typeof Patch>, policy: WebhookPolicy): WatchedAddressPatch {
+  const { watch_coin: watchCoin, watch_token: watchToken } = body;
+  return {
+    ...parseFields(body, policy),
+    ...(watchCoin !== undefined && { watchCoin }),
+    ...(watchToken !== undefined && { watchToken }),
+  };
+}
+
+/** Normalized address and checked URL of a body; all that is wrong with them at once. */
+export function parseFields(
+  body: Static<typeof Patch>,
+  policy: WebhookPolicy,
+): Pick<WatchedAddressPatch, 'address' | 'webhookUrl'> {
+  const problems: Problem[] = [];
+  const check = <T>(path: string, parse: () => T): T | undefined => {
+    try {
+      return parse();
+    } catch (error) {
+      if (!(error instanceof Fault)) throw error;
+      problems.push({ path, message: error.message });
+      return undefined;
+    }
+  };
+  const { address: addressText, webhook_url: urlText } = body;
+  const address = addressText === undefined ? undefined : check('/address', () => parseAddress(addressText));
+  const webhookUrl =
+    urlText === undefined ? undefined : check('/webhook_url', () => checkedUrl(urlText, policy));
+  if (problems.length > 0) throw invalidRequest(problems);
+  return { ...(address !== undefined && { address }), ...(webhookUrl !== undefined && { webhookUrl }) };
+}
+
+/** The URL as it was written: it goes back to the watcher in every body. */
+function checkedUrl(text: string, policy: WebhookPolicy): string {
+  parseWebhookUrl(text, policy);
+  return text;
+}
+
+function parseListQuery({ limit, cursor }: Static<typeof ListQuery>) {
+  const problems: Problem[] = [];
+  const count = limit === undefined ? undefined : parseWhole(limit);
+  if (limit !== undefined && (count === undefined || count < 1 || count > LIMIT_MAX)) {
+    problems.push({ path: '/limit', message: `must be a whole number from 1 to ${LIMIT_MAX}` });
+  }
+  const after = cursor === undefined ? undefined : decodeCursor(cursor);
+  if (cursor !== undefined && after === undefined) {
+    problems.push({ path: '/cursor', message: 'must be the cursor of a link header' });
+  }
+  if (problems.length > 0) throw invalidRequest(problems);
+  return { limit: count, after };
+}
+
+/** The whole list, page by page: memory stays bounded however many records there are. */
+async function* streamList(
+  database: Database,
+  watcherId: number,
+  start: Cursor | undefined,
+): AsyncGenerator<string> {
+  let after = start;
+  let separator = '';
+  yield '{"success":true,"data":[';
+  for (;;) {
+    const page = await listWatchedAddresses(database, watcherId, { after, limit: PAGE_RECORDS });
+    if (page.length > 0) yield separator + page.map((record) => JSON.stringify(toJson(record))).join(',');
+    if (page.length < PAGE_RECORDS) break;
+    after = page.at(-1);
+    separator = ',';
+  }
+  yield ']}';
+}
+
+type Cursor = Pick<WatchedAddress, 'createdAt' | 'id'>;
+
+function encodeCursor({ createdAt, id }: Cursor): string {
+  return Buffer.from(`${createdAt.getTime()} ${id}`).toString('base64url');
+}
+
+function decodeCursor(text: string): Cursor | undefined {
+  const match = /^(\d{1,15}) ([0-9a-f-]{36})$/.exec(Buffer.from(text, 'base64url').toString());
+  return match?.[2] === undefined || !UUID.test(match[2])
+    ? undefined
+    : { createdAt: new Date(Number(match[1])), id: match[2] };
+}
+
+export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** What is not a UUID cannot be a known id. */
+export function parseId(text: string): string {
+  if (!UUID.test(text)) throw notFound();
+  return text.toLowerCase();
+}
+
+/** Another watcher's record looks the same as none (DESIGN §7). */
+const notFound = () => new Fault('not_found', 'Watched address not found');
+
+/** What was found of a record. @throws Fault `not_found`, or the Fault that stands in for it */
+export function found<T>(value: T | Fault | undefined): T {
+  if (value instanceof Fault) throw value;
+  if (value === undefined) throw notFound();
+  return value;
+}
+
+const success = (record: WatchedAddress) => ({ success: true as const, data: toJson(record) });
+
+export function toJson(record: WatchedAddress): Static<typeof Record> {
+  return {
+    id: record.id,
+    watcher_id: record.watcherId,
+    address: record.address,
+    watch_coin: record.watchCoin,
+    watch_token: record.watchToken,
+    webhook_url: record.webhookUrl,
+    created_at: record.createdAt.toISOString(),
+    updated_at: record.updatedAt.toISOString(),
+  };
+}

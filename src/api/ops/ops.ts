@@ -1,0 +1,104 @@
+/**
+ * For operators and orchestrators: is the process alive, is it ready, how does it fare. Metrics have a port of their own.
+ */
+import { createServer, type Server } from 'node:http';
+import { Type } from 'typebox';
+import { messageOf } from '../../core/fault.ts';
+import type { Metrics } from '../../core/metrics.ts';
+import type { DeploymentDetails } from '../admin/deployment.ts';
+import { NO_SNIFF } from '../http/shared-headers.ts';
+import type { Api } from '../server.ts';
+import { STATUS_EXAMPLE, StatusBody } from './status-body.ts';
+
+export type Check = { ok: boolean; message: string };
+
+export type OpsSources = {
+  /** Each thing that must work before requests are sent here. */
+  checks(): Promise<Record<string, Check>>;
+  /** The state of the whole deployment, which no process's readiness depends on. */
+  deployment?(): Promise<{ state: 'ok' | 'degraded' | 'holding'; message: string | null } | undefined>;
+  /** The body of /status. */
+  status(): Promise<StatusBody>;
+  /** What only operators see. */
+  details(): Promise<DeploymentDetails>;
+};
+
+const Alive = Type.Object({ status: Type.Literal('ok') });
+const Ready = Type.Object({
+  status: Type.Enum(['ok', 'unavailable']),
+  checks: Type.Record(Type.String(), Type.Object({ ok: Type.Boolean(), message: Type.String() })),
+  deployment: Type.Optional(
+    Type.Object(
+      {
+        state: Type.Enum(['ok', 'degraded', 'holding']),
+        message: Type.Union([Type.String(), Type.Null()]),
+      },
+      { description: 'All processes together. This process is ready or not whatever this says.' },
+    ),
+  ),
+});
+
+export function addOpsRoutes(api: Api, sources: OpsSources): void {
+  // Answers as long as the event loop turns; a slow database or node must not get the process killed.
+  const alive = {
+    summary: 'Is the process alive?',
+    answer: Alive,
+    example: { status: 'ok' },
+  };
+  const ready = {
+    summary: 'Is all there that requests need?',
+    answer: Ready,
+    example: {
+      status: 'ok',
+      checks: { database: { ok: true, message: 'postgres' } },
+      deployment: { state: 'ok', message: null },
+    },
+    others: {
+      503: {
+        description: 'Something is missing: the checks say what.',
+        answer: Ready,
+        example: {
+          status: 'unavailable',
+          checks: { database: { ok: false, message: 'cannot be reached' } },
+        },
+      },
+    },
+  };
+  const status = {
+    summary: 'How the service fares',
+    answer: StatusBody,
+    example: STATUS_EXAMPLE,
+  };
+  api.get('/livez', { config: { operation: alive } }, async () => ({ status: 'ok' }));
+  api.get('/readyz', { config: { operation: ready } }, async (_request, reply) => {
+    const [checks, deployment] = await Promise.all([sources.checks(), sources.deployment?.()]);
+    const isReady = Object.values(checks).every(({ ok }) => ok);
+    const status = isReady ? 'ok' : 'unavailable';
+    return reply.code(isReady ? 200 : 503).send({ status, checks, ...(deployment && { deployment }) });
+  });
+  api.get('/status', { config: { operation: status } }, async () => sources.status());
+}
+
+/** More than the scrapers of any installation. */
+const METRICS_CONNECTIONS_MAX = 64;
+
+/** The metrics server: `/metrics` in the Prometheus text format. `refresh` sets the gauges that are read on demand. */
+export function createMetricsServer(metrics: Metrics, refresh: () => Promise<void>): Server {
+  const server = createServer((request, response) => {
+    for (const [name, value] of Object.entries(NO_SNIFF)) response.setHeader(name, value);
+    if (request.method !== 'GET' || request.url?.split('?', 1)[0] !== '/metrics') {
+      response.writeHead(404, { 'content-type': 'text/plain' }).end('Try GET /metrics\n');
+      return;
+    }
+    refresh()
+      // Without the database the gauges that come from it are absent; everything else is still worth reading.
+      .catch(() => {})
+      .then(() => metrics.registry.metrics())
+      .then(
+        (text) => response.writeHead(200, { 'content-type': metrics.registry.contentType }).end(text),
+        (error: unknown) => response.writeHead(500, { 'content-type': 'text/plain' }).end(messageOf(error)),
+      );
+  });
+  server.maxConnections = METRICS_CONNECTIONS_MAX;
+  return server;
+}

@@ -1,0 +1,139 @@
+/**
+ * Prices in USD (spec 4.2): of the native coin, of the reward token, of further tokens by their symbol.
+ */
+import Type from 'typebox';
+import type { Clock } from '../../core/clock.ts';
+import { type Decimal, exactNumber } from '../../core/decimal.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import type { Log } from '../../core/log.ts';
+import type { PairRate } from '../../domain/pair-rate.ts';
+import type { Database } from '../../store/db/db.ts';
+import { findLatestPairPrice } from '../../store/market/market.ts';
+import { findCurrentPrice } from '../../store/prices/prices.ts';
+import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
+import type { Api } from '../server.ts';
+
+/**
+ * Where a price comes from: a feed of its own, a fixed value, the newest price of a pair against the native coin. none: the
+ * token is known, and nothing tells its price.
+ */
+export type PriceOrigin =
+  /** Older prices do not count where there is a `maxAgeMs`; beyond `staleMs` they are called stale. */
+  | { kind: 'feed'; maxAgeMs: number | undefined; staleMs: number }
+  | { kind: 'fixed'; usd: Decimal }
+  | { kind: 'pair'; rate: PairRate }
+  | { kind: 'none' };
+
+export type PricedAsset = { asset: string; origin: PriceOrigin };
+
+/** What has a price. The real symbols of native coin and reward token are in `tokens` too. */
+export type PriceBook = {
+  native: PricedAsset;
+  reward: PricedAsset;
+  /** By symbol in lower case. */
+  tokens: ReadonlyMap<string, PricedAsset>;
+};
+
+/** Spec 8. */
+const CACHE_SECONDS = 60;
+/** A database that is away for a moment takes the price away for not much longer. */
+const UNREADABLE_SECONDS_MAX = 1;
+
+const PriceRecord = Type.Object({
+  price: Type.Union([Type.Number(), Type.Null()], {
+    description: 'USD for one coin, all digits; null when it cannot be told.',
+  }),
+  asset: Type.String(),
+  base_currency: Type.Literal('USD'),
+});
+
+/** A price, and how old the one of the feed is that it comes from; a fixed one has no age. */
+type Usd = { usd: Decimal; ageMs: number | undefined; isStale: boolean };
+
+const AGE_HEADER = 'chainbell-price-age';
+const STALE_HEADER = 'chainbell-price-stale';
+const answerHeaders = {
+  [AGE_HEADER]:
+    'Age of the price in seconds when this answer was made; add `age`. Of a pair: age of the native price. Without it: a fixed price, or none.',
+  [STALE_HEADER]:
+    '`true` when there is no price, or it is older than `maxAgeSeconds` of its feed, or else than 10 minutes and two rounds.',
+};
+
+type Options = { database: Database; clock: Clock; log: Log; prices: PriceBook };
+
+export function addPriceRoutes(api: Api, { database, clock, log, prices }: Options): void {
+  const shared = { answer: PriceRecord, answerHeaders, cacheSeconds: CACHE_SECONDS };
+  for (const [name, what] of [
+    ['native', 'native coin'],
+    ['reward', 'reward token'],
+  ] as const) {
+    addPublicRoute(api, {
+      ...shared,
+      path: `/api/price/${name}`,
+      example: { price: 2500.25, asset: name === 'native' ? 'ETH' : 'RWD', base_currency: 'USD' },
+      summary: `The price of the ${what} in USD`,
+      key: () => name,
+      compute: () => answer(prices[name]),
+    });
+  }
+  addPublicRoute(api, {
+    ...shared,
+    path: '/api/price/:symbol',
+    example: { price: 1, asset: 'USDT', base_currency: 'USD' },
+    errors: { 404: 'Token not found' },
+    summary: 'The price of a token in USD, by its symbol in lower case',
+    params: Type.Object({ symbol: Type.String() }),
+    key: ({ params }) => symbolOf(params),
+    async compute(symbol) {
+      const priced = prices.tokens.get(symbol);
+      if (priced === undefined) throw new Fault('not_found', 'Token not found');
+      return answer(priced);
+    },
+  });
+
+  async function answer({ asset, origin }: PricedAsset): Promise<PublicAnswer> {
+    try {
+      return recordOf(asset, await findUsd(origin, asset));
+    } catch (error) {
+      // A read that fails is a price that cannot be told (spec 4.2, rule 1).
+      if (!(error instanceof Fault)) throw error;
+      log.warn({ asset, error: messageOf(error) }, 'price.unreadable');
+      return { ...recordOf(asset, undefined), keepSecondsMax: UNREADABLE_SECONDS_MAX };
+    }
+  }
+
+  async function findUsd(origin: PriceOrigin, asset: string): Promise<Usd | undefined> {
+    switch (origin.kind) {
+      case 'feed': {
+        const now = clock.now();
+        const found = await findCurrentPrice(database, asset, { now, maxAgeMs: origin.maxAgeMs });
+        if (found === undefined) return undefined;
+        const ageMs = Math.max(0, now.getTime() - found.observedAt.getTime());
+        return { usd: found.price, ageMs, isStale: ageMs > origin.staleMs };
+      }
+      case 'fixed':
+        return { usd: origin.usd, ageMs: undefined, isStale: false };
+      case 'pair': {
+        const [rate, native] = await Promise.all([
+          findLatestPairPrice(database, origin.rate.pairId),
+          findUsd(prices.native.origin, prices.native.asset),
+        ]);
+        if (rate === undefined || native === undefined || rate.eq(0)) return undefined;
+        return { ...native, usd: origin.rate.isInverse ? native.usd.div(rate) : native.usd.times(rate) };
+      }
+      case 'none':
+        return undefined;
+    }
+  }
+}
+
+function recordOf(asset: string, price: Usd | undefined): PublicAnswer {
+  const told = price === undefined ? null : exactNumber(price.usd);
+  const headers = {
+    [STALE_HEADER]: String(price?.isStale ?? true),
+    ...(price?.ageMs !== undefined && { [AGE_HEADER]: String(price.ageMs / 1000) }),
+  };
+  return { ...json({ price: told, asset, base_currency: 'USD' }), headers };
+}
+
+const symbolOf = (params: unknown) => (params as { symbol: string }).symbol;

@@ -1,0 +1,157 @@
+/**
+ * The supply record (spec 2.5), made from a reading of balances. Pure.
+ */
+import type { BalanceMethod } from '../../chain/contracts/balances.ts';
+import { amountOf, decimalText } from '../../core/decimal.ts';
+import { type Address, zeroAddress } from '../../core/hex.ts';
+import type { BlockId } from '../../domain/block.ts';
+
+/** What the operator says of the supply. */
+export type SupplyTerms = {
+  nativeSymbol: string;
+  initialWei: bigint;
+  multicall3: Address;
+  /** The contract of the validators' stakes. */
+  staking: Address | undefined;
+  /** Vesting contracts by label. */
+  vesting: Readonly<Record<string, Address>>;
+};
+
+/** The balance of an address, and when it was so: later than the reading when the node did not give it this time. */
+export type Balance = { wei: bigint; at: Date };
+
+export type SupplyReading = {
+  at: Date;
+  block: BlockId;
+  /** scheme://host of the node that gave it. */
+  nodeName: string;
+  method: BalanceMethod;
+  /** Of each address of `supplyAddresses`. */
+  balances: ReadonlyMap<Address, Balance>;
+};
+
+/** Spec 8. */
+export const SUPPLY_CACHE_SECONDS = 120;
+const COIN_DECIMALS = 18;
+const STAKING_LABEL = 'validators_staking';
+const BURN_LABEL = 'burn_address';
+
+export type SupplyFigures = Record<'initial' | 'locked' | 'burned' | 'circulating' | 'total', bigint>;
+
+/** Whose balances are subtracted, with their labels; the burn address (spec 4.4) is the last one. */
+export function supplyAddresses({ staking, vesting }: SupplyTerms): { address: Address; label: string }[] {
+  return [
+    ...(staking === undefined ? [] : [{ address: staking, label: STAKING_LABEL }]),
+    ...Object.entries(vesting).map(([label, address]) => ({ address, label })),
+    { address: zeroAddress, label: BURN_LABEL },
+  ];
+}
+
+/** In wei; circulating and total (what is not burned) are never below 0 (spec 4.4). */
+export function supplyFigures(terms: SupplyTerms, reading: SupplyReading): SupplyFigures {
+  const { initialWei: initial } = terms;
+  const burned = balanceOf(reading, zeroAddress).wei;
+  let locked = 0n;
+  for (const { address } of supplyAddresses(terms))
+    if (address !== zeroAddress) locked += balanceOf(reading, address).wei;
+  return {
+    initial,
+    locked,
+    burned,
+    circulating: atLeastZero(initial - locked - burned),
+    total: atLeastZero(initial - burned),
+  };
+}
+
+/** Exactly the fields of spec 2.5, in its order. */
+export function supplyRecord(terms: SupplyTerms, reading: SupplyReading) {
+  const { initial, locked, burned, circulating } = supplyFigures(terms, reading);
+  const entries = supplyAddresses(terms).map(({ address, label }) => {
+    const { wei } = balanceOf(reading, address);
+    return { address, label, balance_wei: String(wei), balance_native: coinText(wei) };
+  });
+  return {
+    timestamp: reading.at.toISOString(),
+    cache: { ttl_seconds: SUPPLY_CACHE_SECONDS, note: cacheNote(terms, reading) },
+    summary: {
+      initial_supply_native: coinText(initial),
+      locked_supply_native: coinText(locked),
+      burned_supply_native: coinText(burned),
+      circulating_supply_native: coinText(circulating),
+    },
+    raw: {
+      units: {
+        native: terms.nativeSymbol,
+        base: 'wei',
+        wei_per_native: String(10n ** BigInt(COIN_DECIMALS)),
+      },
+      initial_supply_wei: String(initial),
+      locked_supply_wei: String(locked),
+      burned_supply_wei: String(burned),
+      circulating_supply_wei: String(circulating),
+      locked_supply_breakdown: entries.slice(0, -1),
+      burned_supply_breakdown: entries.at(-1),
+    },
+    methodology: {
+      formula: 'circulating = initial - locked - burned, and 0 where that would be negative',
+      data_sources: {
+        rpc_provider: providerName(reading.nodeName),
+        multicall3_contract: describeMethod(terms, reading),
+      },
+      address_labels: {
+        validators_staking: terms.staking ?? null,
+        vesting_contracts: terms.vesting,
+        burn_address: zeroAddress,
+      },
+      verification: { how_to_verify: howToVerify(reading) },
+    },
+  };
+}
+
+/** Whole coins, all digits. */
+export function coinText(wei: bigint): string {
+  return decimalText(amountOf(wei, COIN_DECIMALS));
+}
+
+const atLeastZero = (value: bigint) => (value < 0n ? 0n : value);
+
+function balanceOf({ balances }: SupplyReading, address: Address): Balance {
+  const balance = balances.get(address);
+  if (balance === undefined) throw new Error(`the reading has no balance of ${address}`);
+  return balance;
+}
+
+function cacheNote(terms: SupplyTerms, { at, balances }: SupplyReading): string {
+  const note = `Balances are read from the chain at one block, and kept for ${SUPPLY_CACHE_SECONDS} seconds.`;
+  const older = supplyAddresses(terms).flatMap(({ address, label }) => {
+    const balance = balances.get(address);
+    const isOlder = balance !== undefined && balance.at.getTime() < at.getTime();
+    return isOlder ? [`${label} (of ${balance.at.toISOString()})`] : [];
+  });
+  return older.length === 0 ? note : `${note} The chain's answer left out: ${older.join(', ')}.`;
+}
+
+function describeMethod({ multicall3 }: SupplyTerms, { method }: SupplyReading): string {
+  switch (method) {
+    case 'multicall3':
+      return `${multicall3}: aggregate3 of getEthBalance(address), in one eth_call at one block`;
+    case 'eth_getBalance':
+      return `not used, there is none at ${multicall3}: eth_getBalance of each address at one block`;
+  }
+}
+
+function howToVerify({ block, method }: SupplyReading): string {
+  const call =
+    method === 'multicall3' ? 'getEthBalance(address) of Multicall3, or eth_getBalance,' : 'eth_getBalance';
+  return (
+    `Call ${call} for each address of the breakdowns at block ${block.number} (${block.hash}), ` +
+    'and subtract the balances from the initial supply.'
+  );
+}
+
+/** The last two labels of its host: what stands before them, and the path, are the operator's own. */
+function providerName(nodeName: string): string {
+  const host = URL.parse(nodeName)?.hostname ?? '';
+  const isName = /^([\w-]+\.)+[a-z][a-z-]*$/i.test(host);
+  return isName ? host.split('.').slice(-2).join('.') : "the operator's own node";
+}

@@ -1,0 +1,47 @@
+/**
+ * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
+ */
+import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from '../chain/nodes/nodes.ts';
+import type { Voters } from '../chain/nodes/voting.ts';
+import { createVerifier, type Verifier } from '../chain/proof/verifier.ts';
+import type { Config } from '../config/schema.ts';
+import { quorumOf } from '../domain/quorum.ts';
+import type { ChainRow } from '../store/blocks/blocks.ts';
+import { readsContracts } from './prices.ts';
+
+export type ChainAccess = { nodes: ChainNodes & Voters; verifier: Verifier; close(): Promise<void> };
+
+/** `known` is what the database says of the chain: what it was seen to honour is enforced from the start. */
+export function openChain(
+  { chain }: Config,
+  known: ChainRow | undefined,
+  options: Pick<NodesOptions, 'urls' | 'clock' | 'log' | 'metrics' | 'onHead'>,
+): ChainAccess {
+  const verifier = createVerifier({
+    mode: chain.verify,
+    chainId: chain.id,
+    nodeCount: httpUrls(chain.rpc).length,
+    quorum: quorumOf(httpUrls(chain.rpc).length, chain.quorum),
+    enforced: known?.enforcedChecks ?? [],
+    log: options.log,
+  });
+  const { id: chainId, internalTransfers, quorum } = chain;
+  const nodes = createNodes({ ...options, chainId, internalTransfers, quorum, verifier });
+  return {
+    nodes,
+    verifier,
+    async close() {
+      await nodes.close();
+      await verifier.close();
+    },
+  };
+}
+
+/** The nodes that a process with these roles asks; only who follows needs to hear of new heads. */
+export function nodeUrls(config: Config, active: ReadonlySet<string>): readonly string[] {
+  const { rpc } = config.chain;
+  if (active.has('follower')) return rpc;
+  const asksNodes =
+    (active.has('prices') && readsContracts(config)) || (active.has('api') && config.supply !== undefined);
+  return asksNodes ? httpUrls(rpc) : [];
+}

@@ -1,0 +1,221 @@
+/**
+ * The state of the whole deployment, read from the database: the same on every process.
+ */
+import type { DeploymentDetails } from '../api/admin/deployment.ts';
+import type { StatusBody } from '../api/ops/status-body.ts';
+import type { Config } from '../config/schema.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Metrics } from '../core/metrics.ts';
+import type { Database } from '../store/db/db.ts';
+import { findLateWatchers, hasWaiting } from '../store/delivery/lateness.ts';
+import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
+import type { ReportedFailure } from '../store/deployment/processes.ts';
+import type { Absence, Deployment } from './deployment.ts';
+import type { SeenProcess } from './process-watch.ts';
+
+export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
+
+type Body = Pick<StatusBody, 'processes' | 'missing' | 'receivers' | 'late'>;
+
+export type DeploymentReading = {
+  body: Body;
+  /** The chain as another process that leads reports it; undefined where this one leads, or none. */
+  leader: { head: number | undefined; trouble: Trouble | undefined } | undefined;
+  trouble: Trouble | undefined;
+  /** What other processes can't store. */
+  writeFailures: readonly ReportedFailure[];
+  details: DeploymentDetails;
+};
+
+export type DeploymentStatus = {
+  read(now: Date): Promise<DeploymentReading>;
+  /** Since when this process can't store its heartbeat; undefined while it can. */
+  silentSince(): Date | undefined;
+  /** Sets the gauges of the deployment; `own` is what this process says of the chain. Unknown ones are absent. */
+  refreshMetrics(now: Date, own: Trouble | undefined): Promise<void>;
+};
+
+/** While the database can't be read. */
+export const noDeployment: Body = { processes: [], missing: [], receivers: null, late: null };
+
+/** A webhook that is due for longer goes out after its minute. */
+export const LATE_MS = 60_000;
+const LATE_LISTED_MAX = 100;
+/** `/status` needs no key, so that many may ask at once. */
+const KEEP_MS = 1_000;
+/** So many watchers whose receivers fail at once, while no webhook at all is accepted, don't fail by themselves. */
+const OUTAGE_WATCHERS_MIN = 3;
+const rolesNeeded = ['follower', 'delivery', 'prices'] as const;
+
+type Options = {
+  config: Config;
+  database: Database;
+  deployment: Deployment;
+  clock: Clock;
+  metrics: Metrics;
+};
+
+export function createDeploymentStatus({
+  config,
+  database,
+  deployment,
+  clock,
+  metrics,
+}: Options): DeploymentStatus {
+  let kept: { reading: Promise<DeploymentReading>; atMs: number } | undefined;
+  const hasFeeds = config.prices.native !== undefined || Object.keys(config.prices.tokens).length > 0;
+
+  async function look(now: Date): Promise<DeploymentReading> {
+    const [isWaiting, failures, lateness] = await Promise.all([
+      hasWaiting(database),
+      countFailures(database),
+      findLateWatchers(database, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX }),
+      deployment.look(database),
+    ]);
+    const processes = deployment.processes();
+    const isNeeded = { follower: true, delivery: isWaiting, prices: hasFeeds };
+    const missing = rolesNeeded
+      .filter((role) => isNeeded[role])
+      .flatMap((role) => {
+        const absence = deployment.missing(role);
+        if (absence === undefined) return [];
+        return [{ role, message: describeAbsence(role, absence), since: absence.since }];
+      });
+    const outage = outageOf(failures);
+    const [first = outage] = missing;
+    const leader = deployment.leader();
+    return {
+      body: {
+        processes: processes.map((one) => describeProcess(one, leader)),
+        missing: missing.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
+        receivers: {
+          failing: failures.receivers,
+          watchers: failures.watchers,
+          since: failures.oldestSince?.toISOString() ?? null,
+        },
+        late: {
+          watchers: lateness.watchers,
+          seconds: lateness.oldestDueAt === undefined ? 0 : ageSeconds(lateness.oldestDueAt, now),
+        },
+      },
+      leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
+      trouble: first && { state: 'degraded', message: first.message, since: first.since },
+      writeFailures: deployment.writeFailures(),
+      details: {
+        processes: processes.map((one) => ({
+          ...describeProcess(one, leader),
+          host: one.host,
+          pid: one.pid,
+        })),
+        late_watchers: lateness.latest.map(({ watcherId, watcherName, oldestDueAt }) => ({
+          ...{ watcher_id: watcherId, watcher: watcherName, oldest_due_at: oldestDueAt.toISOString() },
+          seconds: ageSeconds(oldestDueAt, now),
+        })),
+      },
+    };
+  }
+
+  /** One look for all who ask within a second. */
+  function read(now: Date): Promise<DeploymentReading> {
+    const nowMs = clock.steadyMs();
+    if (kept !== undefined && nowMs - kept.atMs < KEEP_MS) return kept.reading;
+    const reading = look(now);
+    kept = { reading, atMs: nowMs };
+    reading.catch(() => {
+      if (kept?.reading === reading) kept = undefined;
+    });
+    return reading;
+  }
+
+  return {
+    read,
+    silentSince: deployment.silentSince,
+    async refreshMetrics(now, own) {
+      const reading = await read(now).catch(() => undefined);
+      const leader = deployment.leader();
+      const leads = deployment.leads();
+      if (!leads) {
+        metrics.chainLagSeconds.remove();
+        metrics.chainBlockNumber.reset();
+      }
+      const trouble = leads ? own : reading?.leader?.trouble;
+      if (leader === undefined || reading === undefined) metrics.chainHeld.remove();
+      else metrics.chainHeld.set(trouble?.state === 'holding' ? 1 : 0);
+      metrics.processes.reset();
+      metrics.roleMissing.reset();
+      metrics.receiversFailing.remove();
+      metrics.watchersFailing.remove();
+      metrics.watchersLate.remove();
+      metrics.webhookLateSeconds.remove();
+      if (reading === undefined) return;
+      const { processes, missing, receivers, late } = reading.body;
+      for (const { roles, state } of processes)
+        for (const role of roles) metrics.processes.inc({ role, state });
+      for (const role of rolesNeeded)
+        metrics.roleMissing.set({ role }, missing.some((one) => one.role === role) ? 1 : 0);
+      metrics.receiversFailing.set(receivers?.failing ?? 0);
+      metrics.watchersFailing.set(receivers?.watchers ?? 0);
+      metrics.watchersLate.set(late?.watchers ?? 0);
+      metrics.webhookLateSeconds.set(late?.seconds ?? 0);
+    },
+  };
+}
+
+const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', prices: 'reads prices' };
+
+function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): string {
+  const nothing = `no process ${verbs[role]}`;
+  if (standby !== undefined && last?.state === 'stopped')
+    return `${nothing}: process ${last.id} was stopped, and process ${standby.id} doesn't lead yet. If that lasts, read its log`;
+  if (standby !== undefined && last?.state === 'lost')
+    return `${nothing}: process ${last.id} is lost, it has sent no heartbeat, and process ${standby.id} can't lead while PostgreSQL keeps the lock of the lost one. Continue or end the lost one; if it was cut off, its connection must end`;
+  if (last === undefined)
+    return `${nothing}: none with the role ${role} has run since this one started. Start one`;
+  if (last.state === 'stopped')
+    return `${nothing}: process ${last.id} was stopped. Start one with the role ${role}`;
+  if (last.state === 'lost')
+    return `${nothing}: process ${last.id} is lost, it has sent no heartbeat. Check that it runs, and read its log`;
+  return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log; if another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
+}
+
+/** A failing receiver is its watcher's matter; when those of several fail at once and nothing arrives, it is this deployment's. */
+function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureCounts) {
+  const since = lastSuccessAt ?? oldestSince;
+  if (watchersSinceSuccess < OUTAGE_WATCHERS_MIN || since === undefined) return undefined;
+  const message = `no webhook is accepted, and receivers of ${watchersSinceSuccess} watchers began to fail: check the network and the DNS of the delivery processes`;
+  return { message, since };
+}
+
+function describeProcess(
+  { id, roles, version, state, startedAt, seenAt, follower }: SeenProcess,
+  leader: SeenProcess | undefined,
+) {
+  const problem = follower?.problem;
+  return {
+    ...{ id, roles: [...roles], version, state },
+    started_at: startedAt.toISOString(),
+    seen_at: seenAt.toISOString(),
+    follower:
+      follower === undefined
+        ? null
+        : {
+            ...{
+              leads: follower.leads && state === 'running' && id === leader?.id,
+              state: follower.state,
+              head: follower.head ?? null,
+            },
+            problem:
+              problem === undefined ? null : { message: problem.message, since: problem.since.toISOString() },
+          },
+  };
+}
+
+function reportOf({ follower }: SeenProcess): DeploymentReading['leader'] {
+  const { head, state = 'ok', problem } = follower ?? {};
+  return {
+    head,
+    trouble: state === 'ok' || problem === undefined ? undefined : { state, ...problem },
+  };
+}
+
+const ageSeconds = (then: Date, now: Date) => Math.max(0, (now.getTime() - then.getTime()) / 1000);

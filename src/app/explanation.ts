@@ -1,0 +1,112 @@
+/**
+ * What `chainbell points explain` needs of the program, built from a Config: the stored awards of a transaction, and its logs as
+ * a node tells them, because they are not stored.
+ */
+import packageJson from '../../package.json' with { type: 'json' };
+import { type ExplainedLog, explainLogs } from '../audit/explain.ts';
+import type { Bundle } from '../chain/blocks/bundle.ts';
+import { type ChainNodes, httpUrls } from '../chain/nodes/nodes.ts';
+import { rulesOf } from '../config/points.ts';
+import type { Config } from '../config/schema.ts';
+import { startAbort } from '../core/abort.ts';
+import type { Clock } from '../core/clock.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import type { Hash } from '../core/hex.ts';
+import { createMetrics } from '../core/metrics.ts';
+import type { Award } from '../domain/award.ts';
+import type { BlockHeader } from '../domain/block.ts';
+import { findBlockHash, findChain, findTip, requireChain } from '../store/blocks/blocks.ts';
+import type { Database } from '../store/db/db.ts';
+import { listAwards } from '../store/points/points.ts';
+import { openChain } from './chain-access.ts';
+import { createProgramLog } from './program-log.ts';
+
+export type Explanation = {
+  awards: Award[];
+  /** As a node tells it; undefined: why it could not be had. */
+  transaction:
+    | { block: BlockHeader; succeeded: boolean; logs: ExplainedLog[] }
+    | { missing: 'no_node' | 'unknown'; message: string };
+};
+
+/** Somebody waits for the answer. */
+const NODES_MS_MAX = 20_000;
+
+/** @throws Fault `conflict` when the database or the nodes are of another chain than the configuration. */
+export async function explainTransaction(
+  config: Config,
+  hash: Hash,
+  { database, clock, signal }: { database: Database; clock: Clock; signal: AbortSignal },
+): Promise<Explanation> {
+  const awards = await listAwards(database, hash);
+  const chain = await findChain(database);
+  if (chain !== undefined) requireChain(chain, config.chain.id);
+  const { nodes, close } = openChain(config, chain, {
+    urls: httpUrls(config.chain.rpc),
+    clock,
+    // What goes wrong is part of the answer.
+    log: createProgramLog(config, { level: 'error' }),
+    metrics: createMetrics(packageJson.version),
+    onHead: () => {},
+  });
+  const limit = startAbort(signal, NODES_MS_MAX);
+  try {
+    if (chain !== undefined) nodes.pin({ chainId: chain.chainId, genesisHash: chain.genesisHash });
+    const found = await findTransaction(nodes, hash, limit.signal);
+    if (found === undefined)
+      return { awards, transaction: { missing: 'unknown', message: 'the nodes know no such transaction' } };
+    const { transaction, block } = found;
+    const notStored = await whyNotStored(database, block);
+    const logs = await explainLogs(database, {
+      ...{ rules: rulesOf(config), transaction, block, awards, notStored },
+    });
+    return { awards, transaction: { block, succeeded: transaction.succeeded, logs } };
+  } catch (error) {
+    if (!(error instanceof Fault) || error.code === 'conflict' || signal.aborted) throw error;
+    return { awards, transaction: { missing: 'no_node', message: messageOf(error) } };
+  } finally {
+    limit.release();
+    await close();
+  }
+}
+
+type Found = { transaction: Bundle['transactions'][number]; block: BlockHeader };
+
+/** By the whole block, as the follower reads it; undefined when no block has it. */
+async function findTransaction(
+  nodes: Pick<ChainNodes, 'identify' | 'ask' | 'bundles'>,
+  hash: Hash,
+  signal: AbortSignal,
+): Promise<Found | undefined> {
+  await nodes.identify(signal);
+  const blockHash = await nodes.ask(
+    [{ method: 'eth_getTransactionReceipt', params: [hash] }],
+    ([answer], name) => {
+      if (answer?.ok !== true) throw new Fault('unavailable', `${name}: ${answer?.message ?? 'no answer'}`);
+      return parseBlockHash(answer.result);
+    },
+    signal,
+  );
+  if (blockHash === undefined) return undefined;
+  const [bundle] = await nodes.bundles([blockHash], signal, { parts: 'without traces' });
+  const transaction = bundle?.transactions.find((one) => one.hash === hash);
+  return bundle && transaction && { transaction, block: bundle.header };
+}
+
+function parseBlockHash(receipt: unknown): Hash | undefined {
+  const { blockHash } = Object(receipt) as { blockHash?: unknown };
+  return typeof blockHash === 'string' && /^0x[0-9a-f]{64}$/.test(blockHash)
+    ? `0x${blockHash.slice(2)}`
+    : undefined;
+}
+
+/** Awards come with their block only. */
+async function whyNotStored(database: Database, { number, hash }: BlockHeader): Promise<string | undefined> {
+  const stored = await findBlockHash(database, number);
+  if (stored === hash) return undefined;
+  if (stored !== undefined) return `its block ${number} is on a fork that is not followed, or not yet`;
+  const tip = await findTip(database);
+  return tip !== undefined && tip.number > number
+    ? `its block ${number} lies before the first one that was followed`
+    : `its block ${number} is not stored yet`;
+}

@@ -1,0 +1,78 @@
+/**
+ * Why this process doesn't follow the chain, or follows it with less certainty than configured, and since when.
+ */
+import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import { type Fault, messageOf } from '../core/fault.ts';
+import type { QuorumStatus } from '../domain/quorum.ts';
+import type { Trouble } from './deployment-status.ts';
+
+/** Troubles of one kind that follow each other without a pause are one, whatever their words. */
+type Kind = 'stopped' | 'ahead' | 'silent';
+type KindOfTrouble = Trouble & { kind: Kind };
+
+export type FollowingTrouble = {
+  /** What the step of the follower last failed with; undefined once it works. */
+  noteStep(failed: Fault | undefined, now: Date): void;
+  /** The present trouble. Without `tipNumber`, heads below the stored tip aren't looked for. */
+  find(tipNumber: number | undefined): Trouble | undefined;
+};
+
+export function createFollowingTrouble(nodes: ChainNodes | undefined): FollowingTrouble {
+  let failed: { fault: Fault; since: Date } | undefined;
+  let shown: { kind: Kind; since: Date } | undefined;
+
+  return {
+    noteStep(fault, now) {
+      failed = fault && { fault, since: failed?.since ?? now };
+      if (shown !== undefined && troubleOf(failed, nodes?.quorum()) === undefined) shown = undefined;
+    },
+    find(tipNumber) {
+      const own = troubleOf(failed, nodes?.quorum());
+      const found =
+        own ?? (nodes === undefined || tipNumber === undefined ? undefined : rollbackOf(nodes, tipNumber));
+      if (found === undefined) {
+        if (tipNumber !== undefined) shown = undefined;
+        return undefined;
+      }
+      const { kind, ...trouble } = found;
+      const since = shown?.kind === kind && shown.since < trouble.since ? shown.since : trouble.since;
+      shown = { kind, since };
+      return { ...trouble, since };
+    },
+  };
+}
+
+function troubleOf(
+  failed: { fault: Fault; since: Date } | undefined,
+  quorum: QuorumStatus | undefined,
+): KindOfTrouble | undefined {
+  if (failed !== undefined) {
+    const isHolding = failed.fault.code === 'inconsistent' || quorum?.isHeld === true;
+    const state = isHolding ? 'holding' : 'degraded';
+    return { kind: 'stopped', state, message: messageOf(failed.fault), since: failed.since };
+  }
+  const held = quorum?.dispute ?? quorum?.stalled;
+  if (held !== undefined) return { kind: 'stopped', state: 'holding', ...held };
+  if (quorum?.ahead !== undefined) return { kind: 'ahead', state: 'degraded', ...quorum.ahead };
+  if (quorum?.silent === undefined) return undefined;
+  const { name, since } = quorum.silent;
+  return {
+    kind: 'silent',
+    state: 'degraded',
+    message: `${name} gives no votes, so the other node is followed alone and could be wrong: repair it, add a third node, or set chain.quorum: 2 to hold instead`,
+    since,
+  };
+}
+
+/** The nodes have gone back on the stored chain, as after a restore from a backup. */
+function rollbackOf(nodes: ChainNodes, tipNumber: number): KindOfTrouble | undefined {
+  const [head, since] = [nodes.headNumber(), nodes.belowSince(tipNumber)];
+  if (head === undefined || since === undefined) return undefined;
+  const who = nodes.quorum().nodes === 1 ? 'the node is' : 'the nodes are';
+  return {
+    kind: 'stopped',
+    state: 'holding',
+    message: `${who} at block ${head}, and block ${tipNumber} is stored: following resumes above block ${tipNumber}. Wait if they are catching up; otherwise check why they went back, or add a node to chain.rpc that has block ${tipNumber}`,
+    since,
+  };
+}

@@ -1,0 +1,84 @@
+/**
+ * Issuing and rotating API keys: the one time that a key's text exists outside of its owner's hands.
+ */
+
+import { Fault } from '../core/fault.ts';
+import { encryptKey, generateApiKey, lookupOf } from '../domain/api-key.ts';
+import type { KeyRing } from '../domain/key-ring.ts';
+import { nameProblem } from '../domain/watcher-name.ts';
+import type { Db, Tx } from '../store/db/db.ts';
+import { ensureWatcher, findKey, findWatcherByName, insertKey, revokeKey } from '../store/watchers/keys.ts';
+import type { SecretStore } from '../store/watchers/signing-secrets.ts';
+
+/** Clocks of processes that lie less behind the database's, or take longer to ask it, are left as they are (src/app/service.ts). */
+const CLOCK_SPREAD_MS = 1_000;
+
+/** `key` is shown to its owner once and kept nowhere in this form. */
+export type IssuedKey = { watcherId: number; keyId: string; key: string };
+
+/** A new key for the watcher of that name, who is made when new. @throws Fault `invalid` for a new name that may not be one. */
+export async function issueKey(
+  { database, keyRing }: SecretStore,
+  watcherName: string,
+  now: Date,
+): Promise<IssuedKey> {
+  const problem = await newNameProblem(database, watcherName);
+  if (problem !== undefined) throw new Fault('invalid', problem);
+  return database.transaction((tx) => insertNewKey(tx, keyRing, { watcherName, now }));
+}
+
+/** Why no key can be issued under that name; undefined where it can, and for a watcher that exists. */
+export async function newNameProblem(db: Db, watcherName: string): Promise<string | undefined> {
+  const problem = nameProblem(watcherName);
+  // PostgreSQL takes no text with a NUL.
+  if (problem === undefined || watcherName.includes('\0')) return problem;
+  return (await findWatcherByName(db, watcherName)) === undefined ? problem : undefined;
+}
+
+/**
+ * A new key beside the old one, which is refused from `overlapMs` on. Webhooks carry the new one at once.
+ * @throws Fault `not_found` for an unknown key, `conflict` for one that is revoked.
+ */
+export async function rotateKey(
+  { database, keyRing }: SecretStore,
+  keyId: string,
+  { now, overlapMs }: { now: Date; overlapMs: number },
+): Promise<IssuedKey> {
+  return database.transaction(async (tx) => {
+    const old = await findKey(tx, keyId);
+    if (old === undefined) throw notFound(keyId);
+    if (old.revokedAt !== undefined)
+      throw new Fault('conflict', `the key ${keyId} is already revoked: issue a new one with keys create`);
+    const issued = await insertNewKey(tx, keyRing, { watcherName: old.watcherName, now });
+    if (overlapMs === 0) await endKey(tx, keyId, now);
+    else await revokeKey(tx, keyId, new Date(now.getTime() + overlapMs));
+    return issued;
+  });
+}
+
+/** Ends a key, at a time that is past for every process, also one whose clock is behind: `not_found` when there is none. */
+export async function endKey(db: Db, keyId: string, now: Date): Promise<{ revokedAt: Date }> {
+  const revokedAt = new Date(now.getTime() - CLOCK_SPREAD_MS);
+  if (!(await revokeKey(db, keyId, revokedAt))) throw notFound(keyId);
+  return { revokedAt };
+}
+
+const notFound = (keyId: string) =>
+  new Fault('not_found', `no key has the id ${keyId}: see chainbell keys list`);
+
+async function insertNewKey(
+  tx: Tx,
+  keyRing: KeyRing,
+  { watcherName, now }: { watcherName: string; now: Date },
+): Promise<IssuedKey> {
+  const watcherId = await ensureWatcher(tx, watcherName, now);
+  const { id, text } = generateApiKey();
+  await insertKey(tx, {
+    id,
+    watcherId,
+    lookup: lookupOf(text, keyRing),
+    ...encryptKey(text, { keyId: id, watcherId }, keyRing),
+    now,
+  });
+  return { watcherId, keyId: id, key: text };
+}

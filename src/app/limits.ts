@@ -1,0 +1,38 @@
+/**
+ * The limits of the configuration, as the API and /status use them.
+ */
+import type { WatcherLimits } from '../api/notifications/limits.ts';
+import type { Config } from '../config/schema.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Log } from '../core/log.ts';
+import type { Database } from '../store/db/db.ts';
+import { hasLimits, startCounting, stopCounting } from '../store/watchers/limits.ts';
+
+const numberOf = (limit: number | 'off') => (limit === 'off' ? undefined : limit);
+
+export function limitsOf({ limits }: Config): WatcherLimits {
+  return {
+    records: numberOf(limits.records),
+    recordsPerAddressAndUrl: numberOf(limits.recordsPerAddressAndUrl),
+    receiverOrigins: numberOf(limits.receiverOrigins),
+    pendingNotifications: numberOf(limits.pendingNotifications),
+  };
+}
+
+/** Has records counted where a limit needs that. The first time, all of them are read, which may take minutes. */
+export async function openLimits(
+  config: Config,
+  { database, clock, log }: { database: Database; clock: Clock; log: Log },
+): Promise<WatcherLimits> {
+  const all = limitsOf(config);
+  const { records, recordsPerAddressAndUrl, receiverOrigins } = all;
+  const limits = { records, recordsPerAddressAndUrl, receiverOrigins };
+  if (!hasLimits(limits)) {
+    await stopCounting(database);
+    return all;
+  }
+  const startedMs = clock.steadyMs();
+  await database.transaction(startCounting);
+  log.info({ ...limits, durationMs: Math.round(clock.steadyMs() - startedMs) }, 'limits.counted');
+  return all;
+}

@@ -1,0 +1,36 @@
+/**
+ * Servers and the addresses that they listen on.
+ */
+import type { Server } from 'node:http';
+import { Fault, messageOf } from '../core/fault.ts';
+
+/** Where the server listens from now on. @throws Fault `conflict` where it cannot. */
+export async function listen(server: Server, address: { host: string; port: number }): Promise<string> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once('error', reject);
+  server.listen(address.port, address.host, resolve);
+  try {
+    await promise;
+  } catch (error) {
+    throw listenFault(error, address);
+  }
+  const bound = server.address();
+  const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
+  return `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
+}
+
+/** Ends it with all its connections. */
+export async function closeServer(server: Server): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  server.close(() => resolve());
+  server.closeAllConnections();
+  await promise;
+}
+
+/** That nothing can listen there, and what to do. */
+export function listenFault(error: unknown, { host, port }: { host: string; port: number }): Fault {
+  return new Fault(
+    'conflict',
+    `cannot listen on ${host}:${port}: ${messageOf(error)}; choose another port or stop what uses it`,
+  );
+}

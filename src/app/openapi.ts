@@ -1,0 +1,42 @@
+/**
+ * The OpenAPI document without a service: what is behind the routes does not change it.
+ */
+import { documentText } from '../api/openapi.ts';
+import { createApi } from '../api/server.ts';
+import { systemClock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
+import { silentLog } from '../core/log.ts';
+import { createMetrics } from '../core/metrics.ts';
+import { deriveKeyRing } from '../domain/key-ring.ts';
+
+/** As JSON, the same for every configuration. */
+export async function renderOpenApi(): Promise<string> {
+  const nothing = () => Promise.reject(new Fault('unavailable', 'there is nothing behind this API'));
+  const unknown = { asset: '', origin: { kind: 'none' } } as const;
+  const api = createApi({
+    database: {
+      ...{ kind: 'embedded', query: nothing, each: nothing, transaction: nothing },
+      ...{ script: nothing, session: nothing, close: nothing },
+    },
+    clock: systemClock(),
+    log: silentLog(),
+    metrics: createMetrics(''),
+    keyRing: deriveKeyRing(Buffer.alloc(32)),
+    webhookPolicy: { allowHttp: false, allowCidrs: [], ports: [] },
+    nativeSymbol: '',
+    sendTest: nothing,
+    confirmations: 0,
+    limits: {},
+    pairs: [],
+    prices: { native: unknown, reward: unknown, tokens: new Map() },
+    supply: undefined,
+    ops: { checks: nothing, status: nothing, details: nothing },
+    adminToken: undefined,
+  });
+  try {
+    await api.ready();
+    return documentText(api);
+  } finally {
+    await api.close();
+  }
+}

@@ -1,0 +1,96 @@
+/**
+ * How the pools fare beside the price feeds, read from the database: the same on every process.
+ */
+import type { Config } from '../config/schema.ts';
+import { type Decimal, decimalText } from '../core/decimal.ts';
+import type { Metrics } from '../core/metrics.ts';
+import { poolDeviation, type TokenValue, type ValuedPair } from '../domain/pair.ts';
+import type { Db } from '../store/db/db.ts';
+import { listLatestPairStates } from '../store/market/market.ts';
+import { findReadPairs } from '../store/market/pairs.ts';
+import { findYoungPrice } from '../store/prices/prices.ts';
+import { listFeeds, staleSeconds } from './prices.ts';
+import { valuedPairs } from './valued-pairs.ts';
+
+/** What the reserves say of an LP token is this far from its fair price at most, or somebody pushes the pool. */
+const LP_DEVIATION_MAX = '0.02';
+/** Enough for an alarm. */
+const RATIO_DIGITS = 6;
+
+/** For /status: each pair with its newest price, and how far that is from the feeds. */
+export async function describePairs(config: Config, database: Db, now: Date) {
+  const pairs = valuedPairs(config);
+  if (pairs.length === 0) return [];
+  const states = await listLatestPairStates(
+    database,
+    pairs.map(({ id }) => id),
+  );
+  const byId = new Map(states.map((state) => [state.pairId, state]));
+  const read = await findReadPairs(
+    database,
+    pairs.map(({ id }) => id),
+  );
+  const usdOf = await readPrices(config, pairs, { database, now });
+  return pairs.map((pair) => {
+    const state = byId.get(pair.id);
+    const { areIndependent, value0, value1 } = pair;
+    const prices = { usd0: usdOf(value0), usd1: usdOf(value1), areIndependent };
+    const deviation = state && poolDeviation(pair, state, prices);
+    return {
+      id: pair.id,
+      name: pair.name,
+      price: state?.price === undefined ? null : decimalText(state.price),
+      updated_at: state?.minedAt.toISOString() ?? null,
+      price_deviation: ratioOf(deviation?.price),
+      lp_deviation: ratioOf(deviation?.lp),
+      deviates: deviation?.lp.gt(LP_DEVIATION_MAX) ?? false,
+      volume_complete: read.has(pair.id),
+    };
+  });
+}
+
+/** Sets the gauges; a pair that cannot be judged has none. */
+export async function refreshPairMetrics(
+  config: Config,
+  { database, metrics }: { database: Db; metrics: Metrics },
+  now: Date,
+): Promise<void> {
+  const pairs = await describePairs(config, database, now);
+  metrics.pairPriceDeviation.reset();
+  metrics.pairLpDeviation.reset();
+  metrics.pairDeviates.reset();
+  for (const { id, price_deviation, lp_deviation, deviates } of pairs) {
+    if (price_deviation === null || lp_deviation === null) continue;
+    const pair = String(id);
+    metrics.pairPriceDeviation.set({ pair }, price_deviation);
+    metrics.pairLpDeviation.set({ pair }, lp_deviation);
+    metrics.pairDeviates.set({ pair }, deviates ? 1 : 0);
+  }
+}
+
+/** The prices of now, each asset asked for once; one that is too old is none. */
+async function readPrices(
+  config: Config,
+  pairs: readonly ValuedPair[],
+  { database, now }: { database: Db; now: Date },
+): Promise<(value: TokenValue) => Decimal | undefined> {
+  const feeds = new Map(listFeeds(config).map(({ asset: { asset }, feed }) => [asset, feed]));
+  const values = pairs.flatMap(({ areIndependent, value0, value1 }) =>
+    areIndependent ? [value0, value1] : [],
+  );
+  const assets = new Set(
+    values.flatMap((value) => (value !== undefined && 'asset' in value ? [value.asset] : [])),
+  );
+  const prices = new Map<string, Decimal>();
+  for (const asset of assets) {
+    const feed = feeds.get(asset);
+    const maxAgeMs = feed === undefined ? 0 : staleSeconds(feed) * 1000;
+    const found = await findYoungPrice(database, asset, { now, maxAgeMs });
+    if (found !== undefined) prices.set(asset, found.price);
+  }
+  return (value) =>
+    value === undefined ? undefined : 'fixed' in value ? value.fixed : prices.get(value.asset);
+}
+
+const ratioOf = (value: Decimal | undefined) =>
+  value === undefined ? null : Number(value.toFixed(RATIO_DIGITS));

@@ -1,0 +1,49 @@
+/**
+ * How the price feeds fare, read from the database: the same on every process.
+ */
+import type { Config } from '../config/schema.ts';
+import { decimalText } from '../core/decimal.ts';
+import type { Metrics } from '../core/metrics.ts';
+import type { Db } from '../store/db/db.ts';
+import { findLastRound } from '../store/prices/price-rounds.ts';
+import { findCurrentPrice } from '../store/prices/prices.ts';
+import { listFeeds, staleSeconds } from './prices.ts';
+
+/** For /status: each feed with its newest price, and what its sources said in the newest round. */
+export function describePrices(config: Config, database: Db, now: Date) {
+  return Promise.all(
+    listFeeds(config).map(async ({ asset: { asset }, feed }) => {
+      const [price, round] = await Promise.all([
+        findCurrentPrice(database, asset, { now, maxAgeMs: undefined }),
+        findLastRound(database, asset),
+      ]);
+      const ageSeconds =
+        price === undefined ? undefined : (now.getTime() - price.observedAt.getTime()) / 1000;
+      return {
+        asset,
+        price: price === undefined ? null : decimalText(price.price),
+        age_seconds: ageSeconds ?? null,
+        stale: ageSeconds === undefined || ageSeconds > staleSeconds(feed),
+        sources: (round?.reports ?? []).map((report) => ({
+          source: report.source,
+          verdict: report.verdict,
+          price: report.price === undefined ? null : decimalText(report.price),
+          observed_at: report.observedAt?.toISOString() ?? null,
+          message: report.message ?? null,
+        })),
+      };
+    }),
+  );
+}
+
+/** Sets the gauges that depend on the time. */
+export async function refreshPriceMetrics(
+  config: Config,
+  { database, metrics }: { database: Db; metrics: Metrics },
+  now: Date,
+): Promise<void> {
+  for (const { asset, age_seconds, stale } of await describePrices(config, database, now)) {
+    if (age_seconds !== null) metrics.priceAgeSeconds.set({ asset }, age_seconds);
+    metrics.priceStale.set({ asset }, stale ? 1 : 0);
+  }
+}

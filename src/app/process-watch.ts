@@ -1,0 +1,77 @@
+/**
+ * Which processes of the deployment run, judged by their heartbeats.
+ *
+ * A process is silent for as long as this one sees no new heartbeat, measured with a clock that never steps. Only the first look
+ * takes the age from the database's clock. Time in which this process didn't look (it was stopped, or the database was down)
+ * counts for GAP_MS_MAX at most, so that others don't seem lost because of it.
+ */
+import type { Clock } from '../core/clock.ts';
+import type { StoredProcess } from '../store/deployment/processes.ts';
+
+/** How often each process writes. */
+export const HEARTBEAT_MS = 2_000;
+/** A process that was silent for so long is lost, and a role that no process has had for so long is missing. */
+export const LOST_MS = 10_000;
+const GAP_MS_MAX = 2 * HEARTBEAT_MS;
+
+export type SeenProcess = StoredProcess & {
+  state: 'running' | 'stopped' | 'lost';
+  /** Since its last heartbeat. */
+  silentMs: number;
+  /** Since it last led the following; infinite if it never did while this process looked. */
+  leadMs: number;
+  /** For how long it has led without a pause; infinite if it doesn't, or did already at the first look. */
+  leadingMs: number;
+};
+
+export type ProcessWatch = {
+  /** Takes a new reading of the stored processes. */
+  note(processes: readonly StoredProcess[]): void;
+  /** The processes of the last reading. */
+  seen(): readonly SeenProcess[];
+  /** For how long this process has looked. */
+  watchedMs(): number;
+};
+
+type Track = { beat: number; leads: boolean; silentMs: number; leadMs: number; leadingMs: number };
+
+export function createProcessWatch(clock: Pick<Clock, 'steadyMs'>): ProcessWatch {
+  let tracks: Map<string, Track> | undefined;
+  let last: readonly StoredProcess[] = [];
+  let readMs = clock.steadyMs();
+  let watchedMs = 0;
+
+  function follow({ id, beat, ageMs, follower }: StoredProcess, gapMs: number): Track {
+    const known = tracks?.get(id);
+    if (known !== undefined && beat <= known.beat)
+      return {
+        ...{ beat: known.beat, leads: known.leads, silentMs: known.silentMs + gapMs },
+        ...{ leadMs: known.leadMs + gapMs, leadingMs: known.leadingMs + gapMs },
+      };
+    // A heartbeat that is new to this process came after its last look.
+    const silentMs = Math.min(Math.max(ageMs, 0), known === undefined ? Infinity : gapMs);
+    const leads = follower?.leads === true;
+    const leadMs = leads ? silentMs : (known?.leadMs ?? Infinity) + gapMs;
+    const isNew = leads && known?.leads !== true && tracks !== undefined;
+    const leadingMs = isNew ? silentMs : leads ? (known?.leadingMs ?? Infinity) + gapMs : Infinity;
+    return { beat, leads, silentMs, leadMs, leadingMs };
+  }
+
+  return {
+    note(processes) {
+      const nowMs = clock.steadyMs();
+      const gapMs = Math.min(nowMs - readMs, GAP_MS_MAX);
+      readMs = nowMs;
+      watchedMs += gapMs;
+      tracks = new Map(processes.map((one) => [one.id, follow(one, gapMs)]));
+      last = processes;
+    },
+    seen: () =>
+      last.map((one) => {
+        const { silentMs = 0, leadMs = Infinity, leadingMs = Infinity } = tracks?.get(one.id) ?? {};
+        const state = one.isStopped ? 'stopped' : silentMs >= LOST_MS ? 'lost' : 'running';
+        return { ...one, state, silentMs, leadMs, leadingMs };
+      }),
+    watchedMs: () => watchedMs,
+  };
+}

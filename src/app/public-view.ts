@@ -1,0 +1,119 @@
+/**
+ * What everyone may see of /status and /readyz: states, and the names that nodes have in the configuration. Where a node, a
+ * database or a price source is, is for the operator, who has the log.
+ */
+import type { Check } from '../api/ops/ops.ts';
+import type { StatusBody } from '../api/ops/status-body.ts';
+import { httpUrls } from '../chain/nodes/nodes.ts';
+import type { Config } from '../config/schema.ts';
+import { HIDDEN, redactorOf } from '../core/redact.ts';
+
+export type PublicView = {
+  checks(checks: Record<string, Check>): Record<string, Check>;
+  status(body: StatusBody): StatusBody;
+  text(text: string): string;
+};
+
+/** The fields of /status whose text comes from elsewhere. */
+const TEXT_FIELDS = new Set(['message', 'error', 'limit_reason', 'last_reason', 'node', 'source']);
+const URL_TEXT = /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>|\\^`{}]*[^\s"'<>|\\^`{}.,;:!?)\]]/gi;
+const IPV4_TEXT = /(?<![\w.])\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?(?!\w|\.\d)/g;
+/** With `::` or at least five groups: a time has three. */
+const IPV6_TEXT =
+  /(?<![\w:])\[?(?=[\da-f:]*::|([\da-f]{1,4}:){4})[\da-f:]{2,39}(?:\.\d{1,3}){0,3}\]?(:\d{1,5})?/gi;
+
+export function createPublicView(config: Config): PublicView {
+  const hide = createHide(config);
+  const labels = config.chain.rpc.map((url, index) => ({ url, label: labelOf(index) }));
+  const httpLabels = labels.filter(({ url }) => httpUrls([url]).length > 0);
+  const socketLabels = labels.filter(({ url }) => httpUrls([url]).length === 0);
+  const show = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(show);
+    if (typeof value !== 'object' || value === null) return value;
+    const fields = Object.entries(value).map(([name, field]): [string, unknown] =>
+      typeof field === 'string' && TEXT_FIELDS.has(name) ? [name, hide(field)] : [name, show(field)],
+    );
+    return Object.fromEntries(fields);
+  };
+  return {
+    text: hide,
+    checks: (checks) => show(checks) as Record<string, Check>,
+    status(body) {
+      // Nodes and sockets come in the order of the configuration; two may share a host.
+      const named = {
+        ...body,
+        nodes: body.nodes.map((node, index) => ({ ...node, name: httpLabels[index]?.label ?? HIDDEN })),
+        web_sockets: body.web_sockets.map((one, index) => ({
+          ...one,
+          name: socketLabels[index]?.label ?? HIDDEN,
+        })),
+      };
+      return show(named) as StatusBody;
+    },
+  };
+}
+
+const labelOf = (index: number) => `chain.rpc[${index}]`;
+
+type Place = { host: string; port: string; label: string };
+
+/** Replaces URLs and hosts of the configuration by names, and hides all other URLs and addresses. */
+function createHide(config: Config): (text: string) => string {
+  const { rpc } = config.chain;
+  const redactors = rpc.map(redactorOf);
+  const places = [...rpc.map((url, index) => placeOf(url, labelOf(index))), ...otherPlaces(config)];
+  const patterns = [
+    ...rpc.map((url, index) => ({ pattern: originPattern(url), label: labelOf(index) })),
+    { pattern: URL_TEXT, label: HIDDEN },
+    // With its port first: several nodes may share a machine.
+    ...places.map(({ host, port, label }) => ({ pattern: hostPattern(host, `:${port}`), label })),
+    ...places.map(({ host, label }) => ({ pattern: hostPattern(host, '(?::\\d{1,5})?'), label })),
+    // One of version 6 may end with one of version 4.
+    { pattern: IPV6_TEXT, label: HIDDEN },
+    { pattern: IPV4_TEXT, label: HIDDEN },
+  ];
+  return (text) => {
+    const redacted = redactors.reduce((shown, redact) => redact(shown), text);
+    return patterns.reduce((shown, { pattern, label }) => shown.replace(pattern, label), redacted);
+  };
+}
+
+/** The hosts of the database and of price pages. */
+function otherPlaces({ database, prices }: Config): Place[] {
+  // Several hosts are no URL.
+  const authority = database.url.replace(/^[^:]*:\/\//, '').split(/[/?#]/, 1)[0] ?? '';
+  const servers = authority.slice(authority.lastIndexOf('@') + 1).split(',');
+  const feeds = [...(prices.native === undefined ? [] : [prices.native]), ...Object.values(prices.tokens)];
+  const pages = feeds.flatMap(({ sources }) =>
+    sources.flatMap((source) => {
+      if (source.type === 'http') return [source.url];
+      return 'baseUrl' in source && source.baseUrl !== undefined ? [source.baseUrl] : [];
+    }),
+  );
+  return [
+    ...servers
+      .filter((server) => server !== '')
+      .map((server) => placeOf(`postgres://${server}`, 'the database server')),
+    ...pages.map((url, index) => placeOf(url, `page${index + 1}`)),
+  ];
+}
+
+function placeOf(url: string, label: string): Place {
+  const parsed = URL.parse(url);
+  const port = /^(https|wss):/.test(url) ? '443' : '80';
+  return { host: parsed?.hostname.replace(/\.$/, '') ?? '', port: parsed?.port || port, label };
+}
+
+/** `https://one.example`, also with the port of its scheme, but not inside of `https://one.example.org`. */
+const originPattern = (url: string) =>
+  new RegExp(`${RegExp.escape(new URL(url).origin)}(?![\\w.:-]*\\w)`, 'g');
+
+/** A name without dots is also a word, so it counts only where a host stands. */
+function hostPattern(host: string, port: string): RegExp {
+  const name = `${RegExp.escape(host)}\\.?`;
+  const end = '(?!\\.?[\\w-])';
+  if (/[.:]/.test(host)) return new RegExp(`(?<![\\w.-])${name}${port}${end}`, 'gi');
+  if (host === '') return /(?!)/g;
+  const after = '(?:\\/\\/|http:|ENOTFOUND |EAI_AGAIN |ECONNREFUSED |ETIMEDOUT |Host: )';
+  return new RegExp(`(?<=${after})${name}${port}${end}|(?<![\\w.-])${name}:\\d{1,5}${end}`, 'gi');
+}

@@ -1,0 +1,73 @@
+/**
+ * The 32 bytes from which all keys are derived: given by the configuration, or made once in the data folder when the
+ * database lies there too.
+ */
+import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { link, readFile, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import type { Config } from '../config/schema.ts';
+import { Fault } from '../core/fault.ts';
+import { deriveKeyRing, type KeyRing } from '../domain/key-ring.ts';
+import { prepareDataFolder } from '../store/db/data-folder.ts';
+import type { Db } from '../store/db/db.ts';
+import { withFolderFaults } from '../store/db/folder-fault.ts';
+import { listKekIds } from '../store/watchers/keys.ts';
+
+const SECRET_BYTES = 32;
+
+/**
+ * The key ring of this installation.
+ * @throws Fault `invalid` when stored keys were made with a secret that is not given: they could neither be checked nor sent.
+ */
+export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
+  const text = config.secret === '' ? await ensureSecretFile(config.dataDir) : config.secret;
+  // An empty one is a variable that is not set.
+  const formerTexts = config.formerSecrets.filter((former) => former !== '');
+  const ring = deriveKeyRing(
+    Buffer.from(text, 'base64'),
+    formerTexts.map((former) => Buffer.from(former, 'base64')),
+  );
+  const known = new Set([ring, ...ring.former].map(({ kekId }) => kekId));
+  const stored = await listKekIds(db);
+  if (stored.every((kekId) => known.has(kekId))) return ring;
+  throw new Fault(
+    'invalid',
+    'secret is not the one with which the stored API keys were made: give the former one (CHAINBELL_SECRET), or beside a new one in formerSecrets (CHAINBELL_FORMER_SECRETS)',
+  );
+}
+
+async function ensureSecretFile(dataDir: string): Promise<string> {
+  const file = path.join(dataDir, 'secret');
+  await prepareDataFolder(dataDir);
+  return withFolderFaults(dataDir, async () => {
+    if (!existsSync(file)) await writeSecret(file);
+    const text = (await readFile(file, 'utf8').catch(explainFolder)).trim();
+    if (Buffer.from(text, 'base64').length === SECRET_BYTES) return text;
+    throw new Fault(
+      'invalid',
+      `${file} does not hold ${SECRET_BYTES} bytes in base64. Restore it from a backup, or delete it if no key was ever issued`,
+    );
+  });
+
+  function explainFolder(error: NodeJS.ErrnoException): never {
+    if (error.code !== 'EISDIR') throw error;
+    throw new Fault(
+      'invalid',
+      `${file} is a folder, and the secret is a file. Move the folder away, and restore the file from a backup if keys were issued`,
+    );
+  }
+}
+
+/** Complete or not at all, because a disk may be full; keeps a secret that is there. */
+async function writeSecret(file: string): Promise<void> {
+  const draft = `${file}.${process.pid}`;
+  try {
+    await writeFile(draft, `${randomBytes(SECRET_BYTES).toString('base64')}\n`, { mode: 0o600 });
+    await link(draft, file).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error;
+    });
+  } finally {
+    await rm(draft, { force: true });
+  }
+}

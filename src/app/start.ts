@@ -1,0 +1,90 @@
+/**
+ * The beginning of a start: the database as it must be, and patience while it or the nodes do not answer.
+ */
+
+import type { Config } from '../config/schema.ts';
+import { systemClock } from '../core/clock.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import type { Log } from '../core/log.ts';
+import { findChain } from '../store/blocks/blocks.ts';
+import { openDatabase, type Share, type SharedDatabase } from '../store/db/db.ts';
+import { migrate } from '../store/db/migrate.ts';
+import { serveDatabase } from '../store/db/socket-server.ts';
+import { requirePairs } from '../store/market/pairs.ts';
+import { openCommonClock } from './common-clock.ts';
+import { openKeyRing } from './secret.ts';
+
+/** After this long without a database or a node a start gives up (exit code 69); docs/operations.md states it. */
+export const START_MS_MAX = 60_000;
+const START_RETRY_MS_MIN = 500;
+const START_RETRY_MS_MAX = 5_000;
+
+/** The database with its schema up to date, and all that the start reads from it; closed again when any of it fails. */
+export async function openStore(
+  config: Config,
+  { log, onWait }: { log: Log; onWait: (share: Share, waitMs: number) => void },
+) {
+  const { url, connections } = config.database;
+  const database = await openDatabase({ url, dataDir: config.dataDir, connections, onWait });
+  try {
+    await database.requireSessions();
+    const applied = await migrate(database);
+    if (applied.length > 0) log.info({ applied }, 'database.migrated');
+    await requirePairs(database, config.pairs);
+    const { retryMinutes } = config.webhooks;
+    return {
+      database,
+      // Every part waits for the clock, so it must not wait for the API.
+      common: await openCommonClock({ database: database.for('follower'), log, retryMinutes }),
+      keyRing: await openKeyRing(config, database),
+      chain: await findChain(database),
+    };
+  } catch (error) {
+    await database.close();
+    throw error;
+  }
+}
+
+/** Serves the embedded database to commands; the returned function ends that. */
+export async function openToCommands(
+  database: SharedDatabase,
+  { dataDir }: Config,
+  log: Log,
+): Promise<() => Promise<void>> {
+  if (database.kind !== 'embedded') return async () => {};
+  try {
+    const { close } = await serveDatabase(database.for('operator'), dataDir);
+    return close;
+  } catch (error) {
+    log.warn({ error: messageOf(error) }, 'operator.no_socket');
+    return async () => {};
+  }
+}
+
+/** Tries again while database or nodes do not answer, for at most startMsMax or until the signal aborts. */
+export async function retryAtStart<T>(
+  attempt: () => Promise<T>,
+  { log, startMsMax, signal, what }: { log: Log; startMsMax: number; signal: AbortSignal; what: string },
+): Promise<T> {
+  // The machine's clock: the database's is not known yet.
+  const clock = systemClock();
+  const giveUpAt = clock.steadyMs() + startMsMax;
+  let retryMs = START_RETRY_MS_MIN;
+  for (;;) {
+    signal.throwIfAborted();
+    try {
+      return await attempt();
+    } catch (error) {
+      const isWorthRetrying =
+        error instanceof Fault && (error.code === 'unavailable' || error.code === 'inconsistent');
+      const leftMs = giveUpAt - clock.steadyMs();
+      if (!isWorthRetrying || leftMs <= 0) throw error;
+      log.warn(
+        { waitingFor: what, error: messageOf(error), givesUpInSeconds: Math.ceil(leftMs / 1000) },
+        'service.waits',
+      );
+      await clock.wait(Math.min(retryMs, leftMs), signal);
+      retryMs = Math.min(retryMs * 2, START_RETRY_MS_MAX);
+    }
+  }
+}

@@ -1,0 +1,45 @@
+/**
+ * The configured pairs with what gives their tokens a price in USD.
+ */
+import type { Config } from '../config/schema.ts';
+import { decimal } from '../core/decimal.ts';
+import type { Address } from '../core/hex.ts';
+import type { Pair, TokenValue, ValuedPair } from '../domain/pair.ts';
+
+/** By the tokens of the configuration (fixed, or a feed of their own) and the wrapped native coin. */
+export function valuedPairs(config: Config): ValuedPair[] {
+  return config.pairs.map((pair) => {
+    const [value0, value1] = [tokenValue(config, pair.token0), tokenValue(config, pair.token1)];
+    const areIndependent = [value0, value1].every(
+      (value) => value !== undefined && !isPricedBy(config, value, pair.id),
+    );
+    return { ...pair, value0, value1, areIndependent };
+  });
+}
+
+/** Where the USD price of a token comes from; undefined where nothing prices it. */
+export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Address): TokenValue {
+  const [symbol, token] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
+  if (token?.usd !== undefined) return { fixed: decimal(String(token.usd)) };
+  const wrapped = chain.native.wrapped ?? pairs[0]?.token1;
+  if (address === wrapped) return feedValue(chain.native.symbol, prices.native);
+  return symbol === undefined ? undefined : feedValue(symbol, prices.tokens[symbol]);
+}
+
+const feedValue = (asset: string, feed: { maxAgeSeconds?: number } | undefined): TokenValue => ({
+  asset,
+  ...(feed?.maxAgeSeconds !== undefined && { maxAgeMs: feed.maxAgeSeconds * 1000 }),
+});
+
+/** Which token of the pair is the native coin, as far as one is. */
+export function nativeSide({ chain, pairs }: Config, { token0, token1 }: Pair): 0 | 1 | undefined {
+  const wrapped = chain.native.wrapped ?? pairs[0]?.token1;
+  return token1 === wrapped ? 1 : token0 === wrapped ? 0 : undefined;
+}
+
+/** Whether a feed takes its price from this pool, alone or among others. */
+function isPricedBy({ chain, prices }: Config, value: NonNullable<TokenValue>, pairId: number): boolean {
+  if ('fixed' in value) return false;
+  const feed = value.asset === chain.native.symbol ? prices.native : prices.tokens[value.asset];
+  return feed?.sources.some((source) => source.type === 'pair' && source.pair === pairId) ?? false;
+}

@@ -1,0 +1,125 @@
+/**
+ * The parts that `chainbell verify` and `chainbell repair` need, built from a Config: the database, the nodes, the proof.
+ */
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import packageJson from '../../package.json' with { type: 'json' };
+import type { Difference } from '../audit/compare.ts';
+import { applyPlan, planRepairs, type RepairPlan } from '../audit/repair.ts';
+import { type VerifyOptions, type VerifyReport, verifyStored } from '../audit/verify.ts';
+import { type ChainNodes, httpUrls } from '../chain/nodes/nodes.ts';
+import { rulesOf } from '../config/points.ts';
+import type { Config } from '../config/schema.ts';
+import { type Clock, systemClock } from '../core/clock.ts';
+import { Fault } from '../core/fault.ts';
+import { createMetrics } from '../core/metrics.ts';
+import { retryDelayMinutes } from '../domain/retry-schedule.ts';
+import { findChain, requireChain } from '../store/blocks/blocks.ts';
+import { openForCommand } from '../store/db/command-database.ts';
+import type { Database } from '../store/db/db.ts';
+import { migrationState } from '../store/db/migrate.ts';
+import { openChain } from './chain-access.ts';
+import { createProgramLog } from './program-log.ts';
+import { valuedPairs } from './valued-pairs.ts';
+
+export type VerificationOptions = Pick<
+  VerifyOptions,
+  'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'
+> & {
+  signal: AbortSignal;
+  clock?: Clock | undefined;
+};
+
+/**
+ * Derives the blocks of the range again and compares them with what is stored.
+ * @throws Fault `unavailable` when database or nodes do not answer; `conflict` for another chain, another schema, or an
+ * embedded database in use by the service; `not_found` when there is no embedded database.
+ */
+export async function runVerification(
+  config: Config,
+  { signal, clock, onDifference, ...request }: VerificationOptions,
+): Promise<VerifyReport> {
+  await using parts = new AsyncDisposableStack();
+  const options = await openVerification(config, { signal, clock, parts });
+  return await verifyStored({ ...options, ...request, onDifference }, signal);
+}
+
+export type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
+  /** Called with the plan before anything is written. Whether it is applied. */
+  onPlan(plan: RepairPlan): boolean;
+  /** Whether to send transfers that receivers may have credited under another id. */
+  mayCreditTwice: boolean;
+};
+
+/** Plans repairs of the range, and applies them if asked to; returns what it has repaired. @throws as runVerification. */
+export async function runRepair(
+  config: Config,
+  { signal, clock, onPlan, mayCreditTwice, ...request }: RepairOptions,
+): Promise<Set<Difference>> {
+  await using parts = new AsyncDisposableStack();
+  const options = await openVerification(config, { signal, clock, parts });
+  const plan = await planRepairs({ ...options, ...request }, signal);
+  if (!onPlan(plan)) return new Set();
+  return await applyPlan(options.database, plan, { ...options, mayCreditTwice }, signal);
+}
+
+type Opened = Omit<VerifyOptions, 'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'>;
+
+/** Everything that a comparison needs; `parts` closes it. */
+async function openVerification(
+  config: Config,
+  {
+    signal,
+    clock = systemClock(),
+    parts,
+  }: { signal: AbortSignal; clock: Clock | undefined; parts: AsyncDisposableStack },
+): Promise<Opened> {
+  // What happens along the way is no news here; what is wrong is.
+  const log = createProgramLog(config, { level: 'warn' });
+  const database = await openStored(config);
+  parts.defer(() => database.close());
+  const chain = await findChain(database);
+  const open = (urls: readonly string[]): ChainNodes => {
+    const { nodes, close } = openChain(config, chain, {
+      ...{ urls, clock, log },
+      metrics: createMetrics(packageJson.version),
+      onHead: () => {},
+    });
+    parts.defer(close);
+    if (chain !== undefined) nodes.pin({ chainId: chain.chainId, genesisHash: chain.genesisHash });
+    return nodes;
+  };
+  if (chain !== undefined) requireChain(chain, config.chain.id);
+  // New heads don't matter here either.
+  const urls = httpUrls(config.chain.rpc);
+  const nodes = open(urls);
+  if (chain !== undefined) await nodes.identify(signal);
+  const witnesses =
+    urls.length < 2 ? [] : urls.map((url) => ({ name: new URL(url).origin, nodes: open([url]) }));
+  const isProofOn = config.chain.verify !== 'off';
+  const { notificationsMs, swapsMs } = config.retention;
+  const { retryMinutes } = config.webhooks;
+  return {
+    ...{ database, nodes, witnesses, clock, isProofOn, notificationsMs, swapsMs, pairs: valuedPairs(config) },
+    quorum: config.chain.quorum,
+    rules: rulesOf(config),
+    confirmations: config.chain.confirmations,
+    retryDelayMs: (failureCount) => retryDelayMinutes(failureCount, retryMinutes) * MINUTE_MS,
+  };
+}
+
+const MINUTE_MS = 60_000;
+
+/** The database as it is: nothing is made and nothing is migrated. */
+async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {
+  if (url === '' && !existsSync(path.join(dataDir, 'database')))
+    throw new Fault('not_found', `there is no database in ${dataDir}, and database.url is not set`);
+  const database = await openForCommand({ url, dataDir });
+  const { pending } = await migrationState(database).catch(async (error: unknown) => {
+    await database.close();
+    throw error;
+  });
+  if (pending.length === 0) return database;
+  await database.close();
+  throw new Fault('conflict', `the schema lacks ${pending.join(', ')}: run chainbell migrate`);
+}

@@ -1,0 +1,143 @@
+/**
+ * Awards of points for events, derived again from the blocks by the rules: each is stored once, with what it is worth.
+ */
+
+import { decimalText } from '../core/decimal.ts';
+import { silentLog } from '../core/log.ts';
+import type { Award } from '../domain/award.ts';
+import type { Rules } from '../domain/points/rules.ts';
+import { dayOf, startOf } from '../domain/points/window.ts';
+import { ofKind, type Placed } from '../ingest/points/activities.ts';
+import type { Claim } from '../ingest/points/claims.ts';
+import { claimEvents, loadReferrers } from '../ingest/points/points.ts';
+import { dayKey, settleClaims } from '../ingest/points/settle-claims.ts';
+import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { StoredBlock } from '../store/audit/comparison.ts';
+import type { Db } from '../store/db/db.ts';
+import { listAwardsOf, listRulesBefore, sumUserDaysBefore } from '../store/points/points.ts';
+import { listPricesById } from '../store/prices/prices.ts';
+import { type Difference, differenceOf, type Verdict } from './compare.ts';
+
+export type AwardSide = {
+  rules: Rules;
+  /** Blocks that are stored as they are on the chain. */
+  blocks: readonly { read: ReadBlock; stored: StoredBlock }[];
+  /** More awards than this are not compared. */
+  limit: number;
+};
+
+export type ComparedAwards = {
+  equal: number;
+  /** Awards for balances over days, and of rules that are not configured any more. */
+  accrued: number;
+  unknownRule: number;
+  verdicts: Verdict[];
+};
+
+/** A price that came nearer to the commit of the block than this may not have been seen by it. */
+const SEEN_MS_MIN = 10_000;
+
+/** What differs; 'too many' when there are more awards than the limit. */
+export async function compareAwards(
+  snapshot: Db,
+  { rules, blocks, limit }: AwardSide,
+): Promise<ComparedAwards | 'too many'> {
+  const [first, last] = [blocks[0]?.stored.number, blocks.at(-1)?.stored.number];
+  const compared: ComparedAwards = { equal: 0, accrued: 0, unknownRule: 0, verdicts: [] };
+  if (first === undefined || last === undefined) return compared;
+  const stored = await listAwardsOf(snapshot, { from: first, to: last }, limit);
+  if (stored.length === limit) return 'too many';
+  const derived = new Map(
+    (await deriveAwards(snapshot, rules, blocks)).map((award) => [keyOf(award), award]),
+  );
+  const storedBlocks = new Map(blocks.map((block) => [block.stored.number, block.stored]));
+  const known = new Set(
+    rules.listeners.flatMap((one) => (one.kind === 'event' ? [`${one.rule.id} ${one.rule.version}`] : [])),
+  );
+  for (const award of stored) {
+    const block = award.block && storedBlocks.get(award.block.number);
+    if (block === undefined) continue;
+    if (rules.accruals.has(award.rule)) compared.accrued += 1;
+    else if (!known.has(`${award.rule} ${award.version}`)) compared.unknownRule += 1;
+    else {
+      const own = derived.get(keyOf(award));
+      derived.delete(keyOf(award));
+      const changes = own && changesOf(award, own);
+      if (own === undefined || changes === undefined)
+        compared.verdicts.push(difference('unexpected', award, 'the rules give none'));
+      else if (changes.length === 0) compared.equal += 1;
+      else if (await mayHaveOtherPrice(snapshot, own, block)) compared.verdicts.push('price_new');
+      else compared.verdicts.push(difference('changed', award, changes.join(', ')));
+    }
+  }
+  compared.verdicts.push(...(await judgeMissing(snapshot, [...derived.values()])));
+  return compared;
+}
+
+/** As the follower gives them with their blocks: caps by day go on from what was given before. */
+async function deriveAwards(snapshot: Db, rules: Rules, blocks: AwardSide['blocks']): Promise<Award[]> {
+  const placed = blocks.flatMap(({ read: { header, activities } }) =>
+    activities.map((activity): Placed => ({ activity, block: header })),
+  );
+  const claims = await claimEvents(snapshot, ofKind(placed, 'event'), silentLog());
+  if (claims.length === 0) return [];
+  const earnedBefore = await loadEarnedBefore(snapshot, claims, blocks[0]?.stored.number ?? 0);
+  return settleClaims(claims, { earnedBefore, referrers: await loadReferrers(snapshot, rules, claims) });
+}
+
+async function loadEarnedBefore(snapshot: Db, claims: readonly Claim[], blockNumber: number) {
+  const byKey = new Map(
+    claims.flatMap((claim) => (claim.rule.perUserPerDay === undefined ? [] : [[dayKey(claim), claim]])),
+  );
+  const questions = Array.from(byKey.values(), ({ rule: { id: rule, version }, user, earnedAt }) => ({
+    ...{ rule, version, user, day: startOf(dayOf(earnedAt)) },
+  }));
+  const sums = await sumUserDaysBefore(snapshot, questions, blockNumber);
+  return new Map(
+    [...byKey.keys()].flatMap((key, index) => (sums[index] ? [[key, sums[index]] as const] : [])),
+  );
+}
+
+/** A rule that gave nothing before may have been configured later than the block was stored. */
+async function judgeMissing(snapshot: Db, missing: readonly Award[]): Promise<Verdict[]> {
+  const verdicts: Verdict[] = [];
+  for (const award of missing) {
+    const isOld = (await listRulesBefore(snapshot, [award], award.block?.number ?? 0)).length > 0;
+    const message = `${decimalText(award.points)} points for ${award.user} are not stored`;
+    verdicts.push(isOld ? difference('missing', award, message) : 'rule_new');
+  }
+  return verdicts;
+}
+
+/** Whether it was calculated with a price that came while its block was stored. */
+async function mayHaveOtherPrice(snapshot: Db, own: Award, { storedAt }: StoredBlock): Promise<boolean> {
+  const ids = Object.entries(own.inputs).flatMap(([name, value]) =>
+    name.startsWith('price_id.') ? [Number(value)] : [],
+  );
+  const prices = await listPricesById(snapshot, ids);
+  return prices.some(({ observedAt }) => observedAt.getTime() >= storedAt.getTime() - SEEN_MS_MIN);
+}
+
+const keyOf = ({ txHash, ordinal, rule, version, role }: Award) =>
+  `${txHash} ${ordinal} ${rule} ${version} ${role}`;
+
+function changesOf(stored: Award, own: Award): string[] {
+  const textsOf = ({ user, category, points, block, awardedAt }: Award) => ({
+    user,
+    category,
+    points: decimalText(points),
+    block: block && `${block.number} ${block.hash}`,
+    time: awardedAt.toISOString(),
+  });
+  const [is, should] = [textsOf(stored), textsOf(own)];
+  const fields = Object.keys(is) as (keyof typeof is)[];
+  return fields.flatMap((field) =>
+    is[field] === should[field] ? [] : [`${field} ${is[field]} is stored, ${should[field]} is calculated`],
+  );
+}
+
+function difference(what: 'changed' | 'missing' | 'unexpected', award: Award, why: string): Difference {
+  const { rule, version, txHash, ordinal, role, block } = award;
+  const subject = `award of rule ${rule} ${version} (${role}) for log ${ordinal} of ${txHash}`;
+  return differenceOf(what, block?.number ?? 0, `${what}: ${subject}: ${why}`, subject);
+}

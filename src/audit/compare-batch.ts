@@ -1,0 +1,223 @@
+/**
+ * Compares consecutive blocks with everything that one snapshot of the database stores about them.
+ */
+
+import type { Hash } from '../core/hex.ts';
+import { type BlockHeader, sidesOf } from '../domain/block.ts';
+import type { ValuedPair } from '../domain/pair.ts';
+import type { Rules } from '../domain/points/rules.ts';
+import type { ReadBlock } from '../ingest/read-ahead.ts';
+import {
+  listFirstInTurn,
+  listLanesById,
+  listNotificationsOf,
+  listStoredBlocks,
+  listTold,
+  listWatchesById,
+  listWatchesOf,
+  type StoredBlock,
+  type StoredNotification,
+  type StoredWatch,
+} from '../store/audit/comparison.ts';
+import { findTip } from '../store/blocks/blocks.ts';
+import type { Db } from '../store/db/db.ts';
+import { readTime } from '../store/db/time.ts';
+import { listPairStatesOf } from '../store/market/market.ts';
+import { listPairCoverage } from '../store/market/pairs.ts';
+import { listSwapsOf, type StoredSwap } from '../store/market/swaps.ts';
+import { findPrice, listNextPrices, listPricesById } from '../store/prices/prices.ts';
+import {
+  compareBlock,
+  type Difference,
+  differenceOf,
+  dueOf,
+  eventsOf,
+  placesOf,
+  type Verdict,
+} from './compare.ts';
+import { compareAwards } from './compare-awards.ts';
+import type { DeliverySide } from './compare-delivery.ts';
+import { compareStates, judgeValue, type PricesAround } from './compare-market.ts';
+import { compareNotifications } from './compare-notifications.ts';
+import { compareSwaps } from './compare-swaps.ts';
+
+/** Records and notifications of one comparison: where there are more, blocks are compared one by one, then not at all. */
+const ROWS_MAX = 100_000;
+
+export type CompareOptions = {
+  isProofOn: boolean;
+  /** Of the service: when a notification may be sent first, and when again after failure number n (the first is 1). */
+  confirmations: number;
+  retryDelayMs(failureCount: number): number;
+  /** Whose swaps and states are compared too. */
+  pairs: readonly ValuedPair[];
+  /** Whose awards are. */
+  rules: Rules;
+};
+
+/** Older notifications, swaps and states may have been deleted. */
+export type KeptSince = { keptSince: Date; swapsKeptSince: Date; statesKeptSince: Date };
+
+/** A block that is not stored as it is on the chain. */
+export type Astray = { header: BlockHeader; storedHash: Hash | undefined };
+
+export type Compared = {
+  blocks: number;
+  /** Those that are equal. */
+  swaps: number;
+  awards: number;
+  /** Awards for balances over days, and of rules that are not configured. */
+  accrued: number;
+  unknownRule: number;
+  astray: Astray[];
+  verdicts: Verdict[];
+};
+
+/** The differences of these blocks; 'too many' if more data is stored for them than is compared at once. */
+export async function compareBatch(
+  snapshot: Db,
+  read: readonly ReadBlock[],
+  options: CompareOptions & KeptSince,
+): Promise<Compared | 'too many'> {
+  const { isProofOn, keptSince } = options;
+  const span = { from: read[0]?.header.number ?? 0, to: read.at(-1)?.header.number ?? 0 };
+  const stored = await listStoredBlocks(snapshot, span);
+  const blocks = new Map<number, { read: ReadBlock; stored: StoredBlock }>();
+  const astray: Astray[] = [];
+  for (const one of read) {
+    const { header } = one;
+    const found = stored.get(header.number);
+    if (found?.hash === header.hash) blocks.set(header.number, { read: one, stored: found });
+    else astray.push({ header, storedHash: found?.hash });
+  }
+  const events = eventsOf([...blocks.values()]);
+  const addresses = new Set([...events.values()].flatMap(({ transfer }) => sidesOf(transfer)));
+  const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
+  const due = dueOf(events, watching, ROWS_MAX);
+  if (watching.length === ROWS_MAX || due.length > ROWS_MAX) return 'too many';
+  const places = placesOf(due);
+  const notifications = await listNotificationsOf(snapshot, span, places, ROWS_MAX);
+  const told = await listTold(snapshot, span, places, ROWS_MAX);
+  if (Math.max(notifications.length, told.length) === ROWS_MAX) return 'too many';
+  const market = await compareMarket(snapshot, [...blocks.values()], options);
+  const awards = await compareAwards(snapshot, {
+    ...{ rules: options.rules, blocks: [...blocks.values()], limit: ROWS_MAX },
+  });
+  if (market === 'too many' || awards === 'too many') return 'too many';
+  const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
+  const watches = await listWatchesById(snapshot, [...owners.values()]);
+  const verdicts = [
+    ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
+    ...compareNotifications({
+      ...{ blocks, events, due, notifications, told, keptSince },
+      watches: new Map(watches.map((watch) => [watch.id, watch])),
+      delivery: await readDelivery(snapshot, { notifications, watches }, options),
+    }),
+    ...market.verdicts,
+    ...awards.verdicts,
+  ];
+  const { equal, accrued, unknownRule } = awards;
+  return { blocks: blocks.size, swaps: market.swaps, awards: equal, accrued, unknownRule, astray, verdicts };
+}
+
+/** Swaps with their values, and states, of the configured pairs. */
+async function compareMarket(
+  snapshot: Db,
+  blocks: readonly { read: ReadBlock; stored: StoredBlock }[],
+  { pairs, swapsKeptSince, statesKeptSince }: CompareOptions & KeptSince,
+): Promise<{ swaps: number; verdicts: Verdict[] } | 'too many'> {
+  const [from, to] = [blocks[0]?.stored.number, blocks.at(-1)?.stored.number];
+  if (pairs.length === 0 || from === undefined || to === undefined) return { swaps: 0, verdicts: [] };
+  const ids = pairs.map(({ id }) => id);
+  const storedSwaps = await listSwapsOf(snapshot, { from, to }, ROWS_MAX);
+  const states = await listPairStatesOf(snapshot, ids, { from, to }, ROWS_MAX);
+  if (storedSwaps.length === ROWS_MAX || states.length === ROWS_MAX) return 'too many';
+  const coverage = await listPairCoverage(snapshot, ids);
+  const read = blocks.map((block) => block.read);
+  const swaps = compareSwaps({ blocks: read, stored: storedSwaps, coverage, keptSince: swapsKeptSince });
+  const storedAt = new Map(blocks.map(({ stored }) => [stored.number, stored.storedAt]));
+  const values = await judgeValues(snapshot, swaps.equal, { pairs, storedAt });
+  const wrong = values.filter((verdict) => typeof verdict !== 'string').length;
+  const verdicts = [
+    ...swaps.differences,
+    ...Array.from({ length: swaps.pruned }, (): Verdict => 'pruned'),
+    ...values,
+    ...compareStates({ pairs, blocks: read, stored: states, coverage, keptSince: statesKeptSince }),
+  ];
+  return { swaps: swaps.equal.length - wrong, verdicts };
+}
+
+/** Whose feeds value the swaps of these pairs. */
+export function assetsOf(pairs: readonly ValuedPair[]): string[] {
+  const values = pairs.flatMap(({ value0, value1 }) => [value0, value1]);
+  return [
+    ...new Set(values.flatMap((value) => (value !== undefined && 'asset' in value ? [value.asset] : []))),
+  ];
+}
+
+async function judgeValues(
+  snapshot: Db,
+  swaps: readonly StoredSwap[],
+  { pairs, storedAt }: { pairs: readonly ValuedPair[]; storedAt: ReadonlyMap<number, Date> },
+): Promise<Verdict[]> {
+  const ids = new Set(swaps.flatMap(({ priceId }) => priceId ?? []));
+  const prices = new Map((await listPricesById(snapshot, [...ids])).map((price) => [price.id, price]));
+  const byId = new Map(pairs.map((pair) => [pair.id, pair]));
+  const assets = assetsOf(pairs);
+  /** Swaps of one block have one time. */
+  const around = new Map<string, PricesAround>();
+  const verdicts: Verdict[] = [];
+  for (const swap of swaps) {
+    const pair = byId.get(swap.pairId);
+    if (pair === undefined) continue;
+    for (const asset of assets) {
+      const key = `${swap.blockNumber} ${asset}`;
+      if (around.has(key)) continue;
+      const inForce = await findPrice(snapshot, asset, swap.minedAt);
+      const [next] = await listNextPrices(snapshot, asset, [swap.minedAt]);
+      around.set(key, { inForce, next });
+    }
+    const verdict = judgeValue(swap, {
+      ...{ pair, storedAt: storedAt.get(swap.blockNumber) },
+      price: swap.priceId === undefined ? undefined : prices.get(swap.priceId),
+      pricesOf: (asset) =>
+        around.get(`${swap.blockNumber} ${asset}`) ?? { inForce: undefined, next: undefined },
+    });
+    if (verdict !== undefined) verdicts.push(verdict);
+  }
+  return verdicts;
+}
+
+/** The data that decides whether these notifications will be delivered. */
+async function readDelivery(
+  snapshot: Db,
+  {
+    notifications,
+    watches,
+  }: { notifications: readonly StoredNotification[]; watches: readonly StoredWatch[] },
+  { confirmations, retryDelayMs }: Pick<CompareOptions, 'confirmations' | 'retryDelayMs'>,
+): Promise<DeliverySide> {
+  const now = await readTime(snapshot);
+  const pending = notifications.filter(({ state }) => state === 'held' || state === 'waiting');
+  const laneIds = new Set(pending.map(({ laneId }) => laneId));
+  const pendingTurns = new Set(
+    pending.flatMap(({ turn, watchedAddressId }) => (turn === undefined ? [] : [watchedAddressId])),
+  );
+  const ordered = watches.flatMap(({ shardId, id }) =>
+    pendingTurns.has(id) ? [{ shardId, watchedAddressId: id }] : [],
+  );
+  const lanes = await listLanesById(snapshot, [...laneIds], now);
+  return {
+    ...{ now, confirmations, retryDelayMs },
+    tipNumber: (await findTip(snapshot))?.number ?? 0,
+    lanes: new Map(lanes.map((lane) => [lane.id, lane])),
+    firstInTurn: await listFirstInTurn(snapshot, ordered),
+  };
+}
+
+/** The difference that such a block is. */
+export function judgeAstray({ header: { number, hash }, storedHash }: Astray): Difference {
+  return storedHash === undefined
+    ? differenceOf('not_stored', number, `not stored; on the chain it is ${hash}`)
+    : differenceOf('hash', number, `stored as ${storedHash}, on the chain it is ${hash}`);
+}

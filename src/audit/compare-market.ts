@@ -1,0 +1,192 @@
+/**
+ * Figures of pairs against the blocks and prices that they come from: the state that each block left, and the value of each
+ * swap. Pure.
+ */
+import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
+import { isCounted, type Reserves, swapTokenValue, swapValue, type ValuedPair } from '../domain/pair.ts';
+import { toState } from '../ingest/pairs/market.ts';
+import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { PairStateChange } from '../store/market/market.ts';
+import type { PairCoverage } from '../store/market/pairs.ts';
+import type { StoredSwap } from '../store/market/swaps.ts';
+import type { Price } from '../store/prices/prices.ts';
+import { type Difference, differenceOf, type Verdict } from './compare.ts';
+import { coverageOf } from './compare-swaps.ts';
+
+export type StateSide = {
+  pairs: readonly ValuedPair[];
+  /** Blocks that are stored as they are on the chain, and follow one another. */
+  blocks: readonly ReadBlock[];
+  stored: readonly PairStateChange[];
+  coverage: readonly PairCoverage[];
+  /** Of older ones only the last of each hour is kept. */
+  keptSince: Date;
+};
+
+/** What differs, and what cannot be decided. */
+export function compareStates({ pairs, blocks, stored, coverage, keptSince }: StateSide): Verdict[] {
+  const isCovered = coverageOf(blocks, coverage);
+  const derived = new Map<string, PairStateChange>();
+  const byId = new Map(pairs.map((pair) => [pair.id, pair]));
+  for (const { header, pairEvents } of blocks) {
+    for (const events of pairEvents) {
+      const pair = byId.get(events.pairId);
+      if (pair === undefined || !isCovered(pair.id, header.number)) continue;
+      for (const state of toState({ header, pair, events })) derived.set(keyOf(state), state);
+    }
+  }
+  const verdicts: Verdict[] = [];
+  for (const state of stored) {
+    if (!isCovered(state.pairId, state.blockNumber)) continue;
+    const own = derived.get(keyOf(state));
+    derived.delete(keyOf(state));
+    if (own === undefined) verdicts.push(judgeRead(state, blocks));
+    else {
+      const changes = changesOf(state, own);
+      if (changes.length > 0) verdicts.push(stateDifference('changed', state, changes.join(', ')));
+    }
+  }
+  for (const state of derived.values())
+    verdicts.push(
+      state.minedAt < keptSince ? 'pruned' : stateDifference('missing', state, 'it is not stored'),
+    );
+  return verdicts;
+}
+
+/**
+ * A state of a block without an event: read from the contract, when the pair was new. Its reserves are those that the last
+ * event before it left, where one of these blocks has it.
+ */
+function judgeRead(state: PairStateChange, blocks: readonly ReadBlock[]): Verdict {
+  const { pairId, blockNumber, supplyChange, liquidityK } = state;
+  const before = blocks
+    .filter(({ header }) => header.number < blockNumber)
+    .flatMap(({ pairEvents }) => pairEvents.filter((events) => events.pairId === pairId))
+    .findLast(({ reserves }) => reserves !== undefined)?.reserves;
+  const isEqual = before === undefined || areEqual(state, before);
+  if (isEqual && supplyChange === 0n && liquidityK === undefined) return 'state_read';
+  return stateDifference('unexpected', state, 'the block has no event that left it');
+}
+
+const areEqual = (one: Reserves, other: Reserves) =>
+  one.reserve0 === other.reserve0 && one.reserve1 === other.reserve1;
+
+const keyOf = ({ pairId, blockNumber }: PairStateChange) => `${pairId} ${blockNumber}`;
+
+function changesOf(stored: PairStateChange, own: PairStateChange): string[] {
+  const textsOf = ({ minedAt, price, ...state }: PairStateChange) => ({
+    minedAt: minedAt.toISOString(),
+    reserve0: state.reserve0,
+    reserve1: state.reserve1,
+    price: price && decimalText(price),
+    supplyChange: state.supplyChange,
+    liquidityK: state.liquidityK,
+  });
+  const [is, should] = [textsOf(stored), textsOf(own)];
+  const fields = Object.keys(is) as (keyof typeof is)[];
+  return fields.flatMap((field) =>
+    is[field] === should[field]
+      ? []
+      : [`${field} ${is[field] ?? 'none'} is stored, ${should[field] ?? 'none'} is on the chain`],
+  );
+}
+
+function stateDifference(
+  what: 'changed' | 'missing' | 'unexpected',
+  { pairId, blockNumber }: PairStateChange,
+  why: string,
+): Difference {
+  const subject = `state of pair ${pairId}`;
+  return differenceOf(what, blockNumber, `${what}: ${subject}: ${why}`, subject);
+}
+
+export type ValueSide = {
+  pair: ValuedPair;
+  /** When the block of the swap was stored; undefined for blocks from before the first followed one. */
+  storedAt: Date | undefined;
+  /** The price that the swap names, as far as it exists. */
+  price: Price | undefined;
+  /** Of an asset. */
+  pricesOf(asset: string): PricesAround;
+};
+
+/** The price in force at a time, and the next one after it. */
+export type PricesAround = { inForce: Price | undefined; next: Price | undefined };
+
+/** A price that came nearer to the commit of the block than this may not have been seen by it. */
+const SEEN_MS_MIN = 10_000;
+/** `maxAgeSeconds` may have been another one, but hardly a shorter one. */
+const AGE_MS_MIN = 60_000;
+
+/** Undefined where the value is the one that follows from the amounts and the price in force. */
+export function judgeValue(swap: StoredSwap, side: ValueSide): Verdict | undefined {
+  const { usdValue, priceId } = swap;
+  if (usdValue === undefined) return judgeUnvalued(swap, side);
+  return priceId === undefined
+    ? judgeUnpriced(swap, usdValue, side)
+    : judgePriced(swap, { usdValue, priceId }, side);
+}
+
+/** It waits for the next price of its token. */
+function judgeUnvalued(swap: StoredSwap, { pair, storedAt, pricesOf }: ValueSide): Verdict | undefined {
+  const value = swapTokenValue(pair);
+  if (value === undefined || 'fixed' in value) return 'valued_otherwise';
+  const price = ownPrice(value, pricesOf(value.asset), swap.minedAt);
+  if (price === undefined) return undefined;
+  if (price.observedAt > swap.minedAt || !wasSeen(price, storedAt)) return 'price_new';
+  return valueDifference(swap, `it has no value, but price ${price.id} of ${price.asset} was in force`);
+}
+
+/** Its value comes from the configuration. */
+function judgeUnpriced(swap: StoredSwap, usdValue: Decimal, { pair }: ValueSide): Verdict | undefined {
+  const value = swapTokenValue(pair);
+  if (value !== undefined && 'asset' in value) return 'valued_otherwise';
+  const own = value === undefined ? decimal('0') : swapValue(pair, swap, value.fixed);
+  return compareValues(swap, usdValue, own);
+}
+
+function judgePriced(
+  swap: StoredSwap,
+  { usdValue, priceId }: { usdValue: Decimal; priceId: number },
+  { pair, storedAt, price, pricesOf }: ValueSide,
+): Verdict | undefined {
+  if (price === undefined) return valueDifference(swap, `its price ${priceId} does not exist`);
+  const verdict = compareValues(swap, usdValue, swapValue(pair, swap, price.price));
+  if (verdict !== undefined) return verdict;
+  const value = swapTokenValue(pair);
+  if (value === undefined || 'fixed' in value || value.asset !== price.asset) return 'valued_otherwise';
+  const around = pricesOf(price.asset);
+  const own = ownPrice(value, around, swap.minedAt);
+  if (own === undefined || own.id === priceId) return undefined;
+  if (wasAgedOtherwise(priceId, around, swap.minedAt)) return 'valued_otherwise';
+  if (!wasSeen(own, storedAt)) return 'price_new';
+  return valueDifference(swap, `price ${priceId} of ${price.asset} was used, ${own.id} was in force`);
+}
+
+/** What values a swap of this time: the price in force, unless it was too old, else the next one. */
+function ownPrice(
+  value: { maxAgeMs?: number },
+  { inForce, next }: PricesAround,
+  at: Date,
+): Price | undefined {
+  return inForce !== undefined && isCounted(value, inForce.observedAt, at) ? inForce : next;
+}
+
+/** Whether the price follows from another `maxAgeSeconds` than the configured one. */
+function wasAgedOtherwise(priceId: number, { inForce, next }: PricesAround, at: Date): boolean {
+  if (inForce === undefined || isCounted({ maxAgeMs: AGE_MS_MIN }, inForce.observedAt, at)) return false;
+  return priceId === inForce.id || priceId === next?.id;
+}
+
+const wasSeen = ({ observedAt }: Price, storedAt: Date | undefined) =>
+  storedAt !== undefined && observedAt.getTime() < storedAt.getTime() - SEEN_MS_MIN;
+
+function compareValues(swap: StoredSwap, stored: Decimal, own: Decimal): Difference | undefined {
+  if (stored.eq(own)) return undefined;
+  return valueDifference(swap, `${decimalText(stored)} USD is stored, ${decimalText(own)} is calculated`);
+}
+
+function valueDifference({ pairId, blockNumber, txHash, ordinal }: StoredSwap, why: string): Difference {
+  const subject = `value of swap ${ordinal} of ${txHash} in pair ${pairId}`;
+  return differenceOf('changed', blockNumber, `changed: ${subject}: ${why}`, subject);
+}

@@ -1,0 +1,329 @@
+/**
+ * Compares stored notifications with those that follow from the chain: each of these is stored exactly once with the right
+ * fields, and no other is stored. Pure.
+ */
+import { contentOf, type Transfer } from '../domain/block.ts';
+import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type {
+  StoredBlock,
+  StoredNotification,
+  StoredWatch,
+  ToldNotification,
+} from '../store/audit/comparison.ts';
+import type { Repair } from '../store/audit/repair.ts';
+import {
+  type Difference,
+  type Due,
+  differenceOf,
+  type Event,
+  type Events,
+  keyOf,
+  type Told,
+  type Verdict,
+} from './compare.ts';
+import { type DeliverySide, findDeliveryFault } from './compare-delivery.ts';
+
+export type StoredSide = {
+  /** The blocks that are compared. */
+  blocks: ReadonlyMap<number, { read: ReadBlock; stored: StoredBlock }>;
+  events: Events;
+  due: readonly Due[];
+  /** Every record that a notification of these blocks belongs to, and that still exists. */
+  watches: ReadonlyMap<string, StoredWatch>;
+  notifications: readonly StoredNotification[];
+  /** Orphaned ones that receivers may have seen. */
+  told: readonly ToldNotification[];
+  /** Notifications that were processed before this may have been deleted. */
+  keptSince: Date;
+  delivery: DeliverySide;
+};
+
+/**
+ * Times are the database's, but taken before the commit and before the insert of a record: nearer than this it is not
+ * known which of them saw the other.
+ */
+const ORDER_MS_MIN = 10_000;
+
+/** One verdict for each notification that is stored or must be. */
+export function* compareNotifications(side: StoredSide): Generator<Verdict> {
+  const { pairs, absent } = pairUp(side.notifications, side.due);
+  const contents = new Set(Array.from(side.events.values(), ({ transfer }) => contentOf(transfer)));
+  /** Those whose content is not on the chain. */
+  const strays = new Set<StoredNotification>();
+  for (const one of side.notifications) {
+    const due = pairs.get(one);
+    if (due !== undefined) yield judgeDue(one, due, side.delivery);
+    else if (contents.has(contentOf(one))) yield judgeUnwanted(side, one);
+    else strays.add(one);
+  }
+  const missing: Due[] = [];
+  for (const due of absent) {
+    const place = placeOf({ ...due.event.transfer, watchedAddressId: due.watch.id });
+    const stray = [...strays].find((one) => placeOf(one) === place);
+    if (stray === undefined) missing.push(due);
+    else yield judgeReplaced(side, stray, due.event, due);
+    if (stray !== undefined) strays.delete(stray);
+  }
+  /** Those in whose place a missing one would be credited once more. */
+  const creditedBefore = new Set<number>();
+  for (const due of missing) {
+    const before = findTold(side, [...strays], due);
+    if (before !== undefined) creditedBefore.add(before.id);
+    const verdict = judgeMissing(due, before, side.keptSince);
+    if (verdict !== undefined) yield verdict;
+  }
+  for (const stray of strays) {
+    const verdict = judgeStray(side, stray);
+    if (verdict === undefined) continue;
+    const isCreditedBefore = typeof verdict !== 'string' && creditedBefore.has(stray.id);
+    yield isCreditedBefore ? { ...verdict, mayCreditTwice: true } : verdict;
+  }
+}
+
+/**
+ * Pairs stored notifications with due ones of the same identity (docs/reorgs.md). Where the stored occurrence is wrong,
+ * those at the same ordinal are the same, then those in the same order.
+ */
+function pairUp(
+  stored: readonly StoredNotification[],
+  due: readonly Due[],
+): { pairs: Map<StoredNotification, Due>; absent: Due[] } {
+  const pairs = new Map<StoredNotification, Due>();
+  const open = Map.groupBy(due, ({ watch, event }) => `${watch.id} ${contentOf(event.transfer)}`);
+  const take = (one: StoredNotification, fits: (due: Due) => boolean) => {
+    const equal = open.get(`${one.watchedAddressId} ${contentOf(one)}`) ?? [];
+    const found = equal.findIndex(fits);
+    const [taken] = found === -1 ? [] : equal.splice(found, 1);
+    if (taken !== undefined) pairs.set(one, taken);
+  };
+  for (const one of stored) take(one, ({ occurrence }) => occurrence === one.occurrence);
+  for (const one of stored)
+    if (!pairs.has(one)) take(one, ({ event }) => event.transfer.ordinal === one.ordinal);
+  for (const one of stored) if (!pairs.has(one)) take(one, () => true);
+  return { pairs, absent: [...open.values()].flat() };
+}
+
+/** A stored notification that its record must get. */
+function judgeDue(
+  one: StoredNotification,
+  { watch, event: { stored } }: Due,
+  delivery: DeliverySide,
+): Verdict {
+  const isOlder = one.createdAt < stored.storedAt;
+  if (!isOlder && isAfter(watch.createdAt, stored))
+    return difference('unexpected', one, stored.number, 'its watched address was created after the block');
+  return judgeState(one, watch, { stored, delivery }) ?? 'equal';
+}
+
+/** Its block, and how it is delivered; undefined where both are right. */
+function judgeState(
+  one: StoredNotification,
+  watch: StoredWatch,
+  { stored, delivery }: { stored: StoredBlock; delivery: DeliverySide },
+): Difference | undefined {
+  const fault = findDeliveryFault(one, watch, delivery);
+  const isElsewhere = one.blockNumber !== stored.number;
+  if (fault === undefined && !isElsewhere) return undefined;
+  const reasons = [
+    ...(isElsewhere ? [`block ${one.blockNumber} is stored, ${stored.number} is on the chain`] : []),
+    ...(fault === undefined ? [] : [fault.message]),
+  ];
+  const repair: Repair = {
+    action: 'update',
+    ...rowOf(one),
+    block: { number: stored.number, hash: stored.hash },
+    isRescheduled: fault !== undefined,
+    isLate: fault?.isLate ?? false,
+  };
+  const what = isElsewhere ? 'changed' : 'delivery';
+  return { ...difference(what, one, stored.number, reasons.join(', ')), repairs: [repair] };
+}
+
+const rowOf = ({ shardId, id, version }: StoredNotification) => ({ shardId, id, version });
+
+/** One whose content is on the chain, but that its record as it is now would not get. */
+function judgeUnwanted(side: StoredSide, one: StoredNotification): Verdict {
+  const watch = side.watches.get(one.watchedAddressId);
+  if (watch === undefined) return 'record_deleted';
+  const event = side.events.get(keyOf(one)) ?? eventOf(side.events, one);
+  const { stored } = event;
+  const isSurplus = side.due.some(
+    (due) => due.watch.id === watch.id && contentOf(due.event.transfer) === contentOf(one),
+  );
+  if (isSurplus) {
+    const why = 'it is stored more often than it happened';
+    return { ...difference('unexpected', one, stored.number, why), ...withdrawalOf(side, one, stored) };
+  }
+  if (!mayHaveChanged(watch, stored))
+    return difference('unexpected', one, stored.number, 'its watched address does not ask for it');
+  return judgeState(one, watch, { stored, delivery: side.delivery }) ?? 'record_changed';
+}
+
+/** The event with this content. */
+function eventOf(events: Events, one: StoredNotification): Event {
+  const content = contentOf(one);
+  const event = [...events.values()].find(({ transfer }) => contentOf(transfer) === content);
+  if (event === undefined) throw new Error(`no transfer has the content of notification ${one.id}`);
+  return event;
+}
+
+/**
+ * One in whose place the chain has other content, which is not stored if `due` is given: it was changed, or its
+ * transaction was mined again with another outcome that was not sent.
+ */
+function judgeReplaced(side: StoredSide, one: StoredNotification, event: Event, due?: Due): Difference {
+  const { stored } = event;
+  const withdrawal = withdrawalOf(side, one, stored);
+  const changed = difference('changed', one, stored.number, changesOf(one, event).join(', '));
+  if (due === undefined) return { ...changed, ...withdrawal };
+  const mayCreditTwice = withdrawal.told?.fate === 'kept';
+  const creation = creationOf(due, { mayCreditTwice, insteadOf: one.id });
+  return {
+    ...{ ...changed, ...withdrawal, ...creation },
+    repairs: [...withdrawal.repairs, ...creation.repairs],
+  };
+}
+
+function creationOf(
+  { watch, event: { transfer, stored }, occurrence }: Due,
+  { mayCreditTwice, insteadOf }: { mayCreditTwice: boolean; insteadOf?: number },
+) {
+  const repair: Repair = {
+    ...{ action: 'create', watchedAddressId: watch.id, shardId: watch.shardId, transfer, occurrence },
+    ...{ block: { number: stored.number, hash: stored.hash }, mayCreditTwice, insteadOf },
+  };
+  return { repairs: [repair], amount: transfer.amount, ...(mayCreditTwice && { mayCreditTwice }) };
+}
+
+/** A stored notification whose content is not on the chain; undefined when it counts elsewhere. */
+function judgeStray(side: StoredSide, one: StoredNotification): Verdict | undefined {
+  const event = side.events.get(keyOf(one));
+  const own = side.blocks.get(one.blockNumber);
+  const stored = event?.stored ?? own?.stored;
+  if (stored === undefined) return undefined;
+  if (event === undefined && one.kind === 'internal' && own?.read.traced === false) return 'not_traced';
+  if (isOfOrphan(one, stored)) {
+    // It counts once, with the block that it names.
+    if (own === undefined) return undefined;
+    const withdrawal = withdrawalOf(side, one, own.stored);
+    const isOpen = (one.state === 'held' || one.state === 'waiting') && one.revision % 2 === 0;
+    if (!isOpen && withdrawal.told?.fate !== 'taken_back') return 'dead_fork';
+    const message = isOpen ? 'it is still to be delivered' : 'its receiver got no removal notice';
+    return {
+      ...difference('unexpected', one, own.stored.number, `its block was orphaned, and ${message}`),
+      ...withdrawal,
+    };
+  }
+  if (event !== undefined) return judgeReplaced(side, one, event);
+  const message = 'there is no such transfer on the chain';
+  return { ...difference('unexpected', one, one.blockNumber, message), ...withdrawalOf(side, one, stored) };
+}
+
+/** It was made before its block was stored: for another block of that height that was orphaned. */
+const isOfOrphan = (one: StoredNotification, { number, storedAt }: StoredBlock) =>
+  one.createdAt < storedAt || (one.blockNumber !== number && one.createdAt <= storedAt);
+
+/** The wrong notification ends as after a reorg. */
+function withdrawalOf(side: StoredSide, one: StoredNotification, { number, hash }: StoredBlock) {
+  const { id, amount, state, revision, mayBeSeen, processedAt } = one;
+  const hasRemoved = side.watches.get(one.watchedAddressId)?.settings.removed === true;
+  const fate: Told['fate'] = !mayBeSeen ? 'unseen' : hasRemoved ? 'taken_back' : 'kept';
+  const told: Told = {
+    ...{ id, amount, state, fate, noticeRevision: revision + 1 },
+    acknowledgedAt: state === 'processed' ? processedAt : undefined,
+  };
+  const repair: Repair = { action: 'orphan', ...rowOf(one), block: { number, hash } };
+  return { repairs: [repair], ...(revision % 2 === 0 && { told }) };
+}
+
+/**
+ * Notifications that the receiver of a missing one may have seen instead, without a removal notice: other content of the
+ * transaction, or of the block if the transaction hash itself may be wrong.
+ */
+function findTold(
+  side: StoredSide,
+  strays: readonly StoredNotification[],
+  { watch, event: { transfer, stored } }: Due,
+): Told | undefined {
+  if (watch.settings.removed) return undefined;
+  const fits = (
+    one: Pick<ToldNotification, 'watchedAddressId' | 'txHash' | 'kind' | 'blockNumber'>,
+    isOfBlock: boolean,
+  ) =>
+    one.watchedAddressId === watch.id &&
+    ((one.txHash === transfer.txHash && one.kind === transfer.kind) ||
+      (isOfBlock && one.blockNumber === stored.number));
+  const stray = strays.find(
+    (one) => one.mayBeSeen && one.revision % 2 === 0 && fits(one, !isOfOrphan(one, stored)),
+  );
+  if (stray !== undefined) return withdrawalOf(side, stray, stored).told;
+  const told = side.told.find((one) => fits(one, one.isOfBlock));
+  if (told === undefined) return undefined;
+  const { id, amount, state, processedAt } = told;
+  return { id, amount, state, acknowledgedAt: processedAt, noticeRevision: 1, fate: 'kept' };
+}
+
+/** A notification that is not stored; undefined when the record was made after the block. */
+function judgeMissing(due: Due, before: Told | undefined, keptSince: Date): Verdict | undefined {
+  const { watch, event } = due;
+  const { transfer, stored } = event;
+  if (isAfter(watch.createdAt, stored)) return undefined;
+  if (!isBefore(watch.createdAt, stored)) return 'record_new';
+  if (mayHaveChanged(watch, stored)) return 'record_changed';
+  if (stored.storedAt < keptSince) return 'pruned';
+  const { sender, receiver, amount, token } = transfer;
+  const what = `${amount} from ${sender} to ${receiver ?? 'a new contract'}`;
+  const place = { ...transfer, watchedAddressId: watch.id };
+  return {
+    ...difference('missing', place, stored.number, token === undefined ? what : `${what} of token ${token}`),
+    ...creationOf(due, { mayCreditTwice: before !== undefined }),
+    ...(before !== undefined && { told: before }),
+  };
+}
+
+const isBefore = (time: Date, { storedAt }: StoredBlock) =>
+  time.getTime() < storedAt.getTime() - ORDER_MS_MIN;
+const isAfter = (time: Date, { storedAt }: StoredBlock) => time.getTime() > storedAt.getTime() + ORDER_MS_MIN;
+
+const mayHaveChanged = ({ createdAt, updatedAt }: StoredWatch, stored: StoredBlock) =>
+  updatedAt > createdAt && !isBefore(updatedAt, stored);
+
+/** In words, each field that is not stored as it is on the chain. */
+function changesOf(one: StoredNotification, { transfer, stored }: Event): string[] {
+  const pairs = {
+    block: [one.blockNumber, stored.number],
+    sender: [one.sender, transfer.sender],
+    receiver: [one.receiver, transfer.receiver],
+    amount: [one.amount, transfer.amount],
+    token: [one.token, transfer.token],
+  };
+  return Object.entries(pairs).flatMap(([field, [is, should]]) =>
+    is === should ? [] : [`${field} ${is ?? 'none'} is stored, ${should ?? 'none'} is on the chain`],
+  );
+}
+
+type Place = Pick<Transfer, 'txHash' | 'kind' | 'ordinal'> & { watchedAddressId: string; id?: number };
+
+function difference(what: Difference['what'], place: Place, number: number, why: string): Difference {
+  const { watchedAddressId, txHash, kind, ordinal, id } = place;
+  const subject = `${nameOf(place)}, watched address ${watchedAddressId}`;
+  const message = `${what}: ${id === undefined ? '' : `notification ${id}, `}${subject}: ${why}`;
+  return {
+    ...differenceOf(what, number, message),
+    notification: { watchedAddressId, txHash, kind, ordinal, id },
+  };
+}
+
+function nameOf({ kind, ordinal, txHash }: Place): string {
+  switch (kind) {
+    case 'transaction':
+      return `value of transaction ${txHash}`;
+    case 'internal':
+      return `internal transfer ${ordinal} of transaction ${txHash}`;
+    case 'token':
+      return `token transfer in log ${ordinal} of transaction ${txHash}`;
+  }
+}
+
+/** A position of a record in a transaction, at which contents can differ. */
+const placeOf = (place: Place) => `${place.watchedAddressId} ${keyOf(place)}`;

@@ -1,0 +1,95 @@
+/**
+ * The swaps of some blocks on the chain against those that are stored of them: each is there once, with its amounts. Pure.
+ */
+import type { Swap } from '../domain/pair.ts';
+import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { PairCoverage } from '../store/market/pairs.ts';
+import type { BlockSwap } from '../store/market/swaps.ts';
+import { type Difference, differenceOf } from './compare.ts';
+
+export type SwapSide<Stored extends BlockSwap> = {
+  /** Blocks that are stored as they are on the chain. */
+  blocks: readonly ReadBlock[];
+  stored: readonly Stored[];
+  /** Of the pairs that are followed. */
+  coverage: readonly PairCoverage[];
+  /** Swaps of before this may have been deleted. */
+  keptSince: Date;
+};
+
+/** Tells whether a pair was read in one of these blocks. */
+export function coverageOf(
+  blocks: readonly ReadBlock[],
+  coverage: readonly PairCoverage[],
+): (pairId: number, blockNumber: number) => boolean {
+  const byPair = new Map(coverage.map((one) => [one.pairId, one]));
+  const headers = new Map(blocks.map(({ header }) => [header.number, header]));
+  return (pairId, blockNumber) => {
+    const [pair, header] = [byPair.get(pairId), headers.get(blockNumber)];
+    if (pair === undefined || header === undefined || blockNumber < pair.readFrom) return false;
+    return blockNumber >= pair.followedFrom || header.minedAt > pair.readAfter;
+  };
+}
+
+/**
+ * The swaps that are equal, how many may have been deleted for their age, and what differs; swaps of blocks that were not
+ * read for their pair do not count.
+ */
+export function compareSwaps<Stored extends BlockSwap>({
+  blocks,
+  stored,
+  coverage,
+  keptSince,
+}: SwapSide<Stored>): { equal: Stored[]; pruned: number; differences: Difference[] } {
+  const headers = new Map(blocks.map(({ header }) => [header.number, header]));
+  const isCovered = coverageOf(blocks, coverage);
+  const onChain = new Map<string, Placed>();
+  for (const { header, pairEvents } of blocks) {
+    for (const { pairId, swaps } of pairEvents) {
+      if (!isCovered(pairId, header.number)) continue;
+      for (const swap of swaps) {
+        const placed = { ...swap, pairId, blockNumber: header.number };
+        onChain.set(keyOf(placed), placed);
+      }
+    }
+  }
+  const differences: Difference[] = [];
+  const equal: Stored[] = [];
+  let pruned = 0;
+  for (const swap of stored) {
+    if (!isCovered(swap.pairId, swap.blockNumber)) continue;
+    const own = onChain.get(keyOf(swap));
+    onChain.delete(keyOf(swap));
+    const changes = own === undefined ? [] : changesOf(swap, own);
+    if (own === undefined)
+      differences.push(difference('unexpected', swap, 'there is no such swap on the chain'));
+    else if (changes.length > 0) differences.push(difference('changed', swap, changes.join(', ')));
+    else equal.push(swap);
+  }
+  for (const swap of onChain.values()) {
+    const minedAt = headers.get(swap.blockNumber)?.minedAt;
+    if (minedAt !== undefined && minedAt < keptSince) pruned += 1;
+    else differences.push(difference('missing', swap, 'it is not stored'));
+  }
+  return { equal, pruned, differences };
+}
+
+type Placed = Swap & { pairId: number; blockNumber: number };
+
+const keyOf = ({ blockNumber, txHash, ordinal }: Placed) => `${blockNumber} ${txHash} ${ordinal}`;
+
+/** In words, each field that is not stored as it is on the chain. */
+function changesOf(stored: Placed, own: Placed): string[] {
+  const fields = ['pairId', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
+  return fields.flatMap((field) =>
+    stored[field] === own[field]
+      ? []
+      : [`${field} ${stored[field]} is stored, ${own[field]} is on the chain`],
+  );
+}
+
+function difference(what: Difference['what'], swap: Placed, why: string): Difference {
+  const { pairId, txHash, ordinal, blockNumber } = swap;
+  const subject = `swap ${ordinal} of ${txHash} in pair ${pairId}`;
+  return differenceOf(what, blockNumber, `${what}: ${subject}: ${why}`, subject);
+}

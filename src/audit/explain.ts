@@ -1,0 +1,258 @@
+/**
+ * Why each log of a transaction has earned what it has, or nothing: what every rule that asks for its event says of it, by the
+ * configuration of now and the awards that are stored.
+ */
+import type { Bundle } from '../chain/blocks/bundle.ts';
+import { type Decimal, decimalText } from '../core/decimal.ts';
+import { compare, floorTo, fractionFrom } from '../core/fraction.ts';
+import type { Address, Hash } from '../core/hex.ts';
+import type { Award } from '../domain/award.ts';
+import type { BlockHeader } from '../domain/block.ts';
+import { decodeEvent } from '../domain/event-signature.ts';
+import type { EventListener, EventRule, Listener, Movement, Rules } from '../domain/points/rules.ts';
+import { dayOf, dayText, edgeText, startOf } from '../domain/points/window.ts';
+import { changeOf } from '../ingest/points/accruals.ts';
+import type { Activity } from '../ingest/points/activities.ts';
+import { type Claim, judgeEvent, type Refusal } from '../ingest/points/claims.ts';
+import {
+  assetsOf,
+  type Inputs,
+  POINTS_DIGITS,
+  type PriceAt,
+  textOf,
+  userOf,
+} from '../ingest/points/environment.ts';
+import type { Db } from '../store/db/db.ts';
+import { sumUserDays } from '../store/points/points.ts';
+import { findPrice, type Price } from '../store/prices/prices.ts';
+
+/** What one rule says of one log. */
+export type Verdict = {
+  /** Its id; `referral` for what says who refers whom. */
+  rule: string;
+  version: number | undefined;
+  what:
+    | 'awarded'
+    /** It moves a balance that accrues, or says who refers whom. */
+    | 'counts'
+    | Refusal['refused']
+    /** Where a price that was asked for was not there: it counted as 0. */
+    | 'no_price'
+    | 'cap_reached'
+    | 'wrong_contract'
+    | 'undecodable'
+    /** Its block was stored, and the award was not: the rule was not there, or said something else. */
+    | 'not_applied'
+    | 'not_stored';
+  message: string;
+  inputs: Inputs;
+};
+
+export type ExplainedLog = {
+  /** Its index within the receipt. */
+  ordinal: number;
+  contract: Address;
+  /** Undefined for an anonymous event. */
+  topic: Hash | undefined;
+  /** Empty where no rule asks for this event. */
+  verdicts: Verdict[];
+};
+
+export type ExplainOptions = {
+  rules: Rules;
+  transaction: Bundle['transactions'][number];
+  block: BlockHeader;
+  /** Those of the transaction. */
+  awards: readonly Award[];
+  /** Why its block can have earned nothing yet; undefined when it is stored. */
+  notStored: string | undefined;
+};
+
+/** The logs of the transaction in their order; a transaction that failed has none. */
+export async function explainLogs(db: Db, options: ExplainOptions): Promise<ExplainedLog[]> {
+  const { rules, transaction, block } = options;
+  const explained: ExplainedLog[] = [];
+  for (const [ordinal, log] of transaction.logs.entries()) {
+    const { address: contract, topics } = log;
+    const [topic] = topics;
+    const verdicts: Verdict[] = [];
+    for (const listener of rules.listeners.filter(({ signature }) => signature.topic === topic)) {
+      const place = {
+        txHash: transaction.hash,
+        sender: transaction.from,
+        contract,
+        ordinal,
+        logIndex: ordinal,
+      };
+      const values = listener.tokens.has(contract) ? decodeEvent(listener.signature, log) : undefined;
+      if (!listener.tokens.has(contract)) verdicts.push(wrongContract(listener));
+      else if (values === undefined) verdicts.push(undecodable(listener));
+      else verdicts.push(await judge(db, { listener, ...place, values }, { ...options, block }));
+    }
+    explained.push({ ordinal, contract, topic, verdicts });
+  }
+  return explained;
+}
+
+async function judge(db: Db, activity: Activity, options: ExplainOptions): Promise<Verdict> {
+  const { listener } = activity;
+  switch (listener.kind) {
+    case 'event':
+      return judgeRule(db, { ...activity, listener }, options);
+    case 'movement':
+      return judgeMovement(db, { ...activity, listener }, options);
+    case 'referral': {
+      const [user, referrer] = [activity.values[listener.user], activity.values[listener.referrer]];
+      const message = `${user} is referred by ${referrer}, unless nobody, himself or by another before`;
+      return { ...nameOf(listener), what: 'counts', message, inputs: {} };
+    }
+  }
+}
+
+async function judgeRule(
+  db: Db,
+  activity: Activity<EventListener>,
+  { block, awards, notStored }: ExplainOptions,
+): Promise<Verdict> {
+  const { listener, ordinal } = activity;
+  const { rule } = listener;
+  const name = nameOf(listener);
+  const given = awards.find(
+    (one) =>
+      one.rule === rule.id && one.version === rule.version && one.ordinal === ordinal && one.role === 'user',
+  );
+  if (given !== undefined)
+    return { ...name, what: 'awarded', message: `${decimalText(given.points)} points`, inputs: given.inputs };
+  const judged = judgeEvent(activity, { block, priceAt: await pricesOf(db, activity, block) });
+  if ('refused' in judged) return { ...name, ...refusalOf(rule, judged, block), inputs: judged.inputs };
+  const { inputs } = judged;
+  if (notStored !== undefined) return { ...name, what: 'not_stored', message: notStored, inputs };
+  const cap = await findFullCap(db, judged, awards);
+  if (cap !== undefined) return { ...name, what: 'cap_reached', message: cap, inputs };
+  if (floorTo(judged.points, POINTS_DIGITS).lte(0))
+    return { ...name, what: 'nothing', message: `less than ${POINTS_DIGITS} digits tell`, inputs };
+  const message = `would earn ${textOf(judged.points)} points: when its block was stored the rule was not there, or another`;
+  return { ...name, what: 'not_applied', message, inputs };
+}
+
+async function judgeMovement(
+  db: Db,
+  activity: Activity<Movement>,
+  { block }: ExplainOptions,
+): Promise<Verdict> {
+  const { listener } = activity;
+  const name = nameOf(listener);
+  const user = userOf(listener.user, activity);
+  const inputs: Inputs = {};
+  if (user === undefined)
+    return { ...name, what: 'nobody', message: 'the zero address holds nothing', inputs };
+  const change = changeOf(activity, { block, priceAt: await pricesOf(db, activity, block), inputs });
+  if (change === undefined)
+    return { ...name, what: 'condition_false', message: conditionOf(listener.when?.text), inputs };
+  const message = `the balance of ${user} changes by ${change}; what it earns is awarded when the day has ended`;
+  return { ...name, what: 'counts', message, inputs };
+}
+
+/** The prices at the block's time that the listener's expressions may ask for. */
+async function pricesOf(
+  db: Db,
+  { listener, contract }: Activity,
+  { minedAt }: BlockHeader,
+): Promise<PriceAt> {
+  const expressions =
+    listener.kind === 'event'
+      ? [listener.rule.when, listener.rule.points]
+      : listener.kind === 'movement'
+        ? [listener.when, listener.change]
+        : [];
+  const prices = new Map<string, Price>();
+  for (const asset of assetsOf(expressions, listener.tokens.get(contract) ?? new Map())) {
+    const price = await findPrice(db, asset, minedAt);
+    if (price !== undefined) prices.set(asset, price);
+  }
+  return (asset) => prices.get(asset);
+}
+
+function refusalOf(
+  rule: EventRule,
+  { refused, inputs }: Refusal,
+  { minedAt }: BlockHeader,
+): Pick<Verdict, 'what' | 'message'> {
+  const unpriced = Object.keys(inputs).filter((key) => key.startsWith('price.') && inputs[key] === 'none');
+  const { from, to } = rule.window;
+  switch (refused) {
+    case 'not_yet':
+      return { what: refused, message: `not in force before ${from && edgeText(from)}` };
+    case 'ended':
+      return { what: refused, message: `in force up to but without ${to && edgeText(to)}` };
+    case 'replaced':
+      return { what: refused, message: 'a later version has taken its place' };
+    case 'nobody':
+      return { what: refused, message: 'its user is the zero address, which is nobody' };
+    case 'denied':
+      return { what: refused, message: 'its user is denied by the rule' };
+    case 'too_many':
+      return { what: refused, message: 'more than 10^48 points are not given' };
+    case 'condition_false':
+    case 'nothing': {
+      const message =
+        refused === 'nothing'
+          ? `"${rule.points.text}" is not above zero, or divides by zero`
+          : conditionOf(rule.when?.text);
+      if (unpriced.length === 0) return { what: refused, message };
+      const tokens = unpriced.map((key) => key.slice('price.'.length)).join(', ');
+      return {
+        what: 'no_price',
+        message: `${message}; no price was in force for ${tokens} at ${minedAt.toISOString()}, which counts as 0`,
+      };
+    }
+  }
+}
+
+const conditionOf = (when = '') => `its condition "${when}" is false, or divides by zero`;
+
+/** The cap that leaves nothing for the claim, by what is stored now. */
+async function findFullCap(db: Db, claim: Claim, awards: readonly Award[]): Promise<string | undefined> {
+  const { rule, user, earnedAt } = claim;
+  const { perTx, perUserPerDay } = rule;
+  const isFull = (used: Decimal, cap: typeof perTx) =>
+    cap !== undefined && compare(fractionFrom(used), cap) >= 0;
+  const inTransaction = awards
+    .filter((one) => one.rule === rule.id && one.version === rule.version && one.role === 'user')
+    .reduce<Decimal | undefined>((sum, { points }) => sum?.plus(points) ?? points, undefined);
+  if (perTx !== undefined && inTransaction !== undefined && isFull(inTransaction, perTx))
+    return `the cap perTx of ${textOf(perTx)} points is reached in this transaction`;
+  if (perUserPerDay === undefined) return undefined;
+  const day = dayOf(earnedAt);
+  const [onDay] = await sumUserDays(db, [{ rule: rule.id, version: rule.version, user, day: startOf(day) }]);
+  return onDay !== undefined && isFull(onDay, perUserPerDay)
+    ? `the cap perUserPerDay of ${textOf(perUserPerDay)} points is reached by ${user} on ${dayText(day)}`
+    : undefined;
+}
+
+/** Of many contracts these will do. */
+const CONTRACTS_SHOWN_MAX = 5;
+
+function wrongContract(listener: Listener): Verdict {
+  const contracts = [...listener.tokens.keys()];
+  const shown = contracts.slice(0, CONTRACTS_SHOWN_MAX).join(', ');
+  const more = contracts.length - CONTRACTS_SHOWN_MAX;
+  const message = `asks for this event at ${shown}${more > 0 ? ` and ${more} others` : ''} only`;
+  return { ...nameOf(listener), what: 'wrong_contract', message, inputs: {} };
+}
+
+function undecodable(listener: Listener): Verdict {
+  const message = `the log has not the form of ${listener.signature.canonical} as the rule writes it (see "indexed")`;
+  return { ...nameOf(listener), what: 'undecodable', message, inputs: {} };
+}
+
+function nameOf(listener: Listener): Pick<Verdict, 'rule' | 'version'> {
+  switch (listener.kind) {
+    case 'event':
+      return { rule: listener.rule.id, version: listener.rule.version };
+    case 'movement':
+      return { rule: listener.rule, version: undefined };
+    case 'referral':
+      return { rule: 'referral', version: undefined };
+  }
+}

@@ -1,0 +1,244 @@
+/**
+ * One block with its transactions, receipts and traces, from one node in one JSON-RPC batch, checked to
+ * belong together.
+ */
+
+import { disproof, Fault } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
+import { isRecord } from '../../core/json.ts';
+import type { BlockHeader } from '../../domain/block.ts';
+import { checkBlock, type RawBlock, type SenderEvidence } from '../proof/proof.ts';
+import { notVerified, type Verify } from '../proof/verifier.ts';
+import {
+  amount,
+  type ChainBlock,
+  type ChainReceipt,
+  type ChainTransaction,
+  list,
+  parseBlock,
+  parseReceipt,
+  record,
+} from '../rpc/parse.ts';
+import { lacksMethod, type Rpc, type RpcAnswer, type RpcCall, resultOf } from '../rpc/rpc.ts';
+import { parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } from './traces.ts';
+
+/** By hash at the tip, where "not here yet" must be an error; by number for history. */
+export type BlockReference = Hash | number;
+
+export type TraceMethod = 'debug_traceBlockByHash' | 'debug_traceBlockByNumber' | 'trace_block';
+
+/** How a node is asked (DESIGN §4): found out by probing it. */
+export type FetchPlan = { batch: boolean; blockReceipts: boolean; traces: TraceMethod | 'none' };
+
+export type BundleTransaction = ChainTransaction & { succeeded: boolean } & Pick<ChainReceipt, 'logs'> &
+  Pick<TransactionTrace, 'calls'>;
+
+export type Bundle = {
+  header: BlockHeader;
+  transactions: BundleTransaction[];
+  proved: boolean;
+  /** Whether the node told of internal transfers, too. */
+  traced: boolean;
+  /** The node that gave it. */
+  node?: string;
+  /**
+   * Of the block by its header, and of all its transactions by their traces; undefined if either is missing.
+   */
+  gas?: { used: bigint; traced: bigint } | undefined;
+  /** The evidence for the senders of native transfers; undefined if proof is off. */
+  senders?: SenderEvidence | undefined;
+};
+
+/** Each call of one batch costs the node work; larger batches are split. */
+const BATCH_CALLS_MAX = 60;
+
+/**
+ * The bundles of the referenced blocks, in order, from this one node; each proved as far as `verify` says.
+ * @throws Fault `unavailable` when the node does not have one yet or fails, `inconsistent` when its answers
+ * do not fit or `verify` refuses a block.
+ */
+export async function fetchBundles(
+  rpc: Rpc,
+  references: readonly BlockReference[],
+  plan: FetchPlan,
+  signal: AbortSignal,
+  verify: Verify = async () => notVerified,
+): Promise<Bundle[]> {
+  const calls = references.map((reference) => callsFor(reference, plan));
+  const answers = await askAll(rpc, calls.flat(), plan.batch, signal);
+  const parts: { bundle: Bundle; raw: RawBlock }[] = [];
+  for (const [index, reference] of references.entries()) {
+    // A block asked for by hash and one by number do not always need as many calls.
+    const own = answers.splice(0, calls[index]?.length ?? 0);
+    parts.push(await assemble(rpc, reference, own, plan, signal));
+  }
+  return Promise.all(
+    parts.map(async ({ bundle, raw }) => ({ ...bundle, ...(await verify(bundle.header, raw)) })),
+  );
+}
+
+function callsFor(reference: BlockReference, plan: FetchPlan): RpcCall[] {
+  const byHash = typeof reference === 'string';
+  const id = byHash ? reference : quantityOf(reference);
+  const calls: RpcCall[] = [
+    { method: byHash ? 'eth_getBlockByHash' : 'eth_getBlockByNumber', params: [id, true] },
+  ];
+  if (plan.blockReceipts) calls.push({ method: 'eth_getBlockReceipts', params: [id] });
+  // Traces by hash are asked with the block when its hash is known; else once it is (see readTraces).
+  if (plan.traces === 'debug_traceBlockByHash' && byHash) calls.push(traceCall(plan.traces, reference));
+  if (plan.traces !== 'none' && plan.traces !== 'debug_traceBlockByHash' && !byHash)
+    calls.push(traceCall(plan.traces, id));
+  return calls;
+}
+
+export function traceCall(method: TraceMethod, id: string): RpcCall {
+  return { method, params: method === 'trace_block' ? [id] : [id, { tracer: 'callTracer' }] };
+}
+
+async function assemble(
+  rpc: Rpc,
+  reference: BlockReference,
+  answers: readonly RpcAnswer[],
+  plan: FetchPlan,
+  signal: AbortSignal,
+): Promise<{ bundle: Bundle; raw: RawBlock }> {
+  const blockJson = resultOf(rpc, 'block', answers[0]);
+  if (blockJson === null) throw new Fault('unavailable', `${rpc.name} does not have block ${reference}`);
+  const block = parseBlock(blockJson);
+  const given = plan.blockReceipts ? readReceipts(rpc, answers[1]) : [];
+  const receiptsJson = await fillReceipts(rpc, block, given, plan, signal);
+  const receipts = checkBlock(reference, block, receiptsJson.map(parseReceipt));
+  const traceAnswer = answers[plan.blockReceipts ? 2 : 1];
+  const traces = await readTraces(rpc, block, plan.traces, traceAnswer, signal);
+  const bundle: Bundle = {
+    header: block.header,
+    proved: false,
+    traced: traces !== undefined,
+    node: rpc.name,
+    gas: gasOf(blockJson, traces?.gas),
+    transactions: block.transactions.map((transaction, index) => {
+      const receipt = receipts[index];
+      const trace = traces?.byTransaction.get(transaction.hash);
+      if (receipt === undefined || (traces !== undefined && trace === undefined)) {
+        throw new Fault('inconsistent', `${rpc.name} gave no trace of ${transaction.hash}`);
+      }
+      // Without a status (before Byzantium) the trace tells; without both the transfer counts (DESIGN §4).
+      const succeeded = receipt.status === undefined ? (trace?.succeeded ?? true) : receipt.status === 1;
+      return { ...transaction, succeeded, logs: receipt.logs, calls: succeeded ? (trace?.calls ?? []) : [] };
+    }),
+  };
+  return { bundle, raw: { block: blockJson, receipts: receiptsJson } };
+}
+
+function readReceipts(rpc: Rpc, answer: RpcAnswer | undefined): unknown[] {
+  const json = resultOf(rpc, 'eth_getBlockReceipts', answer);
+  if (json === null) throw new Fault('unavailable', `${rpc.name} does not have the receipts yet`);
+  return list(json, 'receipts');
+}
+
+/**
+ * Fetches the receipts that the node's list leaves out one by one: Cronos nodes list fewer than there are
+ * transactions. An empty or repeated entry counts as left out. @throws Fault that names the transaction whose
+ * receipt is missing.
+ */
+async function fillReceipts(
+  rpc: Rpc,
+  block: ChainBlock,
+  given: readonly unknown[],
+  plan: FetchPlan,
+  signal: AbortSignal,
+): Promise<unknown[]> {
+  const known = new Map<Hash, unknown>(
+    given
+      .filter((receipt) => receipt !== null)
+      .map((receipt) => [parseReceipt(receipt).transactionHash, receipt]),
+  );
+  const missing = block.transactions.filter(({ hash }) => !known.has(hash));
+  const calls = missing.map(({ hash }) => ({ method: SINGLE_RECEIPT, params: [hash] }));
+  for (const [index, answer] of (await askAll(rpc, calls, plan.batch, signal)).entries()) {
+    const hash = missing[index]?.hash;
+    if (hash !== undefined) known.set(hash, readSingleReceipt(rpc, { block, hash }, answer));
+  }
+  return [...known.values()];
+}
+
+const SINGLE_RECEIPT = 'eth_getTransactionReceipt';
+
+function readSingleReceipt(
+  rpc: Rpc,
+  { block, hash }: { block: ChainBlock; hash: Hash },
+  answer: RpcAnswer,
+): unknown {
+  if (answer.ok && answer.result !== null) {
+    if (parseReceipt(answer.result).transactionHash === hash) return answer.result;
+    throw disproof(`${rpc.name} ${SINGLE_RECEIPT} of ${hash} gave the receipt of another transaction`);
+  }
+  const why = answer.ok
+    ? `${SINGLE_RECEIPT} returned null`
+    : `${SINGLE_RECEIPT}: ${answer.message} (${answer.code})`;
+  const { number, hash: blockHash } = block.header;
+  // A node that lacks the method will always lack it; any other error may be temporary.
+  throw new Fault(
+    answer.ok || lacksMethod(answer) ? 'inconsistent' : 'unavailable',
+    `${rpc.name} has no receipt of transaction ${hash} in block ${number} (${blockHash}): ${why}. The block is held until a node has the receipt; add another node to chain.rpc if this one does not recover`,
+  );
+}
+
+async function readTraces(
+  rpc: Rpc,
+  block: ChainBlock,
+  method: FetchPlan['traces'],
+  given: RpcAnswer | undefined,
+  signal: AbortSignal,
+): Promise<{ byTransaction: Map<Hash, TransactionTrace>; gas: bigint | undefined } | undefined> {
+  if (method === 'none') return undefined;
+  const { header, transactions } = block;
+  if (transactions.length === 0) return { byTransaction: new Map(), gas: undefined };
+  const id = method === 'debug_traceBlockByHash' ? header.hash : quantityOf(header.number);
+  const json =
+    given === undefined
+      ? await rpc.call(method, traceCall(method, id).params, signal)
+      : resultOf(rpc, method, given);
+  const hashes = transactions.map(({ hash }) => hash);
+  const gas = method === 'trace_block' ? undefined : sumOfGas(json);
+  return { byTransaction: parseTraces(rpc, { method, hashes, blockHash: header.hash }, json), gas };
+}
+
+/** A node's traces of this block with these transactions. @throws Fault `inconsistent`, `unavailable`. */
+export function parseTraces(
+  rpc: Rpc,
+  { method, hashes, blockHash }: { method: TraceMethod; hashes: readonly Hash[]; blockHash: Hash },
+  json: unknown,
+): Map<Hash, TransactionTrace> {
+  if (method !== 'trace_block') return parseCallTracer(json, hashes);
+  const foreign = list(json, 'traces').find((trace) => isRecord(trace) && !isOf(trace, blockHash));
+  if (foreign !== undefined) throw disproof(`${rpc.name} gave traces of another block than ${blockHash}`);
+  return parseTraceBlock(json);
+}
+
+function gasOf(block: unknown, traced: bigint | undefined): Bundle['gas'] {
+  const { gasUsed } = record(block, 'block');
+  if (traced === undefined || gasUsed === undefined || gasUsed === null) return undefined;
+  return { used: amount(gasUsed, 'block.gasUsed'), traced };
+}
+
+const isOf = (trace: Record<string, unknown>, hash: Hash) =>
+  trace.blockHash === undefined || trace.blockHash === hash;
+
+/** The answers in the order of the calls, in batches where the node takes them. */
+export async function askAll(
+  rpc: Rpc,
+  calls: readonly RpcCall[],
+  inBatches: boolean,
+  signal: AbortSignal,
+): Promise<RpcAnswer[]> {
+  const size = inBatches ? BATCH_CALLS_MAX : 1;
+  const batches: RpcCall[][] = [];
+  for (let start = 0; start < calls.length; start += size) batches.push(calls.slice(start, start + size));
+  return (await Promise.all(batches.map((batch) => rpc.batch(batch, signal)))).flat();
+}
+
+/** A number as JSON-RPC writes it. */
+export function quantityOf(number: number): string {
+  return `0x${number.toString(16)}`;
+}

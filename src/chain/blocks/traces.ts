@@ -1,0 +1,174 @@
+/**
+ * Internal native transfers from a node's call traces: callTracer (geth) and trace_block (Parity style) give
+ * the same, in the same order. Frames that move nothing are left out, because not every tracer shows them.
+ */
+import { Fault } from '../../core/fault.ts';
+import type { Address, Hash } from '../../core/hex.ts';
+import { isRecord } from '../../core/json.ts';
+import { address, amount, excerptOf, list, quantity, record } from '../rpc/parse.ts';
+
+/** A call below the transaction's own that moved native coin, with no reverted ancestor. */
+export type ValueCall = { sender: Address; receiver: Address; amount: bigint };
+
+/** What a trace says of one transaction. */
+export type TransactionTrace = { succeeded: boolean; calls: ValueCall[] };
+
+/** Calls deeper than the EVM's stack limit cannot be (yellow paper, section 9.1). */
+const DEPTH_MAX = 1_024;
+/** Of what a node says of a transaction that it can't trace. */
+const ERROR_CHARACTERS_MAX = 300;
+
+/**
+ * The answer of debug_traceBlockByHash/-ByNumber with callTracer, by transaction. Nodes that leave out
+ * `txHash` are matched by position. @throws Fault `inconsistent`; `unavailable` for what the node could not
+ * trace.
+ */
+export function parseCallTracer(json: unknown, hashes: readonly Hash[]): Map<Hash, TransactionTrace> {
+  const traces = new Map<Hash, TransactionTrace>();
+  list(json, 'traces').forEach((entry, index) => {
+    const { txHash, result, error } = record(entry, 'trace');
+    const hash = typeof txHash === 'string' ? txHash.toLowerCase() : hashes[index];
+    if (result === undefined && typeof error === 'string')
+      throw new Fault(
+        'unavailable',
+        `the node could not trace ${hash ?? 'a transaction'}: ${excerptOf(error, ERROR_CHARACTERS_MAX)}`,
+      );
+    const root = record(result, 'trace.result');
+    const calls: ValueCall[] = [];
+    const succeeded = !hasFailed(root);
+    if (succeeded) collectFrames(root, 1, calls);
+    if (hash !== undefined) traces.set(asHash(hash), { succeeded, calls });
+  });
+  return traces;
+}
+
+/**
+ * The gas that callTracer says all transactions of the block used; undefined when it doesn't say so of each.
+ */
+export function sumOfGas(json: unknown): bigint | undefined {
+  let sum = 0n;
+  for (const entry of list(json, 'traces')) {
+    const { result } = record(entry, 'trace');
+    const used = isRecord(result) ? result.gasUsed : undefined;
+    if (typeof used !== 'string') return undefined;
+    sum += amount(used, 'trace.gasUsed');
+  }
+  return sum;
+}
+
+/** Adds the value-carrying frames below `frame` in execution order; a failed frame voids what it called. */
+function collectFrames(frame: Record<string, unknown>, depth: number, calls: ValueCall[]): void {
+  if (frame.calls === undefined || frame.calls === null) return;
+  for (const entry of list(frame.calls, 'trace.calls')) {
+    const call = record(entry, 'trace.call');
+    if (hasFailed(call)) continue;
+    if (depth > DEPTH_MAX)
+      throw new Fault('inconsistent', `the node's trace has calls deeper than ${DEPTH_MAX}`);
+    const type = typeOf(call);
+    if (type === 'SELFDESTRUCT') pushDestruction(calls, call, accountOf(frame));
+    else if (MOVES_VALUE.has(type)) push(calls, call.from, call.to, call.value);
+    collectFrames(call, depth + 1, calls);
+  }
+}
+
+const hasFailed = ({ error }: Record<string, unknown>) => error !== undefined && error !== null;
+
+const typeOf = ({ type }: Record<string, unknown>) => (typeof type === 'string' ? type.toUpperCase() : '');
+
+/** CALLCODE and DELEGATECALL run other code on the caller's own balance: nothing moves. */
+const MOVES_VALUE = new Set(['CALL', 'CREATE', 'CREATE2']);
+
+/** The account whose balance the frame's code disposes of. */
+const accountOf = (frame: Record<string, unknown>) =>
+  ['DELEGATECALL', 'CALLCODE'].includes(typeOf(frame)) ? frame.from : frame.to;
+
+/** The answer of trace_block, by transaction; block rewards are not transfers. @throws Fault `inconsistent`. */
+export function parseTraceBlock(json: unknown): Map<Hash, TransactionTrace> {
+  const traces = new Map<Hash, FlatTrace>();
+  for (const entry of list(json, 'traces')) {
+    const item = record(entry, 'trace');
+    if (typeof item.transactionHash !== 'string') continue;
+    const hash = asHash(item.transactionHash.toLowerCase());
+    const trace: FlatTrace = traces.get(hash) ?? {
+      succeeded: true,
+      calls: [],
+      voided: [],
+      accounts: new Map(),
+    };
+    traces.set(hash, trace);
+    const steps = list(item.traceAddress, 'trace.traceAddress').map(
+      (index) => `${quantity(index, 'trace.traceAddress')}/`,
+    );
+    const path = steps.join('');
+    const isRoot = path === '';
+    if (hasFailed(item)) {
+      trace.voided.push(path);
+      if (isRoot) trace.succeeded = false;
+    }
+    collectTrace(item, trace, {
+      path,
+      parent: steps.slice(0, -1).join(''),
+      counts: !isRoot && !trace.voided.some((prefix) => path.startsWith(prefix)),
+    });
+  }
+  return traces;
+}
+
+/** `voided`: paths of what failed. `accounts`: by path, whose balance the code there disposes of. */
+type FlatTrace = TransactionTrace & { voided: string[]; accounts: Map<string, unknown> };
+
+function collectTrace(
+  item: Record<string, unknown>,
+  { calls, accounts }: FlatTrace,
+  { path, parent, counts }: { path: string; parent: string; counts: boolean },
+): void {
+  const action = record(item.action, 'trace.action');
+  switch (item.type) {
+    case 'call':
+      accounts.set(path, accountOf({ ...action, type: action.callType }));
+      if (counts && action.callType === 'call') push(calls, action.from, action.to, action.value);
+      return;
+    case 'create': {
+      const created = isRecord(item.result) ? item.result.address : undefined;
+      accounts.set(path, created);
+      if (counts) push(calls, action.from, created, action.value);
+      return;
+    }
+    case 'suicide':
+    case 'selfdestruct': {
+      const { address: from, refundAddress: to, balance: value } = action;
+      if (counts) pushDestruction(calls, { from, to, value }, accounts.get(parent));
+      return;
+    }
+    default:
+      return;
+  }
+}
+
+/**
+ * A self-destruct towards itself moves nothing. Some nodes (revm before its fix, bluealloy/revm#3805) tell it
+ * as the transaction's last transfer once more: an account that is not the one whose code runs gives that
+ * away.
+ */
+function pushDestruction(
+  calls: ValueCall[],
+  { from, to, value }: Record<string, unknown>,
+  account: unknown,
+): void {
+  if (isSame(from, to) || (account !== undefined && !isSame(from, account))) return;
+  push(calls, from, to, value);
+}
+
+const isSame = (one: unknown, other: unknown) =>
+  typeof one === 'string' && typeof other === 'string' && one.toLowerCase() === other.toLowerCase();
+
+function push(calls: ValueCall[], from: unknown, to: unknown, value: unknown): void {
+  if (value === undefined || value === null) return;
+  const wei = amount(value, 'trace.value');
+  if (wei === 0n) return;
+  calls.push({ sender: address(from, 'trace.from'), receiver: address(to, 'trace.to'), amount: wei });
+}
+
+function asHash(text: string): Hash {
+  return text.startsWith('0x') ? `0x${text.slice(2)}` : `0x${text}`;
+}

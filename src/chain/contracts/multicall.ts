@@ -1,0 +1,70 @@
+/**
+ * Multicall3's `aggregate3` of `getEthBalance`: many native balances in one call, and therefore at one
+ * instant. Encoded by hand: every part has a fixed size but for the lists, and an ABI library would cost the
+ * process more memory than this.
+ */
+import type { Address, Hex } from '../../core/hex.ts';
+
+/** aggregate3((address target, bool allowFailure, bytes callData)[]) */
+const AGGREGATE3 = '82ad56cb';
+/** getEthBalance(address) */
+const GET_ETH_BALANCE = '4d2301cc';
+const WORD_BYTES = 32;
+const WORD_DIGITS = 2 * WORD_BYTES;
+/** target, allowFailure, where callData is, its length, and 36 bytes of it in two words. */
+const CALL_WORDS = 6;
+
+/**
+ * The input of a call to `multicall3` that asks for the balance of each address; a failure of one does not
+ * fail the others.
+ */
+export function encodeBalanceCalls(multicall3: Address, addresses: readonly Address[]): Hex {
+  const count = addresses.length;
+  const places = addresses.map((_address, index) => word((count + index * CALL_WORDS) * WORD_BYTES));
+  const calls = addresses.map((address) => {
+    const callData = GET_ETH_BALANCE + addressWord(address);
+    return [
+      addressWord(multicall3),
+      word(1),
+      word(3 * WORD_BYTES),
+      word(callData.length / 2),
+      callData.padEnd(2 * WORD_DIGITS, '0'),
+    ].join('');
+  });
+  return `0x${AGGREGATE3}${word(WORD_BYTES)}${word(count)}${places.join('')}${calls.join('')}`;
+}
+
+/**
+ * What `(bool success, bytes returnData)[]` says: a balance for each of `count` addresses, undefined for one
+ * whose call failed or did not return one word. Undefined as a whole when it is no such list.
+ */
+export function decodeBalances(data: Hex, count: number): (bigint | undefined)[] | undefined {
+  const list = numberAt(data, 0);
+  if (list === undefined || numberAt(data, list) !== count) return undefined;
+  const content = list + WORD_BYTES;
+  return Array.from({ length: count }, (_, index) => {
+    const place = numberAt(data, content + index * WORD_BYTES);
+    if (place === undefined) return undefined;
+    const result = content + place;
+    const returned = numberAt(data, result + WORD_BYTES);
+    if (numberAt(data, result) !== 1 || returned === undefined) return undefined;
+    const isOneWord = numberAt(data, result + returned) === WORD_BYTES;
+    return isOneWord ? wordAt(data, result + returned + WORD_BYTES) : undefined;
+  });
+}
+
+const word = (value: number) => value.toString(16).padStart(WORD_DIGITS, '0');
+const addressWord = (address: Address) => address.slice(2).padStart(WORD_DIGITS, '0');
+
+/** The word that begins at this byte; undefined where the data ends before. */
+function wordAt(data: Hex, byte: number): bigint | undefined {
+  const start = 2 + 2 * byte;
+  const digits = data.slice(start, start + WORD_DIGITS);
+  return digits.length === WORD_DIGITS ? BigInt(`0x${digits}`) : undefined;
+}
+
+/** The same for a place or a length, which lies inside the data. */
+function numberAt(data: Hex, byte: number): number | undefined {
+  const value = wordAt(data, byte);
+  return value !== undefined && value < BigInt(data.length) ? Number(value) : undefined;
+}

@@ -1,0 +1,162 @@
+/**
+ * Blocks that a quorum of the nodes anchors (docs/quorum.md): the last one of each request is named by a
+ * quorum, and the others are its ancestors.
+ */
+
+import type { Clock } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
+import type { BlockHeader } from '../../domain/block.ts';
+import type { Quorum } from '../../domain/quorum.ts';
+import type { BlockReference, Bundle } from '../blocks/bundle.ts';
+import { areLinked, digestOf } from '../blocks/content.ts';
+import { openBallot } from './ballot.ts';
+import { byReadiness, type Node, overdueMs } from './node.ts';
+import { mostNamed, type Voice } from './votes.ts';
+
+/** Who votes, and how one node is asked. */
+export type Electorate = {
+  /** In order of preference. */
+  nodes: readonly Node[];
+  quorum: Quorum<Node>;
+  clock: Clock;
+  /** One node's header; undefined when it does not know the block. @throws Fault. */
+  headerOf(node: Node, reference: BlockReference, signal: AbortSignal): Promise<BlockHeader | undefined>;
+};
+
+type AnchorOptions = Electorate & {
+  /** The votes that the nodes' heads have given. */
+  voices(): readonly Voice[];
+  /** The same blocks from one node, without traces. @throws Fault. */
+  fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
+};
+
+export type Anchors = {
+  /**
+   * The blocks that `fetch` gets from the node, if a quorum that includes this node names the last one, each
+   * block is the parent of the next, and a quorum has the same contents for those that are not proved in
+   * full.
+   * @throws Fault `inconsistent` otherwise; those of `fetch`.
+   */
+  anchor(
+    node: Node,
+    references: readonly BlockReference[],
+    signal: AbortSignal,
+    fetch: () => Promise<Bundle[]>,
+  ): Promise<Bundle[]>;
+  /** The header at a height that a quorum names; undefined when none does. */
+  corroborated(number: number, signal: AbortSignal): Promise<BlockHeader | undefined>;
+};
+
+export function createAnchors({
+  nodes,
+  quorum,
+  clock,
+  headerOf,
+  voices,
+  fetchPlain,
+}: AnchorOptions): Anchors {
+  const ordered = () => byReadiness(nodes, clock.now().getTime());
+  const lateMs = ({ headTimes }: Node) => overdueMs(headTimes);
+
+  /** Asks other nodes for the block at a height, unless their heads already include it, and compares. */
+  function openAnchor(node: Node, number: number, signal: AbortSignal) {
+    const counting = new Set(voices());
+    const others = ordered().filter((other) => other !== node);
+    const knowing = others.filter(
+      ({ voice }) => voice !== undefined && counting.has(voice) && voice.hashes.has(number),
+    );
+    const ballot = openBallot<Node, { hash: Hash }>({
+      ...{ clock, signal, lateMs },
+      voters: others.filter((other) => !knowing.includes(other)),
+      vote: (other, abort) => headerOf(other, number, abort),
+    });
+    for (const other of knowing) {
+      const hash = other.voice?.hashes.get(number);
+      ballot.add(other, hash && { hash });
+    }
+    ballot.ask(Math.max(0, quorum.needed() - 1 - knowing.length));
+    return {
+      close: ballot.close,
+      async confirm({ hash }: BlockHeader): Promise<void> {
+        ballot.add(node, { hash });
+        const votes = await ballot.settle(quorum.needed(), hash);
+        const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
+        const winner = mostNamed(named, quorum.needed(), hash);
+        if (winner === hash) return;
+        if (winner !== undefined) node.suspectNumber ??= number;
+        const each = Array.from(votes, ([voter, vote]) => `${voter.rpc.name} ${vote?.hash ?? 'no answer'}`);
+        throw new Fault(
+          'inconsistent',
+          `${node.rpc.name} gave block ${number} as ${hash}, which no ${quorum.needed()} of ${nodes.length} nodes name: ${each.join(', ')}`,
+        );
+      },
+    };
+  }
+
+  async function compareContents(node: Node, bundles: readonly Bundle[], signal: AbortSignal): Promise<void> {
+    if (quorum.needed() === 1 || bundles.every(({ proved }) => proved)) return;
+    const references = bundles.map(({ header }) => header.hash);
+    let isDisproof = false;
+    const ballot = openBallot<Node, { hash: Hash }>({
+      ...{ clock, signal },
+      voters: ordered().filter((other) => other !== node),
+      vote: async (other, abort) => ({ hash: digestOf(await fetchPlain(other, references, abort)) }),
+      lateMs: ({ bundleTimes }) => overdueMs(bundleTimes),
+    });
+    try {
+      const hash = digestOf(bundles);
+      ballot.add(node, { hash });
+      const votes = await ballot.settle(quorum.needed(), hash);
+      const named = [...votes.values()].flatMap((vote) => vote?.hash ?? []);
+      const winner = mostNamed(named, quorum.needed(), hash);
+      if (winner === hash) return;
+      isDisproof = winner !== undefined;
+    } finally {
+      ballot.close();
+    }
+    const [first, last] = [bundles[0]?.header.number, bundles.at(-1)?.header.number];
+    throw new Fault(
+      'inconsistent',
+      `${node.rpc.name} gave blocks ${first} to ${last}, which are not proved in full, with contents that no ${quorum.needed()} of ${nodes.length} nodes have`,
+      { isDisproof },
+    );
+  }
+
+  return {
+    async anchor(node, references, signal, fetch) {
+      const last = references.at(-1);
+      // A hash was corroborated before it was asked for.
+      const anchor = typeof last === 'number' ? openAnchor(node, last, signal) : undefined;
+      try {
+        const bundles = await fetch();
+        const newest = bundles.at(-1)?.header;
+        if (newest === undefined) return bundles;
+        if (!areLinked(bundles.map(({ header }) => header))) {
+          const what = `blocks up to ${newest.number} that do not follow one another`;
+          throw new Fault('inconsistent', `${node.rpc.name} gave ${what}`);
+        }
+        await anchor?.confirm(newest);
+        await compareContents(node, bundles, signal);
+        return bundles;
+      } finally {
+        anchor?.close();
+      }
+    },
+    async corroborated(number, signal) {
+      const ballot = openBallot<Node, BlockHeader>({
+        ...{ clock, signal, lateMs },
+        voters: ordered(),
+        vote: (node, abort) => headerOf(node, number, abort),
+      });
+      try {
+        const votes = [...(await ballot.settle(quorum.needed())).values()].flatMap((vote) => vote ?? []);
+        const hashes = votes.map(({ hash }) => hash);
+        const hash = mostNamed(hashes, quorum.needed());
+        return votes.find((vote) => vote.hash === hash);
+      } finally {
+        ballot.close();
+      }
+    },
+  };
+}

@@ -1,0 +1,94 @@
+/**
+ * Finding out where a node's chain leaves the stored one.
+ */
+import { startAbort } from '../../core/abort.ts';
+import { Fault } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
+import type { Log } from '../../core/log.ts';
+import type { Electorate } from './anchor.ts';
+import type { Node } from './node.ts';
+
+/** What is stored, as far as a node's chain is compared with it. */
+export type StoredChain = {
+  /** The first and the newest stored block. */
+  from: number;
+  to: number;
+  hashAt(number: number): Promise<Hash | undefined>;
+  /** The nodes have been on another branch for so long that it is no ordinary reorg. */
+  isLeft?: boolean;
+};
+
+/** A difference this close to the tip may be an ordinary reorg that one node has not seen yet. */
+const REORG_BLOCKS_USUAL = 3;
+/** Steps of the search: enough for a million blocks. */
+const SEARCH_STEPS_MAX = 20;
+/** Comparing a node takes some 20 headers; one that is slower is compared again later. */
+const COMPARE_MS_MAX = 5_000;
+
+/**
+ * Notes where the node's chain leaves the stored one, or that they agree again. Never throws a node's Fault.
+ */
+export async function compareNode(
+  { clock, log, headerOf }: Pick<Electorate, 'clock' | 'headerOf'> & { log: Log },
+  stored: StoredChain,
+  node: Node,
+  signal: AbortSignal,
+): Promise<void> {
+  const work = startAbort(signal, COMPARE_MS_MAX);
+  const known = node.disagreement;
+  try {
+    const difference = await findDifference(
+      stored,
+      node,
+      async (number) => (await headerOf(node, number, work.signal))?.hash,
+    );
+    if (difference !== undefined && known === undefined)
+      log.warn({ node: node.rpc.name, ...difference }, 'node.disagrees');
+    if (difference === undefined && known !== undefined)
+      log.info({ node: node.rpc.name, number: known.number }, 'node.agrees');
+    if (node.suspectNumber !== undefined && node.suspectNumber <= deepest(stored))
+      node.suspectNumber = undefined;
+    node.disagreement = difference && { ...difference, since: known?.since ?? clock.now() };
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+  } finally {
+    work.release();
+  }
+}
+
+/**
+ * The first stored block that differs on the node, if that is more than three blocks below the tip, or at the
+ * node's head if that is lower; otherwise undefined. `hashAt` is the node's canonical hash, undefined if it
+ * has none.
+ */
+async function findDifference(
+  stored: StoredChain,
+  node: Pick<Node, 'voice' | 'disagreement' | 'suspectNumber'>,
+  hashAt: (number: number) => Promise<Hash | undefined>,
+): Promise<{ number: number; hash: Hash; storedHash: Hash } | undefined> {
+  const { from, to, hashAt: storedAt } = stored;
+  const differenceAt = async (number: number) => {
+    const [storedHash, hash] = [await storedAt(number), await hashAt(number)];
+    if (storedHash === undefined || hash === undefined || storedHash === hash) return undefined;
+    return { number, hash, storedHash };
+  };
+  const { voice, disagreement, suspectNumber } = node;
+  // Where it differed before, the same block tells whether it still does.
+  if (disagreement !== undefined && disagreement.number <= to && disagreement.number >= from)
+    return differenceAt(disagreement.number);
+  const height = Math.min(deepest(stored), voice?.head.number ?? to, suspectNumber ?? to);
+  if (height < from) return undefined;
+  let first = await differenceAt(height);
+  if (first === undefined) return undefined;
+  let low = from;
+  for (let step = 0; step < SEARCH_STEPS_MAX && low < first.number; step += 1) {
+    const middle = Math.floor((low + first.number) / 2);
+    const difference = await differenceAt(middle);
+    if (difference === undefined) low = middle + 1;
+    else first = difference;
+  }
+  return first;
+}
+
+/** The newest stored block that no ordinary reorg replaces. */
+const deepest = ({ to, isLeft = false }: StoredChain): number => (isLeft ? to : to - REORG_BLOCKS_USUAL - 1);

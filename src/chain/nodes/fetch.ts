@@ -1,0 +1,91 @@
+/**
+ * Blocks from one node, in the way that it can give them, each proved.
+ */
+
+import type { Clock } from '../../core/clock.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import type { Log } from '../../core/log.ts';
+import type { BlockId } from '../../domain/block.ts';
+import { type BlockReference, type Bundle, fetchBundles } from '../blocks/bundle.ts';
+import type { Lie } from '../proof/lie.ts';
+import type { RawBlock } from '../proof/proof.ts';
+import type { Verifier } from '../proof/verifier.ts';
+import type { LearningRpc, OnBytes } from '../rpc/rpc.ts';
+import { hasLostMethod, type Node, noteBundleTime } from './node.ts';
+import type { Capabilities } from './probe.ts';
+
+/**
+ * `parts` leaves out traces if the caller doesn't need them. `onBytes` counts the answers of every node
+ * asked. With `scrutiny`, everything that no hash covers is checked now, even if it matches no watched
+ * address: all senders, and internal transfers by other nodes. `onLie` is called for each node that such a
+ * check exposes, even if another node then gives the blocks, and `onDispute` with a block about which nodes disagree.
+ */
+export type BundleOptions = {
+  parts?: 'without traces';
+  scrutiny?: 'full';
+  onBytes?: OnBytes;
+  onLie?: (lie: Lie) => void;
+  onDispute?: (block: number) => void;
+};
+
+/** As many blocks as live following fetches; a larger request is not urgent. */
+export const HEDGED_BLOCKS_MAX = 3;
+
+export type FetchOptions = {
+  nodes: readonly Node[];
+  internalTransfers: 'auto' | 'off' | 'required';
+  clock: Clock;
+  log: Log;
+  /** Proves each block; without it none is. */
+  verifier?: Verifier;
+  prepare(node: Node, rpc: LearningRpc, signal: AbortSignal): Promise<Capabilities>;
+  /** Who is asked for whole blocks. */
+  blockNodes(): readonly Node[];
+};
+
+/** @throws Fault when the node cannot give them. */
+export type Fetch = (
+  node: Node,
+  rpc: LearningRpc,
+  references: readonly BlockReference[],
+  signal: AbortSignal,
+  options: BundleOptions,
+) => Promise<Bundle[]>;
+
+export function createFetch({
+  nodes,
+  internalTransfers,
+  clock,
+  log,
+  verifier,
+  prepare,
+  blockNodes,
+}: FetchOptions): Fetch {
+  const nowMs = () => clock.now().getTime();
+  return async (node, rpc, references, signal, { parts, scrutiny, onBytes }) => {
+    const scope = scrutiny === 'full' ? 'all' : 'matched';
+    const verify = verifier && ((block: BlockId, raw: RawBlock) => verifier.verify(block, raw, scope));
+    const counted = onBytes === undefined ? rpc : rpc.counted(onBytes);
+    const planOf = (known: Capabilities): Capabilities =>
+      parts === undefined ? known : { ...known, traces: 'none' };
+    const plan = planOf(await prepare(node, rpc, signal));
+    if (internalTransfers === 'required' && parts === undefined && plan.traces === 'none')
+      throw new Fault('unavailable', `${rpc.name} cannot trace, and chain.internalTransfers is required`);
+    const isAble = () => parts !== undefined || blockNodes().includes(node);
+    if (!isAble()) throw new Fault('unavailable', `${node.rpc.name} cannot trace, which another node can`);
+    const startedAt = nowMs();
+    try {
+      const bundles = await fetchBundles(counted, references, plan, signal, verify);
+      if (parts === undefined && references.length <= HEDGED_BLOCKS_MAX)
+        noteBundleTime(nodes, node, nowMs() - startedAt, nowMs());
+      return bundles;
+    } catch (error) {
+      if (!(error instanceof Fault) || signal.aborted || !hasLostMethod(node)) throw error;
+      log.warn({ node: node.rpc.name, error: messageOf(error) }, 'node.lost_method');
+      node.capabilities = undefined;
+      const next = planOf(await prepare(node, rpc, signal));
+      if (!isAble()) throw error;
+      return fetchBundles(counted, references, next, signal, verify);
+    }
+  };
+}

@@ -1,0 +1,212 @@
+/**
+ * newHeads over WebSocket: rings on each head; a socket that goes quiet is closed and opened again.
+ * Polling runs beside it. A head that a node pushes is that node's vote, as one that it was asked for.
+ */
+import { type RawData, WebSocket } from 'ws';
+import { splitCredentials } from '../../core/basic-auth.ts';
+import type { Clock } from '../../core/clock.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
+import { isRecord } from '../../core/json.ts';
+import type { Log } from '../../core/log.ts';
+import { redactorOf } from '../../core/redact.ts';
+import type { BlockHeader } from '../../domain/block.ts';
+import { parseHeader, quantity } from '../rpc/parse.ts';
+
+/** What became of the subscription of one ws URL. */
+export type SocketStatus = {
+  name: string;
+  /** Undefined while it is not connected. */
+  connectedSince: Date | undefined;
+  /** How many heads it has brought, over all its connections. */
+  heads: number;
+  /** Why it was last closed. */
+  lastReason: string | undefined;
+};
+
+export type SocketsOptions = {
+  urls: readonly string[];
+  chainId: number;
+  clock: Clock;
+  log: Log;
+  /** Rung at each head, and when a socket comes or goes. */
+  onHead(): void;
+};
+
+export type HeadSocketOptions = {
+  url: string;
+  /** A socket to another chain is closed before it says anything. */
+  chainId: number;
+  clock: Clock;
+  signal: AbortSignal;
+  /** Quiet for this long means dead: max(3 × median block time, 5 s), computed again for each wait. */
+  silenceMsMax(): number;
+  onHead(head: BlockHeader, json: unknown): void;
+  onState(state: 'connected' | 'closed', reason: string): void;
+};
+
+/** Heads arrive at least this often, or a socket counts as silent (DESIGN §4). */
+const SILENCE_MS_MIN = 5_000;
+const BLOCK_TIMES_KEPT = 15;
+/** A header is below 4 KiB. */
+const MESSAGE_BYTES_MAX = 1024 * 1024;
+/** What a node says goes to the log and to the status page. */
+const REASON_CHARACTERS_MAX = 300;
+const CHAIN_ID_CALL = 1;
+const SUBSCRIBE_CALL = 2;
+const RECONNECT_MS_MIN = 250;
+const RECONNECT_MS_MAX = 10_000;
+
+/** The newest head that one ws URL brought, with the node's own JSON. */
+export type PushedHead = { url: string; number: number; json: unknown };
+
+/**
+ * The WebSocket subscriptions of all ws URLs, and the newest head that each brought since it was last asked
+ * for.
+ */
+export function openSockets(options: SocketsOptions) {
+  const { clock, log } = options;
+  const closing = new AbortController();
+  const byUrl = new Map<string, SocketStatus>();
+  const arrivals: number[] = [];
+  const pushed = new Map<string, PushedHead>();
+  let lastHash: Hash | undefined;
+  const silenceMsMax = () => {
+    const gaps = arrivals.slice(1).map((at, index) => at - (arrivals[index] ?? at));
+    const median = gaps.sort((one, other) => one - other)[Math.floor(gaps.length / 2)] ?? 0;
+    return Math.max(3 * median, SILENCE_MS_MIN);
+  };
+  const running = options.urls
+    .filter((url) => url.startsWith('ws'))
+    .map((url) => {
+      const name = new URL(url).origin;
+      const status: SocketStatus = { name, connectedSince: undefined, heads: 0, lastReason: undefined };
+      byUrl.set(url, status);
+      return followHeads({
+        url,
+        chainId: options.chainId,
+        clock,
+        signal: closing.signal,
+        silenceMsMax,
+        onHead(head, json) {
+          status.heads += 1;
+          if (head.hash !== lastHash) arrivals.push(clock.now().getTime());
+          if (arrivals.length > BLOCK_TIMES_KEPT) arrivals.shift();
+          lastHash = head.hash;
+          pushed.set(url, { url, number: head.number, json });
+          options.onHead();
+        },
+        onState(state, reason) {
+          status.connectedSince = state === 'connected' ? clock.now() : undefined;
+          if (state === 'closed') status.lastReason = reason;
+          log.debug({ node: name, state, reason }, 'node.websocket');
+          // While it was away heads may have passed: ask at once.
+          options.onHead();
+        },
+      });
+    });
+  return {
+    /** Whether one of the ws URLs that count is connected. */
+    isConnected: (counts: (url: string) => boolean) =>
+      [...byUrl].some(([url, { connectedSince }]) => connectedSince !== undefined && counts(url)),
+    status: () => Array.from(byUrl.values(), (status) => ({ ...status })),
+    takeHeads(): PushedHead[] {
+      const taken = [...pushed.values()];
+      pushed.clear();
+      return taken;
+    },
+    async close() {
+      closing.abort();
+      await Promise.all(running);
+    },
+  };
+}
+
+/** Keeps one subscription alive until the signal aborts. Never rejects. */
+export async function followHeads(options: HeadSocketOptions): Promise<void> {
+  const { clock, signal } = options;
+  let retryMs = RECONNECT_MS_MIN;
+  while (!signal.aborted) {
+    const { heads, reason } = await oneConnection(options);
+    options.onState('closed', reason);
+    retryMs = heads > 0 ? RECONNECT_MS_MIN : Math.min(retryMs * 2, RECONNECT_MS_MAX);
+    await clock.wait(retryMs, signal);
+  }
+}
+
+/** One socket from opening to its end; how many heads it brought and why it ended. */
+async function oneConnection(options: HeadSocketOptions): Promise<{ heads: number; reason: string }> {
+  const { clock, signal } = options;
+  const { url, headers } = splitCredentials(options.url);
+  const socket = new WebSocket(url, { headers, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
+  const redact = redactorOf(options.url);
+  const ended = new AbortController();
+  let heads = 0;
+  let reason = 'closed';
+  let lastWord = clock.now().getTime();
+  const end = (why: string) => {
+    if (ended.signal.aborted) return;
+    // Nodes repeat paths and keys of their URL. A key that is cut off would not be found.
+    reason = redact(why).slice(0, REASON_CHARACTERS_MAX);
+    ended.abort();
+  };
+  socket.on('open', () => {
+    socket.send(JSON.stringify({ jsonrpc: '2.0', id: CHAIN_ID_CALL, method: 'eth_chainId', params: [] }));
+  });
+  socket.on('message', (data: RawData) => {
+    lastWord = clock.now().getTime();
+    // The other forms come only when they are asked for.
+    if (!Buffer.isBuffer(data)) return;
+    try {
+      const message = parseMessage(data.toString());
+      if (message.kind === 'chain') {
+        if (message.chainId !== options.chainId)
+          return end(`it is on chain ${message.chainId}, not ${options.chainId}`);
+        options.onState('connected', '');
+        socket.send(
+          JSON.stringify({
+            jsonrpc: '2.0',
+            id: SUBSCRIBE_CALL,
+            method: 'eth_subscribe',
+            params: ['newHeads'],
+          }),
+        );
+      }
+      if (message.kind === 'head') {
+        heads += 1;
+        options.onHead(message.head, message.json);
+      }
+    } catch (error) {
+      end(messageOf(error));
+    }
+  });
+  socket.on('error', (error) => end(messageOf(error)));
+  socket.on('close', () => end('closed by the node'));
+  const over = AbortSignal.any([signal, ended.signal]);
+  while (!over.aborted) {
+    const quietMs = clock.now().getTime() - lastWord;
+    const allowedMs = options.silenceMsMax();
+    if (quietMs >= allowedMs) end(`silent for ${Math.round(quietMs / 1000)} s`);
+    else await clock.wait(allowedMs - quietMs, over);
+  }
+  // A node that hangs would never answer a closing handshake.
+  socket.terminate();
+  return { heads, reason };
+}
+
+type Message =
+  | { kind: 'head'; head: BlockHeader; json: unknown }
+  | { kind: 'chain'; chainId: number }
+  | { kind: 'other' };
+
+function parseMessage(text: string): Message {
+  const message: unknown = JSON.parse(text);
+  if (!isRecord(message)) return { kind: 'other' };
+  if (isRecord(message.error))
+    throw new Fault('unavailable', `the node answered ${JSON.stringify(message.error)}`);
+  if (message.id === CHAIN_ID_CALL)
+    return { kind: 'chain', chainId: quantity(message.result, 'eth_chainId') };
+  return isRecord(message.params)
+    ? { kind: 'head', head: parseHeader(message.params.result), json: message.params.result }
+    : { kind: 'other' };
+}

@@ -1,0 +1,104 @@
+/**
+ * Who a node is and what it can do, found by asking.
+ */
+
+import { Fault } from '../../core/fault.ts';
+import type { Hash } from '../../core/hex.ts';
+import type { BlockHeader } from '../../domain/block.ts';
+import { type FetchPlan, quantityOf, type TraceMethod } from '../blocks/bundle.ts';
+import { parseHeader, quantity } from '../rpc/parse.ts';
+import { type LearningRpc, lacksMethod, type Rpc } from '../rpc/rpc.ts';
+
+/** What a node can do. */
+export type Capabilities = FetchPlan & { finalizedTag: boolean };
+
+export type ChainIdentity = { chainId: number; genesisHash: Hash | undefined };
+
+/**
+ * What the node can do, after it has shown that it is on the expected chain. Not certain while there is only
+ * the genesis block, which no node can trace. @throws Fault, `conflict` for another chain.
+ */
+export async function probe(
+  rpc: LearningRpc,
+  expected: ChainIdentity,
+  wantTraces: boolean,
+  signal: AbortSignal,
+): Promise<{ capabilities: Capabilities; isCertain: boolean }> {
+  await readIdentity(rpc, expected, signal);
+  const head = parseHeader(await rpc.call('eth_getBlockByNumber', ['latest', false], signal));
+  const [receipts] = await rpc.batch([{ method: 'eth_getBlockReceipts', params: [head.hash] }], signal);
+  const [finalized] = await rpc.batch(
+    [{ method: 'eth_getBlockByNumber', params: ['finalized', false] }],
+    signal,
+  );
+  const capabilities: Capabilities = {
+    batch: await canBatch(rpc, signal),
+    blockReceipts: receipts?.ok === true || !lacksMethod(receipts),
+    finalizedTag: finalized?.ok === true && finalized.result !== null,
+    traces: wantTraces ? await findTraceMethod(rpc, head, signal) : 'none',
+  };
+  return { capabilities, isCertain: head.number > 0 || !wantTraces || capabilities.traces !== 'none' };
+}
+
+/**
+ * Chain id and genesis hash (undefined where the node no longer has block 0).
+ * @throws Fault `conflict` when the node is on another chain than the expected one, or has another genesis
+ * block.
+ */
+export async function readIdentity(
+  rpc: Rpc,
+  expected: ChainIdentity,
+  signal: AbortSignal,
+): Promise<ChainIdentity> {
+  const chainId = quantity(await rpc.call('eth_chainId', [], signal), 'eth_chainId');
+  if (chainId !== expected.chainId) {
+    throw new Fault(
+      'conflict',
+      `${rpc.name} is on chain ${chainId}, chain.id says ${expected.chainId}: correct one of the two`,
+    );
+  }
+  const [genesis] = await rpc.batch([{ method: 'eth_getBlockByNumber', params: ['0x0', false] }], signal);
+  const hasGenesis = genesis?.ok === true && genesis.result !== null;
+  const genesisHash = hasGenesis ? parseHeader(genesis.result).hash : undefined;
+  if (
+    genesisHash !== undefined &&
+    expected.genesisHash !== undefined &&
+    genesisHash !== expected.genesisHash
+  ) {
+    throw new Fault(
+      'conflict',
+      `${rpc.name} has another genesis block (${genesisHash}) than ${expected.genesisHash}, which is followed: remove it from chain.rpc, or use a new database to follow its chain`,
+    );
+  }
+  return { chainId, genesisHash };
+}
+
+async function canBatch(rpc: LearningRpc, signal: AbortSignal): Promise<boolean> {
+  const call = { method: 'eth_chainId', params: [] };
+  try {
+    const answers = await rpc.batch([call, call], signal);
+    return answers.length === 2 && answers.every((answer) => answer.ok);
+  } catch (error) {
+    // A node that was asked too often has not said what it can do.
+    if (!(error instanceof Fault) || signal.aborted || rpc.throttle.isLimited()) throw error;
+    return false;
+  }
+}
+
+async function findTraceMethod(
+  rpc: Rpc,
+  head: BlockHeader,
+  signal: AbortSignal,
+): Promise<TraceMethod | 'none'> {
+  const tracer = { tracer: 'callTracer' };
+  const candidates: [TraceMethod, unknown[]][] = [
+    ['debug_traceBlockByHash', [head.hash, tracer]],
+    ['debug_traceBlockByNumber', [quantityOf(head.number), tracer]],
+    ['trace_block', [quantityOf(head.number)]],
+  ];
+  for (const [method, params] of candidates) {
+    const [answer] = await rpc.batch([{ method, params }], signal);
+    if (answer?.ok === true && Array.isArray(answer.result)) return method;
+  }
+  return 'none';
+}

@@ -1,0 +1,98 @@
+/**
+ * Proof of one block: whether it and its receipts are what its hash commits to (DESIGN §4).
+ */
+import { Fault } from '../../core/fault.ts';
+import { list, record } from '../rpc/parse.ts';
+import type { Checks, Verdict } from './proof.ts';
+import {
+  encodeReceipt,
+  encodeTransaction,
+  encodeWithdrawal,
+  headerHash,
+  isEncodable,
+  rootOf,
+  transactionHash,
+} from './roots.ts';
+
+/**
+ * Called with each transaction whose encoding has the transaction's hash, which shows that its signature was
+ * mined.
+ */
+export type OnHashed = (transaction: Record<string, unknown>, encoded: Buffer) => void;
+
+/**
+ * Recomputes header hash, transactionsRoot with the transactions' hashes, withdrawalsRoot where withdrawals
+ * are listed, and receiptsRoot from the node's JSON. What cannot be read fails. Not proved here: `from` (see
+ * block-senders.ts) and traces, because no hash covers them. Source: yellow paper, section 4.3.
+ */
+export function proveBlock(
+  rawBlock: unknown,
+  rawReceipts: readonly unknown[],
+  onHashed: OnHashed = () => {},
+): Checks {
+  const block = record(rawBlock, 'block');
+  const transactions = list(block.transactions, 'block.transactions').map((one) =>
+    record(one, 'transaction'),
+  );
+  const encodable = transactions.filter(isEncodable);
+  const isWhole = encodable.length === transactions.length;
+  const otherwise = isWhole ? 'fails' : 'unknown';
+  // What cannot be encoded for certain is tried all the same: most unknown types have receipts of the usual
+  // form.
+  const encoded = transactions.map(tryEncode);
+  const isHashed = transactions.map(({ hash }, index) => {
+    const bytes = encoded[index];
+    return bytes !== undefined && transactionHash(bytes) === hash;
+  });
+  for (const [index, transaction] of transactions.entries()) {
+    const bytes = encoded[index];
+    if (bytes !== undefined && isHashed[index] === true && isEncodable(transaction))
+      onHashed(transaction, bytes);
+  }
+  return {
+    isEmpty: transactions.length === 0,
+    headerHash: verdictOf(() => headerHash(block) === block.hash, 'fails'),
+    transactionsRoot: rootVerdict(),
+    withdrawalsRoot: verdictOfWithdrawals(block),
+    receiptsRoot: verdictOf(() => {
+      const receipts = rawReceipts.map((one) => record(one, 'receipt'));
+      const byHash = new Map(receipts.map((receipt) => [receipt.transactionHash, receipt]));
+      const encoded = transactions.map((one) => encodeReceipt(record(byHash.get(one.hash), 'receipt'), one));
+      return rootOf(encoded) === block.receiptsRoot;
+    }, otherwise),
+  };
+
+  function rootVerdict(): Verdict {
+    const whole = encoded.filter((bytes) => bytes !== undefined);
+    const isComplete = whole.length === transactions.length && isHashed.every(Boolean);
+    if (isComplete && rootOf(whole) === block.transactionsRoot) return 'holds';
+    // Beside a transaction that only the chain can encode, the others must still be what their hashes say.
+    const areOthersHashed = transactions.every((one, index) => isHashed[index] === true || !isEncodable(one));
+    return !isWhole && areOthersHashed ? 'unknown' : 'fails';
+  }
+}
+
+/** Undefined for what is no transaction of a known type. */
+function tryEncode(transaction: Record<string, unknown>): Buffer | undefined {
+  try {
+    return encodeTransaction(transaction);
+  } catch (error) {
+    if (error instanceof Fault) return undefined;
+    throw error;
+  }
+}
+
+/** OP-stack chains list none, and have the root of something else there. */
+function verdictOfWithdrawals({ withdrawals, withdrawalsRoot }: Record<string, unknown>): Verdict {
+  if (!Array.isArray(withdrawals) || withdrawals.length === 0) return 'none';
+  return verdictOf(() => rootOf(withdrawals.map(encodeWithdrawal)) === withdrawalsRoot, 'fails');
+}
+
+function verdictOf(check: () => boolean, otherwise: 'fails' | 'unknown'): Verdict {
+  try {
+    return check() ? 'holds' : otherwise;
+  } catch (error) {
+    if (error instanceof Fault) return otherwise;
+    throw error;
+  }
+}

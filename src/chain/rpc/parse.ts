@@ -1,0 +1,188 @@
+/**
+ * A node's JSON becomes typed values here, and nowhere else. What does not fit is a Fault `inconsistent`.
+ */
+
+import { Fault } from '../../core/fault.ts';
+import type { Address, Hash, Hex } from '../../core/hex.ts';
+import { isRecord } from '../../core/json.ts';
+import type { BlockHeader } from '../../domain/block.ts';
+
+export type ChainLog = { address: Address; topics: Hash[]; data: Hex };
+
+export type ChainTransaction = {
+  hash: Hash;
+  from: Address;
+  /** 'creation' when there is none; undefined when a transaction of an unknown type has no such field. */
+  to: Address | 'creation' | undefined;
+  /** Wei; undefined when a transaction of an unknown type has none. */
+  value: bigint | undefined;
+};
+
+export type ChainReceipt = {
+  transactionHash: Hash;
+  blockHash: Hash;
+  /** What the node says again of the transaction; undefined where it does not. */
+  from: Address | undefined;
+  to: Address | undefined;
+  /** Undefined before Byzantium (EIP-658). */
+  status: 0 | 1 | undefined;
+  logs: ChainLog[];
+};
+
+export type ChainBlock = { header: BlockHeader; transactions: ChainTransaction[] };
+
+/** Source: execution-apis, schemas `Block`. @throws Fault `inconsistent`. */
+export function parseHeader(json: unknown): BlockHeader {
+  const block = record(json, 'block');
+  return {
+    number: quantity(block.number, 'block.number'),
+    hash: hash(block.hash, 'block.hash'),
+    parentHash: hash(block.parentHash, 'block.parentHash'),
+    minedAt: time(block.timestamp, 'block.timestamp'),
+  };
+}
+
+/** A block with its full transactions. @throws Fault `inconsistent`. */
+export function parseBlock(json: unknown): ChainBlock {
+  const transactions = list(record(json, 'block').transactions, 'block.transactions');
+  return { header: parseHeader(json), transactions: transactions.map(parseTransaction) };
+}
+
+/**
+ * The hashes of a block's transactions, listed with or without their contents.
+ * @throws Fault `inconsistent`.
+ */
+export function parseTransactionHashes(json: unknown): Hash[] {
+  const hashes = list(record(json, 'block').transactions, 'block.transactions');
+  return hashes.map((one) => hash(isRecord(one) ? one.hash : one, 'block.transactions'));
+}
+
+function parseTransaction(json: unknown): ChainTransaction {
+  const transaction = record(json, 'transaction');
+  const { to, value } = transaction;
+  // Only what a type of the chain's own lacks may be missing: elsewhere no `to` is a creation, and no value a
+  // fault.
+  const isOwn = typeOf(transaction) > TYPE_MAX;
+  return {
+    hash: hash(transaction.hash, 'transaction.hash'),
+    from: address(transaction.from, 'transaction.from'),
+    to: isOwn && to === undefined ? undefined : (optionalAddress(to, 'transaction.to') ?? 'creation'),
+    value: isOwn && (value === undefined || value === null) ? undefined : amount(value, 'transaction.value'),
+  };
+}
+
+/** The newest transaction type of Ethereum (EIP-7702); a higher one is of the chain's own making. */
+export const TYPE_MAX = 4;
+
+/** Old nodes give no type: all transactions were of the first one. */
+export function typeOf({ type }: Record<string, unknown>): number {
+  return type === undefined || type === null ? 0 : Number(type);
+}
+
+/** Source: execution-apis, schema `ReceiptInfo`. @throws Fault `inconsistent`. */
+export function parseReceipt(json: unknown): ChainReceipt {
+  const receipt = record(json, 'receipt');
+  const status = receipt.status ?? undefined;
+  return {
+    transactionHash: hash(receipt.transactionHash, 'receipt.transactionHash'),
+    blockHash: hash(receipt.blockHash, 'receipt.blockHash'),
+    from: optionalAddress(receipt.from, 'receipt.from'),
+    to: optionalAddress(receipt.to, 'receipt.to'),
+    status: status === undefined ? undefined : quantity(status, 'receipt.status') === 1 ? 1 : 0,
+    logs: list(receipt.logs, 'receipt.logs').map(parseLog),
+  };
+}
+
+function parseLog(json: unknown): ChainLog {
+  const log = record(json, 'log');
+  return {
+    address: address(log.address, 'log.address'),
+    topics: list(log.topics, 'log.topics').map((topic) => hash(topic, 'log.topics')),
+    data: hex(log.data, 'log.data'),
+  };
+}
+
+/** @throws Fault `inconsistent` unless it is an array. */
+export function list(value: unknown, what: string): unknown[] {
+  if (!Array.isArray(value)) throw refuse(what, 'an array', value);
+  return value;
+}
+
+/** @throws Fault `inconsistent` unless it is an object. */
+export function record(value: unknown, what: string): Record<string, unknown> {
+  if (!isRecord(value)) throw refuse(what, 'an object', value);
+  return value;
+}
+
+/** A 256-bit quantity. @throws Fault `inconsistent`. */
+export function amount(value: unknown, what: string): bigint {
+  if (typeof value !== 'string' || !/^0x[0-9a-fA-F]{1,64}$/.test(value))
+    throw refuse(what, 'a quantity', value);
+  return BigInt(value);
+}
+
+/** A quantity below 2^53, from hex or (in some trace answers) a JSON number. @throws Fault `inconsistent`. */
+export function quantity(value: unknown, what: string): number {
+  const number = typeof value === 'number' ? value : Number(amount(value, what));
+  if (!Number.isSafeInteger(number) || number < 0) throw refuse(what, 'a quantity below 2^53', value);
+  return number;
+}
+
+/** Seconds since 1970, within what a Date can hold. */
+function time(value: unknown, what: string): Date {
+  const date = new Date(quantity(value, what) * 1000);
+  if (Number.isNaN(date.getTime())) throw refuse(what, 'a time', value);
+  return date;
+}
+
+/** @throws Fault `inconsistent` unless it is 20 bytes of hex. */
+export function address(value: unknown, what: string): Address {
+  return sized(value, 42, what, 'an address');
+}
+
+const optionalAddress = (value: unknown, what: string) =>
+  value === undefined || value === null ? undefined : address(value, what);
+
+function hash(value: unknown, what: string): Hash {
+  return sized(value, 66, what, 'a hash');
+}
+
+function sized(value: unknown, length: number, what: string, kind: string): Hex {
+  const text = hex(value, what);
+  if (text.length !== length) throw refuse(what, kind, value);
+  return text;
+}
+
+function hex(value: unknown, what: string): Hex {
+  if (typeof value !== 'string') throw refuse(what, 'hex', value);
+  // What nearly all nodes give needs no copy.
+  if (isLowerHex(value)) return value;
+  const lower = value.toLowerCase();
+  if (!isLowerHex(lower) || !value.startsWith('0x')) throw refuse(what, 'hex', value);
+  return lower;
+}
+
+/** Characters of a wrong value in a message. */
+const SHOWN_MAX = 80;
+
+/**
+ * A node's own words in a message, cut where one of them begins: nodes repeat their URL, and half of a key would not be found
+ * and hidden.
+ */
+export function excerptOf(text: string, charactersMax = SHOWN_MAX): string {
+  if (text.length <= charactersMax) return text;
+  const cut = text.slice(0, charactersMax);
+  return /^"?0x/.test(cut) ? cut : `${cut.replace(/[^\s/?&=:@]*$/, '')}…`;
+}
+
+const isLowerHex = (text: string): text is Hex => /^0x[0-9a-f]*$/.test(text);
+
+function refuse(what: string, wanted: string, value: unknown): Fault {
+  // What is inside may be huge, or nested more deeply than JSON.stringify can follow.
+  const shown = Array.isArray(value)
+    ? 'an array'
+    : isRecord(value)
+      ? 'an object'
+      : excerptOf(JSON.stringify(value) ?? 'nothing');
+  return new Fault('inconsistent', `the node's ${what} is not ${wanted}: ${shown}`);
+}

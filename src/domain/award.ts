@@ -1,0 +1,25 @@
+/**
+ * An award: points that an activity on the chain, or a line of an import, earned for a user (spec 2.1).
+ */
+import type { Decimal } from '../core/decimal.ts';
+import type { Address, Hash } from '../core/hex.ts';
+
+export type Award = {
+  /** Id of the rule, or of the import. */
+  rule: string;
+  version: number;
+  category: string;
+  user: Address;
+  /** Above zero; of any sign when an import corrects. */
+  points: Decimal;
+  txHash: Hash;
+  /** Position inside the transaction: of the log within its receipt; for accruals and imports any stable number. */
+  ordinal: number;
+  role: 'user' | 'referrer';
+  /** Undefined for imports: they are never undone by a reorg. */
+  block: { number: number; hash: Hash } | undefined;
+  /** Block time. */
+  awardedAt: Date;
+  /** Inputs, price ids and intermediate results, for `points explain`. */
+  inputs: Record<string, string>;
+};

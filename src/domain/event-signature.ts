@@ -1,0 +1,174 @@
+/**
+ * Events of contracts: a signature as people write it, and its logs decoded by hand (Contract ABI specification, "Events").
+ * Arguments of static elementary types can be read; those of other types may stand beside them.
+ */
+import { keccak_256 } from '@noble/hashes/sha3';
+import { fromBytes, type Hash, type Hex } from '../core/hex.ts';
+import { TextError } from '../core/text-error.ts';
+
+/** Integers; true and false; addresses and bytes as lower-case hex. */
+export type AbiValue = bigint | boolean | Hex;
+
+export type AbiKind = 'integer' | 'boolean' | 'address' | 'bytes';
+
+export type EventParameter = {
+  /** '' when it has none. */
+  name: string;
+  /** Canonical: `uint` is `uint256`. */
+  type: string;
+  indexed: boolean;
+  /** Undefined for types that are not read. */
+  kind: AbiKind | undefined;
+  /** Index of its topic, or of its word in the data. */
+  place: number;
+  bits: number;
+};
+
+export type EventSignature = {
+  name: string;
+  /** `Transfer(address,address,uint256)`. */
+  canonical: string;
+  topic: Hash;
+  parameters: readonly EventParameter[];
+  /** Topics of a log, the signature's own included, and the least number of words in its data. */
+  topicCount: number;
+  wordCount: number;
+};
+
+export type RawLog = { topics: readonly Hash[]; data: Hex };
+
+const SIGNATURE_LENGTH_MAX = 1_000;
+/** Characters of a word in hex. */
+const WORD = 64;
+/** Three indexed arguments beside the signature's own topic. */
+const TOPICS_MAX = 4;
+
+/**
+ * `Transfer(address indexed from, address indexed to, uint256 value)`, with or without `event` before it.
+ * @throws TextError for anything else, for tuples and anonymous events.
+ */
+export function parseEventSignature(text: string): EventSignature {
+  const all = { start: 0, end: text.length };
+  if (text.length > SIGNATURE_LENGTH_MAX)
+    throw new TextError(`must have at most ${SIGNATURE_LENGTH_MAX} characters`, { start: 0, end: 1 });
+  const [head = '', name = ''] = /^\s*(?:event\s+)?([A-Za-z_$][\w$]*)\s*\(/.exec(text) ?? [];
+  if (name === '')
+    throw new TextError('must be an event such as Paid(address indexed user, uint256 amount)', all);
+  const end = text.lastIndexOf(')');
+  if (end < head.length)
+    throw new TextError('lacks the ")" at its end', { start: text.length - 1, end: text.length });
+  const rest = text.slice(end + 1).trim();
+  if (rest !== '')
+    throw new TextError(
+      rest.startsWith('anonymous')
+        ? 'an anonymous event cannot be found by its topic'
+        : `"${rest}" means nothing here`,
+      { start: text.indexOf(rest, end), end: text.length },
+    );
+  const parameters = readParameters(text, head.length, end);
+  const canonical = `${name}(${parameters.map(({ type }) => type).join()})`;
+  const topicCount = 1 + parameters.filter(({ indexed }) => indexed).length;
+  if (topicCount > TOPICS_MAX) throw new TextError('has more than 3 indexed arguments', all);
+  return {
+    name,
+    canonical,
+    topic: fromBytes(keccak_256(canonical)),
+    parameters,
+    topicCount,
+    wordCount: parameters.reduce(
+      (sum, parameter) => sum + (parameter.indexed ? 0 : wordsOf(parameter.type)),
+      0,
+    ),
+  };
+}
+
+/** The arguments in the order of the signature; undefined for a log that is not encoded as the signature says. */
+export function decodeEvent(signature: EventSignature, log: RawLog): (AbiValue | undefined)[] | undefined {
+  const { topics, data } = log;
+  if (topics.length !== signature.topicCount || data.length < 2 + signature.wordCount * WORD)
+    return undefined;
+  const values: (AbiValue | undefined)[] = [];
+  for (const parameter of signature.parameters) {
+    if (parameter.kind === undefined) {
+      values.push(undefined);
+      continue;
+    }
+    const start = 2 + parameter.place * WORD;
+    const word = parameter.indexed ? topics[parameter.place]?.slice(2) : data.slice(start, start + WORD);
+    const value = word === undefined ? undefined : decodeWord(parameter, word);
+    if (value === undefined) return undefined;
+    values.push(value);
+  }
+  return values;
+}
+
+function readParameters(text: string, start: number, end: number): EventParameter[] {
+  if (text.slice(start, end).trim() === '') return [];
+  const parameters: EventParameter[] = [];
+  let topics = 1;
+  let words = 0;
+  let from = start;
+  for (const part of text.slice(start, end).split(',')) {
+    const span = { start: from + part.length - part.trimStart().length, end: from + part.trimEnd().length };
+    from += part.length + 1;
+    if (/[()]|^\s*tuple\b/.test(part)) throw new TextError('tuples cannot be read here', span);
+    const [, typeText = '', indexed, name = ''] =
+      /^\s*([a-z0-9]+(?:\[\d*\])*)(?:\s+(indexed))?(?:\s+([A-Za-z_$][\w$]*))?\s*$/.exec(part) ?? [];
+    if (typeText === '') throw new TextError('must be a type, "indexed" where it is, and a name', span);
+    const type = typeText.replace(/^(u?int)(?=\[|$)/, '$1256');
+    const { kind, bits } = elementary(type) ?? {};
+    if (!isKnown(type)) throw new TextError(`"${typeText}" is no type of an event's argument`, span);
+    if (name !== '' && parameters.some((other) => other.name === name))
+      throw new TextError(`"${name}" names two arguments`, span);
+    const isIndexed = indexed !== undefined;
+    parameters.push({
+      name,
+      type,
+      indexed: isIndexed,
+      kind,
+      place: isIndexed ? topics : words,
+      bits: bits ?? 0,
+    });
+    if (isIndexed) topics += 1;
+    else words += wordsOf(type);
+  }
+  return parameters;
+}
+
+/** What can be read, and how many bits of its word it has. */
+function elementary(type: string): { kind: AbiKind; bits: number } | undefined {
+  if (type === 'address') return { kind: 'address', bits: 160 };
+  if (type === 'bool') return { kind: 'boolean', bits: 1 };
+  const [, form, size = ''] = /^(uint|int|bytes)([1-9]\d*)$/.exec(type) ?? [];
+  const count = Number(size);
+  if (form === 'bytes') return count <= 32 ? { kind: 'bytes', bits: count * 8 } : undefined;
+  return form !== undefined && count <= 256 && count % 8 === 0 ? { kind: 'integer', bits: count } : undefined;
+}
+
+function isKnown(type: string): boolean {
+  const base = type.replace(/(\[\d*\])+$/, '');
+  return base === 'string' || base === 'bytes' || elementary(base) !== undefined;
+}
+
+/** Words before the data of what is dynamic: one for each value, and for each that is dynamic, as its offset. */
+function wordsOf(type: string): number {
+  if (/^(string|bytes)(\[|$)|\[\]/.test(type)) return 1;
+  return Array.from(type.matchAll(/\[(\d+)\]/g), ([, count]) => Number(count)).reduce(
+    (words, count) => words * count,
+    1,
+  );
+}
+
+/** Undefined when bits are set that the type does not have: no compiler writes that. */
+function decodeWord({ kind, type, bits }: EventParameter, word: string): AbiValue | undefined {
+  if (kind === 'bytes') {
+    const digits = bits / 4;
+    return /^0*$/.test(word.slice(digits)) ? `0x${word.slice(0, digits)}` : undefined;
+  }
+  if (kind === 'address') return word.startsWith('0'.repeat(24)) ? `0x${word.slice(24)}` : undefined;
+  const unsigned = BigInt(`0x${word}`);
+  if (kind === 'boolean') return unsigned > 1n ? undefined : unsigned === 1n;
+  if (type.startsWith('uint')) return unsigned < 1n << BigInt(bits) ? unsigned : undefined;
+  const value = BigInt.asIntN(256, unsigned);
+  return value === BigInt.asIntN(bits, value) ? value : undefined;
+}

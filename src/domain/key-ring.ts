@@ -1,0 +1,76 @@
+/**
+ * What protects stored secrets (DESIGN §8): the keys that are derived from `secret` and its predecessors, and sealing:
+ * AES-256-GCM, bound to the row that holds the result.
+ */
+import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
+import { Fault } from '../core/fault.ts';
+
+/** What one secret gives: looking keys up needs only the pepper, recovering them only the key-encryption key. */
+type RingKeys = {
+  pepper: Buffer;
+  /** Names the key-encryption key in the column `kek_id`. */
+  kekId: string;
+  kek: Buffer;
+};
+
+/** The keys of the present secret, under which everything new is sealed, and those that open what is older. */
+export type KeyRing = RingKeys & { former: readonly RingKeys[] };
+
+/** A secret as it is stored: nonce ‖ ciphertext ‖ tag, and which key-encryption key opens it. */
+export type Sealed = { ciphertext: Uint8Array; kekId: string };
+
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+/** Derives the key ring from the 32 bytes of `secret` and of each former one (RFC 5869). */
+export function deriveKeyRing(secret: Buffer, formerSecrets: readonly Buffer[] = []): KeyRing {
+  return { ...deriveKeys(secret), former: formerSecrets.map(deriveKeys) };
+}
+
+function deriveKeys(secret: Buffer): RingKeys {
+  const derive = (purpose: string, bytes: number) =>
+    Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `chainbell ${purpose}`, bytes));
+  return {
+    pepper: derive('lookup', 32),
+    kek: derive('encryption', 32),
+    kekId: derive('encryption id', 6).toString('hex'),
+  };
+}
+
+/** Seals bytes under the present key. `row` names the row they are for: in another one they do not open. */
+export function seal(bytes: Uint8Array, row: string, { kek, kekId }: KeyRing): Sealed {
+  const nonce = randomBytes(NONCE_BYTES);
+  const cipher = createCipheriv('aes-256-gcm', kek, nonce).setAAD(boundTo(row, kekId));
+  return {
+    ciphertext: Buffer.concat([nonce, cipher.update(bytes), cipher.final(), cipher.getAuthTag()]),
+    kekId,
+  };
+}
+
+/**
+ * The bytes that were sealed for this row.
+ * @throws Fault `unavailable` when their secret is not at hand, or when they were changed or moved.
+ */
+export function unseal({ ciphertext, kekId }: Sealed, row: string, ring: KeyRing): Buffer {
+  const keys = [ring, ...ring.former].find((one) => one.kekId === kekId);
+  if (keys === undefined) {
+    throw new Fault(
+      'unavailable',
+      `${row} is sealed under a secret that is not given: add it to formerSecrets`,
+    );
+  }
+  const sealed = Buffer.from(ciphertext.buffer, ciphertext.byteOffset, ciphertext.byteLength);
+  try {
+    const decipher = createDecipheriv('aes-256-gcm', keys.kek, sealed.subarray(0, NONCE_BYTES));
+    decipher.setAAD(boundTo(row, kekId)).setAuthTag(sealed.subarray(-TAG_BYTES));
+    return Buffer.concat([decipher.update(sealed.subarray(NONCE_BYTES, -TAG_BYTES)), decipher.final()]);
+  } catch (error) {
+    throw new Fault('unavailable', `${row} does not open: it was changed, or moved from another row`, {
+      cause: error,
+    });
+  }
+}
+
+function boundTo(row: string, kekId: string): Buffer {
+  return Buffer.from(`v1|${row}|${kekId}`);
+}

@@ -1,0 +1,305 @@
+/**
+ * From the texts of rules to rules that can be applied, and everything that is wrong with the texts.
+ */
+
+import { type Fraction, fractionFrom, zero } from '../../core/fraction.ts';
+import type { Scope } from '../expression/check.ts';
+import type {
+  AccrualRule,
+  CommonRule,
+  EventListener,
+  Movement,
+  Multiplier,
+  ReferralListener,
+  Rules,
+} from './rules.ts';
+import {
+  type Compiling,
+  checkForms,
+  compileExpression,
+  compileSource,
+  compileUser,
+  type Path,
+  type Placed,
+  type RuleProblem,
+  scopeOf,
+} from './source.ts';
+import type {
+  AccrualRuleText,
+  EventRuleText,
+  MovementText,
+  MultiplierText,
+  PointsText,
+  Surroundings,
+  WindowText,
+} from './text.ts';
+import { findContract, tokensBySymbol, tokensOf } from './tokens.ts';
+import { edgeOf, type Window } from './window.ts';
+
+/** EIP-20. */
+const TRANSFER = 'Transfer(address indexed from, address indexed to, uint256 value)';
+/** What the expressions of accrual rules are about: the balance of each second of a day, added up. */
+export const BALANCE_SECONDS = 'balanceSeconds';
+
+/**
+ * The rules without those that have problems. Entries with the same id are versions of one rule. Days must be days
+ * (window.ts `parseDay`).
+ */
+export function compileRules(
+  points: PointsText,
+  surroundings: Surroundings,
+): { rules: Rules; problems: readonly RuleProblem[] } {
+  const compiling: Compiling = {
+    surroundings,
+    symbols: tokensBySymbol(surroundings),
+    problems: checkVersions(points),
+  };
+  const accruals = new Map<string, AccrualRule[]>();
+  const events: EventListener[] = [];
+  const movements: Movement[] = [];
+  points.rules.forEach((text, index) => {
+    const path = ['rules', index];
+    const common = compileCommon(compiling, points, { text, path });
+    if (text.type === 'event') {
+      events.push(...compileEvent(compiling, common, { text, path }));
+      return;
+    }
+    const versions = accruals.get(text.id);
+    const own = compileMovements(compiling, { text, path });
+    // All versions count the same balance: the first one says which.
+    if (versions === undefined) movements.push(...own);
+    accruals.set(text.id, [...(versions ?? []), ...compileAccrual(compiling, common, { text, path })]);
+  });
+  const { referral } = points;
+  const listeners = [...compileReferral(compiling, points), ...events, ...movements];
+  return { rules: { listeners, accruals, referral }, problems: compiling.problems };
+}
+
+/** What rules of both kinds have, without their expressions. */
+type Common = Omit<CommonRule, 'when' | 'points'>;
+
+function compileCommon(
+  { problems }: Compiling,
+  { seasons, referral, rules }: PointsText,
+  { text, path }: Placed<EventRuleText | AccrualRuleText>,
+): Common {
+  const { id, version, category, deny = [], caps = {}, multipliers = [] } = text;
+  const needsReferral = text.referralShare !== undefined && referral === undefined;
+  if (needsReferral)
+    problems.push({
+      path: [...path, 'referralShare'],
+      message: 'needs points.referral, which says who refers whom',
+    });
+  return {
+    id,
+    version,
+    category,
+    deny: new Set(deny),
+    window: compileWindow(problems, { text, path }),
+    successors: rules
+      .filter((other) => other.id === id && other.version > version)
+      .map(({ from }) => edgeOf(from)),
+    multipliers: multipliers.flatMap((multiplier, index) =>
+      compileMultiplier(problems, seasons, { text: multiplier, path: [...path, 'multipliers', index] }),
+    ),
+    perUserPerDay: limitOf(caps.perUserPerDay),
+    referralShare: limitOf(text.referralShare ?? referral?.share) ?? zero,
+  };
+}
+
+function compileMultiplier(
+  problems: RuleProblem[],
+  seasons: PointsText['seasons'],
+  { text, path }: Placed<MultiplierText>,
+): Multiplier[] {
+  const { season, from = '', to = '', x } = text;
+  const factor = fractionFrom(String(x));
+  if (season === undefined)
+    return [{ name: `${from}..${to}`, window: compileWindow(problems, { text, path }), factor }];
+  const named = Object.hasOwn(seasons, season) ? seasons[season] : undefined;
+  if (named === undefined)
+    problems.push({ path: [...path, 'season'], message: `no season is named ${season}` });
+  if (from !== '' || to !== '')
+    problems.push({ path: [...path, 'season'], message: 'says already from when to when' });
+  return named === undefined
+    ? []
+    : [{ name: season, window: compileWindow([], { text: named, path }), factor }];
+}
+
+function compileWindow(problems: RuleProblem[], { text: { from, to }, path }: Placed<WindowText>): Window {
+  if (from !== undefined && to !== undefined && typeof from === typeof to && from >= to)
+    problems.push({ path: [...path, 'to'], message: `must be after ${from}: it is the first one no more` });
+  return { from: edgeOf(from), to: edgeOf(to) };
+}
+
+function compileEvent(
+  compiling: Compiling,
+  common: Common,
+  { text, path }: Placed<EventRuleText>,
+): EventListener[] {
+  const source = compileSource(compiling, { text: text.source, path: [...path, 'source'] });
+  if (source === undefined) {
+    checkForms(compiling, [
+      { text: text.when, path: [...path, 'when'] },
+      { text: text.points, path: [...path, 'points'] },
+    ]);
+    return [];
+  }
+  const user = compileUser(compiling, source.signature, { text: text.user, path: [...path, 'user'] });
+  const expressions = compileBoth(compiling, scopeOf(compiling, source), { text, path });
+  if (user === undefined || expressions === undefined) return [];
+  const perTx = limitOf(text.caps?.perTx);
+  return [{ kind: 'event', ...source, rule: { ...common, ...expressions, user, perTx } }];
+}
+
+function compileAccrual(
+  compiling: Compiling,
+  common: Common,
+  { text, path }: Placed<AccrualRuleText>,
+): AccrualRule[] {
+  const { problems, surroundings, symbols } = compiling;
+  for (const key of ['from', 'to'] as const) {
+    if (typeof text[key] === 'number')
+      problems.push({ path: [...path, key], message: 'must be a day: what accrues is counted by days' });
+  }
+  const contract = text.token === undefined ? undefined : findContract(surroundings, text.token);
+  const own =
+    contract !== undefined && 'address' in contract ? tokensOf(surroundings, contract.address) : undefined;
+  const tokens = new Map([...symbols, ...(own ?? [])]);
+  const scope: Scope = {
+    what: 'nothing that a rule of type accrual knows',
+    names: new Map([[BALANCE_SECONDS, 'integer']]),
+    tokens: new Map(
+      Array.from(tokens, ([name, { price }]) => [name, price === undefined ? 'unpriced' : 'priced']),
+    ),
+  };
+  const expressions = compileBoth(compiling, scope, { text, path });
+  return expressions === undefined ? [] : [{ ...common, ...expressions, tokens }];
+}
+
+/** Undefined unless both are right; the condition may be absent. */
+function compileBoth(
+  compiling: Compiling,
+  scope: Scope,
+  { text, path }: Placed<{ when?: string; points: string }>,
+): Pick<CommonRule, 'when' | 'points'> | undefined {
+  const when = compileExpression(compiling, scope, {
+    text: text.when,
+    path: [...path, 'when'],
+    type: 'boolean',
+  });
+  const points = compileExpression(compiling, scope, {
+    text: text.points,
+    path: [...path, 'points'],
+    type: 'number',
+  });
+  if (points === undefined || (text.when !== undefined && when === undefined)) return undefined;
+  return { when, points };
+}
+
+function compileMovements(compiling: Compiling, { text, path }: Placed<AccrualRuleText>): Movement[] {
+  const { token, movements } = text;
+  if ((token === undefined) === (movements === undefined)) {
+    compiling.problems.push({ path, message: 'needs either token or movements' });
+    return [];
+  }
+  if (movements !== undefined)
+    return movements.flatMap((movement, index) =>
+      compileMovement(compiling, text.id, index, { text: movement, path: [...path, 'movements', index] }),
+    );
+  const contract = findContract(compiling.surroundings, token ?? '');
+  if ('message' in contract) {
+    compiling.problems.push({ path: [...path, 'token'], message: contract.message });
+    return [];
+  }
+  // The balance of a token is what came minus what went.
+  const transfer = { event: TRANSFER, contracts: [contract.address] };
+  return [
+    { ...transfer, user: 'arg:from', change: '-value' },
+    { ...transfer, user: 'arg:to', change: 'value' },
+  ].flatMap((movement, index) => compileMovement(compiling, text.id, index, { text: movement, path }));
+}
+
+function compileMovement(
+  compiling: Compiling,
+  rule: string,
+  index: number,
+  { text, path }: Placed<MovementText>,
+): Movement[] {
+  const source = compileSource(compiling, { text, path });
+  if (source === undefined) {
+    checkForms(compiling, [
+      { text: text.change, path: [...path, 'change'] },
+      { text: text.when, path: [...path, 'when'] },
+    ]);
+    return [];
+  }
+  const scope = scopeOf(compiling, source);
+  const user = compileUser(compiling, source.signature, { text: text.user, path: [...path, 'user'] });
+  const change = compileExpression(compiling, scope, {
+    text: text.change,
+    path: [...path, 'change'],
+    type: 'integer',
+  });
+  const when = compileExpression(compiling, scope, {
+    text: text.when,
+    path: [...path, 'when'],
+    type: 'boolean',
+  });
+  return user === undefined || change === undefined
+    ? []
+    : [{ kind: 'movement', ...source, rule, index, user, change, when }];
+}
+
+function compileReferral(compiling: Compiling, { referral }: PointsText): ReferralListener[] {
+  if (referral === undefined) return [];
+  const source = compileSource(compiling, { text: referral.source, path: ['referral', 'source'] });
+  if (source === undefined) return [];
+  const indexOf = (key: 'user' | 'referrer') => {
+    const found = compileUser(compiling, source.signature, { text: referral[key], path: ['referral', key] });
+    return found?.kind === 'argument' ? found.index : undefined;
+  };
+  const [user, referrer] = [indexOf('user'), indexOf('referrer')];
+  return user === undefined || referrer === undefined
+    ? []
+    : [{ kind: 'referral', ...source, user, referrer }];
+}
+
+/** A later version takes the place of the earlier one at its `from`; what is counted stays the same. */
+function checkVersions({ rules }: PointsText): RuleProblem[] {
+  return rules.flatMap((rule, index): RuleProblem[] => {
+    const at = (...keys: Path): Path => ['rules', index, ...keys];
+    const before = rules.slice(0, index).findLast(({ id }) => id === rule.id);
+    if (before === undefined) return [];
+    if (rule.version <= before.version)
+      return [
+        {
+          path: at('version'),
+          message: `must be more than ${before.version}, the version of ${rule.id} before it`,
+        },
+      ];
+    if (rule.type !== before.type)
+      return [{ path: at('type'), message: `must be ${before.type}, as in the version before it` }];
+    if (rule.from === undefined)
+      return [
+        {
+          path: at('version'),
+          message: `needs "from": when it takes the place of version ${before.version}`,
+        },
+      ];
+    if (rule.type === 'accrual' && before.type === 'accrual' && balanceOf(rule) !== balanceOf(before))
+      return [
+        {
+          path: at('version'),
+          message: 'counts another balance than the version before it: give it an id of its own',
+        },
+      ];
+    return [];
+  });
+}
+
+const balanceOf = ({ token, movements }: AccrualRuleText): string => JSON.stringify([token, movements]);
+
+function limitOf(number: number | undefined): Fraction | undefined {
+  return number === undefined ? undefined : fractionFrom(String(number));
+}

@@ -1,0 +1,76 @@
+/**
+ * The rules of points as the configuration says them, and what their texts speak of: tokens and pairs.
+ */
+import type { Address } from '../../core/hex.ts';
+
+/** A day such as 2026-01-31, from its first moment in UTC on, or a block's number. */
+export type Mark = string | number;
+
+/** From the first mark on, up to but without the second. */
+export type WindowText = { from?: Mark; to?: Mark };
+
+export type SourceText = { event: string; contracts: string[] };
+
+export type MultiplierText = { season?: string; from?: string; to?: string; x: number };
+
+type RuleText = WindowText & {
+  id: string;
+  version: number;
+  category: string;
+  deny?: Address[];
+  when?: string;
+  points: string;
+  multipliers?: MultiplierText[];
+  /** Instead of the share that the referral says. */
+  referralShare?: number;
+};
+
+export type EventRuleText = RuleText & {
+  type: 'event';
+  source: SourceText;
+  user: string;
+  caps?: { perTx?: number; perUserPerDay?: number };
+};
+
+export type MovementText = SourceText & { user: string; change: string; when?: string };
+
+export type AccrualRuleText = RuleText & {
+  type: 'accrual';
+  token?: string;
+  movements?: MovementText[];
+  caps?: { perUserPerDay?: number };
+};
+
+export type ReferralText = {
+  source: SourceText;
+  user: string;
+  referrer: string;
+  share: number;
+  firstWins: boolean;
+  noSelf: boolean;
+};
+
+export type PointsText = {
+  seasons: Record<string, { from: string; to: string }>;
+  referral?: ReferralText;
+  rules: (EventRuleText | AccrualRuleText)[];
+};
+
+/** What the texts of rules may name. */
+export type Surroundings = {
+  nativeSymbol: string;
+  rewardSymbol: string;
+  /** The contract of the wrapped native coin. */
+  wrapped: Address | undefined;
+  /** Symbols that have a price feed. */
+  feeds: string[];
+  tokens: Record<string, { address: Address; decimals: number; usd?: number }>;
+  pairs: {
+    id: number;
+    address: Address;
+    token0: Address;
+    token1: Address;
+    token0Decimals: number;
+    token1Decimals: number;
+  }[];
+};

@@ -1,0 +1,112 @@
+/**
+ * Which URLs may be webhooks (spec 2.6). Names are not resolved here: a name can change its address after any check,
+ * so addresses are judged when a connection is made (delivery/guard.ts).
+ */
+import { isIP } from 'node:net';
+import { Fault } from '../core/fault.ts';
+import { type Cidr, isPublicAddress } from './public-address.ts';
+
+/** What the operator opens beyond `https` on public addresses. */
+export type WebhookPolicy = {
+  /** Plain http and names of one label (`receiver`), for development. */
+  allowHttp: boolean;
+  /** Private ranges that may be reached. */
+  allowCidrs: readonly Cidr[];
+  /** Ports that may be used. With `allowHttp`, the default list [443] stands for 80 on plain http. */
+  ports: readonly number[];
+};
+
+const URL_CHARACTERS_MAX = 2048;
+
+/**
+ * Names that mean something inside one machine or network only, or nothing at all: mDNS (RFC 6762, with the names that its
+ * appendix G says networks use), those that ICANN will never delegate (`corp`, `home`, `mail`, `internal`), of clusters and
+ * overlays (RFC 7686, RFC 9476), reserved ones (RFC 6761) and those of the DNS itself (RFC 3172, with `home.arpa`).
+ * `example` (RFC 6761) is not among them: documents and tests use it, and it leads nowhere.
+ */
+const PRIVATE_SUFFIXES = [
+  ...['local', 'localdomain', 'intranet', 'private', 'lan', 'corp', 'home', 'mail', 'internal'],
+  ...['svc', 'consul', 'onion', 'alt', 'test', 'invalid', 'arpa'],
+];
+
+/**
+ * A webhook's URL, normalized.
+ * @throws Fault `invalid`, with a message that says what to do, when the policy does not allow it.
+ */
+export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
+  // The URL parser drops or escapes them silently; what is stored and shown should be what is called.
+  if (/[\s\p{Cc}\p{Cs}]/u.test(text))
+    throw new Fault('invalid', 'must not contain spaces or control characters');
+  const url = URL.parse(text);
+  if (url === null) throw new Fault('invalid', 'must be an absolute URL, such as https://example.com/hook');
+  if (url.protocol !== 'https:' && !(policy.allowHttp && url.protocol === 'http:')) {
+    throw new Fault(
+      'invalid',
+      policy.allowHttp ? 'must start with https:// or http://' : 'must start with https://',
+    );
+  }
+  // The normalized form too: it is the one that is stored, and escaping makes it longer.
+  if (text.length > URL_CHARACTERS_MAX || url.href.length > URL_CHARACTERS_MAX) {
+    throw new Fault('invalid', `must be at most ${URL_CHARACTERS_MAX} characters long`);
+  }
+  if (url.username !== '' || url.password !== '') {
+    throw new Fault('invalid', 'must not contain a user name or password; the API key travels in a header');
+  }
+  if (url.href.includes('#'))
+    throw new Fault('invalid', 'must not contain a fragment; remove the # and what follows');
+  if (!isPortAllowed(url, policy)) {
+    throw new Fault('invalid', `must not use port ${portOf(url)}; allowed: ${policy.ports.join(', ')}`);
+  }
+  checkHost(url.hostname, policy);
+  return url;
+}
+
+/** What deliveries to one receiver have in common: `scheme://host:port`, the port always written. */
+export function webhookOrigin(url: string): string {
+  const parsed = new URL(url);
+  return `${parsed.protocol}//${withoutTrailingDots(parsed.hostname)}:${portOf(parsed)}`;
+}
+
+/** True when the policy lets a webhook use this URL's scheme with this URL's port. */
+export function isPortAllowed(url: Pick<URL, 'protocol' | 'port'>, policy: WebhookPolicy): boolean {
+  const port = portOf(url);
+  if (policy.ports.includes(port)) return true;
+  const isDefaultList = policy.ports.length === 1 && policy.ports[0] === 443;
+  return policy.allowHttp && isDefaultList && url.protocol === 'http:' && port === 80;
+}
+
+function portOf({ protocol, port }: Pick<URL, 'protocol' | 'port'>): number {
+  if (port !== '') return Number(port);
+  return protocol === 'https:' ? 443 : 80;
+}
+
+function checkHost(hostname: string, policy: WebhookPolicy): void {
+  const host = withoutTrailingDots(hostname.replace(/^\[|\]$/g, ''));
+  if (isIP(host) !== 0) {
+    if (isPublicAddress(host, policy.allowCidrs)) return;
+    throw new Fault('invalid', 'must not point to a private or reserved address; use a public host name');
+  }
+  const isLoopbackAllowed =
+    isPublicAddress('127.0.0.1', policy.allowCidrs) || isPublicAddress('::1', policy.allowCidrs);
+  if (isUnder(host, 'localhost')) {
+    if (isLoopbackAllowed) return;
+    throw new Fault('invalid', 'must not point to this machine; use a public host name');
+  }
+  if (PRIVATE_SUFFIXES.some((suffix) => isUnder(host, suffix))) {
+    throw new Fault(
+      'invalid',
+      'must not use a reserved name or one of a private network; use a public host name',
+    );
+  }
+  if (!host.includes('.') && !policy.allowHttp) {
+    throw new Fault('invalid', 'must use a full host name, such as hooks.example.com');
+  }
+}
+
+function isUnder(host: string, suffix: string): boolean {
+  return host === suffix || host.endsWith(`.${suffix}`);
+}
+
+function withoutTrailingDots(host: string): string {
+  return host.replace(/\.+$/, '');
+}

@@ -1,0 +1,133 @@
+/**
+ * The facts of swap pairs, written with the blocks that they come from: swaps with the USD value that they had then, and
+ * what each block left of the reserves.
+ */
+
+import type { Clock } from '../../core/clock.ts';
+import { decimal } from '../../core/decimal.ts';
+import type { BlockHeader } from '../../domain/block.ts';
+import {
+  isCounted,
+  type PairEvents,
+  pairPrice,
+  swapTokenValue,
+  swapValue,
+  type ValuedPair,
+} from '../../domain/pair.ts';
+import type { Tx } from '../../store/db/db.ts';
+import { deletePairStatesAbove, insertPairStates, type PairStateChange } from '../../store/market/market.ts';
+import { followPairs, unfollowPairsAbove } from '../../store/market/pairs.ts';
+import { deleteSwapsAbove, insertSwaps, type PricedSwap, type SwapPrice } from '../../store/market/swaps.ts';
+import { listPrices, type Price } from '../../store/prices/prices.ts';
+import type { Ledger } from '../follow.ts';
+
+/** What is written of a block. */
+export type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
+
+/** The ledger of these pairs. Without pairs it asks the database once, and forgets those of others before it. */
+export function createMarketLedger(pairs: readonly ValuedPair[], clock: Clock): Ledger {
+  /** The block that comes next if nobody else has written since: then it is known who is followed. */
+  let expected: number | undefined;
+  return {
+    async write(tx, blocks) {
+      const [first, last] = [blocks[0]?.header, blocks.at(-1)?.header];
+      if (first === undefined || last === undefined) return;
+      if (first.number !== expected) await followPairs(tx, pairs, { header: first, now: clock.now() });
+      await writePairEvents(tx, pairs, blocks);
+      // When this transaction fails the same blocks come again, which is not what is expected here.
+      expected = last.number + 1;
+    },
+    async undo(tx, ancestorNumber) {
+      expected = undefined;
+      await deleteSwapsAbove(tx, ancestorNumber);
+      await deletePairStatesAbove(tx, ancestorNumber);
+      await unfollowPairsAbove(tx, ancestorNumber);
+    },
+  };
+}
+
+/** Stores swaps and states of these blocks; those that are there already stay as they are. */
+export async function writePairEvents(
+  tx: Tx,
+  pairs: readonly ValuedPair[],
+  blocks: readonly MarketBlock[],
+): Promise<void> {
+  if (blocks.every(({ pairEvents }) => pairEvents.length === 0)) return;
+  const byId = new Map(pairs.map((pair) => [pair.id, pair]));
+  const placed = blocks.flatMap(({ header, pairEvents }) =>
+    pairEvents.flatMap((events) => {
+      const pair = byId.get(events.pairId);
+      return pair === undefined ? [] : [{ header, pair, events }];
+    }),
+  );
+  const swaps = await priceSwaps(tx, placed);
+  if (swaps.length > 0) await insertSwaps(tx, swaps);
+  const states = placed.flatMap(toState);
+  if (states.length > 0) await insertPairStates(tx, states);
+}
+
+/** One pair in one block. */
+export type Placed = { header: BlockHeader; pair: ValuedPair; events: PairEvents };
+
+/** What the block left of the pair; empty where its reserves did not change. */
+export function toState({ header, pair, events }: Placed): PairStateChange[] {
+  const { reserves, supplyChange, liquidityK } = events;
+  if (reserves === undefined) return [];
+  const price = pairPrice(pair, reserves);
+  const place = { pairId: pair.id, blockNumber: header.number, minedAt: header.minedAt };
+  return [{ ...place, ...reserves, price, supplyChange, liquidityK }];
+}
+
+async function priceSwaps(tx: Tx, placed: readonly Placed[]): Promise<PricedSwap[]> {
+  const traded = placed.filter(({ events }) => events.swaps.length > 0);
+  const feeds = await readFeeds(tx, traded);
+  return traded.flatMap(({ header, pair, events }) =>
+    events.swaps.map((event) => {
+      const swap = { ...event, pairId: pair.id, blockNumber: header.number, minedAt: header.minedAt };
+      return { ...swap, price: valueAt(pair, swap, (asset) => feeds.get(feedKey(asset, header))) };
+    }),
+  );
+}
+
+/** The prices in force at the times of the blocks, of each asset that values one of the pairs. */
+async function readFeeds(tx: Tx, traded: readonly Placed[]): Promise<Map<string, Price>> {
+  const headersOf = new Map<string, Set<BlockHeader>>();
+  for (const { header, pair } of traded) {
+    const value = swapTokenValue(pair);
+    if (value === undefined || 'fixed' in value) continue;
+    const headers = headersOf.get(value.asset) ?? new Set();
+    headersOf.set(value.asset, headers.add(header));
+  }
+  const feeds = new Map<string, Price>();
+  for (const [asset, set] of headersOf) {
+    const headers = [...set];
+    const prices = await listPrices(
+      tx,
+      asset,
+      headers.map(({ minedAt }) => minedAt),
+    );
+    for (const [index, header] of headers.entries()) {
+      const price = prices[index];
+      if (price !== undefined) feeds.set(feedKey(asset, header), price);
+    }
+  }
+  return feeds;
+}
+
+const zero = decimal('0');
+
+const feedKey = (asset: string, { number }: BlockHeader) => `${number} ${asset}`;
+
+/** The value of a swap; undefined where its token has a feed without a price that counted then. */
+export function valueAt(
+  pair: ValuedPair,
+  swap: Parameters<typeof swapValue>[1] & { minedAt: Date },
+  priceOf: (asset: string) => Price | undefined,
+): SwapPrice | undefined {
+  const value = swapTokenValue(pair);
+  if (value === undefined) return { usdValue: zero, priceId: undefined };
+  if ('fixed' in value) return { usdValue: swapValue(pair, swap, value.fixed), priceId: undefined };
+  const price = priceOf(value.asset);
+  if (price === undefined || !isCounted(value, price.observedAt, swap.minedAt)) return undefined;
+  return { usdValue: swapValue(pair, swap, price.price), priceId: price.id };
+}

@@ -1,0 +1,167 @@
+/**
+ * What the contracts of a pair say of themselves (IUniswapV2Pair, IUniswapV2Factory, EIP-20): checked when the service
+ * starts, and read at a block.
+ */
+import type { BlockReference } from '../../chain/blocks/bundle.ts';
+import { type ContractCall, callContracts, type ReadAt } from '../../chain/contracts/contracts.ts';
+import type { ChainNodes } from '../../chain/nodes/nodes.ts';
+import { Fault, type Problem } from '../../core/fault.ts';
+import { type Address, type Hex, zeroAddress } from '../../core/hex.ts';
+import type { Pair } from '../../domain/pair.ts';
+import type { PairReading } from '../../store/market/pair-readings.ts';
+
+type Nodes = Pick<ChainNodes, 'ask'>;
+
+/** First four bytes of keccak256 of each signature. */
+const selectors = {
+  token0: '0x0dfe1681',
+  token1: '0xd21220a7',
+  decimals: '0x313ce567',
+  factory: '0xc45a0155',
+  getPair: '0xe6a43905',
+  getReserves: '0x0902f1ac',
+  totalSupply: '0x18160ddd',
+  kLast: '0x7464fc3d',
+  feeTo: '0x017e7e58',
+} as const;
+
+/** Pairs of one question: six calls each, a few hundred altogether. */
+const CHECKED_MAX = 50;
+
+/**
+ * Compares what is configured with the contracts. A token that does not tell its decimals and a pair without a factory, or
+ * whose factory knows no getPair, are taken as they are configured.
+ * @throws Fault `conflict` that names every difference; `unavailable` when no node answers.
+ */
+export async function checkPairs(nodes: Nodes, pairs: readonly Pair[], signal: AbortSignal): Promise<void> {
+  const problems: Problem[] = [];
+  for (let start = 0; start < pairs.length; start += CHECKED_MAX)
+    problems.push(...(await findDifferences(nodes, pairs.slice(start, start + CHECKED_MAX), signal)));
+  if (problems.length === 0) return;
+  const list = problems.map(({ path, message }) => `${path}: ${message}`).join('\n');
+  throw new Fault('conflict', `configured pairs are not what the chain has:\n${list}`, { problems });
+}
+
+async function findDifferences(
+  nodes: Nodes,
+  pairs: readonly Pair[],
+  signal: AbortSignal,
+): Promise<Problem[]> {
+  const told = await askEach(nodes, pairs, 'latest', signal, ({ address, token0, token1 }) => [
+    callOf(address, 'token0'),
+    callOf(address, 'token1'),
+    callOf(token0, 'decimals'),
+    callOf(token1, 'decimals'),
+    callOf(address, 'factory'),
+  ]);
+  const factories = told.map((answers) => asAddress(answers[4]));
+  const listed = await askEach(nodes, pairs, 'latest', signal, ({ token0, token1 }, index) => {
+    const factory = factories[index];
+    return isNobody(factory) ? [] : [callOf(factory, 'getPair', token0, token1)];
+  });
+  return pairs.flatMap((pair, index) => {
+    const [token0, token1, decimals0, decimals1] = told[index] ?? [];
+    const path = `pair ${pair.id} (${pair.name})`;
+    if (asAddress(token0) === undefined || asAddress(token1) === undefined)
+      return [{ path, message: `address ${pair.address} is no contract of a pair on this chain` }];
+    const differ = (field: string, is: string | number | undefined, should: string | number) =>
+      is === undefined || is === should
+        ? []
+        : [{ path, message: `${field} is ${is} on the chain, the configuration says ${should}` }];
+    return [
+      ...differ('token0', asAddress(token0), pair.token0),
+      ...differ('token1', asAddress(token1), pair.token1),
+      ...differ('token0Decimals', asNumber(decimals0), pair.token0Decimals),
+      ...differ('token1Decimals', asNumber(decimals1), pair.token1Decimals),
+      ...differ(
+        `address (the pair of both tokens by factory ${factories[index]})`,
+        asAddress(listed[index]?.[0]),
+        pair.address,
+      ),
+    ];
+  });
+}
+
+/** What the contracts of these pairs say at one block; those that do not answer as a pair are left out. */
+export async function readPairs(
+  nodes: Nodes,
+  pairs: readonly Pair[],
+  at: BlockReference,
+  signal: AbortSignal,
+): Promise<PairReading[]> {
+  const told = await askEach(nodes, pairs, at, signal, ({ address }) => [
+    callOf(address, 'getReserves'),
+    callOf(address, 'totalSupply'),
+    callOf(address, 'kLast'),
+  ]);
+  const feeOn = await readFees(nodes, pairs, at, signal);
+  return pairs.flatMap(({ id }, index) => {
+    const [reserves, supply, kLast] = told[index] ?? [];
+    const [reserve0, reserve1, totalSupply] = [wordOf(reserves, 0), wordOf(reserves, 1), wordOf(supply, 0)];
+    if (reserve0 === undefined || reserve1 === undefined || totalSupply === undefined) return [];
+    const lp = { totalSupply, kLast: wordOf(kLast, 0) ?? 0n, isFeeOn: feeOn.get(id) ?? false };
+    return [{ pairId: id, reserve0, reserve1, ...lp }];
+  });
+}
+
+/** Whether the factory of each pair has somebody who gets the protocol fee at this block. */
+export async function readFees(
+  nodes: Nodes,
+  pairs: readonly Pair[],
+  at: BlockReference,
+  signal: AbortSignal,
+): Promise<Map<number, boolean>> {
+  const named = await askEach(nodes, pairs, at, signal, ({ address }) => [callOf(address, 'factory')]);
+  const factoryOf = new Map(pairs.map(({ id }, index) => [id, asAddress(named[index]?.[0])]));
+  const factories = [...new Set(factoryOf.values())].filter((factory) => !isNobody(factory));
+  const receivers = await askEach(nodes, factories, at, signal, (factory) => [callOf(factory, 'feeTo')]);
+  const hasReceiver = new Map(
+    factories.map((factory, index) => [factory, !isNobody(asAddress(receivers[index]?.[0]))]),
+  );
+  return new Map(
+    [...factoryOf].map(([id, factory]) => [id, factory !== undefined && (hasReceiver.get(factory) ?? false)]),
+  );
+}
+
+/** The answers to the calls of each subject, all of one node at one block. */
+async function askEach<T>(
+  nodes: Nodes,
+  subjects: readonly T[],
+  at: ReadAt,
+  signal: AbortSignal,
+  callsOf: (subject: T, index: number) => ContractCall[],
+): Promise<(Hex | undefined)[][]> {
+  const calls = subjects.map(callsOf);
+  if (calls.every((own) => own.length === 0)) return calls.map(() => []);
+  const answers = await callContracts(nodes, calls.flat(), at, signal);
+  return calls.map((own) => answers.splice(0, own.length));
+}
+
+function callOf(to: Address, method: keyof typeof selectors, ...values: Address[]): ContractCall {
+  const words = values.map((value) => value.slice(2).padStart(WORD_DIGITS, '0'));
+  return { to, data: `${selectors[method]}${words.join('')}` };
+}
+
+/** One word in hexadecimal digits. */
+const WORD_DIGITS = 64;
+
+/** The n-th word; undefined where the call reverted, or nobody was there to answer. */
+function wordOf(data: Hex | undefined, index: number): bigint | undefined {
+  const end = 2 + (index + 1) * WORD_DIGITS;
+  return data === undefined || data.length < end
+    ? undefined
+    : BigInt(`0x${data.slice(end - WORD_DIGITS, end)}`);
+}
+
+function asAddress(data: Hex | undefined): Address | undefined {
+  const word = wordOf(data, 0);
+  return word === undefined || word >> 160n !== 0n ? undefined : `0x${word.toString(16).padStart(40, '0')}`;
+}
+
+function asNumber(data: Hex | undefined): number | undefined {
+  const word = wordOf(data, 0);
+  return word === undefined ? undefined : Number(word);
+}
+
+const isNobody = (address: Address | undefined): address is undefined =>
+  address === undefined || address === zeroAddress;

@@ -1,0 +1,101 @@
+/**
+ * Reading the contracts of pairs at the newest stored block: at the start, after a mint or burn, and when the protocol fee
+ * is switched, which no event tells.
+ */
+import type { ChainNodes } from '../../chain/nodes/nodes.ts';
+import type { Clock } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import type { Log } from '../../core/log.ts';
+import type { Step } from '../../core/loop.ts';
+import type { BlockHeader } from '../../domain/block.ts';
+import { pairPrice, type ValuedPair } from '../../domain/pair.ts';
+import { findBlockHash, findTipHeader, holdBlocks } from '../../store/blocks/blocks.ts';
+import type { Database, Tx } from '../../store/db/db.ts';
+import { findPairStateOfBlock, insertPairStates } from '../../store/market/market.ts';
+import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
+import { readFees, readPairs } from './pair-contracts.ts';
+
+export type PairReadingOptions = {
+  database: Database;
+  nodes: Pick<ChainNodes, 'ask'>;
+  clock: Clock;
+  log: Log;
+  pairs: readonly ValuedPair[];
+};
+
+/** Pairs of one reading. */
+const READ_MAX = 100;
+/** How often the factories are asked whether the fee has been switched. */
+const FEE_MS = 60_000;
+
+/**
+ * Reads pairs whose supply is not known for certain. The step throws a Fault when no node can answer for the newest stored
+ * block, or a contract does not answer as a pair.
+ */
+export function createPairReadings(options: PairReadingOptions): Step {
+  const { database, nodes, clock, log, pairs } = options;
+  let feesReadAt = Number.NEGATIVE_INFINITY;
+  /** The block at which there was nothing to read. */
+  let settledAt: string | undefined;
+
+  return async (signal) => {
+    const tip = await findTipHeader(database);
+    if (tip === undefined) return 'idle';
+    const areFeesDue = clock.now().getTime() - feesReadAt >= FEE_MS;
+    if (tip.hash === settledAt && !areFeesDue) return 'idle';
+    const known = await listReadings(
+      database,
+      pairs.map(({ id }) => id),
+    );
+    const switched = areFeesDue ? await findSwitched(known, tip, signal) : new Set<number>();
+    const wanted = new Set(
+      known.flatMap(({ pairId, isCurrent }) => (isCurrent && !switched.has(pairId) ? [] : [pairId])),
+    );
+    const asked = pairs.filter(({ id }) => wanted.has(id)).slice(0, READ_MAX);
+    if (asked.length === 0) {
+      if (areFeesDue) feesReadAt = clock.now().getTime();
+      settledAt = tip.hash;
+      return 'idle';
+    }
+    const readings = await readPairs(nodes, asked, tip.hash, signal);
+    await database.transaction((tx) => store(tx, readings, tip));
+    const silent = asked.find(({ id }) => !readings.some(({ pairId }) => pairId === id));
+    if (silent !== undefined)
+      throw new Fault('unavailable', `the contract of pair ${silent.id} (${silent.name}) does not answer`);
+    return 'worked';
+  };
+
+  async function findSwitched(
+    known: Awaited<ReturnType<typeof listReadings>>,
+    tip: BlockHeader,
+    signal: AbortSignal,
+  ): Promise<Set<number>> {
+    const fees = await readFees(nodes, pairs, tip.hash, signal);
+    const switched = known.filter(
+      ({ pairId, isFeeOn }) => isFeeOn !== undefined && isFeeOn !== fees.get(pairId),
+    );
+    return new Set(switched.map(({ pairId }) => pairId));
+  }
+
+  /** A block that has died meanwhile says nothing; the next step reads at the new one. */
+  async function store(tx: Tx, readings: readonly PairReading[], tip: BlockHeader): Promise<void> {
+    await holdBlocks(tx);
+    if ((await findBlockHash(tx, tip.number)) !== tip.hash) return;
+    await insertReadings(tx, readings, tip.number);
+    for (const reading of readings) {
+      const { pairId, reserve0, reserve1 } = reading;
+      const stored = await findPairStateOfBlock(tx, pairId, tip.number);
+      if (stored?.reserve0 === reserve0 && stored.reserve1 === reserve1) continue;
+      if (stored !== undefined)
+        log.warn({ pair: pairId, block: tip.number, stored: stored.blockNumber }, 'pair.state_differs');
+      await insertPairStates(tx, [stateOf(reading, tip)]);
+    }
+  }
+
+  function stateOf({ pairId, reserve0, reserve1 }: PairReading, { number, minedAt }: BlockHeader) {
+    const pair = pairs.find(({ id }) => id === pairId);
+    const price = pair && pairPrice(pair, { reserve0, reserve1 });
+    const place = { pairId, blockNumber: number, minedAt, reserve0, reserve1 };
+    return { ...place, price, supplyChange: 0n, liquidityK: undefined };
+  }
+}

@@ -1,0 +1,60 @@
+/**
+ * Values for swaps that happened while their token had no price that counted: the next price that it gets.
+ */
+import type { Step } from '../../core/loop.ts';
+import { swapTokenValue, type ValuedPair } from '../../domain/pair.ts';
+import { holdBlocks } from '../../store/blocks/blocks.ts';
+import type { Database, Db } from '../../store/db/db.ts';
+import { listUnvaluedPairs, listUnvaluedSwaps, valueSwaps } from '../../store/market/swaps.ts';
+import { listNextPrices, listPrices } from '../../store/prices/prices.ts';
+import { valueAt } from './market.ts';
+
+/** Swaps of one step. */
+const VALUED_MAX = 1_000;
+
+/** Values swaps of one pair, oldest first. */
+export function createSwapValuer(options: { database: Database; pairs: readonly ValuedPair[] }): Step {
+  const { database } = options;
+  const waiting = options.pairs.filter((pair) => {
+    const value = swapTokenValue(pair);
+    return value !== undefined && 'asset' in value;
+  });
+
+  return async () => {
+    if (waiting.length === 0) return 'idle';
+    const open = new Set(
+      await listUnvaluedPairs(
+        database,
+        waiting.map(({ id }) => id),
+      ),
+    );
+    for (const pair of waiting) if (open.has(pair.id) && (await valueOldest(pair))) return 'worked';
+    return 'idle';
+  };
+
+  /** False while its token has no price since the oldest of them. */
+  async function valueOldest(pair: ValuedPair): Promise<boolean> {
+    // No lock is taken while there is nothing to do.
+    if ((await listValued(database, pair, 1)).length === 0) return false;
+    return database.transaction(async (tx) => {
+      await holdBlocks(tx);
+      const valued = await listValued(tx, pair, VALUED_MAX);
+      if (valued.length > 0) await valueSwaps(tx, valued);
+      return valued.length > 0;
+    });
+  }
+}
+
+/** Of the oldest swaps without a value those that have one now: by the price in force, or else by the next one. */
+async function listValued(db: Db, pair: ValuedPair, limit: number) {
+  const value = swapTokenValue(pair);
+  if (value === undefined || 'fixed' in value) return [];
+  const swaps = await listUnvaluedSwaps(db, pair.id, limit);
+  const times = swaps.map(({ minedAt }) => minedAt);
+  const inForce = await listPrices(db, value.asset, times);
+  const next = await listNextPrices(db, value.asset, times);
+  return swaps.flatMap((swap, index) => {
+    const price = valueAt(pair, swap, () => inForce[index]) ?? valueAt(pair, swap, () => next[index]);
+    return price === undefined ? [] : [{ ...swap, price }];
+  });
+}

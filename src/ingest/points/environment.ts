@@ -1,0 +1,99 @@
+/**
+ * What expressions are calculated with at a log or at a day's end, noting what they asked for. Pure.
+ */
+import { decimalText } from '../../core/decimal.ts';
+import { type Fraction, floorTo, fractionFrom, fractionOf } from '../../core/fraction.ts';
+import { type Address, zeroAddress } from '../../core/hex.ts';
+import type { AbiValue } from '../../domain/event-signature.ts';
+import type { CheckedExpression, Value } from '../../domain/expression/check.ts';
+import type { Environment } from '../../domain/expression/evaluate.ts';
+import type { UserSource } from '../../domain/points/rules.ts';
+import type { TokenInfo } from '../../domain/points/tokens.ts';
+import type { Price } from '../../store/prices/prices.ts';
+import type { Activity } from './activities.ts';
+
+/** The price of an asset that was in force at a time. */
+export type PriceAt = (asset: string, at: Date) => Price | undefined;
+
+/** What an award was calculated from, for `points explain`. */
+export type Inputs = Record<string, string>;
+
+/** Digits behind the point that are kept of points, as many as coins have; what is beyond is cut off. */
+export const POINTS_DIGITS = 18;
+
+type Known = { tokens: ReadonlyMap<string, TokenInfo>; priceAt: PriceAt; at: Date; inputs: Inputs };
+
+/** Of the arguments of a log and the tokens at its contract. */
+export function logEnvironment(
+  { listener, contract, values }: Activity,
+  known: Omit<Known, 'tokens'>,
+): Environment {
+  const tokens = listener.tokens.get(contract) ?? new Map<string, TokenInfo>();
+  return noting({ ...known, tokens }, (name) => {
+    const index = listener.signature.parameters.findIndex((parameter) => parameter.name === name);
+    return toValue(values[index]);
+  });
+}
+
+/** Of one number, whatever its name. */
+export function numberEnvironment(number: bigint, known: Known): Environment {
+  return noting(known, () => fractionOf(number));
+}
+
+/** The assets whose prices the expressions need where the tokens mean these. */
+export function assetsOf(
+  expressions: readonly (CheckedExpression | undefined)[],
+  tokens: ReadonlyMap<string, TokenInfo>,
+): string[] {
+  return expressions.flatMap((expression) =>
+    [...(expression?.priced ?? [])].flatMap((token) => {
+      const price = tokens.get(token)?.price;
+      return price !== undefined && 'asset' in price ? [price.asset] : [];
+    }),
+  );
+}
+
+/** Whom a log is about; undefined for nobody: the zero address stands for minting and burning. */
+export function userOf(source: UserSource, { sender, values }: Activity): Address | undefined {
+  const user = source.kind === 'sender' ? sender : values[source.index];
+  return typeof user === 'string' && user !== zeroAddress ? user : undefined;
+}
+
+/** As it is stored in inputs. */
+export function textOf(value: Value): string {
+  return typeof value === 'object' ? decimalText(floorTo(value, POINTS_DIGITS)) : String(value);
+}
+
+function noting({ tokens, priceAt, at, inputs }: Known, read: (name: string) => Value): Environment {
+  const infoOf = (token: string): TokenInfo => {
+    const info = tokens.get(token);
+    if (info === undefined) throw new TypeError(`an expression was not checked: no token is named ${token}`);
+    return info;
+  };
+  return {
+    valueOf(name) {
+      const value = read(name);
+      inputs[`arg.${name}`] = textOf(value);
+      return value;
+    },
+    decimalsOf: (token) => infoOf(token).decimals,
+    usdOf(token): Fraction | undefined {
+      const { price } = infoOf(token);
+      if (price === undefined) return undefined;
+      if ('usd' in price) {
+        inputs[`price.${token}`] = textOf(price.usd);
+        return price.usd;
+      }
+      const found = priceAt(price.asset, at);
+      inputs[`price.${token}`] = found === undefined ? 'none' : decimalText(found.price);
+      if (found === undefined) return undefined;
+      inputs[`price_id.${token}`] = String(found.id);
+      return fractionFrom(found.price);
+    },
+  };
+}
+
+function toValue(value: AbiValue | undefined): Value {
+  if (value === undefined) throw new TypeError('an expression was not checked: no such argument');
+  return typeof value === 'bigint' ? fractionOf(value) : value;
+}

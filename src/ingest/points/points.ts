@@ -1,0 +1,166 @@
+/**
+ * The rules of points, applied to new blocks in the blocks' transaction, and undone with them.
+ */
+
+import { type Address, zeroAddress } from '../../core/hex.ts';
+import type { Log } from '../../core/log.ts';
+import type { CheckedExpression } from '../../domain/expression/check.ts';
+import type {
+  EventListener,
+  Listener,
+  Movement,
+  ReferralListener,
+  Rules,
+} from '../../domain/points/rules.ts';
+import { dayOf, startOf } from '../../domain/points/window.ts';
+import type { Db, Tx } from '../../store/db/db.ts';
+import { undoAccruals } from '../../store/points/accruals.ts';
+import { insertAwards, sumUserDays, undoAwards } from '../../store/points/points.ts';
+import {
+  findReferrers,
+  insertReferrals,
+  type Referral,
+  undoReferrals,
+} from '../../store/points/referrals.ts';
+import { listPrices, type Price } from '../../store/prices/prices.ts';
+import type { Ledger } from '../follow.ts';
+import { type Closed, closeDays, moveBalances } from './accruals.ts';
+import { ofKind, type Placed } from './activities.ts';
+import { type Claim, claimDay, claimEvent, lastMomentOf } from './claims.ts';
+import { assetsOf, type PriceAt } from './environment.ts';
+import { dayKey, settleClaims } from './settle-claims.ts';
+
+/** Writes referrals, awards and balances with their blocks, in the order of the chain. */
+export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): Ledger {
+  const accrualIds = [...rules.accruals.keys()];
+
+  async function write(tx: Tx, blocks: Parameters<Ledger['write']>[1]): Promise<void> {
+    const placed = blocks.flatMap(({ header, activities }) =>
+      activities.map((activity): Placed => ({ activity, block: header })),
+    );
+    await writeReferrals(tx, rules, ofKind(placed, 'referral'));
+    const closed = [
+      ...(await writeMovements(tx, ofKind(placed, 'movement'))),
+      ...(await closeDays(tx, accrualIds, blocks)),
+    ];
+    const claims = [
+      ...(await claimEvents(tx, ofKind(placed, 'event'), log)),
+      ...(await claimDays(tx, rules, closed)),
+    ];
+    if (claims.length === 0) return;
+    const [earnedBefore, referrers] = [await loadEarned(tx, claims), await loadReferrers(tx, rules, claims)];
+    const awards = settleClaims(claims, { earnedBefore, referrers });
+    const count = await insertAwards(tx, awards);
+    log.debug({ claims: claims.length, awards: count }, 'points.awarded');
+  }
+
+  async function writeMovements(tx: Tx, movements: readonly Placed<Movement>[]): Promise<Closed[]> {
+    const needs = movements.flatMap((placed) => needsOf(placed, ({ when, change }) => [when, change]));
+    return moveBalances(tx, movements, await loadPrices(tx, needs, log));
+  }
+
+  async function claimDays(tx: Tx, { accruals }: Rules, closed: readonly Closed[]): Promise<Claim[]> {
+    const due = closed.flatMap(({ day, block }) =>
+      (accruals.get(day.rule) ?? []).map((rule) => ({ rule, day, block })),
+    );
+    const needs = due.flatMap(({ rule, day }): Need[] =>
+      assetsOf([rule.when, rule.points], rule.tokens).map((asset) => ({ asset, at: lastMomentOf(day.day) })),
+    );
+    const priceAt = await loadPrices(tx, needs, log);
+    return due.flatMap(({ rule, day, block }) => claimDay(rule, day, { block, priceAt }) ?? []);
+  }
+
+  return {
+    write,
+    async undo(tx, ancestorNumber) {
+      await undoAwards(tx, ancestorNumber);
+      await undoAccruals(tx, ancestorNumber);
+      await undoReferrals(tx, ancestorNumber);
+    },
+  };
+}
+
+/** What the events have earned, before caps. Prices in force that are not there are logged. */
+export async function claimEvents(
+  db: Db,
+  events: readonly Placed<EventListener>[],
+  log: Log,
+): Promise<Claim[]> {
+  const needs = events.flatMap((placed) => needsOf(placed, ({ rule }) => [rule.when, rule.points]));
+  const priceAt = await loadPrices(db, needs, log);
+  return events.flatMap(({ activity, block }) => claimEvent(activity, { block, priceAt }) ?? []);
+}
+
+/** Prices in force. Logs assets without one, because they are worth nothing then. */
+async function loadPrices(db: Db, needs: readonly Need[], log: Log): Promise<PriceAt> {
+  const byAsset = new Map<string, Map<number, Price>>();
+  for (const asset of new Set(needs.map((need) => need.asset))) {
+    const ats = needs.flatMap((need) => (need.asset === asset ? [need.at.getTime()] : []));
+    const times = [...new Set(ats)].map((ms) => new Date(ms));
+    const prices = await listPrices(db, asset, times);
+    const missing = times.find((_, index) => prices[index] === undefined);
+    if (missing !== undefined) log.warn({ asset, at: missing.toISOString() }, 'points.no_price');
+    byAsset.set(
+      asset,
+      new Map(times.flatMap((at, index) => (prices[index] ? [[at.getTime(), prices[index]] as const] : []))),
+    );
+  }
+  return (asset, at) => byAsset.get(asset)?.get(at.getTime());
+}
+
+type Need = { asset: string; at: Date };
+
+function needsOf<Listening extends Listener>(
+  { activity: { listener, contract }, block }: Placed<Listening>,
+  expressionsOf: (listener: Listening) => (CheckedExpression | undefined)[],
+): Need[] {
+  const assets = assetsOf(expressionsOf(listener), listener.tokens.get(contract) ?? new Map());
+  return assets.map((asset) => ({ asset, at: block.minedAt }));
+}
+
+const orderOf = ({ referral }: Rules) => (referral?.firstWins === false ? 'newest' : 'first');
+
+async function writeReferrals(
+  tx: Tx,
+  rules: Rules,
+  placed: readonly Placed<ReferralListener>[],
+): Promise<void> {
+  const referrals = placed.flatMap(({ activity: { listener, values, logIndex }, block }): Referral[] => {
+    const [user, referrer] = [values[listener.user], values[listener.referrer]];
+    if (typeof user !== 'string' || typeof referrer !== 'string') return [];
+    const isNobody = user === zeroAddress || referrer === zeroAddress;
+    if (isNobody || (rules.referral?.noSelf === true && user === referrer)) return [];
+    return [{ user, referrer, blockNumber: block.number, logIndex, linkedAt: block.minedAt }];
+  });
+  await insertReferrals(tx, referrals, orderOf(rules));
+}
+
+/** What users have earned on the days in question, where a cap asks for it. */
+async function loadEarned(tx: Tx, claims: readonly Claim[]) {
+  const capped = claims.filter(({ rule }) => rule.perUserPerDay !== undefined);
+  const byKey = new Map(capped.map((claim) => [dayKey(claim), claim]));
+  const questions = Array.from(byKey.values(), ({ rule, user, earnedAt }) => ({
+    rule: rule.id,
+    version: rule.version,
+    user,
+    day: startOf(dayOf(earnedAt)),
+  }));
+  const sums = await sumUserDays(tx, questions);
+  return new Map(
+    [...byKey.keys()].flatMap((key, index) => (sums[index] ? [[key, sums[index]] as const] : [])),
+  );
+}
+
+/** Who referred the users of claims of which a referrer gets a share, at the time of each. */
+export async function loadReferrers(
+  db: Db,
+  rules: Rules,
+  claims: readonly Claim[],
+): Promise<Map<Claim, Address>> {
+  const sharing = claims.filter(({ rule }) => rule.referralShare.numerator > 0n);
+  const questions = sharing.map(({ user, referredBefore }) => ({ user, before: referredBefore }));
+  const referrers = await findReferrers(db, questions, orderOf(rules));
+  return new Map(
+    sharing.flatMap((claim, index) => (referrers[index] ? [[claim, referrers[index]] as const] : [])),
+  );
+}

@@ -1,0 +1,343 @@
+/**
+ * What is stored of some blocks, for those who compare it with the chain: read in one moment, changing nothing.
+ */
+
+import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
+import type { Transfer, TransferKind } from '../../domain/block.ts';
+import { isToldAndGone, mayBeSeen } from '../blocks/reorgs.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Database, Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { readTime } from '../db/time.ts';
+import { livingWorkers } from '../delivery/lanes.ts';
+import { type MovementRow, toMovement } from '../delivery/movement.ts';
+import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
+import type { WatchedAddress } from '../watchers/watched.ts';
+
+export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
+
+/** A record as it is now: what it was before its last change is not known. */
+export type StoredWatch = { shardId: number; laneId: number } & Pick<
+  WatchedAddress,
+  'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl' | 'createdAt' | 'updatedAt'
+> & { settings: WatchSettings };
+
+export type StoredNotification = Transfer & {
+  shardId: number;
+  id: number;
+  watchedAddressId: string;
+  /** Which of several equal transfers of its transaction it is. */
+  occurrence: number;
+  blockNumber: number;
+  createdAt: Date;
+  /** `held`, `waiting`, `processed` or `cancelled`. */
+  state: string;
+  /** Whether its receiver may have seen it by now. */
+  mayBeSeen: boolean;
+  processedAt: Date | undefined;
+  revision: number;
+  retryCount: number;
+  redeliveryCount: number;
+  nextAttemptAt: Date;
+  laneId: number;
+  /** Set while the block lacks confirmations. */
+  releaseNumber: number | undefined;
+  /** The position that strict ordering preserves. */
+  turn: number | undefined;
+  /** Changes whenever the row does (`xmin`), so that a repair never overwrites what happened after it was planned. */
+  version: string;
+};
+
+/** A delivery queue as far as it decides whether its notifications are sent. */
+export type StoredLane = {
+  id: number;
+  shardId: number;
+  origin: string;
+  nextDue: Date | undefined;
+  /** A worker that lives has it, or its lease has not ended. */
+  isLeased: boolean;
+};
+
+/** Which notifications belong to a transaction and a record, if there are any. */
+export type NotificationPlace = { shardId: number; watchedAddressId: string; txHash: Hash };
+
+/** Runs `work` on one snapshot of the database. It can't write, and blocks no other transaction. */
+export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
+  return database.transaction(async (tx) => {
+    await tx.query(sql`set transaction isolation level repeatable read, read only`);
+    return work(tx);
+  });
+}
+
+/** The stored blocks of a range, by number. */
+export async function listStoredBlocks(
+  db: Db,
+  { from, to }: { from: number; to: number },
+): Promise<Map<number, StoredBlock>> {
+  const rows = await db.query<{
+    number: number;
+    hash: Uint8Array;
+    parent_hash: Uint8Array;
+    proved: boolean;
+    stored_at: Date;
+  }>(sql`
+    select number, hash, parent_hash, proved, stored_at from block
+    where number between ${from} and ${to}
+    order by number limit ${to - from + 1}`);
+  return new Map(
+    rows.map(({ number, hash, parent_hash, proved, stored_at }) => [
+      number,
+      { number, hash: fromBytes(hash), parentHash: fromBytes(parent_hash), proved, storedAt: stored_at },
+    ]),
+  );
+}
+
+/** Up to `limit` records that watch one of the addresses. */
+export async function listWatchesOf(
+  db: Db,
+  addresses: readonly Address[],
+  limit: number,
+): Promise<StoredWatch[]> {
+  const rows = await db.query<WatchRow>(sql`
+    select ${watchColumns}
+    from unnest(${bytesOf(addresses)}::bytea[]) as p (address)
+    join watched_address w on w.address = p.address
+    order by w.shard_id, w.id limit ${limit}`);
+  return rows.map(toWatch);
+}
+
+/** The records of notifications, as far as they still exist. */
+export async function listWatchesById(
+  db: Db,
+  records: readonly Pick<NotificationPlace, 'shardId' | 'watchedAddressId'>[],
+): Promise<StoredWatch[]> {
+  const rows = await db.query<WatchRow>(sql`
+    select ${watchColumns}
+    from unnest(
+      ${listOf(records.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
+    ) as p (shard_id, id)
+    join watched_address w on w.shard_id = p.shard_id and w.id = p.id
+    order by w.shard_id, w.id limit ${records.length}`);
+  return rows.map(toWatch);
+}
+
+const watchColumns = sql`w.shard_id, w.id, w.lane_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at,
+  w.updated_at, ${settingsColumns}`;
+
+type WatchRow = SettingsRow & {
+  shard_id: number;
+  id: string;
+  lane_id: number;
+  address: Uint8Array;
+  watch_coin: boolean;
+  watch_token: boolean;
+  webhook_url: string;
+  created_at: Date;
+  updated_at: Date;
+};
+
+function toWatch(row: WatchRow): StoredWatch {
+  return {
+    shardId: row.shard_id,
+    id: row.id,
+    laneId: row.lane_id,
+    address: fromBytes(row.address),
+    watchCoin: row.watch_coin,
+    watchToken: row.watch_token,
+    webhookUrl: row.webhook_url,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+    settings: toSettings(row),
+  };
+}
+
+/**
+ * Up to `limit` notifications of a range of blocks, and those at the given places that name a block outside it.
+ * Those that a reorg orphaned do not count.
+ */
+export async function listNotificationsOf(
+  db: Db,
+  { from, to }: { from: number; to: number },
+  places: readonly NotificationPlace[],
+  limit: number,
+): Promise<StoredNotification[]> {
+  const now = await readTime(db);
+  // A time beyond the range of a Date ('infinity') is read as the year 9999.
+  const columns = sql`n.shard_id, n.id, n.watched_address_id, n.kind, n.tx_hash, n.ordinal, n.sender, n.receiver, n.amount,
+    n.token, n.occurrence, n.block_number, n.created_at, n.state, n.revision, n.processed_at, ${mayBeSeen(now)} as may_be_seen, n.retry_count, n.redelivery_count,
+    least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.turn,
+    n.xmin::text as version`;
+  const rows = await db.query<NotificationRow>(sql`
+    select ${columns} from notification n
+    where n.block_number between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
+    union all
+    select ${columns}
+    from unnest(
+      ${listOf(places.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
+      ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
+    ) as p (shard_id, watched_address_id, tx_hash)
+    join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
+    where n.block_number not between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
+    order by shard_id, watched_address_id, tx_hash, kind, ordinal, id
+    limit ${limit}`);
+  return rows.map((row) => ({
+    shardId: row.shard_id,
+    id: row.id,
+    watchedAddressId: row.watched_address_id,
+    kind: row.kind,
+    txHash: fromBytes(row.tx_hash),
+    ordinal: row.ordinal,
+    ...toMovement(row),
+    occurrence: row.occurrence,
+    blockNumber: row.block_number,
+    createdAt: row.created_at,
+    state: row.state,
+    mayBeSeen: row.may_be_seen,
+    processedAt: row.processed_at ?? undefined,
+    revision: row.revision,
+    retryCount: row.retry_count,
+    redeliveryCount: row.redelivery_count,
+    nextAttemptAt: row.next_attempt_at,
+    laneId: row.lane_id,
+    releaseNumber: row.release_number ?? undefined,
+    turn: row.turn ?? undefined,
+    version: row.version,
+  }));
+}
+
+/** A notification that its receiver may have seen, off the chain and not taken back. */
+export type ToldNotification = Pick<
+  StoredNotification,
+  | 'id'
+  | 'watchedAddressId'
+  | 'txHash'
+  | 'kind'
+  | 'ordinal'
+  | 'amount'
+  | 'blockNumber'
+  | 'state'
+  | 'processedAt'
+> & {
+  /** A repair orphaned it in a block that stayed, so even its transaction may be wrong. */
+  isOfBlock: boolean;
+};
+
+/**
+ * Up to `limit` orphaned notifications that nothing stands in for and no removal notice takes back: those of these
+ * transactions, and those that a repair orphaned in blocks of the range.
+ */
+export async function listTold(
+  db: Db,
+  { from, to }: { from: number; to: number },
+  places: readonly NotificationPlace[],
+  limit: number,
+): Promise<ToldNotification[]> {
+  const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
+    n.processed_at`;
+  const rows = await db.query<ToldRow>(sql`
+    select ${columns}, false as is_of_block
+    from unnest(
+      ${listOf(places.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
+      ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
+    ) as p (shard_id, watched_address_id, tx_hash)
+    join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
+    where ${isToldAndGone}
+    union all
+    select ${columns}, true as is_of_block from notification n
+    -- After a reorg the block has another hash.
+    join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
+    join block b on b.number = o.number and b.hash = o.hash
+    where n.block_number between ${from} and ${to} and ${isToldAndGone}
+    order by id limit ${limit}`);
+  return rows.map((row) => ({
+    ...{
+      id: row.id,
+      watchedAddressId: row.watched_address_id,
+      kind: row.kind,
+      txHash: fromBytes(row.tx_hash),
+    },
+    ...{ ordinal: row.ordinal, amount: BigInt(row.amount), blockNumber: row.block_number, state: row.state },
+    ...{ processedAt: row.processed_at ?? undefined, isOfBlock: row.is_of_block },
+  }));
+}
+
+type ToldRow = Pick<
+  NotificationRow,
+  | 'id'
+  | 'watched_address_id'
+  | 'kind'
+  | 'tx_hash'
+  | 'ordinal'
+  | 'amount'
+  | 'block_number'
+  | 'state'
+  | 'processed_at'
+> & { is_of_block: boolean };
+
+/** The delivery queues of these ids that exist. */
+export async function listLanesById(db: Db, ids: readonly number[], now: Date): Promise<StoredLane[]> {
+  const rows = await db.query<{
+    id: number;
+    shard_id: number;
+    origin: string;
+    next_due: Date | null;
+    is_leased: boolean;
+  }>(sql`
+    select id, shard_id, origin, next_due,
+      owner is not null and (lease_until > ${now} or owner in (${livingWorkers})) as is_leased
+    from lane where id = any(${listOf(ids)}::bigint[])
+    order by id limit ${ids.length}`);
+  return rows.map((row) => ({
+    id: row.id,
+    shardId: row.shard_id,
+    origin: row.origin,
+    nextDue: row.next_due ?? undefined,
+    isLeased: row.is_leased,
+  }));
+}
+
+/** Of each of these records the notification whose turn it is: one that waits, else the first that is held. */
+export async function listFirstInTurn(
+  db: Db,
+  records: readonly Pick<NotificationPlace, 'shardId' | 'watchedAddressId'>[],
+): Promise<Map<string, number>> {
+  const rows = await db.query<{ record_id: string; id: number }>(sql`
+    select r.id as record_id, first.id
+    from unnest(
+      ${listOf(records.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(records.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
+    ) as r (shard_id, id)
+    cross join lateral (
+      select o.id from notification o
+      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.turn is not null and o.state in ('held', 'waiting')
+      order by o.state desc, o.turn limit 1
+    ) as first
+    order by r.id limit ${records.length}`);
+  return new Map(rows.map(({ record_id, id }) => [record_id, id]));
+}
+
+type NotificationRow = MovementRow & {
+  shard_id: number;
+  id: number;
+  watched_address_id: string;
+  kind: TransferKind;
+  tx_hash: Uint8Array;
+  ordinal: number;
+  occurrence: number;
+  block_number: number;
+  created_at: Date;
+  may_be_seen: boolean;
+  processed_at: Date | null;
+  state: string;
+  revision: number;
+  retry_count: number;
+  redelivery_count: number;
+  next_attempt_at: Date;
+  lane_id: number;
+  release_number: number | null;
+  turn: number | null;
+  version: string;
+};

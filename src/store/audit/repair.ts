@@ -1,0 +1,252 @@
+/**
+ * Repairs of differences that `verify` found: each is applied only while the block and the row are those that were compared.
+ */
+
+import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
+import type { BlockId, Transfer } from '../../domain/block.ts';
+import { findTip, holdBlocks } from '../blocks/blocks.ts';
+import { endReorg, isToldAndGone, orphanNotifications } from '../blocks/reorgs.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Database, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { unsentEpoch, wakeLanes } from '../delivery/lanes.ts';
+import { giveTurns, type OrderedRecord } from '../delivery/turns.ts';
+import { insertNotifications, listMatches } from '../matching/matching.ts';
+import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
+
+/** A notification as it was compared. */
+type Row = { shardId: number; id: number; version: string };
+
+export type Repair =
+  /** A notification that is not stored. */
+  | {
+      action: 'create';
+      shardId: number;
+      watchedAddressId: string;
+      transfer: Transfer;
+      /** Which of several equal transfers of its transaction it is. */
+      occurrence: number;
+      block: BlockId;
+      /** A receiver that credits each `id` once may have seen it before. */
+      mayCreditTwice: boolean;
+      /** The wrong notification in whose place it comes: it must have been orphaned with this repair. */
+      insteadOf?: number | undefined;
+    }
+  /** `block` is the one that it is in; `isRescheduled`: it goes to its record's queue; `isLate`: and is due now. */
+  | ({ action: 'update'; block: BlockId; isRescheduled: boolean; isLate: boolean } & Row)
+  /** A notification whose content is not on the chain ends as after a reorg. */
+  | ({ action: 'orphan'; block: BlockId } & Row)
+  | { action: 'recompute_volume'; pairId: number; startedAt: Date }
+  | {
+      action: 'recompute_day';
+      user: Address;
+      /** `2026-11-22`, UTC. */
+      day: string;
+      category: string;
+      rule: string;
+      version: number;
+      role: string;
+    }
+  /** `month` is its first day. */
+  | { action: 'recompute_month'; user: Address; month: string };
+
+/**
+ * Applies the repairs in one transaction, in which no follower commits. Returns those that were applied: others met a block
+ * or a row that has changed since it was compared, or may credit twice without `mayCreditTwice`.
+ */
+export async function applyRepairs(
+  database: Database,
+  repairs: readonly Repair[],
+  { confirmations, mayCreditTwice, now }: { confirmations: number; mayCreditTwice: boolean; now: Date },
+): Promise<Set<Repair>> {
+  return database.transaction(async (tx) => {
+    await holdBlocks(tx);
+    await lockLanes(tx, repairs);
+    const tip = await findTip(tx);
+    const hashes = await listHashes(tx, repairs);
+    const current = repairs.filter(
+      (repair) => !('block' in repair) || hashes.get(repair.block.number) === repair.block.hash,
+    );
+    const ordered: OrderedRecord[] = [];
+    const moment = { confirmations, mayCreditTwice, releasedNumber: (tip?.number ?? 0) - confirmations, now };
+    // As a reorg does it: wrong ones are marked first, so that the right ones can name what they replace.
+    const wrong = current.filter((repair) => repair.action === 'orphan');
+    const orphaned = tip && (await orphan(tx, wrong, { tip, now }));
+    const applied = new Set<Repair>(orphaned?.applied);
+    for (const repair of current)
+      if (repair.action !== 'orphan' && (await apply(tx, repair, { ...moment, ordered, applied })))
+        applied.add(repair);
+    if (orphaned !== undefined) ordered.push(...(await endReorg(tx, orphaned.reorgId, now)));
+    await giveTurns(tx, ordered, now);
+    return applied;
+  });
+}
+
+/** Marks those rows that are as they were compared; undefined when there are none. */
+async function orphan(
+  tx: Tx,
+  wrong: readonly Extract<Repair, { action: 'orphan' }>[],
+  { tip, now }: { tip: BlockId; now: Date },
+): Promise<{ reorgId: number; applied: Repair[] } | undefined> {
+  if (wrong.length === 0) return undefined;
+  const isOrphaned = sql`n.reorg_id is null and (n.shard_id, n.id, n.xmin::text) in (
+    select * from unnest(
+      ${listOf(wrong.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(wrong.map(({ id }) => id))}::bigint[],
+      ${listOf(wrong.map(({ version }) => version))}::text[]))`;
+  const { reorgId, marked } = await orphanNotifications(tx, { isOrphaned, tip, now });
+  const places = new Set(marked.map(({ shardId, id }) => `${shardId} ${id}`));
+  if (marked.length === 0) return undefined;
+  return { reorgId, applied: wrong.filter(({ shardId, id }) => places.has(`${shardId} ${id}`)) };
+}
+
+/** Queues before rows, as a worker that settles locks them: the other way round they would stop each other. */
+async function lockLanes(tx: Tx, repairs: readonly Repair[]): Promise<void> {
+  const rows = repairs.flatMap((repair) => ('id' in repair ? [repair] : []));
+  const made = repairs.flatMap((repair) => (repair.action === 'create' ? [repair] : []));
+  await tx.query(sql`
+    with affected as (
+      select n.shard_id, n.watched_address_id, n.lane_id
+      from unnest(
+        ${listOf(rows.map(({ shardId }) => shardId))}::bigint[],
+        ${listOf(rows.map(({ id }) => id))}::bigint[]
+      ) as r (shard_id, id)
+      join notification n on n.shard_id = r.shard_id and n.id = r.id
+      union all
+      select shard_id, id, null
+      from unnest(
+        ${listOf(made.map(({ shardId }) => shardId))}::bigint[],
+        ${listOf(made.map(({ watchedAddressId }) => watchedAddressId))}::uuid[]
+      ) as m (shard_id, id)
+    )
+    select from lane where id in (
+      select lane_id from affected union all
+      select w.lane_id from affected a join watched_address w on w.shard_id = a.shard_id and w.id = a.watched_address_id)
+    order by id for update`);
+}
+
+async function listHashes(tx: Tx, repairs: readonly Repair[]): Promise<Map<number, Hash>> {
+  const numbers = [...new Set(repairs.flatMap((repair) => ('block' in repair ? [repair.block.number] : [])))];
+  const rows = await tx.query<{ number: number; hash: Uint8Array }>(sql`
+    select number, hash from block where number = any(${listOf(numbers)}::bigint[])
+    order by number limit ${numbers.length}`);
+  return new Map(rows.map(({ number, hash }) => [number, fromBytes(hash)]));
+}
+
+type Moment = {
+  confirmations: number;
+  releasedNumber: number;
+  mayCreditTwice: boolean;
+  now: Date;
+  /** Collects the records in strict order whose next notification may go. */
+  ordered: OrderedRecord[];
+  /** Those that were applied before. */
+  applied: ReadonlySet<Repair>;
+};
+
+async function apply(
+  tx: Tx,
+  repair: Exclude<Repair, { action: 'orphan' }>,
+  moment: Moment,
+): Promise<boolean> {
+  switch (repair.action) {
+    case 'create':
+      return create(tx, repair, moment);
+    case 'update':
+      return repair.isRescheduled ? reschedule(tx, repair, moment) : correctBlock(tx, repair);
+    case 'recompute_volume':
+      return recomputeVolume(tx, repair);
+    case 'recompute_day':
+      return recomputeDay(tx, repair);
+    case 'recompute_month':
+      return recomputeMonth(tx, repair);
+  }
+}
+
+/** As the commit of the block would have; false when it is there already, or would credit twice. */
+async function create(
+  tx: Tx,
+  repair: Extract<Repair, { action: 'create' }>,
+  moment: Moment,
+): Promise<boolean> {
+  const { shardId, watchedAddressId, transfer, occurrence, block, insteadOf } = repair;
+  const records = { shardId, ids: [watchedAddressId] };
+  const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
+  if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
+  if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await isToldOtherwise(tx, repair)))) return false;
+  const blocks = [{ header: block, transfers: [transfer] }];
+  const matches = (await listMatches(tx, blocks)).map((match) => ({ ...match, occurrence }));
+  const made = await insertNotifications(tx, { blocks, matches, records, ...moment }, undefined);
+  await wakeLanes(tx, [...new Set(made.map(({ laneId }) => laneId))], moment.now);
+  moment.ordered.push(...made.flatMap((one) => one.ordered ?? []));
+  return made.length > 0;
+}
+
+/** Whether a receiver may have seen other content of the transaction, which no removal notice takes back. */
+async function isToldOtherwise(
+  tx: Tx,
+  { shardId, watchedAddressId, transfer: { txHash, kind } }: Extract<Repair, { action: 'create' }>,
+): Promise<boolean> {
+  const rows = await tx.query(sql`
+    select from notification n
+    join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id and not w.removed
+    where n.tx_hash = ${toBytes(txHash)} and n.watched_address_id = ${watchedAddressId} and n.shard_id = ${shardId}
+      and n.kind = ${kind} and ${isToldAndGone} limit 1`);
+  return rows.length > 0;
+}
+
+const isAsCompared = ({ shardId, id, version }: Row) =>
+  sql`n.shard_id = ${shardId} and n.id = ${id} and n.xmin::text = ${version}`;
+
+async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }>): Promise<boolean> {
+  const rows = await tx.query(sql`
+    update notification n set block_number = ${repair.block.number} where ${isAsCompared(repair)} returning n.id`);
+  return rows.length > 0;
+}
+
+/**
+ * Puts the notification where a worker finds it: into the queue of its record, with the state that its confirmations and
+ * strict order ask for. A removal that was announced of a transfer on the chain is followed by the transfer.
+ */
+async function reschedule(
+  tx: Tx,
+  repair: Extract<Repair, { action: 'update' }>,
+  { confirmations, releasedNumber, now, ordered }: Moment,
+): Promise<boolean> {
+  const { shardId, block, isLate } = repair;
+  const [found] = await tx.query<{ lane_id: number; record_id: string }>(sql`
+    select l.id as lane_id, w.id as record_id
+    from notification n
+    join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+    join lane l on l.id = w.lane_id
+    where ${isAsCompared(repair)}`);
+  if (found === undefined) return false;
+  await wakeLanes(tx, [found.lane_id], now);
+  const [row] = await tx.query<{ turn: number | null }>(sql`
+    update notification n set
+      block_number = ${block.number},
+      lane_id = ${found.lane_id},
+      -- Epochs of another queue say nothing of this one.
+      may_be_seen = n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting',
+      unsent_epoch = case when n.lane_id = ${found.lane_id} then n.unsent_epoch
+        else (select ${unsentEpoch} from lane l where l.id = ${found.lane_id}) end,
+      state = case when n.state = 'waiting' and n.revision % 2 = 0 then 'waiting'
+        when release.number > ${releasedNumber} or n.turn is not null then 'held' else 'waiting' end,
+      release_number = case when (n.state <> 'waiting' or n.revision % 2 = 1) and release.number > ${releasedNumber}
+        then release.number end,
+      turn = abs(n.turn),
+      revision = n.revision + n.revision % 2,
+      retry_count = case when n.revision % 2 = 1 then 0 else n.retry_count end,
+      next_retry_at = case when n.revision % 2 = 0 and n.next_retry_at is not null
+        then case when ${isLate}::boolean or n.state <> 'waiting' then ${now}::timestamptz else n.next_retry_at end end,
+      next_attempt_at = case when ${isLate}::boolean or n.state <> 'waiting' or n.revision % 2 = 1
+        then ${now}::timestamptz else n.next_attempt_at end,
+      processed_at = null
+    from watched_address w
+    cross join lateral (
+      select ${block.number}::bigint + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
+    where ${isAsCompared(repair)} and w.shard_id = n.shard_id and w.id = n.watched_address_id
+    returning n.turn`);
+  if (row !== undefined && row.turn !== null) ordered.push({ shardId, id: found.record_id });
+  return row !== undefined;
+}

@@ -1,0 +1,107 @@
+/**
+ * A reorg in the database: the notifications of orphaned blocks are marked before the new branch is stored. Those
+ * that are also in the new branch lose the mark again (blocks.ts); the rest is withdrawn, or gets removal notices.
+ */
+import type { BlockId } from '../../domain/block.ts';
+import type { Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { wakeLanes } from '../delivery/lanes.ts';
+import { takeBack } from '../delivery/removals.ts';
+import type { OrderedRecord } from '../delivery/turns.ts';
+
+/** Clocks of workers and followers differ by less: a retry that is due this soon may be on its way. */
+const CLOCK_DIFFERENCE = sql`interval '1 second'`;
+
+/** Removes the blocks above the ancestor and marks their notifications as orphaned. */
+export async function beginReorg(
+  tx: Tx,
+  { ancestorNumber, tip, now }: { ancestorNumber: number; tip: BlockId; now: Date },
+): Promise<{ reorgId: number; orphanedCount: number }> {
+  const reorgId = await insertReorg(tx, ancestorNumber, now);
+  const orphaned = await tx.query(sql`
+    with gone as (delete from block where number > ${ancestorNumber} returning number, hash)
+    insert into orphaned_block (reorg_id, number, hash) select ${reorgId}, number, hash from gone returning number`);
+  const isOrphaned = sql`n.block_number > ${ancestorNumber} and n.block_number <= ${tip.number} and n.reorg_id is null`;
+  await markOrphaned(tx, { reorgId, isOrphaned, now });
+  return { reorgId, orphanedCount: orphaned.length };
+}
+
+/**
+ * Marks the notifications `n` that the condition names as orphaned although their blocks stay: their content is not on the
+ * chain. As after a reorg, `endReorg` ends them. Returns those that it marked.
+ */
+export async function orphanNotifications(
+  tx: Tx,
+  { isOrphaned, tip, now }: { isOrphaned: Sql; tip: BlockId; now: Date },
+): Promise<{ reorgId: number; marked: { shardId: number; id: number }[] }> {
+  const reorgId = await insertReorg(tx, tip.number, now);
+  const marked = await markOrphaned(tx, { reorgId, isOrphaned, now });
+  // A removal notice names the block with which its transfer was sent.
+  await tx.query(sql`
+    insert into orphaned_block (reorg_id, number, hash)
+    select ${reorgId}, b.number, b.hash from block b
+    where b.number in (select n.block_number from notification n where n.reorg_id = ${reorgId})`);
+  return { reorgId, marked };
+}
+
+async function insertReorg(tx: Tx, ancestorNumber: number, now: Date): Promise<number> {
+  const [reorg] = await tx.query<{ id: number }>(sql`
+    insert into reorg (happened_at, ancestor_number) values (${now}, ${ancestorNumber}) returning id`);
+  if (reorg === undefined) throw new Error('the statement returned no row');
+  return reorg.id;
+}
+
+async function markOrphaned(
+  tx: Tx,
+  { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
+): Promise<{ shardId: number; id: number }[]> {
+  // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
+  await tx.query(sql`
+    select from lane where id in (
+      select n.lane_id from notification n where ${isOrphaned}
+      union
+      select w.lane_id from notification n
+      join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${isOrphaned})
+    order by id for update`);
+  const rows = await tx.query<{ shard_id: number; id: number }>(sql`
+    update notification n set reorg_id = ${reorgId}, may_be_seen = ${mayBeSeen(now)} where ${isOrphaned}
+    returning n.shard_id, n.id`);
+  return rows.map(({ shard_id: shardId, id }) => ({ shardId, id }));
+}
+
+/**
+ * Whether a receiver may have seen the notification `n`: a queue that was leased while the row was due may have sent it,
+ * because no row is written before an attempt. A process that has not yet followed a step forward uses an old time, so the
+ * moment of the last step counts too.
+ */
+export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'processed'
+  or n.state = 'waiting' and n.next_attempt_at <=
+    greatest(${now}::timestamptz, (select last_step_at from clock_state)) + ${CLOCK_DIFFERENCE} and coalesce((
+    select l.owner is not null or l.epoch > n.unsent_epoch from lane l where l.id = n.lane_id), true))`;
+
+/**
+ * Whether the notification `n` was orphaned after its receiver may have seen it, without a removal notice, and no other
+ * stands in for it.
+ */
+export const isToldAndGone = sql`n.reorg_id is not null and n.may_be_seen and n.revision % 2 = 0 and not exists (
+  select from notification r where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id
+    and r.reorg_id is null)`;
+
+/**
+ * Ends the notifications that the new branch doesn't hold. Where the record wants `removed` and the receiver may have
+ * seen it, a removal notice goes out; otherwise attempts stop, because to a receiver that reads only the body a notice
+ * would look like a credit. Returns the records in strict order whose next notification may go.
+ */
+export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
+  const isGone = sql`n.reorg_id = ${reorgId} and n.revision % 2 = 0`;
+  const reported = await takeBack(tx, sql`${isGone} and n.may_be_seen and n.state <> 'withdrawn'`, now);
+  const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
+    update notification n set state = 'withdrawn', release_number = null
+    where ${isGone} and n.state in ('held', 'waiting')
+    returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
+  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
+  const withdrawn = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
+    id === null ? [] : [{ shardId, id }],
+  );
+  return [...reported, ...withdrawn];
+}

@@ -1,0 +1,36 @@
+/**
+ * The database as a command opens it: itself, or through the socket of the service that has the embedded one.
+ */
+import { never } from '../../core/abort.ts';
+import { machineSteadyMs, waitMs } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import { type DatabaseOptions, openDatabase, type SharedDatabase } from './db.ts';
+import { joinDatabase } from './socket-client.ts';
+import { pathProblem, socketPathOf } from './socket-frames.ts';
+
+/** A service that starts has the folder for some seconds before it serves it, and another command for about one. */
+const JOIN_MS_MAX = 10_000;
+const JOIN_POLL_MS = 100;
+
+/** @throws as openDatabase does; `conflict` when another process has the folder and does not serve its database. */
+export async function openForCommand(options: DatabaseOptions): Promise<SharedDatabase> {
+  if (options.url !== '') return openDatabase(options);
+  const { dataDir } = options;
+  const problem = pathProblem(dataDir);
+  const untilMs = machineSteadyMs() + (problem === undefined ? JOIN_MS_MAX : 0);
+  for (;;) {
+    const joined = problem === undefined ? await joinDatabase(dataDir) : undefined;
+    if (joined !== undefined) return joined;
+    try {
+      return await openDatabase(options);
+    } catch (error) {
+      if (!(error instanceof Fault) || error.code !== 'conflict') throw error;
+      if (machineSteadyMs() >= untilMs)
+        throw new Fault(
+          'conflict',
+          `${error.message}. ${problem ?? `It does not serve its database at ${socketPathOf(dataDir)}`}`,
+        );
+    }
+    await waitMs(JOIN_POLL_MS, never);
+  }
+}

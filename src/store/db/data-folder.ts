@@ -1,0 +1,85 @@
+/**
+ * The data folder, private to the user who runs Chainbell. PGlite makes its files readable and writable by everyone, so the
+ * folder is what protects them.
+ */
+import { chmod, lstat, mkdir, readdir, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { Fault } from '../../core/fault.ts';
+import { shellWord } from '../../core/terminal-text.ts';
+import { withFolderFaults } from './folder-fault.ts';
+
+const PRIVATE = 0o700;
+const PRIVATE_FILE = 0o600;
+/** Read, write and search for the group and for everyone else; and of those, write. */
+const OTHERS = 0o077;
+const OTHERS_WRITE = 0o022;
+
+/** Of the file system at once. */
+const FILES_AT_ONCE = 64;
+
+/**
+ * Creates `dataDir`, or takes other users' access to it away.
+ * @throws Fault `invalid` when it belongs to another user or others can write there, because they may have changed the files
+ * already, and when nothing can be written there; `unavailable` when the disk is full.
+ */
+export async function prepareDataFolder(dataDir: string): Promise<void> {
+  await withFolderFaults(dataDir, async () => {
+    await mkdir(dataDir, { recursive: true, mode: PRIVATE });
+    // Windows has no such modes.
+    if (process.platform === 'win32') return;
+    const { mode, uid } = await stat(dataDir);
+    if (uid !== process.geteuid?.()) throw foreignFault(dataDir, { uid, folder: dataDir });
+    if ((mode & OTHERS_WRITE) !== 0) throw sharedFault(dataDir, mode);
+    if ((mode & OTHERS) !== 0) await chmod(dataDir, PRIVATE);
+  });
+}
+
+/**
+ * Takes other users' access to the database's files in `dataDir` and to the secret away: it would count again as soon as the
+ * folder is opened or copied. To be called by the process that has the folder's lock.
+ * @throws Fault `invalid` when one of them belongs to another user, who could still change it
+ */
+export async function closeDataFiles(dataDir: string): Promise<void> {
+  if (process.platform === 'win32') return;
+  await withFolderFaults(dataDir, async () => {
+    const database = path.join(dataDir, 'database');
+    // Without types it would follow links to other folders.
+    const options = { recursive: true, withFileTypes: true } as const;
+    const inside = (await readdir(database, options).catch(ignoreMissing)) ?? [];
+    const files = [
+      ...[path.join(dataDir, 'secret'), database],
+      ...inside.map(({ parentPath, name }) => path.join(parentPath, name)),
+    ];
+    for (let first = 0; first < files.length; first += FILES_AT_ONCE)
+      await Promise.all(files.slice(first, first + FILES_AT_ONCE).map((file) => closeFile(dataDir, file)));
+  });
+}
+
+async function closeFile(dataDir: string, file: string): Promise<void> {
+  const found = await lstat(file).catch(ignoreMissing);
+  // A link could lead to a file that is none of ours.
+  if (found === undefined || !(found.isDirectory() || (found.isFile() && found.nlink === 1))) return;
+  if (found.uid !== process.geteuid?.()) throw foreignFault(file, { uid: found.uid, folder: dataDir });
+  if ((found.mode & OTHERS) !== 0) await chmod(file, found.isDirectory() ? PRIVATE : PRIVATE_FILE);
+}
+
+function ignoreMissing(error: NodeJS.ErrnoException): undefined {
+  if (error.code !== 'ENOENT') throw error;
+}
+
+function foreignFault(file: string, { uid, folder }: { uid: number; folder: string }): Fault {
+  const user = process.geteuid?.();
+  return new Fault(
+    'invalid',
+    `${path.resolve(file)} belongs to another user (uid ${uid}, this process has ${user}), who could read and change the database and the secret. Run as that user, or run: sudo chown -R ${user} ${shellWord(path.resolve(folder))}, or set dataDir to another folder`,
+  );
+}
+
+function sharedFault(dataDir: string, mode: number): Fault {
+  const folder = path.resolve(dataDir);
+  const shown = (mode & 0o7777).toString(8).padStart(4, '0');
+  return new Fault(
+    'invalid',
+    `other users can write to ${folder} (mode ${shown}), which holds the database and the secret. Run: chmod 700 ${shellWord(folder)}, or set dataDir to another folder`,
+  );
+}

@@ -1,0 +1,76 @@
+/**
+ * Brings the schema up to date: numbered files, forward only, each in one transaction with its own row first.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { Fault } from '../../core/fault.ts';
+import type { Database, Db } from './db.ts';
+import { sql } from './sql.ts';
+
+const FOLDER = new URL('./migrations/', import.meta.url);
+/** Advisory lock of the whole program's migrations ("chainbell migrate"). */
+const MIGRATION_LOCK = 0x6362_0001;
+
+export type MigrationState = { applied: number; known: number; pending: string[] };
+
+/** What is applied and what is not. @throws Fault `conflict` when the database is newer than this program. */
+export async function migrationState(database: Db): Promise<MigrationState> {
+  const files = await listMigrations();
+  const applied = await findApplied(database);
+  if (applied > files.length) {
+    throw new Fault(
+      'conflict',
+      `the database has migration ${applied}, this version of chainbell knows ${files.length}: start the newer version`,
+    );
+  }
+  return { applied, known: files.length, pending: files.slice(applied) };
+}
+
+/**
+ * Applies what is missing; several processes may do so at once. Returns the names of what this one applied.
+ * @throws Fault `conflict` when the database is newer than this program.
+ */
+export async function migrate(database: Database): Promise<string[]> {
+  const done: string[] = [];
+  for (;;) {
+    const { applied, pending } = await migrationState(database);
+    const file = pending[0];
+    if (file === undefined) return done;
+    if (await apply(database, applied + 1, file)) done.push(file);
+  }
+}
+
+async function apply(database: Database, id: number, file: string): Promise<boolean> {
+  const body = await readFile(new URL(file, FOLDER), 'utf8');
+  try {
+    await database.script(`
+      select pg_advisory_xact_lock(${MIGRATION_LOCK});
+      create table if not exists migration (id integer primary key, name text not null, applied_at timestamptz not null);
+      insert into migration (id, name, applied_at) values (${id}, '${file}', clock_timestamp());
+      ${body}`);
+    return true;
+  } catch (error) {
+    // Another process was first: its row is there, and with it the whole migration.
+    if ((await findApplied(database)) >= id) return false;
+    throw error;
+  }
+}
+
+async function findApplied(database: Db): Promise<number> {
+  const [table] = await database.query<{ present: boolean }>(
+    sql`select to_regclass('migration') is not null as present`,
+  );
+  if (table?.present !== true) return 0;
+  const [row] = await database.query<{ id: number }>(
+    sql`select coalesce(max(id), 0)::int as id from migration`,
+  );
+  return row?.id ?? 0;
+}
+
+async function listMigrations(): Promise<string[]> {
+  const files = (await readdir(fileURLToPath(FOLDER))).filter((name) => name.endsWith('.sql')).sort();
+  files.forEach((name, index) => {
+    if (Number(name.slice(0, 4)) !== index + 1) throw new Error(`migration ${name} is out of order`);
+  });
+  return files;
+}

@@ -1,0 +1,286 @@
+/**
+ * The Database on a PostgreSQL server (15 or newer), through a pool of connections.
+ */
+import pg from 'pg';
+import { machineSteadyMs } from '../../core/clock.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import {
+  type Connections,
+  type Database,
+  type Db,
+  databaseError,
+  INT8_OID,
+  parseInt8,
+  type Session,
+  type Share,
+  type SharedDatabase,
+} from './db.ts';
+import { createPostgresHosts, type PostgresHosts } from './postgres-hosts.ts';
+import type { Sql } from './sql.ts';
+
+/** Ends a statement whose answer never comes (a half-open connection), so that no loop hangs for ever. */
+const QUERY_MS_MAX = 120_000;
+const SERVER_VERSION_MIN = 150_000;
+/** Outcomes are recorded by one statement at a time. */
+const SETTLE_CONNECTIONS = 1;
+/** A pooler that is busy with other clients may happen to give each connection its own session, but not so often. */
+const SESSION_CHECKS = 3;
+/** A pooler in session mode that has no second connection left keeps the check waiting. */
+const SESSION_CHECK_MS_MAX = 10_000;
+
+/**
+ * What a statement of many rows may keep in memory: by default (4 MB) a leaderboard of 100,000 users went through files.
+ */
+const EACH_WORK_MEM = '64MB';
+
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (oid, format) =>
+    oid === INT8_OID && format !== 'binary' ? parseInt8 : pg.types.getTypeParser(oid, format),
+};
+
+/** @throws Fault `unavailable` when the server cannot be reached, `invalid` when it is older than 15. */
+export async function openPostgres(
+  url: string,
+  {
+    connections,
+    onWait,
+    silentMsMax,
+  }: { connections: Connections; onWait: (share: Share, waitMs: number) => void; silentMsMax: number },
+): Promise<SharedDatabase> {
+  const hosts = createPostgresHosts(url, {
+    types,
+    query_timeout: QUERY_MS_MAX,
+    keepAlive: true,
+    application_name: 'chainbell',
+  });
+  const pools: Record<Exclude<Share, 'operator'>, pg.Pool> = {
+    follower: hosts.pool(connections.follower),
+    settle: hosts.pool(SETTLE_CONNECTIONS),
+    delivery: hosts.pool(connections.delivery - SETTLE_CONNECTIONS),
+    api: hosts.pool(connections.api),
+  };
+  const close = async () => {
+    await Promise.all(Object.values(pools).map((pool) => pool.end()));
+  };
+
+  function shareOf(share: Share): Database {
+    const lender: Lender = {
+      ...hosts,
+      begin: `begin; set local idle_in_transaction_session_timeout = ${silentMsMax}`,
+      async lend() {
+        const askedMs = machineSteadyMs();
+        const client = await orFault(hosts.connect(pools[share === 'operator' ? 'api' : share]));
+        onWait(share, machineSteadyMs() - askedMs);
+        return client;
+      },
+    };
+    return {
+      kind: 'postgres',
+      query: (statement) => query(lender, statement),
+      each: (statement, onRow) => each(lender, statement, onRow),
+      transaction: (work) =>
+        unlessConflict(() =>
+          inTransaction(lender, (client) =>
+            work({ kind: 'transaction', query: (statement) => run(client, statement) }),
+          ),
+        ),
+      script: (text) => script(lender, text),
+      session: () => openSession(hosts),
+      close,
+    };
+  }
+
+  const database: SharedDatabase = {
+    ...shareOf('api'),
+    for: shareOf,
+    requireSessions: () => requireSessions(hosts),
+  };
+  try {
+    await requireVersion(database);
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return database;
+}
+
+/** Lends the connections of one share; each must be released. */
+type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & {
+  /** The statement that begins a transaction. */
+  begin: string;
+  lend(): Promise<pg.PoolClient>;
+};
+
+async function orFault<T>(work: Promise<T>): Promise<T> {
+  try {
+    return await work;
+  } catch (error) {
+    throw databaseError(error);
+  }
+}
+
+async function run<Row>(client: pg.PoolClient, { text, values }: Sql): Promise<Row[]> {
+  const { rows } = await orFault(client.query({ text, values: [...values] }));
+  return rows;
+}
+
+/** Whatever state a statement that failed has left the connection in, nothing else gets it. */
+async function once<T>(lender: Lender, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await lender.lend();
+  let isBroken = false;
+  try {
+    return await work(client);
+  } catch (error) {
+    isBroken = true;
+    lender.noteError(client, error);
+    throw error;
+  } finally {
+    lender.release(client, isBroken);
+  }
+}
+
+const query = <Row>(lender: Lender, statement: Sql): Promise<Row[]> =>
+  unlessConflict(() => once(lender, (client) => run(client, statement)));
+
+/** Deadlock and serialization failure: all was rolled back, and the same may succeed at once. */
+const CONFLICT = /^(40P01|40001)$/;
+const CONFLICT_TRIES_MAX = 5;
+
+/** Calls `work`, which runs one transaction, again after a conflict. */
+async function unlessConflict<T>(work: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      const cause = error instanceof Fault ? error.cause : undefined;
+      const isConflict = cause instanceof Error && 'code' in cause && CONFLICT.test(String(cause.code));
+      if (!isConflict || tries === CONFLICT_TRIES_MAX) throw error;
+    }
+  }
+}
+
+/** Several statements in one simple query are one transaction. */
+const script = (lender: Lender, text: string): Promise<void> =>
+  once(lender, async (client) => {
+    await orFault(client.query(text));
+  });
+
+function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => void): Promise<void> {
+  return inTransaction(lender, async (client) => {
+    await run(client, { text: 'set transaction read only', values: [] });
+    await run(client, { text: `set local work_mem = '${EACH_WORK_MEM}'`, values: [] });
+    let problem: { error: unknown } | undefined;
+    const answered = new Promise<void>((resolve, reject) => {
+      const query = new pg.Query({ text, values: [...values] }, (error) => {
+        if (error) reject(error);
+        else resolve();
+      });
+      query.on('row', (row, result) => {
+        // The driver collects them too.
+        if (result !== undefined) result.rows.length = 0;
+        try {
+          if (problem === undefined) onRow(row);
+        } catch (error) {
+          problem = { error };
+        }
+      });
+      client.query(query);
+    });
+    await orFault(answered);
+    if (problem !== undefined) throw problem.error;
+  });
+}
+
+async function inTransaction<T>(lender: Lender, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
+  const client = await lender.lend();
+  let isBroken = false;
+  try {
+    await run(client, { text: lender.begin, values: [] });
+    const result = await work(client);
+    await run(client, { text: 'commit', values: [] });
+    return result;
+  } catch (error) {
+    lender.noteError(client, error);
+    await client.query('rollback').catch(() => {
+      isBroken = true;
+    });
+    throw error;
+  } finally {
+    lender.release(client, isBroken);
+  }
+}
+
+async function openSession(hosts: PostgresHosts): Promise<Session> {
+  const client = await orFault(hosts.open());
+  const lost = new AbortController();
+  const held = new Set<string>();
+  const listeners = new Map<string, (payload: string) => void>();
+  client.on('error', () => lost.abort());
+  client.on('end', () => lost.abort());
+  client.on('notification', ({ channel, payload }) => listeners.get(channel)?.(payload ?? ''));
+  return {
+    lost: lost.signal,
+    async tryLock(space, key) {
+      if (lost.signal.aborted) throw new Fault('unavailable', 'database: the session is lost');
+      if (held.has(`${space}/${key}`)) return true;
+      const { rows } = await orFault(
+        client.query('select pg_try_advisory_lock($1, $2) as locked', [space, key]),
+      );
+      if (rows[0]?.locked !== true) return false;
+      held.add(`${space}/${key}`);
+      return true;
+    },
+    async listen(channel, onNotify) {
+      listeners.set(channel, onNotify);
+      await orFault(client.query(`listen ${channel}`));
+    },
+    close: () => client.end(),
+  };
+}
+
+/**
+ * Two connections must never be one session of the server. Behind a pooler in transaction mode they are, as soon as the first
+ * one is between two transactions: the pooler gives the server's session that it had to the second.
+ */
+async function requireSessions(hosts: PostgresHosts): Promise<void> {
+  await using parts = new AsyncDisposableStack();
+  const open = async () => {
+    const client = await orFault(hosts.open(SESSION_CHECK_MS_MAX));
+    parts.defer(() => client.end());
+    return client;
+  };
+  const [one, other] = [await open(), await open()];
+  const serverProcess = async (client: pg.Client) => {
+    const { rows } = await orFault(client.query('select pg_backend_pid() as pid'));
+    return rows[0]?.pid;
+  };
+  for (let tries = 0; tries < SESSION_CHECKS; tries += 1) {
+    const first = await serverProcess(one);
+    await orFault(other.query('begin'));
+    const second = await serverProcess(other);
+    // While the other one keeps its session in a transaction, a pooler has to find another one for the first.
+    const again = await serverProcess(one);
+    await orFault(other.query('commit'));
+    if (first !== second && first === again) continue;
+    throw new Fault(
+      'invalid',
+      'database.url: a pooler gives sessions of the server to several connections (transaction mode), which breaks the locks of workers and LISTEN. Connect to PostgreSQL directly, or set pool_mode = session for this database in pgbouncer',
+    );
+  }
+}
+
+async function requireVersion(database: Db): Promise<void> {
+  const text = "select current_setting('server_version_num')::int as version";
+  const rows = await database.query<{ version: number }>({ text, values: [] }).catch((error: unknown) => {
+    if (error instanceof Fault) throw error;
+    // A wrong password or an unknown database: only the operator can help.
+    throw new Fault('invalid', `database: ${messageOf(error)}`, { cause: error });
+  });
+  const version = rows[0]?.version ?? 0;
+  if (version < SERVER_VERSION_MIN) {
+    throw new Fault(
+      'invalid',
+      `database: PostgreSQL 15 or newer is needed, this server is ${Math.floor(version / 10_000)}`,
+    );
+  }
+}

@@ -1,0 +1,113 @@
+/**
+ * A command's end of the socket: the Database that a running service has, for this process.
+ */
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { Fault } from '../../core/fault.ts';
+import type { Database, Db, SharedDatabase } from './db.ts';
+import { eachBy } from './each.ts';
+import { lockOwnerOf } from './folder-lock.ts';
+import {
+  type Frames,
+  framesOf,
+  PROTOCOL,
+  type Question,
+  type Reply,
+  rowsOf,
+  socketPathOf,
+} from './socket-frames.ts';
+
+type Connection = Frames<Reply, Question>;
+
+/** A service that works sends something every second; a single long statement may keep it from that for a while. */
+const SILENCE_MS_MAX = 30_000;
+
+/**
+ * The database of the service that has the folder; undefined while none listens there. The path must be short enough.
+ * @throws Fault `unavailable` when the service sends nothing for `silenceMsMax`
+ */
+export async function joinDatabase(
+  dataDir: string,
+  silenceMsMax = SILENCE_MS_MAX,
+): Promise<SharedDatabase | undefined> {
+  const path = socketPathOf(dataDir);
+  const first = await open(path);
+  if (first === undefined) return undefined;
+  first.close();
+
+  /** Lends a new connection to `work`. */
+  async function lend<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
+    const connection = await open(path);
+    if (connection === undefined) throw gone();
+    try {
+      return await work(connection);
+    } finally {
+      connection.close();
+    }
+  }
+
+  async function ask<Row>(connection: Connection, question: Question): Promise<Row[]> {
+    connection.write(question);
+    for (;;) {
+      const reply = await connection.read(silenceMsMax);
+      if (reply === undefined) throw connection.isOver() ? gone() : await silent(dataDir, silenceMsMax);
+      // As the driver types its rows: by the statement.
+      if (!('working' in reply)) return rowsOf(reply) as Row[];
+    }
+  }
+
+  const query: Db['query'] = <Row>(statement: Parameters<Db['query']>[0]) =>
+    lend((connection) => ask<Row>(connection, { ask: 'query', protocol: PROTOCOL, statement }));
+  const database: Database = {
+    kind: 'embedded',
+    query,
+    each: eachBy(query),
+    transaction: (work) =>
+      lend(async (connection) => {
+        await ask(connection, { ask: 'begin', protocol: PROTOCOL });
+        const result = await work({
+          kind: 'transaction',
+          query: (statement) => ask(connection, { ask: 'statement', statement }),
+        });
+        await ask(connection, { ask: 'commit' });
+        return result;
+      }),
+    script: (text) =>
+      lend(async (connection) => {
+        await ask(connection, { ask: 'script', protocol: PROTOCOL, text });
+      }),
+    // Its locks would be the service's.
+    session: () => Promise.reject(new Fault('conflict', 'only the service itself can have a session')),
+    close: async () => {},
+  };
+  return { ...database, for: () => database, requireSessions: async () => {} };
+}
+
+const gone = () => new Fault('unavailable', 'the service that has the database has ended: run it again');
+
+async function silent(dataDir: string, ms: number): Promise<Fault> {
+  const pid = await lockOwnerOf(dataDir);
+  const [who, how] = pid === undefined ? ['', ''] : [` (process ${pid})`, ` with kill -CONT ${pid}`];
+  return new Fault(
+    'unavailable',
+    `the service that has the database${who} has sent nothing for ${ms / 1_000} s: it is suspended or overloaded. Continue it${how} or restart it, then run the command again. A step that it was asked for may still be carried out when it continues`,
+  );
+}
+
+/** Undefined when no process listens. */
+async function open(path: string): Promise<Connection | undefined> {
+  const socket = connect(path);
+  const frames = framesOf<Reply, Question>(socket);
+  try {
+    await once(socket, 'connect');
+    return frames;
+  } catch (error) {
+    if (
+      error instanceof Error &&
+      'code' in error &&
+      (error.code === 'ENOENT' || error.code === 'ECONNREFUSED')
+    )
+      return undefined;
+    throw new Fault('unavailable', `cannot reach the service at ${path}`, { cause: error });
+  }
+}

@@ -1,0 +1,139 @@
+/**
+ * The service's end of the socket in the data folder: statements of commands take turns with the service's own work on the
+ * embedded database.
+ */
+import { chmod, rm } from 'node:fs/promises';
+import { createServer, type Server, type Socket } from 'node:net';
+import { machineSteadyMs, waitMs } from '../../core/clock.ts';
+import { Fault } from '../../core/fault.ts';
+import type { Database, Tx } from './db.ts';
+import {
+  type Frames,
+  framesOf,
+  PROTOCOL,
+  pathProblem,
+  type Question,
+  type Reply,
+  replyOf,
+  socketPathOf,
+  WORKING_MS,
+} from './socket-frames.ts';
+
+/** Commands run a few pieces of work at once; each has a connection. */
+const CONNECTIONS_MAX = 64;
+/** A connection that asks nothing. */
+const FIRST_QUESTION_MS_MAX = 10_000;
+/** While a transaction is open nothing else happens on the one connection: between two of its statements, and in all. */
+const IDLE_MS_MAX = 2_000;
+const TRANSACTION_MS_MAX = 15_000;
+
+export type DatabaseSocket = { path: string; close(): Promise<void> };
+
+/**
+ * Serves the database to this user's commands. The caller has the folder's lock, so a socket that is there is of a process that
+ * was killed. @throws Fault `invalid` when the folder's path is too long for a socket
+ */
+export async function serveDatabase(database: Database, dataDir: string): Promise<DatabaseSocket> {
+  const path = socketPathOf(dataDir);
+  const problem = pathProblem(dataDir);
+  if (problem !== undefined) throw new Fault('invalid', problem);
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on('close', () => sockets.delete(socket));
+    // Every error has been answered, or is the connection's end.
+    answer(framesOf<Question, Reply>(socket), database).catch(() => socket.destroy());
+  });
+  server.maxConnections = CONNECTIONS_MAX;
+  await rm(path, { force: true });
+  await listen(server, path);
+  await chmod(path, 0o600);
+  return {
+    path,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        for (const socket of sockets) socket.destroy();
+      }),
+  };
+}
+
+function listen(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}
+
+async function answer(frames: Frames<Question, Reply>, database: Database): Promise<void> {
+  try {
+    const question = await frames.read(FIRST_QUESTION_MS_MAX);
+    if (question === undefined) return;
+    frames.write({ rows: await whileWorking(frames, () => rowsFor(question, frames, database)) });
+  } catch (error) {
+    frames.write(replyOf(error));
+  } finally {
+    frames.close();
+  }
+}
+
+/** The other side takes a service that sends nothing for one that is suspended. */
+async function whileWorking<T>(frames: Frames<Question, Reply>, work: () => Promise<T>): Promise<T> {
+  const ended = new AbortController();
+  const saying = (async () => {
+    for (;;) {
+      await waitMs(WORKING_MS, ended.signal);
+      if (ended.signal.aborted) return;
+      frames.write({ working: true });
+    }
+  })();
+  try {
+    return await work();
+  } finally {
+    ended.abort();
+    await saying;
+  }
+}
+
+async function rowsFor(
+  question: Question,
+  frames: Frames<Question, Reply>,
+  database: Database,
+): Promise<unknown[]> {
+  if (!('protocol' in question) || question.protocol !== PROTOCOL)
+    throw new Fault(
+      'conflict',
+      'the running service is of another version: use its own chainbell, or restart it',
+    );
+  switch (question.ask) {
+    case 'query':
+      return database.query(question.statement);
+    case 'script':
+      await database.script(question.text);
+      return [];
+    case 'begin':
+      await database.transaction((tx) => converse(tx, frames));
+      return [];
+  }
+}
+
+/** Runs the statements of a transaction as they come, until the other side commits. @throws to roll it back. */
+async function converse(tx: Tx, frames: Frames<Question, Reply>): Promise<void> {
+  const untilMs = machineSteadyMs() + TRANSACTION_MS_MAX;
+  frames.write({ rows: [] });
+  for (;;) {
+    const leftMs = Math.max(0, untilMs - machineSteadyMs());
+    const question = await frames.read(Math.min(leftMs, IDLE_MS_MAX));
+    if (question === undefined)
+      throw new Fault(
+        'unavailable',
+        `the transaction was rolled back, because nothing else can happen on the embedded database meanwhile: it may take ${TRANSACTION_MS_MAX / 1_000} s, and ${IDLE_MS_MAX / 1_000} s between two statements`,
+      );
+    if (question.ask === 'commit') return;
+    if (question.ask !== 'statement') throw new Fault('conflict', `${question.ask} in a transaction`);
+    frames.write(await tx.query(question.statement).then((rows): Reply => ({ rows }), replyOf));
+  }
+}

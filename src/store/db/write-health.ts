@@ -1,0 +1,142 @@
+/**
+ * Whether the database accepts writes: on a full disk, or once it became read-only, it still answers every query.
+ */
+import type { Clock } from '../../core/clock.ts';
+import { Fault, messageOf } from '../../core/fault.ts';
+import { type Database, databaseError, READ_ONLY_ADVICE, type Tx } from './db.ts';
+import { type Sql, sql } from './sql.ts';
+
+/** A part of the process whose last write failed. */
+export type WriteFailure = { part: string; message: string; since: Date };
+
+export type WriteHealth = {
+  /** The database for one part of the process. A write that fails counts until one of the same part succeeds. */
+  watch(part: string, view?: Database): Database;
+  /** The parts whose last write failed; first probes for those that have tried nothing for a while. */
+  failures(): Promise<readonly WriteFailure[]>;
+};
+
+/** Loops try again within 15 s; a part that has not may have nothing to write, so only a probe can tell. */
+const QUIET_MS = 20_000;
+const PROBE_PAUSE_MS = 1_000;
+/** SQLSTATEs that end with another attempt and say nothing about the disk or the server: serialization, locks, cancel. */
+const PASSING = /^(40|55P03|57014)/;
+/** Access denied, resources, operator intervention, system errors, internal errors, read-only. */
+const LASTING = /^(08|28|53|57|58|XX|25006)/;
+
+const ADVICE: readonly [pattern: RegExp, advice: string][] = [
+  [/^(53100|ENOSPC)/, 'The disk is full. Free space on the volume of the database.'],
+  [/^25006/, `${READ_ONLY_ADVICE}.`],
+  [/^28/, 'The database refuses access. Check user and password in database.url.'],
+  [/^53300/, 'The server has no connection left. Raise max_connections or stop other clients.'],
+  [/^53200/, 'The server is out of memory.'],
+  [/^(57P|08|E)/, 'The server is stopping, starting or cannot be reached. Check that it runs.'],
+];
+const OTHER_ADVICE = "See the database server's log.";
+
+type Failing = { error: Error; since: Date; lastMs: number };
+
+export function createWriteHealth(database: Database, clock: Clock): WriteHealth {
+  const failing = new Map<string, Failing>();
+  let probing: Promise<void> | undefined;
+  let probedMs = Number.NEGATIVE_INFINITY;
+
+  /** Notes how a piece of work went, which is a write as soon as one of its statements is. */
+  async function note<T>(part: string, work: (note: (statement: Sql) => void) => Promise<T>): Promise<T> {
+    let isWriting = false;
+    try {
+      const result = await work((statement) => {
+        isWriting ||= isWrite(statement);
+      });
+      if (isWriting) failing.delete(part);
+      return result;
+    } catch (error) {
+      if (isWriting && isLasting(error)) {
+        const { since } = failing.get(part) ?? { since: clock.now() };
+        failing.set(part, { error, since, lastMs: clock.steadyMs() });
+      }
+      throw error;
+    }
+  }
+
+  function watch(part: string, view: Database = database): Database {
+    return {
+      ...view,
+      query: (statement) =>
+        note(part, (noteStatement) => {
+          noteStatement(statement);
+          return view.query(statement);
+        }),
+      transaction: (work) =>
+        note(part, (noteStatement) =>
+          view.transaction((tx) =>
+            work({
+              ...tx,
+              query(statement) {
+                noteStatement(statement);
+                return tx.query(statement);
+              },
+            }),
+          ),
+        ),
+    };
+  }
+
+  /** For each part that has been quiet: nothing else would turn the check green when the cause is gone. */
+  async function probe(): Promise<void> {
+    const quiet = Array.from(failing).filter(([, { lastMs }]) => clock.steadyMs() - lastMs >= QUIET_MS);
+    if (quiet.length === 0 || clock.steadyMs() - probedMs < PROBE_PAUSE_MS) return;
+    probedMs = clock.steadyMs();
+    try {
+      await probeWrite(database, clock.now());
+    } catch (error) {
+      if (databaseError(error) instanceof Fault || isLasting(error)) return;
+      throw error;
+    }
+    for (const [part, { lastMs }] of quiet) if (failing.get(part)?.lastMs === lastMs) failing.delete(part);
+  }
+
+  return {
+    watch,
+    async failures() {
+      probing ??= probe().finally(() => {
+        probing = undefined;
+      });
+      await probing;
+      return Array.from(failing, ([part, { error, since }]) => ({ part, message: describe(error), since }));
+    },
+  };
+}
+
+/** Stores something, and needs as much new space as a commit of some blocks: small rows fit into pages that exist. */
+async function probeWrite(database: Database, now: Date): Promise<void> {
+  await database.transaction(async (tx: Tx) => {
+    // A database that is read-only takes temporary tables, so both are needed.
+    await tx.query(sql`update clock_state set probed_at = ${now}`);
+    await tx.query(sql`
+      create temporary table write_probe on commit drop as
+      select repeat(md5(random()::text), 30) as filler from generate_series(1, 1000)`);
+  });
+}
+
+const isWrite = ({ text }: Sql) =>
+  /\b(insert into|update|delete from)\b/.test(text.replaceAll('for update', ''));
+
+const codeOf = (error: Error): string => {
+  const cause = error instanceof Fault ? error.cause : error;
+  return cause instanceof Error && 'code' in cause && typeof cause.code === 'string' ? cause.code : '';
+};
+
+function isLasting(error: unknown): error is Error {
+  if (!(error instanceof Error)) return false;
+  const code = codeOf(error);
+  if (PASSING.test(code)) return false;
+  // Without a code it is a connection that broke, which databaseError knows by its text.
+  return LASTING.test(code) || (error instanceof Fault && databaseError(error.cause) instanceof Fault);
+}
+
+function describe(error: Error): string {
+  const advice = ADVICE.find(([pattern]) => pattern.test(codeOf(error)))?.[1] ?? OTHER_ADVICE;
+  const message = messageOf(error);
+  return message.endsWith(READ_ONLY_ADVICE) ? `${message}.` : `${message}. ${advice}`;
+}

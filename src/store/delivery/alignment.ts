@@ -1,0 +1,132 @@
+/**
+ * What waits for a record goes where the record says: it is cancelled when the record was deleted, and moves when the record's
+ * URL has another origin. It follows the change of the records in transactions of bounded size, because each of them locks lanes,
+ * and blocks and workers wait for those. What has not followed yet, also after a crash, is corrected when it is due (`listDue`).
+ */
+import { listOf } from '../db/arrays.ts';
+import type { Database, Db, Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { unsentEpoch, wakeLanes } from './lanes.ts';
+import { giveTurns } from './turns.ts';
+
+/** Rows of one transaction. */
+const ROWS_MAX = 500;
+/** Rows that are looked up at once, and records that they are looked up for. */
+const PAGE_ROWS = 10 * ROWS_MAX;
+const PAGE_RECORDS = 1_000;
+
+/** Brings what waits for these records where they are now. Call it after the transaction that changed them. */
+export async function alignNotifications(
+  database: Database,
+  shardId: number,
+  recordIds: readonly string[],
+  now: Date,
+): Promise<void> {
+  const sorted = [...new Set(recordIds)].sort();
+  for (let first = 0; first < sorted.length; first += PAGE_RECORDS) {
+    const page = { shardId, recordIds: sorted.slice(first, first + PAGE_RECORDS), limit: PAGE_ROWS };
+    let found = await findMisplaced(database, page);
+    while (found.length > 0) {
+      for (let from = 0; from < found.length; from += ROWS_MAX) {
+        const ids = found.slice(from, from + ROWS_MAX).map(({ id }) => id);
+        await database.transaction(async (tx) => {
+          await lockLanesOf(tx, shardId, ids);
+          await alignLocked(tx, shardId, ids, now);
+        });
+      }
+      found = found.length < PAGE_ROWS ? [] : await findMisplaced(database, { ...page, after: found.at(-1) });
+    }
+  }
+}
+
+/**
+ * The same for these notifications, and some others of their records. Does nothing while another transaction has locked one of
+ * their lanes.
+ */
+export async function alignUnlessLocked(
+  database: Database,
+  shardId: number,
+  misplaced: readonly Misplaced[],
+  now: Date,
+): Promise<void> {
+  const recordIds = [...new Set(misplaced.map(({ recordId }) => recordId))];
+  const others = await findMisplaced(database, { shardId, recordIds, limit: ROWS_MAX });
+  const ids = [...new Set([...misplaced, ...others].map(({ id }) => id))];
+  await database.transaction(async (tx) => {
+    if (await tryLockLanesOf(tx, shardId, ids)) await alignLocked(tx, shardId, ids, now);
+  });
+}
+
+type Misplaced = { recordId: string; id: number };
+
+/** What waits in a lane that is not its record's, by record and id. */
+async function findMisplaced(
+  db: Db,
+  {
+    shardId,
+    recordIds,
+    after,
+    limit,
+  }: { shardId: number; recordIds: readonly string[]; after?: Misplaced | undefined; limit: number },
+): Promise<Misplaced[]> {
+  const from =
+    after === undefined
+      ? sql`true`
+      : sql`(n.watched_address_id, n.id) > (${after.recordId}::uuid, ${after.id}::bigint)`;
+  const rows = await db.query<{ watched_address_id: string; id: number }>(sql`
+    select n.watched_address_id, n.id from notification n
+    where n.shard_id = ${shardId} and n.watched_address_id = any(${listOf(recordIds)}::uuid[]) and ${from}
+      and n.state in ('held', 'waiting') and not exists (
+        select from watched_address w
+        where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.lane_id = n.lane_id)
+    order by n.watched_address_id, n.id
+    limit ${limit}`);
+  return rows.map((row) => ({ recordId: row.watched_address_id, id: row.id }));
+}
+
+const waitingOf = (shardId: number, ids: readonly number[]): Sql =>
+  sql`n.shard_id = ${shardId} and n.id = any(${listOf(ids)}::bigint[]) and n.state in ('held', 'waiting')`;
+
+/** The lanes in which these notifications wait, and those of their records. */
+const lanesOf = (shardId: number, ids: readonly number[]): Sql => sql`
+  select n.lane_id as id from notification n where ${waitingOf(shardId, ids)}
+  union
+  select w.lane_id from notification n
+  join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${waitingOf(shardId, ids)}`;
+
+/** Lanes before rows and in the order of their ids, as a worker that settles has them. */
+async function lockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<void> {
+  await tx.query(sql`select from lane where id in (${lanesOf(shardId, ids)}) order by id for update`);
+}
+
+/** Whether it has locked all of them: false when another transaction has one. */
+export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<boolean> {
+  const [row] = await tx.query<{ is_locked: boolean }>(sql`
+    with wanted as materialized (${lanesOf(shardId, ids)}), locked as materialized (
+      select id from lane where id in (select id from wanted) order by id for update skip locked
+    )
+    select (select count(*) from locked) = (select count(*) from wanted) as is_locked`);
+  return row?.is_locked === true;
+}
+
+/**
+ * The former lane may have sent what moves; what is held hasn't been sent, and counts the leases of its new lane from here. In
+ * strict order what is cancelled leaves its turn to the next, which is cancelled in turn.
+ */
+async function alignLocked(tx: Tx, shardId: number, ids: readonly number[], now: Date): Promise<void> {
+  const cancelled = await tx.query<{ ordered_id: string }>(sql`
+    update notification n set state = 'cancelled'
+    where ${waitingOf(shardId, ids)} and not exists (
+      select from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)
+    returning case when n.turn is not null then n.watched_address_id end as ordered_id`);
+  const moved = await tx.query<{ lane_id: number }>(sql`
+    update notification n set lane_id = l.id, may_be_seen = n.may_be_seen or n.state = 'waiting',
+      unsent_epoch = ${unsentEpoch}
+    from watched_address w join lane l on l.id = w.lane_id
+    where ${waitingOf(shardId, ids)} and w.shard_id = n.shard_id and w.id = n.watched_address_id
+      and n.lane_id <> l.id
+    returning n.lane_id`);
+  await wakeLanes(tx, [...new Set(moved.map((row) => row.lane_id))], now);
+  const ordered = cancelled.flatMap(({ ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
+  await giveTurns(tx, ordered, now);
+}

@@ -1,0 +1,128 @@
+/**
+ * The attempts that were made: those of one notification, and all of a watcher as they come.
+ */
+import type { Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { shardOf } from './lanes.ts';
+
+export type Attempt = {
+  id: number;
+  notificationId: number;
+  /** The revision that was sent. */
+  revision: number;
+  startedAt: Date;
+  durationMs: number;
+  /** 2: it was repeated at once, because the receiver was closing the kept connection of the first; 0: nothing was sent. */
+  requestCount: number;
+  outcome: string;
+  status: number | undefined;
+  /** The beginning of the answer, free of keys. */
+  response: string | undefined;
+};
+
+/** A page of a notification's attempts, newest first, before the id `before`. */
+export async function listAttempts(
+  db: Db,
+  watcherId: number,
+  notificationId: number,
+  { before, limit }: { before: number | undefined; limit: number },
+): Promise<Attempt[]> {
+  const rows = await db.query<AttemptRow>(sql`
+    select ${columns} from delivery_attempt
+    where shard_id = ${shardOf(watcherId)} and notification_id = ${notificationId}
+      and ${before === undefined ? sql`true` : sql`id < ${before}`}
+    order by id desc
+    limit ${limit}`);
+  return rows.map(toAttempt);
+}
+
+/** The watcher's attempts with ids above `after`, up to `upTo`, oldest first. */
+export async function listAttemptsBetween(
+  db: Db,
+  watcherId: number,
+  { after, upTo, limit }: { after: number; upTo: number; limit: number },
+): Promise<Attempt[]> {
+  const rows = await db.query<AttemptRow>(sql`
+    select ${columns} from delivery_attempt
+    where shard_id = ${shardOf(watcherId)} and id > ${after} and id <= ${upTo}
+    order by id
+    limit ${limit}`);
+  return rows.map(toAttempt);
+}
+
+/** The id up to which every attempt is to be seen that ever will be; undefined while that is not known yet. */
+export type Horizon = () => Promise<number | undefined>;
+
+/**
+ * A horizon that moves on when it is asked. Transactions that settle at the same time become visible in any order, so
+ * that the newest id to be seen is no place to go on from. Whoever is given an id holds the lock of who writes to the table,
+ * until what was written is to be seen. So: see which id was the last, then who holds that lock, and wait until none of
+ * those does any more; then what was given out is there, or never will be. Other transactions do not matter, however long.
+ */
+export function createHorizon(db: Db): Horizon {
+  let reached: number | undefined;
+  let mark: { lastId: number; writers: readonly string[] } | undefined;
+  let looking: Promise<void> | undefined;
+
+  async function look(): Promise<void> {
+    const lastId = mark?.lastId ?? (await readLastId(db));
+    if (lastId === reached) return;
+    const current = await listWriters(db);
+    const writers = mark?.writers.filter((one) => current.includes(one)) ?? current;
+    mark = writers.length > 0 ? { lastId, writers } : undefined;
+    if (mark === undefined) reached = lastId;
+  }
+
+  return async () => {
+    looking ??= look().finally(() => {
+      looking = undefined;
+    });
+    await looking;
+    return reached;
+  };
+}
+
+/** The last id that was given out, to whatever transaction. */
+async function readLastId(db: Db): Promise<number> {
+  const [row] = await db.query<{ value: number }>(sql`
+    select case when is_called then last_value else 0 end as value from delivery_attempt_id_seq`);
+  if (row === undefined) throw new Error('the statement returned no row');
+  return row.value;
+}
+
+/** The transactions that are writing attempts, by names that do not come again. */
+async function listWriters(db: Db): Promise<string[]> {
+  const rows = await db.query<{ writer: string }>(sql`
+    select virtualtransaction as writer from pg_locks
+    where locktype = 'relation' and relation = 'delivery_attempt'::regclass and mode = 'RowExclusiveLock' and granted
+      and database = (select oid from pg_database where datname = current_database())`);
+  return rows.map(({ writer }) => writer);
+}
+
+type AttemptRow = {
+  id: number;
+  notification_id: number;
+  revision: number;
+  started_at: Date;
+  duration_ms: number;
+  request_count: number;
+  outcome: string;
+  status: number | null;
+  response: string | null;
+};
+
+const columns = sql`id, notification_id, revision, started_at, duration_ms, request_count, outcome, status, response`;
+
+function toAttempt(row: AttemptRow): Attempt {
+  return {
+    id: row.id,
+    notificationId: row.notification_id,
+    revision: row.revision,
+    startedAt: row.started_at,
+    durationMs: row.duration_ms,
+    requestCount: row.request_count,
+    outcome: row.outcome,
+    status: row.status ?? undefined,
+    response: row.response ?? undefined,
+  };
+}

@@ -1,0 +1,350 @@
+/**
+ * Lanes: all work of one shard for one webhook origin. Workers lease lanes, not rows; every lease has a new epoch.
+ */
+import { Fault } from '../../core/fault.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Database, Db, Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+
+/**
+ * NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". With REORG_PREFIX
+ * before it, rows of those lanes that were read before are out of date.
+ */
+export const LANE_CHANNEL = 'chainbell_lane';
+export const REORG_PREFIX = 'reorg ';
+/** NOTIFY payloads end at 8,000 bytes. */
+const PAYLOAD_LANES_MAX = 500;
+/** Advisory lock space of delivery workers: the key is the worker's number. Its end means the worker's end. */
+export const WORKER_LOCK_SPACE = 0x6362_0003;
+
+/** For a row that comes into lane `l`: its leases up to this epoch can't have sent the row. */
+export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epoch - 1 end`;
+
+/** A leased lane. `origin` is the webhooks' scheme, host and port. */
+export type Lane = { id: number; watcherId: number; shardId: number; origin: string; epoch: number };
+
+/** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
+export const shardOf = (watcherId: number) => watcherId;
+
+/** The lane of a watcher and a webhook origin, made when it is new. */
+export async function ensureLane(db: Db, watcherId: number, origin: string): Promise<number> {
+  const laneId = (await ensureLanes(db, watcherId, [origin])).get(origin);
+  if (laneId === undefined) throw new Error(`lane ${watcherId} ${origin} is missing`);
+  return laneId;
+}
+
+/**
+ * The watcher's lanes by webhook origin, made when they are new; each origin once. Until the transaction ends, the watcher is
+ * not deleted. @throws Fault `unauthorized` when it is being or was deleted since the request passed.
+ */
+export async function ensureLanes(
+  db: Db,
+  watcherId: number,
+  origins: readonly string[],
+): Promise<Map<string, number>> {
+  const shardId = shardOf(watcherId);
+  const list = async () => {
+    const rows = await db.query<{ id: number; origin: string } | { id: null }>(sql`
+      with owner as materialized (
+        select from watcher where id = ${watcherId} and deleting_at is null for key share
+      )
+      select l.id, l.origin from owner left join lane l on l.shard_id = ${shardId} and l.origin = any(${origins}::text[])
+      order by l.id limit ${Math.max(origins.length, 1)}`);
+    if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
+    return new Map(rows.flatMap((row) => (row.id === null ? [] : [[row.origin, row.id]])));
+  };
+  const known = await list();
+  if (known.size === origins.length) return known;
+  // In one order, so that two who make the same lanes wait for each other one way round only.
+  await db.query(sql`
+    insert into lane (shard_id, watcher_id, origin)
+    select ${shardId}::bigint, ${watcherId}::bigint, origin from unnest(${origins}::text[]) as origin
+    order by origin
+    on conflict do nothing`);
+  return list();
+}
+
+/**
+ * Marks lanes as having something due now, and notifies the workers when the transaction commits. To be called behind the
+ * transaction's other statements. Locks lanes in the order of their ids, then watchers in that of theirs, so that
+ * transactions that wake the same ones take turns.
+ */
+export async function wakeLanes(
+  tx: Tx,
+  laneIds: readonly number[],
+  now: Date,
+  reason: 'due' | 'reorg' = 'due',
+): Promise<void> {
+  if (laneIds.length === 0) return;
+  await tx.query(sql`
+    with locked as materialized (
+      select id, watcher_id, next_due from lane where id = any(${laneIds}::bigint[]) order by id for update
+    ), woken as (
+      update lane l set next_due = ${now} from locked
+      where l.id = locked.id and (locked.next_due is null or locked.next_due > ${now})
+    )
+    ${visitNotAfter(sql`select watcher_id, min(${now}::timestamptz) as next_due from locked group by watcher_id`)}`);
+  const lanes = laneIds.length <= PAYLOAD_LANES_MAX ? laneIds.join(',') : '*';
+  const payload = reason === 'reorg' ? `${REORG_PREFIX}${lanes}` : lanes;
+  await tx.query(sql`select pg_notify(${LANE_CHANNEL}, ${payload})`);
+}
+
+/**
+ * Schedules a visit for each of these (watcher_id, next_due). Also a watcher whose visit is early enough is locked, because
+ * another transaction may be about to write a later one (`noteNextVisits`) that doesn't see this one's lanes.
+ */
+function visitNotAfter(due: Sql): Sql {
+  return sql`
+    insert into watcher_queue as q (watcher_id, next_due)
+    select watcher_id, next_due from (${due}) as due where next_due is not null order by watcher_id
+    on conflict (watcher_id) do update set next_due = excluded.next_due
+      where q.next_due is null or q.next_due > excluded.next_due`;
+}
+
+/** Whether `stepsMs` are all steps of the clock: else `now` is of before a step, and may be far from the schedule. */
+export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
+
+/** Watchers whose turn a lease may take, and lanes of each. */
+export const TURN_WATCHERS_MAX = 128;
+export const TURN_LANES_MAX = 4;
+
+export type LeaseRequest = {
+  owner: number;
+  now: Date;
+  /** The steps of the clock that this process has followed: with another one missing, nothing is leased. */
+  stepsMs?: number;
+  leaseUntil: Date;
+  /** Watchers that are passed over. */
+  full?: readonly number[];
+  /** At most TURN_WATCHERS_MAX. */
+  watchersMax?: number;
+  /** Lanes of each watcher, at most TURN_LANES_MAX. */
+  lanesEach?: number;
+};
+
+/**
+ * Visits the watchers with something due, the one visited longest ago first, and leases lanes of each that are due and
+ * have no owner; their epochs go up by one. A watcher that was visited goes to the end of the line, the same one for
+ * all workers. `drained` had fewer lanes than its turn allows: call `noteNextVisits` for those.
+ */
+export async function leaseLanes(
+  db: Db,
+  { owner, now, stepsMs = 0, leaseUntil, full = [], ...limits }: LeaseRequest,
+): Promise<{ leased: Lane[]; drained: number[]; visited: number }> {
+  const { watchersMax = TURN_WATCHERS_MAX, lanesEach = TURN_LANES_MAX } = limits;
+  const rows = await db.query<{ watcher_id: number } & (LaneRow | { id: null })>(sql`
+    with turn as materialized (
+      select watcher_id from watcher_queue
+      where next_due <= ${now} and not suspended and watcher_id <> all(${listOf(full)}::bigint[])
+        and ${isOfThisTime(stepsMs)}
+      order by next_due limit ${watchersMax}
+      for update skip locked
+    ), picked as materialized (
+      select l.id from turn cross join lateral (
+        select id from lane
+        where lane.watcher_id = turn.watcher_id and owner is null and next_due is not null and next_due <= ${now}
+        order by next_due limit ${lanesEach}
+        for update skip locked) as l
+    ), leased as (
+      update lane set owner = ${owner}, epoch = epoch + 1, lease_until = ${leaseUntil}
+      from picked where lane.id = picked.id
+      returning lane.id, lane.watcher_id, shard_id, origin, epoch
+    ), visited as (
+      update watcher_queue q set next_due = ${now} from turn where q.watcher_id = turn.watcher_id
+    )
+    select turn.watcher_id, leased.id, shard_id, origin, epoch
+    from turn left join leased on leased.watcher_id = turn.watcher_id
+    order by leased.id`);
+  const counts = new Map<number, number>();
+  const leased: Lane[] = [];
+  for (const { watcher_id: watcherId, ...row } of rows) {
+    const count = counts.get(watcherId) ?? 0;
+    counts.set(watcherId, row.id === null ? count : count + 1);
+    if (row.id === null) continue;
+    leased.push({ id: row.id, watcherId, shardId: row.shard_id, origin: row.origin, epoch: row.epoch });
+  }
+  const drained = [...counts].filter(([, count]) => count < lanesEach).map(([id]) => id);
+  return { leased, drained, visited: counts.size };
+}
+
+type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
+
+/**
+ * Notes when these watchers are to be visited next: at no time where no lane waits. One that another transaction has locked
+ * keeps its visit, which is due: the next one notes it.
+ */
+export async function noteNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
+  if (watcherIds.length === 0) return;
+  await database.transaction(async (tx) => {
+    // The lock comes in a separate statement: the next one then sees every lane whose commit could not note the
+    // watcher before it, and a later commit waits for this one and notes it again.
+    const locked = await tx.query<{ watcher_id: number }>(sql`
+      select watcher_id from watcher_queue where watcher_id = any(${listOf(watcherIds)}::bigint[])
+      order by watcher_id for update skip locked`);
+    if (locked.length === 0) return;
+    await tx.query(sql`
+      update watcher_queue q set next_due = (
+        select l.next_due from lane l
+        where l.watcher_id = q.watcher_id and l.owner is null and l.next_due is not null
+        order by l.next_due limit 1)
+      where watcher_id = any(${listOf(locked.map((row) => row.watcher_id))}::bigint[])`);
+  });
+}
+
+/**
+ * Extends the worker's leases on these lanes. Returns the lanes that it still has, and those of them whose leases are not
+ * extended because another transaction has locked them: until that ends, no other worker can take them either.
+ */
+export async function renewLeases(
+  db: Db,
+  { owner, laneIds, leaseUntil }: { owner: number; laneIds: readonly number[]; leaseUntil: Date },
+): Promise<{ kept: Set<number>; locked: number[] }> {
+  const isOwn = sql`owner = ${owner} and id = any(${laneIds}::bigint[])`;
+  const rows = await db.query<{ id: number; is_extended: boolean }>(sql`
+    with free as materialized (
+      select id from lane where ${isOwn} order by id for update skip locked
+    ), extended as (
+      update lane set lease_until = ${leaseUntil} from free where lane.id = free.id
+      returning lane.id
+    )
+    select id, id in (select id from extended) as is_extended from lane where ${isOwn} order by id`);
+  return {
+    kept: new Set(rows.map((row) => row.id)),
+    locked: rows.flatMap((row) => (row.is_extended ? [] : [row.id])),
+  };
+}
+
+/**
+ * Gives lanes back and notes when they next have something due: now at the earliest, so that a lane which gives way comes
+ * after those that wait. Does nothing for lanes whose lease is lost. Returns the lanes that it could not give back, because
+ * another transaction has locked them or their watchers' visits.
+ */
+export async function releaseLanes(
+  database: Database,
+  lanes: readonly Lane[],
+  now: Date,
+): Promise<Set<Lane>> {
+  const earliest = (attempts: Sql) => sql`(
+    select next_attempt_at from notification
+    where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
+    order by next_attempt_at limit 1)`;
+  return database.transaction(async (tx) => {
+    // The locks come in a separate statement: the next one then sees every notification whose commit could not wake
+    // these lanes before it, and a later commit waits for this one and wakes them again.
+    const held = sql`
+      unnest(
+        ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
+      ) as leased (id, epoch)
+      join lane l on l.id = leased.id and l.epoch = leased.epoch`;
+    const rows = await tx.query<{ id: number; is_free: boolean }>(sql`
+      with free as materialized (
+        select l.id, l.watcher_id from ${held} order by l.id for update of l skip locked
+      ), ${freeVisits(sql`select watcher_id from free`)}
+      select l.id, l.id in (select id from free) and ${isFreeVisit(sql`l.watcher_id`)} as is_free
+      from ${held} order by l.id`);
+    const own = rows.filter((row) => row.is_free);
+    const locked = new Set(rows.flatMap((row) => (row.is_free ? [] : [row.id])));
+    const left = new Set(lanes.filter(({ id }) => locked.has(id)));
+    if (own.length === 0) return left;
+    await tx.query(sql`
+      with released as (
+        update lane l set owner = null, lease_until = null, next_due = (
+          select greatest(min(next_attempt_at), ${now}::timestamptz)
+          from (${earliest(sql`retry_count = 0`)} union all ${earliest(sql`retry_count > 0`)}) as next
+          having min(next_attempt_at) is not null)
+        where id = any(${own.map(({ id }) => id)}::bigint[])
+        returning watcher_id, next_due
+      )
+      ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from released group by watcher_id`)}`);
+    return left;
+  });
+}
+
+/** `visit`: locks the visits of these watchers, but for those that another transaction has locked. */
+const freeVisits = (watcherIds: Sql) => sql`
+  visit as materialized (
+    select watcher_id from watcher_queue where watcher_id in (${watcherIds}) order by watcher_id for update skip locked
+  )`;
+
+/** Whether `visitNotAfter` has to wait for no other transaction. */
+const isFreeVisit = (watcherId: Sql) => sql`
+  (${watcherId} in (select watcher_id from visit)
+    or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
+
+/** The numbers of the living workers. */
+export const livingWorkers = sql`
+  select objid::bigint from pg_locks
+  where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
+    and database = (select oid from pg_database where datname = current_database())`;
+
+/**
+ * Frees the lanes of dead workers, whose advisory lock no session holds, and those whose lease has ended: the latter only
+ * once the process has followed all `stepsMs` of the clock. Returns how many. A lane that is locked, or whose watcher's visit
+ * is, is left to the next call, and those in `except` stay as they are.
+ */
+export async function freeDeadLanes(
+  db: Db,
+  { now, stepsMs = 0, except = [] }: { now: Date; stepsMs?: number; except?: readonly number[] },
+): Promise<number> {
+  const rows = await db.query(sql`
+    with dead as materialized (
+      select id, watcher_id from lane
+      where owner is not null and id <> all(${listOf(except)}::bigint[])
+        and (owner not in (${livingWorkers}) or lease_until <= ${now} and ${isOfThisTime(stepsMs)})
+      order by id for update skip locked
+    ), ${freeVisits(sql`select watcher_id from dead`)}, freed as (
+      update lane l set owner = null, lease_until = null from dead
+      where l.id = dead.id and ${isFreeVisit(sql`dead.watcher_id`)}
+      returning l.watcher_id, l.next_due
+    ), noted as (
+      ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from freed group by watcher_id`)}
+    )
+    select from freed`);
+  return rows.length;
+}
+
+/** How many workers live, and how many lanes they and this one among them have at work, all of one moment. */
+export async function countWorkers(
+  db: Db,
+  owner: number,
+): Promise<{ workers: number; lanes: number; own: number }> {
+  const [counts] = await db.query<{ workers: number; lanes: number; own: number }>(sql`
+    select (select count(*) from (${livingWorkers}) as w) as workers, count(*) as lanes,
+      count(*) filter (where owner = ${owner}) as own
+    from lane where owner is not null`);
+  return counts ?? { workers: 0, lanes: 0, own: 0 };
+}
+
+/** When the next visit of a watcher is due, those in `full` and suspended ones aside. */
+export async function findNextDue(db: Db, full: readonly number[] = []): Promise<Date | undefined> {
+  const [row] = await db.query<{ next_due: Date }>(sql`
+    select next_due from watcher_queue
+    where next_due is not null and not suspended and watcher_id <> all(${listOf(full)}::bigint[])
+    order by next_due limit 1`);
+  return row?.next_due;
+}
+
+/** Those of the watchers that are suspended. */
+export async function listSuspended(db: Db, watcherIds: readonly number[]): Promise<number[]> {
+  if (watcherIds.length === 0) return [];
+  const rows = await db.query<{ watcher_id: number }>(sql`
+    select watcher_id from watcher_queue
+    where suspended and watcher_id = any(${listOf(watcherIds)}::bigint[])
+    order by watcher_id limit ${watcherIds.length}`);
+  return rows.map((row) => row.watcher_id);
+}
+
+/** Those of the watchers that have lanes due which no worker has leased. */
+export async function listWaitingWatchers(
+  db: Db,
+  watcherIds: readonly number[],
+  now: Date,
+): Promise<number[]> {
+  if (watcherIds.length === 0) return [];
+  const rows = await db.query<{ watcher_id: number }>(sql`
+    select w.watcher_id from unnest(${listOf(watcherIds)}::bigint[]) as w (watcher_id)
+    where exists (
+      select from lane l where l.watcher_id = w.watcher_id and l.owner is null and l.next_due <= ${now})
+    order by w.watcher_id limit ${watcherIds.length}`);
+  return rows.map((row) => row.watcher_id);
+}

@@ -1,0 +1,84 @@
+/**
+ * Watchers whose webhooks go out late: they have more due than their share of the attempts allows.
+ */
+import type { Db } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+
+export type LateWatcher = { watcherId: number; watcherName: string; oldestDueAt: Date };
+
+export type Lateness = {
+  watchers: number;
+  /** The due time of the most overdue webhook of all. */
+  oldestDueAt: Date | undefined;
+  /** The latest first, at most `limit`. */
+  latest: LateWatcher[];
+};
+
+/**
+ * The watchers with something that has been due for `lateMs` or longer, those aside that are suspended. Looks only at watchers whose visit is due and at
+ * leased lanes. First attempts in a lane without an owner count from when the lane came into its line.
+ */
+export async function findLateWatchers(
+  db: Db,
+  now: Date,
+  { lateMs, limit }: { lateMs: number; limit: number },
+): Promise<Lateness> {
+  const dueBefore = new Date(now.getTime() - lateMs);
+  const rows = await db.query<{
+    watcher_id: number;
+    name: string;
+    oldest: Date;
+    watchers: number;
+  }>(sql`
+    with busy as materialized (
+      select watcher_id from watcher_queue where next_due is not null and next_due <= ${now} and not suspended
+      union
+      select watcher_id from lane where owner is not null
+    ), oldest as materialized (
+      select watcher_id, min(at) as oldest from (
+        select b.watcher_id, (
+          select next_attempt_at from notification
+          where shard_id = b.watcher_id and state = 'waiting' and retry_count > 0
+          order by next_attempt_at limit 1) as at
+        from busy b
+        union all
+        select b.watcher_id, (
+          select next_due from lane
+          where lane.watcher_id = b.watcher_id and owner is null and next_due is not null
+          order by next_due limit 1)
+        from busy b
+        union all
+        select l.watcher_id, (
+          select next_attempt_at from notification
+          where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and retry_count = 0
+          order by next_attempt_at limit 1)
+        from lane l where owner is not null
+      ) as due
+      where at <= ${dueBefore}
+      group by watcher_id
+    )
+    select o.watcher_id, w.name, o.oldest, count(*) over () as watchers
+    from oldest o join watcher w on w.id = o.watcher_id
+    order by o.oldest, o.watcher_id
+    limit ${limit}`);
+  return {
+    watchers: rows[0]?.watchers ?? 0,
+    oldestDueAt: rows[0]?.oldest,
+    latest: rows.map((row) => ({
+      ...{ watcherId: row.watcher_id, watcherName: row.name },
+      oldestDueAt: row.oldest,
+    })),
+  };
+}
+
+/** Whether anything waits for an attempt. */
+export async function hasWaiting(db: Db): Promise<boolean> {
+  // In the order of its index, which holds nothing else.
+  const first = (attempts: Sql) => sql`(
+    select id from notification where state = 'waiting' and ${attempts}
+    order by shard_id, lane_id, next_attempt_at, id limit 1)`;
+  const [row] = await db.query<{ id: number | null }>(
+    sql`select coalesce(${first(sql`retry_count = 0`)}, ${first(sql`retry_count > 0`)}) as id`,
+  );
+  return row?.id !== null;
+}

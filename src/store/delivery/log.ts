@@ -1,0 +1,202 @@
+/**
+ * The delivery log: what a watcher was or will be told of, in whatever state. Every question reads a bounded number of
+ * rows, by an index.
+ */
+import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Db } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { shardOf } from './lanes.ts';
+import { type Movement, type MovementRow, toMovement } from './movement.ts';
+import type { NotificationType } from './outbox.ts';
+
+export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
+
+export type LoggedNotification = Movement & {
+  id: number;
+  watchedAddressId: string;
+  hash: Hash;
+  type: NotificationType;
+  blockNumber: number;
+  state: NotificationState;
+  /** Even: the transfer. Odd: its removal notice. */
+  revision: number;
+  /** The block that a reorg took off the canonical chain with the transfer in it, and when; undefined while it is on it. */
+  orphaned: { blockHash: Hash | undefined; at: Date } | undefined;
+  /** The notification that this one stands in for, and the one that stands in for it. */
+  replaces: number | undefined;
+  replacedBy: number | undefined;
+  retryCount: number;
+  redeliveryCount: number;
+  nextRetryAt: Date | undefined;
+  createdAt: Date;
+  processedAt: Date | undefined;
+};
+
+/** All that is given must hold. */
+export type LogFilter = {
+  state?: NotificationState | undefined;
+  type?: NotificationType | undefined;
+  hash?: Hash | undefined;
+  /** Of one of these records. */
+  recordIds?: readonly string[] | undefined;
+  /** Made at this time or later, and before that one. */
+  from?: Date | undefined;
+  until?: Date | undefined;
+  /** Both inclusive. */
+  fromBlock?: number | undefined;
+  toBlock?: number | undefined;
+};
+
+/** From which notification on a list goes, in which direction of their ids, which is that of their making. */
+export type LogPlace = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
+
+/**
+ * What one page looks through: some ten milliseconds. A filter for something rare then gives short or empty pages with
+ * a place to go on from, instead of a statement without bounds.
+ */
+export const EXAMINED_MAX = 10_000;
+
+/** A page of the watcher's log; `next` is the place to go on from, undefined at the end. */
+export async function listLog(
+  db: Db,
+  watcherId: number,
+  filter: LogFilter,
+  place: LogPlace,
+): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
+  const { ids, next } = await findMatches(db, watcherId, filter, place);
+  const rows = await db.query<LogRow>(sql`
+    select ${columns} from notification n
+    where shard_id = ${shardOf(watcherId)} and id = any(${listOf(ids)}::bigint[])
+    order by id ${place.order === 'newest first' ? sql`desc` : sql`asc`}
+    limit ${ids.length}`);
+  return { notifications: rows.map(toLogged), next };
+}
+
+export async function findLogged(
+  db: Db,
+  watcherId: number,
+  id: number,
+): Promise<LoggedNotification | undefined> {
+  const [row] = await db.query<LogRow>(sql`
+    select ${columns} from notification n where shard_id = ${shardOf(watcherId)} and id = ${id}`);
+  return row && toLogged(row);
+}
+
+/** The ids of a page. */
+export async function findMatches(
+  db: Db,
+  watcherId: number,
+  filter: LogFilter,
+  { order, after, limit }: LogPlace,
+): Promise<{ ids: number[]; next: number | undefined }> {
+  const isDown = order === 'newest first';
+  const direction = isDown ? sql`desc` : sql`asc`;
+  const rows = await db.query<{ id: number | null; examined: number; last: number | null }>(sql`
+    with examined as materialized (${selectExamined(watcherId, filter, { isDown, after })})
+    select m.id, e.examined, e.last
+    from (select count(*) as examined, ${isDown ? sql`min(id)` : sql`max(id)`} as last from examined) e
+    left join (
+      select id from examined where ${all(outerConditions(filter))} order by id ${direction} limit ${limit}
+    ) m on true
+    order by m.id ${direction}`);
+  const ids = rows.flatMap(({ id }) => (id === null ? [] : [id]));
+  const isWhole = (rows[0]?.examined ?? 0) < EXAMINED_MAX;
+  return {
+    ids,
+    next: ids.length === limit ? ids.at(-1) : isWhole ? undefined : (rows[0]?.last ?? undefined),
+  };
+}
+
+/** The rows that a page looks through: what an index narrows down is asked of it, the rest is asked of these rows. */
+function selectExamined(
+  watcherId: number,
+  { hash, recordIds, from, until, fromBlock, toBlock }: LogFilter,
+  { isDown, after }: { isDown: boolean; after: number | undefined },
+): Sql {
+  const direction = isDown ? sql`desc` : sql`asc`;
+  const conditions = [sql`n.shard_id = ${shardOf(watcherId)}`];
+  if (after !== undefined) conditions.push(isDown ? sql`n.id < ${after}` : sql`n.id > ${after}`);
+  if (hash !== undefined) conditions.push(sql`n.tx_hash = ${toBytes(hash)}`);
+  if (from !== undefined) conditions.push(sql`n.created_at >= ${from}`);
+  if (until !== undefined) conditions.push(sql`n.created_at < ${until}`);
+  if (fromBlock !== undefined) conditions.push(sql`n.block_number >= ${fromBlock}`);
+  if (toBlock !== undefined) conditions.push(sql`n.block_number <= ${toBlock}`);
+  const page = sql`order by n.id ${direction} limit ${EXAMINED_MAX}`;
+  if (recordIds === undefined)
+    return sql`select n.id, n.state, n.kind from notification n where ${all(conditions)} ${page}`;
+  return sql`
+    select n.id, n.state, n.kind from unnest(${listOf(recordIds)}::uuid[]) as r (id)
+    cross join lateral (
+      select n.id, n.state, n.kind from notification n
+      where ${all(conditions)} and n.watched_address_id = r.id ${page}
+    ) n ${page}`;
+}
+
+function outerConditions({ state, type }: LogFilter): Sql[] {
+  const conditions = [sql`true`];
+  if (state !== undefined) conditions.push(sql`state = ${state}`);
+  if (type !== undefined)
+    conditions.push(type === 'TOKEN_TRANSFER' ? sql`kind = 'token'` : sql`kind <> 'token'`);
+  return conditions;
+}
+
+const all = (conditions: readonly Sql[]): Sql =>
+  conditions.reduce((together, condition) => sql`${together} and ${condition}`);
+
+type LogRow = MovementRow & {
+  id: number;
+  watched_address_id: string;
+  tx_hash: Uint8Array;
+  kind: string;
+  block_number: number;
+  state: NotificationState;
+  revision: number;
+  orphaned_at: Date | null;
+  orphaned_hash: Uint8Array | null;
+  replaces: number | null;
+  replaced_by: number | null;
+  retry_count: number;
+  redelivery_count: number;
+  next_retry_at: Date | null;
+  created_at: Date;
+  processed_at: Date | null;
+};
+
+/** Of a notification `n`. Only an orphaned one has a reorg and can have been replaced: the others cost no look-up. */
+const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
+      n.state, n.revision, n.replaces,
+      (select happened_at from reorg r where r.id = n.reorg_id) as orphaned_at,
+      (select hash from orphaned_block o where o.reorg_id = n.reorg_id and o.number = n.block_number) as orphaned_hash,
+      case when n.reorg_id is not null then (
+        select max(r.id) from notification r
+        where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id and r.reorg_id is null
+      ) end as replaced_by,
+      n.retry_count, n.redelivery_count, n.next_retry_at, n.created_at, n.processed_at`;
+
+function toLogged(row: LogRow): LoggedNotification {
+  return {
+    id: row.id,
+    watchedAddressId: row.watched_address_id,
+    hash: fromBytes(row.tx_hash),
+    type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
+    ...toMovement(row),
+    blockNumber: row.block_number,
+    state: row.state,
+    revision: row.revision,
+    orphaned:
+      row.orphaned_at === null
+        ? undefined
+        : {
+            blockHash: row.orphaned_hash === null ? undefined : fromBytes(row.orphaned_hash),
+            at: row.orphaned_at,
+          },
+    replaces: row.replaces ?? undefined,
+    replacedBy: row.replaced_by ?? undefined,
+    retryCount: row.retry_count,
+    redeliveryCount: row.redelivery_count,
+    nextRetryAt: row.next_retry_at ?? undefined,
+    createdAt: row.created_at,
+    processedAt: row.processed_at ?? undefined,
+  };
+}

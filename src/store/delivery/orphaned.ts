@@ -1,0 +1,20 @@
+/**
+ * Transfers that a receiver has acknowledged, that a reorg has orphaned since, and that no removal notice has taken back.
+ */
+import type { Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+export type OrphanedStatistics = {
+  /** Of those that are kept. */
+  count: number;
+  /** When the first of them was orphaned. */
+  since: Date | undefined;
+};
+
+export async function countOrphaned(db: Db): Promise<OrphanedStatistics> {
+  const [row] = await db.query<{ count: number; since: Date | null }>(sql`
+    select count(*) as count, min(r.happened_at) as since
+    from notification n join reorg r on r.id = n.reorg_id
+    where n.reorg_id is not null and n.state = 'processed' and n.revision % 2 = 0`);
+  return { count: row?.count ?? 0, since: row?.since ?? undefined };
+}

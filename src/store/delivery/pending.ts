@@ -1,0 +1,70 @@
+/**
+ * How many notifications wait for an attempt: of each watcher, and of all.
+ */
+import type { Db } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { countDeferred } from '../matching/deferred.ts';
+import { shardOf } from './lanes.ts';
+
+/** Some ten milliseconds. */
+export const PENDING_COUNTED_MAX = 100_000;
+/** Enough to act on; the operator is not told of more at a time. */
+const WATCHERS_MAX = 100;
+
+// Each part has an index that holds nothing else.
+const parts = (part: (attempts: Sql) => Sql): Sql =>
+  sql`(${part(sql`state = 'waiting' and retry_count = 0`)}) union all (${part(sql`state = 'waiting' and retry_count > 0`)})`;
+
+/** Of one watcher; PENDING_COUNTED_MAX + 1 when there are more than PENDING_COUNTED_MAX. */
+export async function countPending(db: Db, watcherId: number): Promise<number> {
+  const [row] = await db.query<{ count: number }>(sql`
+    select count(*) as count from (${parts(
+      (waiting) => sql`
+        select from notification where shard_id = ${shardOf(watcherId)} and ${waiting}
+        limit ${PENDING_COUNTED_MAX + 1}`,
+    )} limit ${PENDING_COUNTED_MAX + 1}) as pending`);
+  return row?.count ?? 0;
+}
+
+/** The watchers with more than that, those with the most first. */
+export async function listPendingAbove(
+  db: Db,
+  limit: number,
+): Promise<{ watcherId: number; pending: number }[]> {
+  const rows = await db.query<{ watcher_id: number; pending: number }>(sql`
+    select watcher_id, count(*) as pending
+    from (${parts((waiting) => sql`select watcher_id from notification where ${waiting}`)}) as pending
+    group by watcher_id having count(*) > ${limit}
+    order by pending desc, watcher_id limit ${WATCHERS_MAX}`);
+  return rows.map(({ watcher_id: watcherId, pending }) => ({ watcherId, pending }));
+}
+
+/** Counts of the queue at a moment. Nothing is due of a watcher that is suspended. `deferred` are still to be written. */
+export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
+  oldestDueAt: Date | undefined;
+};
+
+export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
+  // Each part has a separate index that holds nothing else. A shard is one watcher's.
+  const waiting = (attempts: Sql) => sql`
+    select 'waiting' as state,
+      case when shard_id <> all(array(select watcher_id from watcher_queue where suspended)) then next_attempt_at end
+        as next_attempt_at
+    from notification where state = 'waiting' and ${attempts}`;
+  const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
+    select count(*) filter (where state = 'held') as held,
+      count(*) filter (where state = 'waiting') as waiting,
+      count(*) filter (where state = 'waiting' and next_attempt_at <= ${now}) as due,
+      min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest
+    from (
+      select 'held' as state, null::timestamptz as next_attempt_at from notification where state = 'held'
+      union all ${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)}
+    ) as queue`);
+  return {
+    deferred: await countDeferred(db),
+    held: row?.held ?? 0,
+    waiting: row?.waiting ?? 0,
+    due: row?.due ?? 0,
+    oldestDueAt: row?.oldest ?? undefined,
+  };
+}

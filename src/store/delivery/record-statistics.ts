@@ -1,0 +1,66 @@
+/**
+ * How the delivery of one watched address fares.
+ */
+import type { Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { shardOf } from './lanes.ts';
+import type { NotificationState } from './log.ts';
+
+export type RecordStatistics = {
+  counts: Record<NotificationState, number>;
+  /** False when there are more than were looked at, and all of this is about the newest of them. */
+  isComplete: boolean;
+  oldestDueAt: Date | undefined;
+  lastSuccessAt: Date | undefined;
+  lastFailureAt: Date | undefined;
+};
+
+/** A few tenths of a second, however many notifications a record has. */
+export const COUNTED_MAX = 100_000;
+
+/** Of the record's newest notifications. */
+export async function recordStatistics(
+  db: Db,
+  watcherId: number,
+  recordId: string,
+  now: Date,
+): Promise<RecordStatistics> {
+  const shardId = shardOf(watcherId);
+  const [row] = await db.query<
+    Record<NotificationState, number> & {
+      counted: number;
+      oldest_due_at: Date | null;
+      last_success_at: Date | null;
+      last_failure_at: Date | null;
+    }
+  >(sql`
+    with counted as materialized (
+      select id, state, next_attempt_at, processed_at, retry_count, redelivery_count from notification
+      where shard_id = ${shardId} and watched_address_id = ${recordId}
+      order by id desc
+      limit ${COUNTED_MAX + 1}
+    )
+    select count(*) as counted,
+      count(*) filter (where state = 'held') as held,
+      count(*) filter (where state = 'waiting') as waiting,
+      count(*) filter (where state = 'processed') as processed,
+      count(*) filter (where state = 'withdrawn') as withdrawn,
+      count(*) filter (where state = 'cancelled') as cancelled,
+      min(next_attempt_at) filter (where state = 'waiting' and next_attempt_at <= ${now}) as oldest_due_at,
+      max(processed_at) as last_success_at,
+      (select max(a.started_at) from counted c cross join lateral (
+        select started_at from delivery_attempt
+        where shard_id = ${shardId} and notification_id = c.id and outcome <> 'success'
+        order by id desc limit 1
+      ) a where c.retry_count > 0 or c.redelivery_count > 0) as last_failure_at
+    from counted`);
+  if (row === undefined) throw new Error('the statement returned no row');
+  const { held, waiting, processed, withdrawn, cancelled } = row;
+  return {
+    counts: { held, waiting, processed, withdrawn, cancelled },
+    isComplete: row.counted <= COUNTED_MAX,
+    oldestDueAt: row.oldest_due_at ?? undefined,
+    lastSuccessAt: row.last_success_at ?? undefined,
+    lastFailureAt: row.last_failure_at ?? undefined,
+  };
+}

@@ -1,0 +1,37 @@
+/**
+ * Removal notices, for records that want `removed`. The notification's own row holds its current revision, so that there
+ * is one truth for each transfer, attempted until a 2xx.
+ */
+import type { Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { wakeLanes } from './lanes.ts';
+import type { OrderedRecord } from './turns.ts';
+
+/**
+ * Turns the notifications `n` that the condition names into removal notices where their records want them. In strict order
+ * the newest goes first, and all of them before the new branch. Returns the records in strict order whose next
+ * notification may go, once everything that is orphaned with it has been handled.
+ */
+export async function takeBack(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
+  const wanted = sql`watched_address w
+    where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
+  // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
+  await tx.query(sql`
+    select from lane where id in (select w.lane_id from notification n, ${wanted}) order by id for update`);
+  const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
+    update notification n set
+      revision = n.revision + 1,
+      state = case when n.turn is null then 'waiting' else 'held' end,
+      release_number = null,
+      turn = -n.turn,
+      lane_id = w.lane_id,
+      retry_count = 0,
+      next_retry_at = null,
+      next_attempt_at = ${now},
+      processed_at = null,
+      may_be_seen = true
+    from ${wanted}
+    returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
+  await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
+  return rows.flatMap(({ shard_id: shardId, ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
+}

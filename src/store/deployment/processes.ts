@@ -1,0 +1,145 @@
+/**
+ * The processes of a deployment, as each says of itself. Ages come from the database's clock.
+ */
+import type { Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+export type FollowerState = 'ok' | 'degraded' | 'holding';
+
+/** The chain as a process with the role `follower` reports it. */
+export type FollowerReport = {
+  /** Whether it is the one that follows. */
+  leads: boolean;
+  state: FollowerState;
+  head: number | undefined;
+  problem: { message: string; since: Date } | undefined;
+};
+
+/** A part of the process that can't store what it should, and since when. */
+export type ReportedFailure = { part: string; message: string; since: Date };
+
+export type ProcessIdentity = {
+  id: string;
+  roles: readonly string[];
+  version: string;
+  host: string;
+  pid: number;
+  startedAt: Date;
+};
+
+export type StoredProcess = ProcessIdentity & {
+  seenAt: Date;
+  /** Below 0 after the database's clock was set back. */
+  ageMs: number;
+  /** Counts its heartbeats. */
+  beat: number;
+  /** It ended as asked. */
+  isStopped: boolean;
+  /** Undefined without the role. */
+  follower: FollowerReport | undefined;
+  writeFailures: readonly ReportedFailure[];
+};
+
+/** A message that needs more is cut: the row has to fit into half a page. */
+const MESSAGE_CHARACTERS_MAX = 1_000;
+/** Far more than any deployment has. */
+const LISTED_MAX = 200;
+
+/** Writes the heartbeat of a process. */
+export async function writeHeartbeat(
+  db: Db,
+  { id, roles, version, host, pid, startedAt }: ProcessIdentity,
+  follower: FollowerReport | undefined,
+  writeFailures: readonly ReportedFailure[] = [],
+): Promise<void> {
+  const problem = follower?.problem;
+  const failures = writeFailures.map(({ part, message, since }) => ({
+    ...{ part, message: message.slice(0, MESSAGE_CHARACTERS_MAX), since: since.toISOString() },
+  }));
+  await db.query(sql`
+    insert into process as p (id, roles, version, host, pid, started_at, seen_at, beat, leads, follower_state, head, problem,
+      problem_since, write_failures)
+    values (${id}, ${[...roles]}::text[], ${version}, ${host}, ${pid}, ${startedAt}, clock_timestamp(), 1,
+      ${follower?.leads ?? false}, ${follower?.state ?? null}, ${follower?.head ?? null},
+      ${problem?.message.slice(0, MESSAGE_CHARACTERS_MAX) ?? null}, ${problem?.since ?? null},
+      ${JSON.stringify(failures)}::jsonb)
+    on conflict (id) do update set seen_at = excluded.seen_at, beat = p.beat + 1, leads = excluded.leads,
+      follower_state = excluded.follower_state, head = excluded.head, problem = excluded.problem,
+      problem_since = excluded.problem_since, write_failures = excluded.write_failures`);
+}
+
+/** Notes that the process ended as asked. */
+export async function endProcess(db: Db, id: string): Promise<void> {
+  await db.query(sql`
+    update process set stopped = true, beat = beat + 1, seen_at = clock_timestamp() where id = ${id}`);
+}
+
+/**
+ * Removes processes that were not seen for a day, and those that ended, or fell silent for `lostMs`, and have a successor:
+ * this process, on the same host with the same roles. The one that led the following last stays until another one leads: when
+ * that one is stopped, it may hold the lock, and when it ended is when following stopped.
+ */
+export async function removeFormerProcesses(
+  db: Db,
+  { id, host, roles }: ProcessIdentity,
+  lostMs: number,
+): Promise<void> {
+  await db.query(sql`
+    delete from process
+    where id <> ${id} and (seen_at < clock_timestamp() - interval '1 day'
+      or host = ${host} and roles = ${[...roles]}::text[]
+        and (stopped or seen_at < clock_timestamp() - ${lostMs}::bigint * interval '1 ms')
+        and (not leads or exists (
+          select from process p where p.leads and p.seen_at > process.seen_at and not p.stopped)))`);
+}
+
+/** All processes that are known, those that started first first; of too many those that were seen last. */
+export async function listProcesses(db: Db): Promise<StoredProcess[]> {
+  const rows = await db.query<ProcessRow>(sql`
+    select id, roles, version, host, pid, started_at, seen_at, beat, stopped, leads, follower_state, head, problem,
+      problem_since, write_failures, (extract(epoch from clock_timestamp() - seen_at) * 1000)::double precision as age_ms
+    from process
+    order by seen_at desc, id
+    limit ${LISTED_MAX}`);
+  return rows
+    .map(toProcess)
+    .toSorted(
+      (one, other) => one.startedAt.getTime() - other.startedAt.getTime() || (one.id < other.id ? -1 : 1),
+    );
+}
+
+type ProcessRow = {
+  id: string;
+  roles: string[];
+  version: string;
+  host: string;
+  pid: number;
+  started_at: Date;
+  seen_at: Date;
+  beat: number;
+  stopped: boolean;
+  leads: boolean;
+  follower_state: FollowerState | null;
+  head: number | null;
+  problem: string | null;
+  problem_since: Date | null;
+  write_failures: { part: string; message: string; since: string }[];
+  age_ms: number;
+};
+
+function toProcess(row: ProcessRow): StoredProcess {
+  const { problem: message, problem_since: since, follower_state: state } = row;
+  return {
+    ...{ id: row.id, roles: row.roles, version: row.version, host: row.host, pid: row.pid },
+    ...{ startedAt: row.started_at, seenAt: row.seen_at, ageMs: row.age_ms, beat: row.beat },
+    isStopped: row.stopped,
+    writeFailures: row.write_failures.map((failure) => ({ ...failure, since: new Date(failure.since) })),
+    follower:
+      state === null
+        ? undefined
+        : {
+            ...{ leads: row.leads, state, head: row.head ?? undefined },
+            problem: message === null || since === null ? undefined : { message, since },
+          },
+  };
+}

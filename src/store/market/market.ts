@@ -1,0 +1,190 @@
+/**
+ * Pairs as they were at the end of each block that changed them, and what follows from that: prices over time.
+ */
+import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
+import type { Reserves } from '../../domain/pair.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Db, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+export type PairState = Reserves & {
+  pairId: number;
+  blockNumber: number;
+  minedAt: Date;
+  /** Units of the token that gives the USD value, for one of the other; undefined without reserves. */
+  price: Decimal | undefined;
+};
+
+/** What a block did to a pair. */
+export type PairStateChange = PairState & {
+  /** By how much the LP supply grew or shrank. */
+  supplyChange: bigint;
+  /** The product of the reserves after the last mint or burn of the block, if there was one. */
+  liquidityK: bigint | undefined;
+};
+
+type Row = {
+  pair_id: number;
+  block_number: number;
+  mined_at: Date;
+  reserve0: string;
+  reserve1: string;
+  price: string | null;
+};
+
+const columns = sql`pair_id, block_number, mined_at, reserve0, reserve1, price`;
+
+/** The newest `latestPrice` of a pair (DESIGN §7); of pair 1 that is native per reward (spec 4.2). */
+export async function findLatestPairPrice(db: Db, pairId: number): Promise<Decimal | undefined> {
+  return (await findLatestPairState(db, pairId))?.price;
+}
+
+export async function findLatestPairState(db: Db, pairId: number): Promise<PairState | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select ${columns} from pair_state where pair_id = ${pairId} order by block_number desc limit 1`);
+  return row && toState(row);
+}
+
+/** The newest states of these pairs, as far as there are any. */
+export async function listLatestPairStates(db: Db, pairIds: readonly number[]): Promise<PairState[]> {
+  const rows = await db.query<Row>(sql`
+    select s.* from unnest(${listOf(pairIds)}::integer[]) as p (id)
+    cross join lateral (
+      select ${columns} from pair_state where pair_id = p.id order by block_number desc limit 1
+    ) s
+    order by s.pair_id limit ${pairIds.length}`);
+  return rows.map(toState);
+}
+
+/** The pair as it was at a time: after the newest block until then. */
+export async function findPairStateAt(db: Db, pairId: number, at: Date): Promise<PairState | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select ${columns} from pair_state where pair_id = ${pairId} and mined_at <= ${at}
+    order by mined_at desc, block_number desc limit 1`);
+  return row && toState(row);
+}
+
+/** The pair as this block left it. */
+export async function findPairStateOfBlock(
+  db: Db,
+  pairId: number,
+  blockNumber: number,
+): Promise<PairState | undefined> {
+  const [row] = await db.query<Row>(sql`
+    select ${columns} from pair_state where pair_id = ${pairId} and block_number <= ${blockNumber}
+    order by block_number desc limit 1`);
+  return row && toState(row);
+}
+
+/** States that one average is made of: blocks of a quarter of a second over an hour. */
+const AVERAGED_STATES_MAX = 14_400;
+
+/**
+ * The price of a pair over a time, each price weighted by how long it was in force: what the difference of two
+ * price*CumulativeLast gives, without its rounding. Undefined where the pair is not known since `from`, was without
+ * reserves, or has more states than `AVERAGED_STATES_MAX`.
+ */
+export async function findAveragePairPrice(
+  db: Db,
+  pairId: number,
+  { from, to }: { from: Date; to: Date },
+): Promise<Decimal | undefined> {
+  const first = await findPairStateAt(db, pairId, from);
+  const rows = await db.query<Row>(sql`
+    select ${columns} from pair_state where pair_id = ${pairId} and mined_at > ${from} and mined_at <= ${to}
+    order by mined_at, block_number limit ${AVERAGED_STATES_MAX + 1}`);
+  if (first === undefined || rows.length > AVERAGED_STATES_MAX) return undefined;
+  return averagePrice([{ ...first, minedAt: from }, ...rows.map(toState)], to);
+}
+
+function averagePrice(states: readonly PairState[], to: Date): Decimal | undefined {
+  let weighted = decimal('0');
+  let weightMs = 0;
+  for (const [index, { price, minedAt }] of states.entries()) {
+    const lastedMs = (states[index + 1]?.minedAt ?? to).getTime() - minedAt.getTime();
+    if (lastedMs === 0) continue;
+    if (price === undefined) return undefined;
+    weighted = weighted.plus(price.times(lastedMs));
+    weightMs += lastedMs;
+  }
+  return weightMs === 0 ? states.at(-1)?.price : weighted.div(weightMs);
+}
+
+export type PriceHour = { hour: Date; price: Decimal | undefined };
+
+/** The last price of each hour of UTC in which it changed, from `from` on and before `to`, oldest first. */
+export async function listPriceHours(
+  db: Db,
+  pairId: number,
+  { from, to, limit }: { from: Date; to: Date; limit: number },
+): Promise<PriceHour[]> {
+  const rows = await db.query<{ hour: Date; price: string | null }>(sql`
+    select distinct on (hour) date_bin('1 hour', mined_at, '1970-01-01T00:00:00Z'::timestamptz) as hour, price
+    from pair_state
+    where pair_id = ${pairId} and mined_at >= ${from} and mined_at < ${to}
+    order by hour, mined_at desc, block_number desc limit ${limit}`);
+  return rows.map(({ hour, price }) => ({ hour, price: price === null ? undefined : decimal(price) }));
+}
+
+/** Of one block or several, each pair at most once a block; what is there already stays. */
+export async function insertPairStates(tx: Tx, states: readonly PairStateChange[]): Promise<void> {
+  await tx.query(sql`
+    insert into pair_state (pair_id, block_number, mined_at, reserve0, reserve1, price, supply_change, liquidity_k)
+    select * from unnest(
+      ${listOf(states.map(({ pairId }) => pairId))}::integer[],
+      ${listOf(states.map(({ blockNumber }) => blockNumber))}::bigint[],
+      ${states.map(({ minedAt }) => minedAt)}::timestamptz[],
+      ${listOf(states.map(({ reserve0 }) => reserve0))}::numeric[],
+      ${listOf(states.map(({ reserve1 }) => reserve1))}::numeric[],
+      ${listOf(states.map(({ price }) => (price === undefined ? 'null' : decimalText(price))))}::numeric[],
+      ${listOf(states.map(({ supplyChange }) => supplyChange))}::numeric[],
+      ${listOf(states.map(({ liquidityK }) => liquidityK ?? 'null'))}::numeric[]
+    )
+    on conflict do nothing`);
+}
+
+/** Up to `limit` states of these pairs in a range of blocks. */
+export async function listPairStatesOf(
+  db: Db,
+  pairIds: readonly number[],
+  { from, to }: { from: number; to: number },
+  limit: number,
+): Promise<PairStateChange[]> {
+  const rows = await db.query<Row & { supply_change: string; liquidity_k: string | null }>(sql`
+    select ${columns}, supply_change, liquidity_k from pair_state
+    where pair_id = any(${listOf(pairIds)}::integer[]) and block_number between ${from} and ${to}
+    order by block_number, pair_id limit ${limit}`);
+  return rows.map((row) => ({
+    ...toState(row),
+    supplyChange: BigInt(row.supply_change),
+    liquidityK: row.liquidity_k === null ? undefined : BigInt(row.liquidity_k),
+  }));
+}
+
+/** Removes what is known of all blocks above this one. */
+export async function deletePairStatesAbove(tx: Tx, blockNumber: number): Promise<void> {
+  await tx.query(sql`delete from pair_state where block_number > ${blockNumber}`);
+  await tx.query(sql`delete from pair_reading where block_number > ${blockNumber}`);
+}
+
+/** Removes the states of these pairs in a range of blocks. */
+export async function deletePairStatesBetween(
+  tx: Tx,
+  pairIds: readonly number[],
+  { from, to }: { from: number; to: number },
+): Promise<void> {
+  await tx.query(sql`
+    delete from pair_state
+    where pair_id = any(${listOf(pairIds)}::integer[]) and block_number between ${from} and ${to}`);
+}
+
+function toState({ pair_id, block_number, mined_at, reserve0, reserve1, price }: Row): PairState {
+  return {
+    pairId: pair_id,
+    blockNumber: block_number,
+    minedAt: mined_at,
+    reserve0: BigInt(reserve0),
+    reserve1: BigInt(reserve1),
+    price: price === null ? undefined : decimal(price),
+  };
+}

@@ -1,0 +1,93 @@
+/**
+ * What the contracts of pairs said of their supply at the end of a block. Together with the blocks since then it tells the
+ * supply of now.
+ */
+import { type Decimal, decimal } from '../../core/decimal.ts';
+import type { LpSupply, Reserves } from '../../domain/pair.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Db, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+export type PairReading = Reserves & LpSupply & { pairId: number };
+
+/** The newest state of a pair with its LP supply; undefined while the contract has not been read. */
+export type PairNow = Reserves & { price: Decimal | undefined; minedAt: Date; supply: LpSupply | undefined };
+
+type NowRow = {
+  reserve0: string;
+  reserve1: string;
+  price: string | null;
+  mined_at: Date;
+  total_supply: string | null;
+  k_last: string | null;
+  is_fee_on: boolean | null;
+};
+
+/** The newest of everything: what was read last, and on top of it what mints and burns have done since. */
+export async function findPairNow(db: Db, pairId: number): Promise<PairNow | undefined> {
+  const [row] = await db.query<NowRow>(sql`
+    select s.reserve0, s.reserve1, s.price, s.mined_at, r.total_supply + coalesce(c.supply_change, 0) as total_supply,
+      coalesce(c.liquidity_k, r.k_last) as k_last, r.is_fee_on
+    from (select * from pair_state where pair_id = ${pairId} order by block_number desc limit 1) s
+    left join lateral (
+      select block_number, total_supply, k_last, is_fee_on from pair_reading
+      where pair_id = s.pair_id order by block_number desc limit 1
+    ) r on true
+    left join lateral (
+      select sum(supply_change) as supply_change, (array_agg(liquidity_k order by block_number desc))[1] as liquidity_k
+      from pair_state where pair_id = s.pair_id and block_number > r.block_number and liquidity_k is not null
+    ) c on true`);
+  if (row === undefined) return undefined;
+  const { total_supply, k_last, is_fee_on } = row;
+  return {
+    reserve0: BigInt(row.reserve0),
+    reserve1: BigInt(row.reserve1),
+    price: row.price === null ? undefined : decimal(row.price),
+    minedAt: row.mined_at,
+    supply:
+      total_supply === null || k_last === null || is_fee_on === null
+        ? undefined
+        : { totalSupply: BigInt(total_supply), kLast: BigInt(k_last), isFeeOn: is_fee_on },
+  };
+}
+
+/** Those of these pairs whose contract has not been read since the last mint or burn, and whether its fee was on then. */
+export async function listReadings(
+  db: Db,
+  pairIds: readonly number[],
+): Promise<{ pairId: number; isCurrent: boolean; isFeeOn: boolean | undefined }[]> {
+  const rows = await db.query<{ id: number; is_current: boolean; is_fee_on: boolean | null }>(sql`
+    select p.id, r.is_fee_on, r.block_number is not null and not exists (
+      select from pair_state s
+      where s.pair_id = p.id and s.block_number > r.block_number and s.liquidity_k is not null
+    ) as is_current
+    from unnest(${listOf(pairIds)}::integer[]) as p (id)
+    left join lateral (
+      select block_number, is_fee_on from pair_reading
+      where pair_id = p.id order by block_number desc limit 1
+    ) r on true
+    order by p.id limit ${pairIds.length}`);
+  return rows.map(({ id, is_current, is_fee_on }) => ({
+    pairId: id,
+    isCurrent: is_current,
+    isFeeOn: is_fee_on ?? undefined,
+  }));
+}
+
+export async function insertReadings(
+  tx: Tx,
+  readings: readonly PairReading[],
+  blockNumber: number,
+): Promise<void> {
+  await tx.query(sql`
+    insert into pair_reading (pair_id, block_number, total_supply, k_last, is_fee_on)
+    select t.pair_id, ${blockNumber}::bigint, t.total_supply, t.k_last, t.is_fee_on
+    from unnest(
+      ${listOf(readings.map(({ pairId }) => pairId))}::integer[],
+      ${listOf(readings.map(({ totalSupply }) => totalSupply))}::numeric[],
+      ${listOf(readings.map(({ kLast }) => kLast))}::numeric[],
+      ${readings.map(({ isFeeOn }) => isFeeOn)}::boolean[]
+    ) as t (pair_id, total_supply, k_last, is_fee_on)
+    on conflict (pair_id, block_number) do update
+      set total_supply = excluded.total_supply, k_last = excluded.k_last, is_fee_on = excluded.is_fee_on`);
+}

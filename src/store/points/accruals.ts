@@ -1,0 +1,147 @@
+/**
+ * Balances that rules of points count, up to the last change of each; and what they were before blocks that a fork may still
+ * undo.
+ */
+import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Db, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+/** A user's balance that a rule counts, up to a time. */
+export type Position = {
+  rule: string;
+  user: Address;
+  /** In smallest units; below zero when what came before the first block that was followed has gone. */
+  balance: bigint;
+  /** The day that is not closed yet (since 1970-01-01, UTC), and its balance · seconds until `touchedAt`. */
+  day: number;
+  balanceSeconds: bigint;
+  touchedAt: Date;
+  /** What changed the balance last: its transaction, and the log and movement in it as one number. */
+  txHash: Hash;
+  touch: number;
+};
+
+export type PositionKey = Pick<Position, 'rule' | 'user'>;
+
+/** What a position was before a block; undefined where there was none. */
+export type PositionBefore = PositionKey & { blockNumber: number; position: Position | undefined };
+
+type Row = {
+  rule: string;
+  user_address: Uint8Array;
+  balance: string;
+  day: number;
+  balance_seconds: string;
+  touched_at: Date;
+  tx_hash: Uint8Array;
+  touch: number;
+};
+
+const columns = sql`rule, user_address, balance::text as balance, day, balance_seconds::text as balance_seconds, touched_at,
+  tx_hash, touch`;
+
+/** Those of the named positions that are there. */
+export async function listPositions(db: Db, keys: readonly PositionKey[]): Promise<Position[]> {
+  if (keys.length === 0) return [];
+  const rows = await db.query<Row>(sql`
+    select ${columns} from accrual
+    where (rule, user_address) in (
+      select * from unnest(${keys.map(({ rule }) => rule)}::text[], ${bytesOf(keys.map(({ user }) => user))}::bytea[]))
+    order by rule, user_address limit ${keys.length}`);
+  return rows.map(toPosition);
+}
+
+/** Positions of these rules with a day before this one to be closed, the oldest first. */
+export async function listOpenPositions(
+  tx: Tx,
+  { rules, today, limit }: { rules: readonly string[]; today: number; limit: number },
+): Promise<Position[]> {
+  const rows = await tx.query<Row>(sql`
+    select ${columns} from accrual
+    where day < ${today} and (balance > 0 or balance_seconds > 0) and rule = any (${rules}::text[])
+    order by day, rule, user_address limit ${limit}`);
+  return rows.map(toPosition);
+}
+
+/** Stores positions as they are now, and what they were before blocks that may be undone. */
+export async function savePositions(
+  tx: Tx,
+  positions: readonly Position[],
+  before: readonly PositionBefore[],
+): Promise<void> {
+  if (before.length > 0) {
+    const each = before.map(({ position }) => position);
+    // Whatever changes it in one block: what it was before the first of that is what it was before the block.
+    await tx.query(sql`
+      insert into accrual_before (block_number, rule, user_address, balance, day, balance_seconds, touched_at, tx_hash, touch)
+      select * from unnest(
+        ${listOf(before.map(({ blockNumber }) => blockNumber))}::bigint[],
+        ${before.map(({ rule }) => rule)}::text[],
+        ${bytesOf(before.map(({ user }) => user))}::bytea[],
+        ${valuesOf(each)}
+      ) on conflict do nothing`);
+  }
+  if (positions.length === 0) return;
+  await tx.query(sql`
+    insert into accrual (rule, user_address, balance, day, balance_seconds, touched_at, tx_hash, touch)
+    select * from unnest(
+      ${positions.map(({ rule }) => rule)}::text[],
+      ${bytesOf(positions.map(({ user }) => user))}::bytea[],
+      ${valuesOf(positions)}
+    )
+    on conflict (rule, user_address) do update set balance = excluded.balance, day = excluded.day,
+      balance_seconds = excluded.balance_seconds, touched_at = excluded.touched_at, tx_hash = excluded.tx_hash,
+      touch = excluded.touch`);
+}
+
+/** Gives the positions back what they were before the first block above this one. */
+export async function undoAccruals(tx: Tx, ancestorNumber: number): Promise<void> {
+  await tx.query(sql`
+    with dead as (
+      delete from accrual_before where block_number > ${ancestorNumber} returning *
+    ), first as (
+      select distinct on (rule, user_address) * from dead order by rule, user_address, block_number
+    ), unmade as (
+      delete from accrual a using first f
+      where (a.rule, a.user_address) = (f.rule, f.user_address) and f.balance is null
+    )
+    update accrual a set balance = f.balance, day = f.day, balance_seconds = f.balance_seconds,
+      touched_at = f.touched_at, tx_hash = f.tx_hash, touch = f.touch
+    from first f
+    where (a.rule, a.user_address) = (f.rule, f.user_address) and f.balance is not null`);
+}
+
+/** Forgets what positions were before blocks that are final: so many at most, the rest another time. */
+export async function forgetFinalAccruals(tx: Tx, limit: number): Promise<void> {
+  await tx.query(sql`
+    delete from accrual_before where ctid in (
+      select b.ctid from accrual_before b, chain c
+      where b.block_number <= c.finalized_number order by b.block_number limit ${limit})`);
+}
+
+function valuesOf(positions: readonly (Position | undefined)[]) {
+  const numbers = (of: (position: Position) => number | bigint) =>
+    listOf(positions.map((position) => (position === undefined ? 'null' : of(position))));
+  return sql`
+    ${numbers(({ balance }) => balance)}::numeric[],
+    ${numbers(({ day }) => day)}::integer[],
+    ${numbers(({ balanceSeconds }) => balanceSeconds)}::numeric[],
+    ${positions.map((position) => position?.touchedAt ?? null)}::timestamptz[],
+    ${bytesOf(positions.map((position) => position?.txHash))}::bytea[],
+    ${numbers(({ touch }) => touch)}::integer[]`;
+}
+
+function toPosition(row: Row): Position {
+  const { rule, day, touch } = row;
+  return {
+    rule,
+    user: fromBytes(row.user_address),
+    balance: BigInt(row.balance),
+    day,
+    balanceSeconds: BigInt(row.balance_seconds),
+    touchedAt: row.touched_at,
+    txHash: fromBytes(row.tx_hash),
+    touch,
+  };
+}

@@ -1,0 +1,176 @@
+/**
+ * What is asked of points: leaderboards, a user's awards, totals. Lists come as the JSON that they are sent as, made by the
+ * database in pieces: a million entries pass this process without being looked at one by one.
+ */
+import assert from 'node:assert/strict';
+import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
+import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
+import type { Comparison, Month, Period } from '../../domain/month.ts';
+import type { Database, Db } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+
+/** Some 70 KB of JSON. From 1,000 to 8,000 take PostgreSQL as long; smaller strings leave less to the garbage collector. */
+const PIECE_ROWS = 1_000;
+/** Of one user in one month. */
+const CATEGORIES_MAX = 10_000;
+
+const BEFORE_LEADERS = sql`'-Infinity'::numeric, ''::bytea`;
+const BEFORE_AWARDS = sql`'infinity'::timestamptz, 0::bigint`;
+
+/** Some entries of a list as JSON, with commas between them and without brackets; `last` is the place of the last one. */
+export type Page<Place> = { entries: string; count: number; last: Place } | undefined;
+
+/** Is given such entries too, in order, without the comma between two pieces. */
+export type OnPiece = (entries: string) => void;
+
+export type LeaderPlace = { points: Decimal; user: Address };
+
+/** The users with points in that month, most points first, then by address: `{user, points}`, all of them. */
+export async function renderLeaders(database: Database, month: Month, onPiece: OnPiece): Promise<void> {
+  const next = leaderPage(month, sql`p.minus_points, p.user_address`, PIECE_ROWS);
+  await renderAll(database, { start: BEFORE_LEADERS, place: sql`minus_points, user_address`, next, onPiece });
+}
+
+/** Up to `limit` of them, those behind a place. */
+export async function renderLeaderPage(
+  db: Db,
+  month: Month,
+  { after, limit }: { after: LeaderPlace | undefined; limit: number },
+): Promise<Page<LeaderPlace>> {
+  const start =
+    after === undefined
+      ? BEFORE_LEADERS
+      : sql`-${decimalText(after.points)}::numeric, ${toBytes(after.user)}::bytea`;
+  const [row] = await db.query<PageRow & { points: string; user_address: Uint8Array }>(
+    sql`select *, (-minus_points)::text as points from (${leaderPage(month, start, limit)}) as page`,
+  );
+  return toPage(row, ({ points, user_address }) => ({
+    points: decimal(points),
+    user: fromBytes(user_address),
+  }));
+}
+
+/** The last user is cut off a row of all addresses: with arrays of both columns it took a fifth longer. */
+const leaderPage = (month: Month, after: Sql, limit: number) => sql`
+  select l.entries, l.count, m.minus_points, l.user_address
+  from (
+    select string_agg(e.entry, ',') as entries, count(*) as count,
+      substr(string_agg(e.user_address, ''), 20 * count(*)::integer - 19) as user_address
+    from (
+      select entry, user_address from point_month
+      where month = ${firstDay(month)}::date and points <> 0 and (minus_points, user_address) > (${after})
+      order by minus_points, user_address limit ${limit}) as e) as l
+  left join point_month m on m.month = ${firstDay(month)}::date and m.user_address = l.user_address`;
+
+export type AwardPlace = { awardedAt: Date; id: number };
+
+/** The user's awards in that period, newest first: `{category, points, created_at, hash}`, all of them. */
+export async function renderAwards(
+  database: Database,
+  of: { user: Address; period: Period },
+  onPiece: OnPiece,
+): Promise<void> {
+  const next = awardPage(of, sql`p.awarded_at, p.id`, PIECE_ROWS);
+  await renderAll(database, { start: BEFORE_AWARDS, place: sql`awarded_at, id`, next, onPiece });
+}
+
+/** Up to `limit` of them, those behind a place. */
+export async function renderAwardPage(
+  db: Db,
+  of: { user: Address; period: Period },
+  { after, limit }: { after: AwardPlace | undefined; limit: number },
+): Promise<Page<AwardPlace>> {
+  const start =
+    after === undefined ? BEFORE_AWARDS : sql`${after.awardedAt}::timestamptz, ${after.id}::bigint`;
+  const [row] = await db.query<PageRow & { awarded_at: Date; id: number }>(awardPage(of, start, limit));
+  return toPage(row, ({ awarded_at, id }) => ({ awardedAt: awarded_at, id }));
+}
+
+const awardPage = (
+  { user, period: { start, end } }: { user: Address; period: Period },
+  after: Sql,
+  limit: number,
+) => sql`
+  select string_agg('{"category":' || to_json(e.category)::text || ',"points":' || trim_scale(e.points)::text
+      || ',"created_at":"' || to_char(e.awarded_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+      || '","hash":"0x' || encode(e.tx_hash, 'hex') || '"}', ',') as entries,
+    count(*) as count, (array_agg(e.awarded_at))[count(*)] as awarded_at, (array_agg(e.id))[count(*)] as id
+  from (
+    select category, points, awarded_at, tx_hash, id from point
+    where user_address = ${toBytes(user)}::bytea and awarded_at between ${start} and ${end}
+      and (awarded_at, id) < (${after})
+    order by awarded_at desc, id desc limit ${limit}) as e`;
+
+type PageRow = { entries: string | null; count: number };
+
+function toPage<Row extends PageRow, Place>(row: Row | undefined, placeOf: (row: Row) => Place): Page<Place> {
+  if (row === undefined || row.entries === null) return undefined;
+  return { entries: row.entries, count: row.count, last: placeOf(row) };
+}
+
+type List = { start: Sql; place: Sql; next: Sql; onPiece: OnPiece };
+
+/**
+ * Page after page in one statement, and so of one moment: `next` makes the page behind `p`, `start` is the place before
+ * the first, `place` names its columns. Pieces come as they are made, which is one after the other.
+ */
+async function renderAll(database: Database, { start, place, next, onPiece }: List): Promise<void> {
+  let pieces = 0;
+  const statement = sql`
+    with recursive page (entries, count, ${place}, piece) as (
+      select null::text, ${PIECE_ROWS}::bigint, ${start}, 0
+      union all
+      select n.*, p.piece + 1 from page p cross join lateral (${next}) as n where p.count = ${PIECE_ROWS}
+    )
+    select entries, piece from page where entries is not null`;
+  await database.each<{ entries: string; piece: number }>(statement, ({ entries, piece }) => {
+    pieces += 1;
+    assert.equal(piece, pieces);
+    onPiece(entries);
+  });
+}
+
+export type CategoryTotal = { category: string; points: Decimal };
+
+/** What the user has earned in each category, most points first. */
+export async function listCategoryTotals(
+  db: Db,
+  user: Address,
+  { start, end }: Period,
+): Promise<CategoryTotal[]> {
+  const rows = await db.query<{ category: string; points: string }>(sql`
+    select category, sum(points)::text as points from point_day
+    where user_address = ${toBytes(user)} and day between ${dayOf(start)}::date and ${dayOf(end)}::date
+    group by category order by sum(points) desc, category limit ${CATEGORIES_MAX}`);
+  return rows.map(({ category, points }) => ({ category, points: decimal(points) }));
+}
+
+/** What the user has earned in that month; undefined without any award. */
+export async function findMonthTotal(db: Db, user: Address, month: Month): Promise<Decimal | undefined> {
+  const [row] = await db.query<{ points: string }>(sql`
+    select points::text from point_month
+    where month = ${firstDay(month)}::date and user_address = ${toBytes(user)}`);
+  return row && decimal(row.points);
+}
+
+export type ComparedTotals = { current: Decimal; lastMonth: Decimal };
+
+/** What the user has earned in both periods; undefined without any award in either. */
+export async function findComparedTotals(
+  db: Db,
+  user: Address,
+  { current, lastMonth }: Comparison,
+): Promise<ComparedTotals | undefined> {
+  const within = ({ start, end }: Period) => sql`day between ${dayOf(start)}::date and ${dayOf(end)}::date`;
+  const [row] = await db.query<{ current: string | null; last_month: string | null }>(sql`
+    select sum(points) filter (where ${within(current)})::text as current,
+      sum(points) filter (where ${within(lastMonth)})::text as last_month
+    from point_day
+    where user_address = ${toBytes(user)} and day between ${dayOf(lastMonth.start)}::date and ${dayOf(current.end)}::date`);
+  const [now, before] = [row?.current ?? undefined, row?.last_month ?? undefined];
+  if (now === undefined && before === undefined) return undefined;
+  return { current: decimal(now ?? '0'), lastMonth: decimal(before ?? '0') };
+}
+
+const firstDay = (month: Month) => `${month}-01`;
+const dayOf = (time: Date) => time.toISOString().slice(0, 10);

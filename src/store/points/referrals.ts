@@ -1,0 +1,76 @@
+/**
+ * Who was referred by whom: facts of the chain in their order, undone with their blocks.
+ */
+import { type Address, fromBytes } from '../../core/hex.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Db, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+export type Referral = {
+  user: Address;
+  referrer: Address;
+  blockNumber: number;
+  /** In its block. */
+  logIndex: number;
+  /** Block time. */
+  linkedAt: Date;
+};
+
+/** Referrals before a log count, or those of blocks before a time. */
+export type ReferredBefore = { blockNumber: number; logIndex: number } | { time: Date };
+
+/** Whether the first referral of a user stays, or the newest counts. */
+export type ReferralOrder = 'first' | 'newest';
+
+/** Adds referrals of new blocks, in their order; where the first one stays, none for users who have one. */
+export async function insertReferrals(
+  tx: Tx,
+  referrals: readonly Referral[],
+  order: ReferralOrder,
+): Promise<void> {
+  const users = new Set<Address>();
+  const added = referrals.filter(({ user }) => order === 'newest' || (!users.has(user) && users.add(user)));
+  if (added.length === 0) return;
+  await tx.query(sql`
+    insert into referral (user_address, referrer_address, block_number, log_index, linked_at)
+    select t.* from unnest(
+      ${bytesOf(added.map(({ user }) => user))}::bytea[],
+      ${bytesOf(added.map(({ referrer }) => referrer))}::bytea[],
+      ${listOf(added.map(({ blockNumber }) => blockNumber))}::bigint[],
+      ${listOf(added.map(({ logIndex }) => logIndex))}::integer[],
+      ${added.map(({ linkedAt }) => linkedAt)}::timestamptz[]
+    ) as t (user_address, referrer_address, block_number, log_index, linked_at)
+    where ${order === 'newest'} or not exists (select from referral r where r.user_address = t.user_address)`);
+}
+
+/** The referrer for each question, undefined where there was none yet. */
+export async function findReferrers(
+  db: Db,
+  questions: readonly { user: Address; before: ReferredBefore }[],
+  order: ReferralOrder,
+): Promise<(Address | undefined)[]> {
+  if (questions.length === 0) return [];
+  const places = questions.map(({ before }) => ('time' in before ? undefined : before));
+  const direction = order === 'first' ? sql`block_number, log_index` : sql`block_number desc, log_index desc`;
+  const rows = await db.query<{ referrer_address: Uint8Array | null }>(sql`
+    select found.referrer_address
+    from unnest(
+      ${bytesOf(questions.map(({ user }) => user))}::bytea[],
+      ${listOf(places.map((place) => place?.blockNumber ?? 'null'))}::bigint[],
+      ${listOf(places.map((place) => place?.logIndex ?? 'null'))}::integer[],
+      ${questions.map(({ before }) => ('time' in before ? before.time : null))}::timestamptz[]
+    ) with ordinality as q (user_address, block_number, log_index, time, position)
+    left join lateral (
+      select referrer_address from referral r
+      where r.user_address = q.user_address and case when q.time is null
+        then (r.block_number, r.log_index) < (q.block_number, q.log_index) else r.linked_at < q.time end
+      order by ${direction} limit 1
+    ) as found on true
+    order by q.position limit ${questions.length}`);
+  return rows.map((row) => (row.referrer_address === null ? undefined : fromBytes(row.referrer_address)));
+}
+
+/** Removes the referrals of all blocks above this one. */
+export async function undoReferrals(tx: Tx, ancestorNumber: number): Promise<void> {
+  await tx.query(sql`delete from referral where block_number > ${ancestorNumber}`);
+}

@@ -1,0 +1,134 @@
+/**
+ * Removing what no answer about pairs needs any more, in small steps: readings that were replaced, states and sums of long
+ * ago, swaps whose sums say enough. Nothing that a fork may still undo goes.
+ */
+import type { Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+const finalNumber = sql`(select finalized_number from chain)`;
+
+/** Whether a state `s` says nothing of the LP supply that the contract itself has not said since, for good. */
+const isRead = sql`(s.liquidity_k is null or exists (
+  select from pair_reading r
+  where r.pair_id = s.pair_id and r.block_number >= s.block_number and r.block_number <= ${finalNumber}))`;
+
+/**
+ * Removes up to `limit` states of this time that are not the last one of their hour, where that one is final: histories go by
+ * the hour. How many went.
+ */
+export async function prunePairStates(
+  db: Db,
+  { from, before, limit }: { from: Date; before: Date; limit: number },
+): Promise<number> {
+  const rows = await db.query(sql`
+    with old as (
+      select pair_id, block_number from pair_state s
+      where mined_at >= ${from} and mined_at < ${before} and ${isRead}
+        and exists (
+          select from pair_state n
+          where n.pair_id = s.pair_id and n.block_number > s.block_number and n.block_number <= ${finalNumber}
+            and n.mined_at >= s.mined_at and n.mined_at < date_trunc('hour', s.mined_at, 'UTC') + interval '1 hour'
+        )
+      order by mined_at, pair_id, block_number limit ${limit}
+    )
+    delete from pair_state s using old
+    where s.pair_id = old.pair_id and s.block_number = old.block_number
+    returning s.pair_id`);
+  return rows.length;
+}
+
+/**
+ * Removes up to `limit` states that a final one of before this time has replaced: how a pair was at this time, and ever
+ * since, stays known. How many went.
+ */
+export async function pruneOldPairStates(
+  db: Db,
+  { before, limit }: { before: Date; limit: number },
+): Promise<number> {
+  const rows = await db.query(sql`
+    with old as (
+      select o.pair_id, o.block_number from pair p
+      cross join lateral (
+        select block_number from pair_state
+        where pair_id = p.id and mined_at <= ${before} and block_number <= ${finalNumber}
+        order by mined_at desc, block_number desc limit 1
+      ) kept
+      cross join lateral (
+        select pair_id, block_number from pair_state s
+        where pair_id = p.id and block_number < kept.block_number and ${isRead}
+        order by block_number limit ${limit}
+      ) o
+      order by p.id limit ${limit}
+    )
+    delete from pair_state s using old
+    where s.pair_id = old.pair_id and s.block_number = old.block_number
+    returning s.pair_id`);
+  return rows.length;
+}
+
+/** Removes up to `limit` readings that a newer final one has replaced; how many went. */
+export async function prunePairReadings(db: Db, limit: number): Promise<number> {
+  const rows = await db.query(sql`
+    with old as (
+      select pair_id, block_number from pair_reading r
+      where exists (
+        select from pair_reading n
+        where n.pair_id = r.pair_id and n.block_number > r.block_number and n.block_number <= ${finalNumber}
+      )
+      order by pair_id, block_number limit ${limit}
+    )
+    delete from pair_reading r using old
+    where r.pair_id = old.pair_id and r.block_number = old.block_number
+    returning r.pair_id`);
+  return rows.length;
+}
+
+/**
+ * Removes up to `limit` final swaps of before this time; their sums stay. One that waits for its first price goes when its
+ * sum may go too. Pairs whose past is being read are left alone: what is read takes the place of what is there. How many went.
+ */
+export async function pruneSwaps(
+  db: Db,
+  { before, unvaluedBefore, limit }: { before: Date; unvaluedBefore: Date; limit: number },
+): Promise<number> {
+  const rows = await db.query(sql`
+    with old as (
+      select s.* from pair p
+      cross join lateral (
+        select block_number, tx_hash, ordinal from swap
+        where pair_id = p.id and mined_at < ${before} and (usd_value is not null or mined_at < ${unvaluedBefore})
+          and block_number <= ${finalNumber}
+        order by mined_at limit ${limit}
+      ) s
+      where p.backfill_number is null
+      order by p.id limit ${limit}
+    )
+    delete from swap s using old
+    where s.block_number = old.block_number and s.tx_hash = old.tx_hash and s.ordinal = old.ordinal
+    returning s.pair_id`);
+  return rows.length;
+}
+
+/** Removes up to `limit` sums of before this time whose swaps are gone; how many went. */
+export async function pruneSwapVolumes(
+  db: Db,
+  { before, limit }: { before: Date; limit: number },
+): Promise<number> {
+  const rows = await db.query(sql`
+    with old as (
+      select v.* from pair p
+      cross join lateral (
+        select pair_id, started_at from swap_volume
+        where pair_id = p.id and started_at < ${before} and not exists (
+          select from swap s
+          where s.pair_id = p.id and s.mined_at >= started_at and s.mined_at < started_at + interval '5 minutes'
+        )
+        order by started_at limit ${limit}
+      ) v
+      order by p.id limit ${limit}
+    )
+    delete from swap_volume v using old
+    where v.pair_id = old.pair_id and v.started_at = old.started_at
+    returning v.pair_id`);
+  return rows.length;
+}

@@ -1,0 +1,147 @@
+/**
+ * Watchers and their API keys. Key texts never come here: only their HMAC and their ciphertext (DESIGN §8).
+ */
+import { Fault } from '../../core/fault.ts';
+import { fromBytes } from '../../core/hex.ts';
+import type { Sealed } from '../../domain/key-ring.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+export type StoredKey = {
+  id: string;
+  watcherId: number;
+  watcherName: string;
+  kekId: string;
+  createdAt: Date;
+  /** From then on it is refused; may lie in the future while a rotation overlaps. */
+  revokedAt: Date | undefined;
+};
+
+/** The watcher of that name, made when it is new. @throws Fault `conflict` while the watcher is being deleted. */
+export async function ensureWatcher(db: Db, name: string, now: Date): Promise<number> {
+  await db.query(sql`insert into watcher (name, created_at) values (${name}, ${now}) on conflict do nothing`);
+  const [row] = await db.query<{ id: number; is_deleting: boolean }>(
+    sql`select id, deleting_at is not null as is_deleting from watcher where name = ${name}`,
+  );
+  if (row === undefined) throw new Error(`watcher ${name} is missing`);
+  if (row.is_deleting)
+    throw new Fault(
+      'conflict',
+      `the watcher ${name} is being deleted: finish that first, or choose another name`,
+    );
+  return row.id;
+}
+
+export async function insertKey(
+  db: Db,
+  key: { id: string; watcherId: number; lookup: Buffer; now: Date } & Sealed,
+): Promise<void> {
+  await db.query(sql`
+    insert into api_key (id, watcher_id, lookup, ciphertext, kek_id, created_at)
+    values (${key.id}, ${key.watcherId}, ${key.lookup}, ${key.ciphertext}, ${key.kekId}, ${key.now})`);
+}
+
+/**
+ * The watcher whose valid key has one of these HMACs. Asked at every request: a revocation counts at once. One
+ * statement for all of them: a key whose HMAC changes meanwhile is found under the former or under the new one.
+ */
+export async function findWatcherByLookup(
+  db: Db,
+  lookups: readonly Buffer[],
+  now: Date,
+): Promise<{ id: number; isSuspended: boolean } | undefined> {
+  const [row] = await db.query<{ id: number; is_suspended: boolean }>(sql`
+    select w.id, w.suspended_at is not null as is_suspended from api_key k join watcher w on w.id = k.watcher_id
+    where lookup = any(${bytesOf(lookups.map(fromBytes))}::bytea[]) and (revoked_at is null or revoked_at > ${now})`);
+  return row && { id: row.id, isSuspended: row.is_suspended };
+}
+
+export async function findWatcherByName(db: Db, name: string): Promise<number | undefined> {
+  const [row] = await db.query<{ id: number }>(sql`select id from watcher where name = ${name}`);
+  return row?.id;
+}
+
+/** The key that goes out with each watcher's webhooks: the newest that is not being revoked. Missing without one. */
+export async function findDeliveryKeys(
+  db: Db,
+  watcherIds: readonly number[],
+  now: Date,
+): Promise<Map<number, { id: string } & Sealed>> {
+  const rows = await db.query<{ watcher_id: number; id: string; kek_id: string; ciphertext: Uint8Array }>(sql`
+    select w.id as watcher_id, k.id, k.kek_id, k.ciphertext
+    from unnest(${listOf(watcherIds)}::bigint[]) as w (id)
+    cross join lateral (
+      select id, kek_id, ciphertext from api_key
+      where watcher_id = w.id and (revoked_at is null or revoked_at > ${now})
+      order by revoked_at desc nulls first, created_at desc, id
+      limit 1) as k`);
+  return new Map(
+    rows.map((row) => [row.watcher_id, { id: row.id, kekId: row.kek_id, ciphertext: row.ciphertext }]),
+  );
+}
+
+export async function findDeliveryKey(
+  db: Db,
+  watcherId: number,
+  now: Date,
+): Promise<({ id: string } & Sealed) | undefined> {
+  return (await findDeliveryKeys(db, [watcherId], now)).get(watcherId);
+}
+
+/** Every key with its watcher, oldest first, up to `limit`. */
+export async function listKeys(db: Db, limit: number): Promise<StoredKey[]> {
+  const rows = await db.query<KeyRow>(sql`${selectKeys} order by k.created_at, k.id limit ${limit}`);
+  return rows.map(toKey);
+}
+
+/** The newest keys of a watcher. */
+export async function listWatcherKeys(db: Db, watcherId: number, limit: number): Promise<StoredKey[]> {
+  const rows = await db.query<KeyRow>(sql`
+    ${selectKeys} where k.watcher_id = ${watcherId} order by k.created_at desc, k.id limit ${limit}`);
+  return rows.map(toKey);
+}
+
+export async function findKey(db: Db, id: string): Promise<StoredKey | undefined> {
+  const [row] = await db.query<KeyRow>(sql`${selectKeys} where k.id = ${id}`);
+  return row && toKey(row);
+}
+
+/** Ends a key at `at`; an earlier end stays. Returns whether there is such a key. */
+export async function revokeKey(db: Db, id: string, at: Date): Promise<boolean> {
+  const rows = await db.query(sql`
+    update api_key set revoked_at = least(revoked_at, ${at}) where id = ${id} returning id`);
+  return rows.length > 0;
+}
+
+type KeyRow = {
+  id: string;
+  watcher_id: number;
+  name: string;
+  kek_id: string;
+  created_at: Date;
+  revoked_at: Date | null;
+};
+
+const selectKeys = sql`
+  select k.id, k.watcher_id, w.name, k.kek_id, k.created_at, k.revoked_at
+  from api_key k join watcher w on w.id = k.watcher_id`;
+
+function toKey(row: KeyRow): StoredKey {
+  return {
+    id: row.id,
+    watcherId: row.watcher_id,
+    watcherName: row.name,
+    kekId: row.kek_id,
+    createdAt: row.created_at,
+    revokedAt: row.revoked_at ?? undefined,
+  };
+}
+
+/** The key-encryption keys that stored API keys and signing secrets still need. */
+export async function listKekIds(db: Db): Promise<string[]> {
+  const rows = await db.query<{ kek_id: string }>(
+    sql`select kek_id from api_key union select kek_id from signing_secret order by kek_id limit 100`,
+  );
+  return rows.map((row) => row.kek_id);
+}

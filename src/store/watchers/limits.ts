@@ -1,0 +1,260 @@
+/**
+ * How many records a watcher may have, of one address and URL, and for how many receiver origins. Triggers count records
+ * (migration 0022) once a limit is set anywhere. Whoever changes records under a limit first locks the watcher's count, so
+ * that the checks of concurrent requests take turns, whichever process they reach.
+ */
+import { Fault } from '../../core/fault.ts';
+import { type Address, fromBytes } from '../../core/hex.ts';
+import { webhookOrigin } from '../../domain/webhook-url.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Database, Db, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { shardOf } from '../delivery/lanes.ts';
+import { requireWatcher } from './watchers.ts';
+
+/** Of each watcher; undefined: any number. */
+export type Limits = {
+  records?: number | undefined;
+  recordsPerAddressAndUrl?: number | undefined;
+  receiverOrigins?: number | undefined;
+};
+
+export const noLimits: Limits = {};
+
+export const hasLimits = (limits: Limits): boolean =>
+  Object.values(limits).some((limit) => limit !== undefined);
+
+/** How many records a watcher has, and how many origins their URLs have. */
+export type Usage = { records: number; origins: number };
+
+/** A change of one record, as far as limits look at it. */
+export type CountedChange =
+  | { operation: 'create'; record: { address: Address; webhookUrl: string } }
+  | {
+      operation: 'update';
+      id: string;
+      patch: { address?: Address | undefined; webhookUrl?: string | undefined };
+    }
+  | { operation: 'delete'; id: string };
+
+/**
+ * Begins to count where nothing is counted yet. Changes of records wait for that: it reads all of them once.
+ */
+export async function startCounting(tx: Tx): Promise<void> {
+  const begun = await tx.query(
+    sql`update record_counting set is_counted = true where not is_counted returning only_row`,
+  );
+  if (begun.length === 0) return;
+  // Transactions that have changed records end first, and later ones see that changes are counted.
+  await tx.query(sql`lock table watched_address in share row exclusive mode`);
+  await tx.query(sql`delete from lane_usage`);
+  await tx.query(sql`delete from watcher_usage`);
+  await tx.query(sql`
+    insert into lane_usage (lane_id, watcher_id, records)
+    select lane_id, watcher_id, count(*) from watched_address group by lane_id, watcher_id`);
+  await tx.query(sql`
+    insert into watcher_usage (watcher_id, records, origins)
+    select watcher_id, sum(records), count(*) from lane_usage group by watcher_id`);
+}
+
+/** For a service without limits, whose changes of records then cost nothing more. */
+export async function stopCounting(db: Db): Promise<void> {
+  await db.query(sql`update record_counting set is_counted = false where is_counted`);
+}
+
+/** What the watcher has; without a lock. */
+export async function readUsage(database: Database, watcherId: number): Promise<Usage> {
+  const [row] = await database.query<{ records: number | null; origins: number | null }>(sql`
+    select records, origins from record_counting
+    left join watcher_usage on watcher_id = ${watcherId}
+    where is_counted`);
+  if (row === undefined) return database.transaction((tx) => lockUsage(tx, watcherId));
+  return { records: row.records ?? 0, origins: row.origins ?? 0 };
+}
+
+/**
+ * The same; no other transaction under a limit changes it before this one ends. Call it before taking other locks.
+ * @throws Fault `unauthorized` when the watcher is being or was deleted.
+ */
+export async function lockUsage(tx: Tx, watcherId: number): Promise<Usage> {
+  await requireWatcher(tx, watcherId);
+  const lock = () =>
+    tx.query<Usage>(sql`
+      insert into watcher_usage as u (watcher_id, records, origins)
+      select ${watcherId}::bigint, 0, 0 from record_counting where is_counted
+      on conflict (watcher_id) do update set records = u.records
+      returning records, origins`);
+  const [usage] = await lock();
+  if (usage !== undefined) return usage;
+  await startCounting(tx);
+  const [counted] = await lock();
+  if (counted === undefined) throw new Error('records are not counted');
+  return counted;
+}
+
+/** Does the work, and refuses it when it leads above a limit. What was above one before may stay so. */
+export async function withinLimits<T>(
+  tx: Tx,
+  watcherId: number,
+  limits: Limits,
+  work: () => Promise<T>,
+): Promise<T> {
+  if (!hasLimits(limits)) return work();
+  const before = await lockUsage(tx, watcherId);
+  const result = await work();
+  const after = await lockUsage(tx, watcherId);
+  if (after.records > before.records && isAbove(after.records, limits.records)) throw tooManyRecords(limits);
+  if (after.origins > before.origins && isAbove(after.origins, limits.receiverOrigins))
+    throw tooManyOrigins(limits);
+  return result;
+}
+
+/** @throws the first of `findRefusals`. */
+export async function requireWithin(
+  tx: Tx,
+  watcherId: number,
+  changes: readonly CountedChange[],
+  limits: Limits,
+): Promise<void> {
+  const refusals = await findRefusals(tx, watcherId, changes, limits);
+  for (const refusal of refusals) if (refusal !== undefined) throw refusal;
+}
+
+/**
+ * For each of the changes, no two of one record, why it may not be made after those before it that may: a Fault `conflict`
+ * with the limit. A change that adds nothing to what is limited may always be made.
+ */
+export async function findRefusals(
+  tx: Tx,
+  watcherId: number,
+  changes: readonly CountedChange[],
+  limits: Limits,
+): Promise<(Fault | undefined)[]> {
+  if (!hasLimits(limits)) return changes.map(() => undefined);
+  const usage = await lockUsage(tx, watcherId);
+  const places = await readPlaces(
+    tx,
+    watcherId,
+    changes.flatMap((change) => (change.operation === 'create' ? [] : change.id)),
+  );
+  const moves = changes.map((change) => moveOf(change, places));
+  const wanted = moves.flatMap(({ to }) => to ?? []);
+  const pairs = limits.recordsPerAddressAndUrl === undefined ? [] : wanted;
+  const state: State = {
+    ...usage,
+    byOrigin: await countByOrigin(tx, watcherId, [...places.values(), ...wanted]),
+    byPair: await countByPair(tx, watcherId, pairs),
+  };
+  return moves.map((move) => {
+    const refusal = judge(move, state, limits);
+    if (refusal === undefined) apply(move, state);
+    return refusal;
+  });
+}
+
+/** What a record watches for whom. */
+type Place = { address: Address; url: string; origin: string };
+/** `from` is undefined for a new record, `to` for one that goes; both for one that there is not. */
+type Move = { from: Place | undefined; to: Place | undefined };
+type State = Usage & { byOrigin: Map<string, number>; byPair: Map<string, Pair> };
+/** The records of an address and URL; `id` is one that is stored already. */
+type Pair = { count: number; id: string | undefined };
+
+const pairOf = ({ address, url }: Place) => `${address} ${url}`;
+const isAbove = (count: number, limit = Number.POSITIVE_INFINITY) => count > limit;
+
+function moveOf(change: CountedChange, places: ReadonlyMap<string, Place>): Move {
+  if (change.operation === 'create') {
+    const { address, webhookUrl: url } = change.record;
+    return { from: undefined, to: { address, url, origin: webhookOrigin(url) } };
+  }
+  const from = places.get(change.id);
+  if (change.operation === 'delete' || from === undefined) return { from, to: undefined };
+  const { address = from.address, webhookUrl: url } = change.patch;
+  const to = url === undefined ? { ...from, address } : { address, url, origin: webhookOrigin(url) };
+  return { from, to };
+}
+
+function judge({ from, to }: Move, state: State, limits: Limits): Fault | undefined {
+  if (to === undefined) return undefined;
+  if (from === undefined && isAbove(state.records + 1, limits.records)) return tooManyRecords(limits);
+  const pair = state.byPair.get(pairOf(to));
+  const isOtherPair = from === undefined || pairOf(from) !== pairOf(to);
+  if (isOtherPair && pair !== undefined && isAbove(pair.count + 1, limits.recordsPerAddressAndUrl))
+    return tooManyOfPair(limits, pair.id);
+  const gained = (state.byOrigin.get(to.origin) ?? 0) === 0 ? 1 : 0;
+  const lost =
+    from !== undefined && from.origin !== to.origin && state.byOrigin.get(from.origin) === 1 ? 1 : 0;
+  return gained > lost && isAbove(state.origins + 1, limits.receiverOrigins)
+    ? tooManyOrigins(limits)
+    : undefined;
+}
+
+function apply({ from, to }: Move, state: State): void {
+  if (from !== undefined) add(from, -1);
+  if (to !== undefined) add(to, 1);
+
+  function add(place: Place, count: 1 | -1): void {
+    state.records += count;
+    const before = state.byOrigin.get(place.origin) ?? 0;
+    state.byOrigin.set(place.origin, before + count);
+    if (before === (count === 1 ? 0 : 1)) state.origins += count;
+    const pair = state.byPair.get(pairOf(place)) ?? { count: 0, id: undefined };
+    state.byPair.set(pairOf(place), { ...pair, count: pair.count + count });
+  }
+}
+
+async function readPlaces(tx: Tx, watcherId: number, ids: readonly string[]): Promise<Map<string, Place>> {
+  if (ids.length === 0) return new Map();
+  const rows = await tx.query<{ id: string; address: Uint8Array; url: string; origin: string }>(sql`
+    select w.id, w.address, w.webhook_url as url, l.origin from watched_address w join lane l on l.id = w.lane_id
+    where w.shard_id = ${shardOf(watcherId)} and w.watcher_id = ${watcherId} and w.id = any(${listOf(ids)}::uuid[])
+    order by w.id limit ${ids.length}`);
+  return new Map(rows.map(({ id, address, ...place }) => [id, { ...place, address: fromBytes(address) }]));
+}
+
+async function countByOrigin(
+  tx: Tx,
+  watcherId: number,
+  places: readonly Place[],
+): Promise<Map<string, number>> {
+  const origins = [...new Set(places.map(({ origin }) => origin))];
+  if (origins.length === 0) return new Map();
+  const rows = await tx.query<{ origin: string; records: number }>(sql`
+    select l.origin, u.records from lane l join lane_usage u on u.lane_id = l.id
+    where l.shard_id = ${shardOf(watcherId)} and l.origin = any(${origins}::text[])
+    order by l.id limit ${origins.length}`);
+  return new Map(rows.map(({ origin, records }) => [origin, records]));
+}
+
+/**
+ * With the oldest record of each. The index by address is asked first and alone: with the watcher as a condition beside it, the
+ * planner reads all records of the watcher for each pair (32 s for a list of 10,000).
+ */
+async function countByPair(tx: Tx, watcherId: number, places: readonly Place[]): Promise<Map<string, Pair>> {
+  if (places.length === 0) return new Map();
+  const addresses = [...new Set(places.map(({ address }) => address))];
+  const urls = [...new Set(places.map(({ url }) => url))];
+  const rows = await tx.query<{ address: Uint8Array; url: string; count: number; id: string }>(sql`
+    with known as materialized (
+      select w.* from unnest(${bytesOf(addresses)}::bytea[]) as t (address)
+      join watched_address w on w.address = t.address
+    )
+    select address, webhook_url as url, count(*) as count, (array_agg(id order by created_at, id))[1] as id
+    from known
+    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and webhook_url = any(${urls}::text[])
+    group by address, webhook_url
+    order by address, webhook_url limit ${addresses.length * urls.length}`);
+  return new Map(rows.map(({ address, url, count, id }) => [`${fromBytes(address)} ${url}`, { count, id }]));
+}
+
+const reached = (path: string, message: string) =>
+  new Fault('conflict', 'Limit reached', { problems: [{ path, message }] });
+const tooManyRecords = ({ records }: Limits) =>
+  reached('', `a watcher may have ${records} watched addresses: delete some, or ask the operator`);
+const tooManyOfPair = (
+  { recordsPerAddressAndUrl: limit }: Limits,
+  id = 'an earlier change of this request',
+) => reached('/address', `an address and URL may have ${limit} record${limit === 1 ? '' : 's'}: see ${id}`);
+const tooManyOrigins = ({ receiverOrigins }: Limits) =>
+  reached('/webhook_url', `the URLs of a watcher may have ${receiverOrigins} origins: this is one more`);

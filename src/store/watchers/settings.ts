@@ -1,0 +1,97 @@
+/**
+ * What a record may ask for beyond the specification. It counts for blocks that are stored from then on; `removed`, for
+ * forks from then on.
+ */
+import type { Address } from '../../core/hex.ts';
+import type { Db } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { shardOf } from '../delivery/lanes.ts';
+
+export type WatchSettings = {
+  /** Blocks stored above the notification's block before it is sent; those of the service if they are more. */
+  confirmations: number;
+  /** Which side of a transfer the record's address must be on. */
+  direction: 'in' | 'out' | 'both';
+  /** The least amount of native coin, in wei. */
+  minAmount: bigint;
+  /** The only tokens that are sent, each with its least raw amount; empty: every token, with any amount. */
+  tokens: ReadonlyMap<Address, bigint>;
+  /** Whether removal notices are sent for transfers that a reorg orphaned. */
+  removed: boolean;
+  /** Notifications are tried one at a time, in the order of the chain. */
+  strictOrder: boolean;
+};
+
+/** A record may ask for as many as `chain.confirmations` may be. */
+export const CONFIRMATIONS_MAX = 100_000;
+
+/** As the specification has it. */
+export const defaultSettings: WatchSettings = {
+  confirmations: 0,
+  direction: 'both',
+  minAmount: 0n,
+  tokens: new Map(),
+  removed: false,
+  strictOrder: false,
+};
+
+export async function findSettings(
+  db: Db,
+  watcherId: number,
+  id: string,
+): Promise<WatchSettings | undefined> {
+  const [row] = await db.query<SettingsRow>(sql`
+    select ${settingsColumns} from watched_address w where ${isRecord(watcherId, id)}`);
+  return row && toSettings(row);
+}
+
+/** Gives the record these settings in place of those that it had; undefined when there is no such record. */
+export async function replaceSettings(
+  db: Db,
+  watcherId: number,
+  id: string,
+  { settings, now }: { settings: WatchSettings; now: Date },
+): Promise<WatchSettings | undefined> {
+  const { confirmations, direction, minAmount, tokens, removed, strictOrder } = settings;
+  const amounts = Array.from(tokens, ([token, amount]) => [token.slice(2), String(amount)]);
+  const [row] = await db.query<SettingsRow>(sql`
+    update watched_address w set
+      confirmations = nullif(${confirmations}::integer, 0),
+      direction = nullif(${direction}::text, 'both'),
+      min_amount = nullif(${String(minAmount)}::text, '0')::numeric,
+      tokens = nullif(${JSON.stringify(Object.fromEntries(amounts))}::text, '{}')::jsonb,
+      removed = ${removed},
+      strict_order = ${strictOrder},
+      updated_at = greatest(${now}::timestamptz, updated_at + interval '1 millisecond')
+    where ${isRecord(watcherId, id)}
+    returning ${settingsColumns}`);
+  return row && toSettings(row);
+}
+
+const isRecord = (watcherId: number, id: string): Sql =>
+  sql`w.shard_id = ${shardOf(watcherId)} and w.watcher_id = ${watcherId} and w.id = ${id}`;
+
+/** Of a watched address `w`. */
+export const settingsColumns: Sql = sql`w.confirmations, w.direction, w.min_amount, w.tokens, w.removed, w.strict_order`;
+
+export type SettingsRow = {
+  confirmations: number | null;
+  direction: 'in' | 'out' | null;
+  min_amount: string | null;
+  tokens: Record<string, string> | null;
+  removed: boolean;
+  strict_order: boolean;
+};
+
+export function toSettings(row: SettingsRow): WatchSettings {
+  return {
+    confirmations: row.confirmations ?? 0,
+    direction: row.direction ?? 'both',
+    minAmount: BigInt(row.min_amount ?? 0),
+    tokens: new Map(
+      Object.entries(row.tokens ?? {}).map(([digits, amount]) => [`0x${digits}`, BigInt(amount)]),
+    ),
+    removed: row.removed,
+    strictOrder: row.strict_order,
+  };
+}

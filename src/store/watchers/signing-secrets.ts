@@ -1,0 +1,153 @@
+/**
+ * What each watcher's webhooks are signed with. A first secret is made when it is first asked for; what is stored is
+ * sealed, what comes out of here is open.
+ */
+import { Fault } from '../../core/fault.ts';
+import { type KeyRing, seal, unseal } from '../../domain/key-ring.ts';
+import { generateSigningBytes, readSigningKeys, type SigningKeys } from '../../domain/signature.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Database, Db } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+
+export type SigningSecret = {
+  /** Counts a watcher's secrets from 1. */
+  number: number;
+  keys: SigningKeys;
+  createdAt: Date;
+  /** From then on nothing is signed with it; undefined for the newest. */
+  endsAt: Date | undefined;
+};
+
+export type SecretStore = { database: Database; keyRing: KeyRing };
+
+/** Valid secrets of one watcher: each costs every attempt two signatures, and the header 142 characters. */
+const VALID_MAX = 5;
+
+/** The valid secrets of a watcher, newest first; never none. */
+export async function listSigningSecrets(
+  store: SecretStore,
+  watcherId: number,
+  now: Date,
+): Promise<SigningSecret[]> {
+  const secrets = await listSecretsOf(store, [watcherId], now);
+  return (secrets.get(watcherId) ?? []).map((open) => open());
+}
+
+/** The valid secrets of each watcher, as `listSigningSecrets`; a secret that can't be unsealed fails for itself. */
+export async function listSecretsOf(
+  { database, keyRing }: SecretStore,
+  watcherIds: readonly number[],
+  now: Date,
+): Promise<Map<number, (() => SigningSecret)[]>> {
+  let rows = await listValid(database, watcherIds, now);
+  const known = new Set(rows.map((row) => row.watcher_id));
+  const missing = watcherIds.filter((id) => !known.has(id));
+  if (missing.length > 0) {
+    await insertNew(
+      database,
+      keyRing,
+      missing.map((watcherId) => ({ watcherId, number: 1, now })),
+    );
+    rows = await listValid(database, watcherIds, now);
+  }
+  const secrets = new Map<number, (() => SigningSecret)[]>(watcherIds.map((id) => [id, []]));
+  for (const row of rows) {
+    const signing = signingRow(row.watcher_id, row.number);
+    secrets.get(row.watcher_id)?.push(() => ({
+      number: row.number,
+      keys: readSigningKeys(unseal({ ciphertext: row.ciphertext, kekId: row.kek_id }, signing, keyRing)),
+      createdAt: row.created_at,
+      endsAt: row.ends_at ?? undefined,
+    }));
+  }
+  return secrets;
+}
+
+/**
+ * Makes a new secret; the valid ones end after `overlapMs`, unless they end before. Returns what is valid then.
+ * @throws Fault `conflict` when there would be too many at once, `unauthorized` when the watcher is being or was deleted.
+ */
+export async function rotateSigningSecret(
+  store: SecretStore,
+  watcherId: number,
+  { now, overlapMs }: { now: Date; overlapMs: number },
+): Promise<SigningSecret[]> {
+  const { database, keyRing } = store;
+  const endsAt = new Date(now.getTime() + overlapMs);
+  await listSigningSecrets(store, watcherId, now);
+  await database.transaction(async (tx) => {
+    // Rotations of one watcher take turns: each sees the numbers of the ones before it.
+    const rows = await tx.query(
+      sql`select from watcher where id = ${watcherId} and deleting_at is null for no key update`,
+    );
+    if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
+    const valid = await listValid(tx, [watcherId], now);
+    const [newest] = valid;
+    if (newest === undefined) throw new Error('the newest signing secret has no end');
+    if (valid.length === VALID_MAX && overlapMs > 0) {
+      throw new Fault(
+        'conflict',
+        `${VALID_MAX} signing secrets are valid: wait for one to end, or rotate without overlap`,
+      );
+    }
+    await tx.query(sql`
+      update signing_secret set ends_at = least(ends_at, ${endsAt}) where watcher_id = ${watcherId}`);
+    await tx.query(sql`delete from signing_secret where watcher_id = ${watcherId} and ends_at <= ${now}`);
+    await insertNew(tx, keyRing, [{ watcherId, number: newest.number + 1, now }]);
+  });
+  return listSigningSecrets(store, watcherId, now);
+}
+
+/** What a secret is bound to, beside its key-encryption key. */
+export function signingRow(watcherId: number, number: number): string {
+  return `signing|${watcherId}|${number}`;
+}
+
+type SigningSecretRow = {
+  watcher_id: number;
+  number: number;
+  ciphertext: Uint8Array;
+  kek_id: string;
+  created_at: Date;
+  ends_at: Date | null;
+};
+
+async function listValid(db: Db, watcherIds: readonly number[], now: Date): Promise<SigningSecretRow[]> {
+  return db.query<SigningSecretRow>(sql`
+    select w.id as watcher_id, s.number, s.ciphertext, s.kek_id, s.created_at, s.ends_at
+    from unnest(${listOf(watcherIds)}::bigint[]) as w (id)
+    cross join lateral (
+      select * from signing_secret
+      where watcher_id = w.id and (ends_at is null or ends_at > ${now})
+      order by number desc
+      limit ${VALID_MAX}) as s
+    order by w.id, s.number desc`);
+}
+
+/** For different watchers. Of several who make the same one at once, one wins; none is made for a watcher that is being or was deleted. */
+async function insertNew(
+  db: Db,
+  keyRing: KeyRing,
+  secrets: readonly { watcherId: number; number: number; now: Date }[],
+): Promise<void> {
+  const sealed = secrets.map(({ watcherId, number }) =>
+    seal(generateSigningBytes(), signingRow(watcherId, number), keyRing),
+  );
+  const watcherIds = listOf(secrets.map(({ watcherId }) => watcherId));
+  await db.query(sql`
+    with owner as materialized (
+      select id from watcher where id = any(${watcherIds}::bigint[]) and deleting_at is null order by id for key share
+    )
+    insert into signing_secret (watcher_id, number, ciphertext, kek_id, created_at)
+    select s.watcher_id, s.number, s.ciphertext, s.kek_id, s.created_at
+    from unnest(
+      ${watcherIds}::bigint[],
+      ${listOf(secrets.map(({ number }) => number))}::integer[],
+      ${sealed.map(({ ciphertext }) => ciphertext)}::bytea[],
+      ${sealed.map(({ kekId }) => kekId)}::text[],
+      ${secrets.map(({ now }) => now)}::timestamptz[]
+    ) as s (watcher_id, number, ciphertext, kek_id, created_at)
+    join owner on owner.id = s.watcher_id
+    order by s.watcher_id
+    on conflict do nothing`);
+}

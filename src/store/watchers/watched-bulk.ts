@@ -1,0 +1,194 @@
+/**
+ * Changes of many watched addresses of one watcher: a statement for each kind of change, not for each record.
+ */
+import { Fault } from '../../core/fault.ts';
+import { webhookOrigin } from '../../domain/webhook-url.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Database, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { alignNotifications } from '../delivery/alignment.ts';
+import { ensureLanes, shardOf } from '../delivery/lanes.ts';
+import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
+import {
+  columns,
+  type NewWatchedAddress,
+  toRecord,
+  type WatchedAddress,
+  type WatchedAddressPatch,
+  type WatchedRow,
+} from './watched.ts';
+
+/** What is to become of one record. */
+export type Change = Creation | Update | Deletion;
+type Creation = { operation: 'create'; record: NewWatchedAddress };
+type Update = { operation: 'update'; id: string; patch: WatchedAddressPatch };
+type Deletion = { operation: 'delete'; id: string };
+
+/** Whose records, in which transaction. */
+type Scope = { tx: Tx; watcherId: number; shardId: number; laneOf(url: string): number; now: Date };
+
+/**
+ * Makes the changes in their order; call `alignChanged` once they are committed. For each change its record:
+ * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id; a Fault `conflict` when
+ * it was not made because of a limit, or `invalid` because its record came too often.
+ */
+export async function changeWatchedAddresses(
+  tx: Tx,
+  watcherId: number,
+  changes: readonly Change[],
+  { now, limits = noLimits }: { now: Date; limits?: Limits },
+): Promise<(WatchedAddress | Fault | undefined)[]> {
+  const shardId = shardOf(watcherId);
+  // A refused record makes no lane.
+  const allLanes = hasLimits(limits) ? undefined : await findLanes(tx, watcherId, changes);
+  const results: (WatchedAddress | Fault | undefined)[] = [];
+  for (const [index, wanted] of splitAtRepeats(changes).entries()) {
+    if (index >= RUNS_MAX) {
+      results.push(
+        ...wanted.map(
+          () => new Fault('invalid', 'Invalid request', { problems: [{ path: '/id', message: REPEATED }] }),
+        ),
+      );
+      continue;
+    }
+    const refusals = await findRefusals(tx, watcherId, wanted, limits);
+    const run = wanted.filter((_, index) => refusals[index] === undefined);
+    const laneOf = allLanes ?? (await findLanes(tx, watcherId, run));
+    const scope = { tx, watcherId, shardId, laneOf, now };
+    const creations = run.filter((change) => change.operation === 'create');
+    const updates = run.filter((change) => change.operation === 'update');
+    const deletions = run.filter((change) => change.operation === 'delete');
+    await lockRecords(scope, [...updates, ...deletions]);
+    const made = [
+      ...(await insertRecords(scope, creations)),
+      ...(await updateRecords(scope, updates)),
+      ...(await deleteRecords(scope, deletions)),
+    ];
+    const byId = new Map(made.map((record) => [record.id, record]));
+    results.push(...wanted.map((change, index) => refusals[index] ?? byId.get(idOf(change))));
+  }
+  return results;
+}
+
+/** Brings what waits for changed records where they are now; changes that were not made do no harm. */
+export async function alignChanged(
+  database: Database,
+  watcherId: number,
+  changes: readonly Change[],
+  now: Date,
+): Promise<void> {
+  const movable = changes.filter(
+    (change) =>
+      change.operation === 'delete' ||
+      (change.operation === 'update' && change.patch.webhookUrl !== undefined),
+  );
+  await alignNotifications(database, shardOf(watcherId), movable.map(idOf), now);
+}
+
+/** Each repetition costs a handful of statements, during which the transaction keeps what it has locked. */
+const RUNS_MAX = 32;
+const REPEATED = `the same records are changed more than ${RUNS_MAX} times here; send this change in a request of its own`;
+
+const idOf = (change: Change) => (change.operation === 'create' ? change.record.id : change.id);
+
+/** Runs in which no record is named twice: the order inside such a run does not matter. */
+function splitAtRepeats(changes: readonly Change[]): Change[][] {
+  let run: Change[] = [];
+  let ids = new Set<string>();
+  const runs = [run];
+  for (const change of changes) {
+    if (ids.has(idOf(change))) {
+      run = [];
+      ids = new Set();
+      runs.push(run);
+    }
+    run.push(change);
+    ids.add(idOf(change));
+  }
+  return runs;
+}
+
+async function findLanes(
+  tx: Tx,
+  watcherId: number,
+  changes: readonly Change[],
+): Promise<(url: string) => number> {
+  const urls = changes.flatMap((change) => {
+    if (change.operation === 'create') return change.record.webhookUrl;
+    return (change.operation === 'update' ? change.patch.webhookUrl : undefined) ?? [];
+  });
+  const origins = new Map([...new Set(urls)].map((url) => [url, webhookOrigin(url)]));
+  const lanes = await ensureLanes(tx, watcherId, [...new Set(origins.values())]);
+  return (url) => {
+    const laneId = lanes.get(origins.get(url) ?? '');
+    if (laneId === undefined) throw new Error(`${url} has no lane`);
+    return laneId;
+  };
+}
+
+/** In one order, so that two who change the same records wait for each other one way round only. */
+async function lockRecords({ tx, shardId }: Scope, changes: readonly (Update | Deletion)[]): Promise<void> {
+  if (changes.length === 0) return;
+  await tx.query(sql`
+    select from watched_address where shard_id = ${shardId} and id = any(${listOf(changes.map(idOf))}::uuid[])
+    order by id
+    for update`);
+}
+
+async function insertRecords(scope: Scope, creations: readonly Creation[]): Promise<WatchedAddress[]> {
+  if (creations.length === 0) return [];
+  const { tx, watcherId, shardId, laneOf, now } = scope;
+  const records = creations.map(({ record }) => record);
+  await tx.query(sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+      created_at, updated_at)
+    select ${shardId}::bigint, id, ${watcherId}::bigint, lane_id, address, watch_coin, watch_token, webhook_url,
+      ${now}::timestamptz, ${now}::timestamptz
+    from unnest(
+      ${listOf(records.map(({ id }) => id))}::uuid[],
+      ${listOf(records.map(({ webhookUrl }) => laneOf(webhookUrl)))}::bigint[],
+      ${bytesOf(records.map(({ address }) => address))}::bytea[],
+      ${listOf(records.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
+      ${listOf(records.map(({ watchToken }) => String(watchToken)))}::boolean[],
+      ${records.map(({ webhookUrl }) => webhookUrl)}::text[]
+    ) as t (id, lane_id, address, watch_coin, watch_token, webhook_url)`);
+  return records.map((record) => ({ ...record, watcherId, createdAt: now, updatedAt: now }));
+}
+
+async function updateRecords(scope: Scope, updates: readonly Update[]): Promise<WatchedAddress[]> {
+  if (updates.length === 0) return [];
+  const { tx, watcherId, shardId, laneOf, now } = scope;
+  const patches = updates.map(({ patch }) => patch);
+  const orNull = (value: boolean | undefined) => String(value ?? null);
+  const laneIds = patches.map(({ webhookUrl }) => (webhookUrl === undefined ? 'null' : laneOf(webhookUrl)));
+  const rows = await tx.query<WatchedRow>(sql`
+    update watched_address w set
+      address = coalesce(t.address, w.address),
+      watch_coin = coalesce(t.watch_coin, w.watch_coin),
+      watch_token = coalesce(t.watch_token, w.watch_token),
+      webhook_url = coalesce(t.webhook_url, w.webhook_url),
+      lane_id = coalesce(t.lane_id, w.lane_id),
+      updated_at = case when num_nonnulls(t.address, t.watch_coin, t.watch_token, t.webhook_url) = 0 then w.updated_at
+        else greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond') end
+    from unnest(
+      ${listOf(updates.map(({ id }) => id))}::uuid[],
+      ${listOf(laneIds)}::bigint[],
+      ${bytesOf(patches.map(({ address }) => address))}::bytea[],
+      ${listOf(patches.map(({ watchCoin }) => orNull(watchCoin)))}::boolean[],
+      ${listOf(patches.map(({ watchToken }) => orNull(watchToken)))}::boolean[],
+      ${patches.map(({ webhookUrl }) => webhookUrl ?? null)}::text[]
+    ) as t (id, lane_id, address, watch_coin, watch_token, webhook_url)
+    where w.shard_id = ${shardId} and w.watcher_id = ${watcherId} and w.id = t.id
+    returning w.id, w.watcher_id, w.address, w.watch_coin, w.watch_token, w.webhook_url, w.created_at, w.updated_at`);
+  return rows.map(toRecord);
+}
+
+async function deleteRecords(scope: Scope, deletions: readonly Deletion[]): Promise<WatchedAddress[]> {
+  if (deletions.length === 0) return [];
+  const { tx, watcherId, shardId } = scope;
+  const rows = await tx.query<WatchedRow>(sql`
+    delete from watched_address
+    where shard_id = ${shardId} and watcher_id = ${watcherId} and id = any(${listOf(deletions.map(idOf))}::uuid[])
+    returning ${columns}`);
+  return rows.map(toRecord);
+}

@@ -1,0 +1,83 @@
+/**
+ * All that a watcher watches for one webhook URL, given as a set.
+ */
+import type { Address } from '../../core/hex.ts';
+import { webhookOrigin } from '../../domain/webhook-url.ts';
+import { bytesOf, listOf } from '../db/arrays.ts';
+import type { Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { ensureLane, shardOf } from '../delivery/lanes.ts';
+
+export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
+/** What waits for the records that were deleted is left to `alignNotifications`. */
+export type ReplacedSet = { counts: SetCounts; deletedIds: string[] };
+export type SetCounts = { created: number; updated: number; deleted: number; unchanged: number };
+
+/** Advisory lock space: two sets for one URL take turns. */
+const SET_LOCK_SPACE = 0x6362_0006;
+
+/**
+ * Makes the members, no two of one address, exactly what the watcher watches for this URL. The oldest record of an
+ * address stays, with the member's flags; surplus records go as deleted ones do.
+ */
+export async function replaceWatchedSet(
+  tx: Tx,
+  watcherId: number,
+  webhookUrl: string,
+  members: readonly SetMember[],
+  now: Date,
+): Promise<ReplacedSet> {
+  const shardId = shardOf(watcherId);
+  await tx.query(
+    sql`select pg_advisory_xact_lock(${SET_LOCK_SPACE}::int, hashtext(${`${watcherId} ${webhookUrl}`}))`,
+  );
+  const ofUrl = sql`w.shard_id = ${shardId} and w.watcher_id = ${watcherId} and w.webhook_url = ${webhookUrl}`;
+  const wanted = sql`unnest(
+      ${bytesOf(members.map(({ address }) => address))}::bytea[],
+      ${listOf(members.map(({ watchCoin }) => String(watchCoin)))}::boolean[],
+      ${listOf(members.map(({ watchToken }) => String(watchToken)))}::boolean[]
+    ) as t (address, watch_coin, watch_token)`;
+  const deleted = await tx.query<{ id: string }>(sql`
+    with ranked as (
+      select w.id, w.address, row_number() over (partition by w.address order by w.created_at, w.id) as rank
+      from watched_address w where ${ofUrl}
+    )
+    delete from watched_address d
+    where d.shard_id = ${shardId} and d.id in (
+      select r.id from ranked r left join ${wanted} on t.address = r.address
+      where t.address is null or r.rank > 1)
+    returning d.id`);
+  const updated = await count(
+    tx,
+    sql`
+    update watched_address w set watch_coin = t.watch_coin, watch_token = t.watch_token,
+      updated_at = greatest(${now}::timestamptz, w.updated_at + interval '1 millisecond')
+    from ${wanted}
+    where ${ofUrl} and w.address = t.address
+      and (w.watch_coin, w.watch_token) is distinct from (t.watch_coin, t.watch_token)`,
+  );
+  const laneId = await ensureLane(tx, watcherId, webhookOrigin(webhookUrl));
+  const created = await count(
+    tx,
+    sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+      created_at, updated_at)
+    select ${shardId}::bigint, gen_random_uuid(), ${watcherId}::bigint, ${laneId}::bigint, t.address, t.watch_coin,
+      t.watch_token, ${webhookUrl}::text, ${now}::timestamptz, ${now}::timestamptz
+    from ${wanted}
+    where not exists (select from watched_address w where ${ofUrl} and w.address = t.address)`,
+  );
+  const unchanged = members.length - created - updated;
+  return {
+    counts: { created, updated, deleted: deleted.length, unchanged },
+    deletedIds: deleted.map(({ id }) => id),
+  };
+}
+
+/** Runs a statement that changes rows; how many. */
+async function count(tx: Tx, statement: Sql): Promise<number> {
+  const [row] = await tx.query<{ count: number }>(
+    sql`with changed as (${statement} returning 1) select count(*) as count from changed`,
+  );
+  return row?.count ?? 0;
+}

@@ -1,0 +1,178 @@
+/**
+ * Watched addresses: spec 2.6 and 4.5. Every function takes the watcher whose key made the request.
+ */
+import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
+import type { Database, Db, Tx } from '../db/db.ts';
+import { sql } from '../db/sql.ts';
+import { alignNotifications } from '../delivery/alignment.ts';
+import { ensureLane, shardOf } from '../delivery/lanes.ts';
+import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
+
+export type WatchedAddress = {
+  id: string;
+  watcherId: number;
+  address: Address;
+  watchCoin: boolean;
+  watchToken: boolean;
+  webhookUrl: string;
+  createdAt: Date;
+  updatedAt: Date;
+};
+
+export type NewWatchedAddress = Pick<
+  WatchedAddress,
+  'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl'
+>;
+export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
+
+/**
+ * Stores a new record, in a transaction of the caller's; blocks that are committed after it are matched against it.
+ * @throws Fault `conflict` above a limit.
+ */
+export async function insertWatchedAddress(
+  tx: Tx,
+  watcherId: number,
+  record: NewWatchedAddress,
+  { origin, now, limits = noLimits }: { origin: string; now: Date; limits?: Limits },
+): Promise<WatchedAddress> {
+  await requireWithin(tx, watcherId, [{ operation: 'create', record }], limits);
+  const shardId = shardOf(watcherId);
+  const laneId = await ensureLane(tx, watcherId, origin);
+  const rows = await tx.query<WatchedRow>(sql`
+    insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url,
+      created_at, updated_at)
+    values (${shardId}, ${record.id}, ${watcherId}, ${laneId}, ${toBytes(record.address)}, ${record.watchCoin},
+      ${record.watchToken}, ${record.webhookUrl}, ${now}, ${now})
+    returning ${columns}`);
+  return toRecord(one(rows));
+}
+
+/** A page of the watcher's records in the order of their creation, after `after`. */
+export async function listWatchedAddresses(
+  db: Db,
+  watcherId: number,
+  { after, limit }: { after: { createdAt: Date; id: string } | undefined; limit: number },
+): Promise<WatchedAddress[]> {
+  const from =
+    after === undefined
+      ? sql`true`
+      : sql`(created_at, id) > (${after.createdAt}::timestamptz, ${after.id}::uuid)`;
+  const rows = await db.query<WatchedRow>(sql`
+    select ${columns} from watched_address
+    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and ${from}
+    order by created_at, id
+    limit ${limit}`);
+  return rows.map(toRecord);
+}
+
+export async function findWatchedAddress(
+  db: Db,
+  watcherId: number,
+  id: string,
+): Promise<WatchedAddress | undefined> {
+  const rows = await db.query<WatchedRow>(sql`
+    select ${columns} from watched_address
+    where shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId} and id = ${id}`);
+  return rows[0] && toRecord(rows[0]);
+}
+
+/** Up to `limit` of the watcher's records that watch this address now. */
+export async function listRecordIds(
+  db: Db,
+  watcherId: number,
+  address: Address,
+  limit: number,
+): Promise<string[]> {
+  const rows = await db.query<{ id: string }>(sql`
+    select id from watched_address
+    where address = ${toBytes(address)} and shard_id = ${shardOf(watcherId)} and watcher_id = ${watcherId}
+    order by id
+    limit ${limit}`);
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * Changes what the patch names. With a new URL, waiting notifications go there: their lane moves (DESIGN §6).
+ * `origin` is that of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
+ */
+export async function updateWatchedAddress(
+  database: Database,
+  watcherId: number,
+  id: string,
+  patch: WatchedAddressPatch,
+  { origin, now, limits = noLimits }: { origin: string | undefined; now: Date; limits?: Limits },
+): Promise<WatchedAddress | undefined> {
+  // Nothing changes, so neither does the time of the last change.
+  if (Object.values(patch).every((value) => value === undefined))
+    return findWatchedAddress(database, watcherId, id);
+  const shardId = shardOf(watcherId);
+  const updated = await database.transaction(async (tx) => {
+    await requireWithin(tx, watcherId, [{ operation: 'update', id, patch }], limits);
+    const laneId = origin === undefined ? undefined : await ensureLane(tx, watcherId, origin);
+    const [row] = await tx.query<WatchedRow>(sql`
+      update watched_address set
+        address = coalesce(${patch.address && toBytes(patch.address)}::bytea, address),
+        watch_coin = coalesce(${patch.watchCoin}::boolean, watch_coin),
+        watch_token = coalesce(${patch.watchToken}::boolean, watch_token),
+        webhook_url = coalesce(${patch.webhookUrl}::text, webhook_url),
+        lane_id = coalesce(${laneId}::bigint, lane_id),
+        updated_at = greatest(${now}::timestamptz, updated_at + interval '1 millisecond')
+      where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
+      returning ${columns}`);
+    return row && toRecord(row);
+  });
+  if (updated !== undefined && origin !== undefined) await alignNotifications(database, shardId, [id], now);
+  return updated;
+}
+
+/** Deletes the record and cancels what still waits for it. Returns whether there was one. */
+export async function deleteWatchedAddress(
+  database: Database,
+  watcherId: number,
+  id: string,
+  { now, limits = noLimits }: { now: Date; limits?: Limits },
+): Promise<boolean> {
+  const shardId = shardOf(watcherId);
+  const isGone = await database.transaction(async (tx) => {
+    if (hasLimits(limits)) await lockUsage(tx, watcherId);
+    const gone = await tx.query(sql`
+      delete from watched_address
+      where shard_id = ${shardId} and watcher_id = ${watcherId} and id = ${id}
+      returning id`);
+    return gone.length > 0;
+  });
+  if (isGone) await alignNotifications(database, shardId, [id], now);
+  return isGone;
+}
+
+export type WatchedRow = {
+  id: string;
+  watcher_id: number;
+  address: Uint8Array;
+  watch_coin: boolean;
+  watch_token: boolean;
+  webhook_url: string;
+  created_at: Date;
+  updated_at: Date;
+};
+
+export const columns = sql`id, watcher_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at`;
+
+export function toRecord(row: WatchedRow): WatchedAddress {
+  return {
+    id: row.id,
+    watcherId: row.watcher_id,
+    address: fromBytes(row.address),
+    watchCoin: row.watch_coin,
+    watchToken: row.watch_token,
+    webhookUrl: row.webhook_url,
+    createdAt: row.created_at,
+    updatedAt: row.updated_at,
+  };
+}
+
+function one<Row>(rows: readonly Row[]): Row {
+  const [row] = rows;
+  if (row === undefined) throw new Error('the statement returned no row');
+  return row;
+}

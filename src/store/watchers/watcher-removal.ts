@@ -1,0 +1,110 @@
+/**
+ * Deletes a watcher with all that belongs to it, in batches, while services run. An interrupted removal is continued by the next
+ * call.
+ */
+import { holdBlocks } from '../blocks/blocks.ts';
+import type { Database, Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { livingWorkers, shardOf } from '../delivery/lanes.ts';
+import { markSuspended } from './watchers.ts';
+
+/** A delete of this size takes milliseconds on a server, and some ten on the embedded database. */
+const BATCH_ROWS = 1_000;
+/** Kept answers are up to a thousand times as large. */
+const BATCH_ANSWERS = 100;
+
+/**
+ * Suspends the watcher for good and deletes its keys: from then on nothing is asked or sent in its name, but for attempts under
+ * way. False when there is no such watcher.
+ */
+export async function beginRemoval(database: Database, id: number, now: Date): Promise<boolean> {
+  return database.transaction(async (tx) => {
+    const rows = await tx.query(sql`
+      update watcher set suspended_at = coalesce(suspended_at, ${now}), deleting_at = coalesce(deleting_at, ${now})
+      where id = ${id} returning id`);
+    if (rows.length === 0) return false;
+    await markSuspended(tx, id);
+    await tx.query(sql`delete from api_key where watcher_id = ${id}`);
+    return true;
+  });
+}
+
+/**
+ * Deletes the next batch of a watcher whose removal has begun. 'sending' while workers still have attempts of it under way,
+ * and then nothing is deleted; 'gone' when nothing is left.
+ */
+export async function removeBatch(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
+  const step = await database.transaction(async (tx) => {
+    if (!(await lockWatcher(tx, id))) return 'gone';
+    if (await isSending(tx, id)) return 'sending';
+    for (const statement of batches(id)) if (await deletes(tx, statement)) return 'more';
+    return 'last';
+  });
+  return step === 'last' ? finish(database, id) : step;
+}
+
+/** Transactions that create something for the watcher lock its row too, so they have ended when this returns. */
+async function lockWatcher(tx: Tx, id: number): Promise<boolean> {
+  const rows = await tx.query(
+    sql`select from watcher where id = ${id} and deleting_at is not null for update`,
+  );
+  return rows.length > 0;
+}
+
+/** Lanes of workers that have died since don't count. */
+async function isSending(tx: Tx, id: number): Promise<boolean> {
+  const rows = await tx.query(sql`
+    select from lane where shard_id = ${shardOf(id)} and owner is not null and owner in (${livingWorkers}) limit 1`);
+  return rows.length > 0;
+}
+
+/** In this order: without records no notification comes, and without notifications no attempt. */
+function batches(id: number): Sql[] {
+  const shardId = shardOf(id);
+  return [
+    sql`delete from watched_address where shard_id = ${shardId} and id in (
+      select id from watched_address where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
+    // Lanes before rows, as a worker that settles locks them.
+    sql`delete from notification where shard_id = ${shardId} and id in (
+      with batch as materialized (
+        select id, lane_id from notification where shard_id = ${shardId} order by id limit ${BATCH_ROWS}
+      ), locked as materialized (
+        select id from lane where id in (select lane_id from batch) order by id for update
+      )
+      select id from batch where (select count(*) from locked) >= 0)`,
+    sql`delete from delivery_attempt where shard_id = ${shardId} and id in (
+      select id from delivery_attempt where shard_id = ${shardId} order by id limit ${BATCH_ROWS})`,
+    sql`delete from idempotent_answer where ctid = any(array(
+      select ctid from idempotent_answer where shard_id = ${shardId} limit ${BATCH_ANSWERS}))`,
+  ];
+}
+
+/** Whether it deleted anything. */
+async function deletes(tx: Tx, statement: Sql): Promise<boolean> {
+  const [row] = await tx.query<{ count: number }>(
+    sql`with gone as (${statement} returning 1) select count(*) as count from gone`,
+  );
+  return (row?.count ?? 0) > 0;
+}
+
+/** Lanes, and with the last of them the watcher. Blocks wait: one whose commit has seen a record may still notify it. */
+async function finish(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
+  return database.transaction(async (tx) => {
+    await holdBlocks(tx);
+    if (!(await lockWatcher(tx, id))) return 'gone';
+    if (await isSending(tx, id)) return 'sending';
+    const shardId = shardOf(id);
+    for (const statement of batches(id)) if (await deletes(tx, statement)) return 'more';
+    const lanes = sql`select id from lane where shard_id = ${shardId} order by id limit ${BATCH_ROWS} for update`;
+    await tx.query(sql`delete from lane_usage where lane_id in (${lanes})`);
+    if (await deletes(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
+    await tx.query(sql`delete from watcher_usage where watcher_id = ${id}`);
+    await tx.query(sql`delete from receiver_failure where shard_id = ${shardId}`);
+    await tx.query(sql`delete from watcher_queue where watcher_id = ${id}`);
+    // One may have been issued while the removal began.
+    await tx.query(sql`delete from api_key where watcher_id = ${id}`);
+    await tx.query(sql`delete from signing_secret where watcher_id = ${id}`);
+    await tx.query(sql`delete from watcher where id = ${id}`);
+    return 'gone';
+  });
+}

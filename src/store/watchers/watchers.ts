@@ -1,0 +1,177 @@
+/**
+ * Watchers as their operator sees them: listed, shown, suspended and resumed (watcher-removal.ts deletes them).
+ */
+import { Fault } from '../../core/fault.ts';
+import type { Database, Db, Tx } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { shardOf } from '../delivery/lanes.ts';
+
+export type Watcher = {
+  id: number;
+  name: string;
+  createdAt: Date;
+  /** Since when its keys are refused and nothing is sent; undefined while it is active. */
+  suspendedAt: Date | undefined;
+  /** Since when it is being deleted: it is suspended until the end. */
+  deletingAt: Date | undefined;
+  /** Keys that are not revoked. */
+  validKeyCount: number;
+};
+
+/** Rows that belong to a watcher: of each kind COUNT_MAX + 1 when there are more than COUNT_MAX. */
+export type Belongings = {
+  records: number;
+  notifications: number;
+  attempts: number;
+  answers: number;
+  signingSecrets: number;
+  /** Delivery queues, one for each origin of its webhooks. */
+  origins: number;
+};
+
+/** Of its notifications, those that are not delivered: COUNT_MAX + 1 when there are more, and `due` among those that were counted. */
+export type WatcherQueue = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
+
+export type WatcherOrigin = {
+  origin: string;
+  /** When it has something to send next; undefined without anything. */
+  nextDueAt: Date | undefined;
+  /** Whether a worker is sending to it. */
+  isAtWork: boolean;
+};
+
+/** A count may take as long as this many index entries do: some ten milliseconds. */
+export const COUNT_MAX = 100_000;
+/** Origins that are shown: those that are due first. */
+export const ORIGINS_MAX = 100;
+
+/** A page of all watchers in the order of their ids, after `after`. */
+export async function listWatchers(
+  db: Db,
+  { after, limit, now }: { after: number | undefined; limit: number; now: Date },
+): Promise<Watcher[]> {
+  const rows = await db.query<WatcherRow>(sql`
+    select ${columns(now)} from watcher w where w.id > ${after ?? 0} order by w.id limit ${limit}`);
+  return rows.map(toWatcher);
+}
+
+export async function findWatcher(db: Db, id: number, now: Date): Promise<Watcher | undefined> {
+  const [row] = await db.query<WatcherRow>(sql`select ${columns(now)} from watcher w where w.id = ${id}`);
+  return row && toWatcher(row);
+}
+
+export async function countBelongings(db: Db, watcherId: number): Promise<Belongings> {
+  const shardId = shardOf(watcherId);
+  const ofShard = (table: Sql) => count(sql`${table} where shard_id = ${shardId}`);
+  const [row] = await db.query<Omit<Belongings, 'signingSecrets'> & { signing_secrets: number }>(sql`
+    select ${ofShard(sql`watched_address`)} as records, ${ofShard(sql`notification`)} as notifications,
+      ${ofShard(sql`delivery_attempt`)} as attempts, ${ofShard(sql`idempotent_answer`)} as answers,
+      ${count(sql`signing_secret where watcher_id = ${watcherId}`)} as signing_secrets,
+      ${ofShard(sql`lane`)} as origins`);
+  if (row === undefined) throw new Error('the statement returned no row');
+  const { signing_secrets: signingSecrets, ...counts } = row;
+  return { ...counts, signingSecrets };
+}
+
+export async function watcherQueue(db: Db, watcherId: number, now: Date): Promise<WatcherQueue> {
+  const shardId = shardOf(watcherId);
+  const waiting = (attempts: Sql) => sql`
+    (select next_attempt_at from notification
+    where shard_id = ${shardId} and state = 'waiting' and ${attempts} limit ${COUNT_MAX + 1})`;
+  const [row] = await db.query<{ held: number; waiting: number; due: number; oldest: Date | null }>(sql`
+    select ${count(sql`notification where state = 'held' and shard_id = ${shardId}`)} as held,
+      count(*) as waiting, count(*) filter (where next_attempt_at <= ${now}) as due,
+      min(next_attempt_at) filter (where next_attempt_at <= ${now}) as oldest
+    from (${waiting(sql`retry_count = 0`)} union all ${waiting(sql`retry_count > 0`)} limit ${COUNT_MAX + 1}) as queue`);
+  return {
+    held: row?.held ?? 0,
+    waiting: row?.waiting ?? 0,
+    due: row?.due ?? 0,
+    oldestDueAt: row?.oldest ?? undefined,
+  };
+}
+
+export async function listOrigins(db: Db, watcherId: number): Promise<WatcherOrigin[]> {
+  const rows = await db.query<{ origin: string; next_due: Date | null; is_at_work: boolean }>(sql`
+    select origin, next_due, owner is not null as is_at_work from lane
+    where shard_id = ${shardOf(watcherId)}
+    order by owner is null, next_due nulls last, origin limit ${ORIGINS_MAX}`);
+  return rows.map((row) => ({
+    origin: row.origin,
+    nextDueAt: row.next_due ?? undefined,
+    isAtWork: row.is_at_work,
+  }));
+}
+
+/**
+ * Refuses the watcher's keys and stops sending: no lease visits it, and workers that have its lanes give them back within a
+ * second or two. Attempts under way end. False when there is no such watcher. Suspending twice keeps the first time.
+ */
+export async function suspendWatcher(database: Database, id: number, now: Date): Promise<boolean> {
+  return database.transaction(async (tx) => {
+    const rows = await tx.query(sql`
+      update watcher set suspended_at = coalesce(suspended_at, ${now}) where id = ${id} returning id`);
+    if (rows.length === 0) return false;
+    await markSuspended(tx, id);
+    return true;
+  });
+}
+
+/**
+ * Until the transaction ends, the watcher is not deleted, so what the transaction creates for it doesn't stay behind.
+ * @throws Fault `unauthorized` when it is being or was deleted since the request passed.
+ */
+export async function requireWatcher(tx: Tx, id: number): Promise<void> {
+  const rows = await tx.query(
+    sql`select from watcher where id = ${id} and deleting_at is null for key share`,
+  );
+  if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
+}
+
+/** No lease visits the watcher from then on. */
+export async function markSuspended(tx: Tx, id: number): Promise<void> {
+  await tx.query(sql`
+    insert into watcher_queue (watcher_id, suspended) values (${id}, true)
+    on conflict (watcher_id) do update set suspended = true`);
+}
+
+/** Ends a suspension. A watcher that is being deleted stays suspended. */
+export async function resumeWatcher(database: Database, id: number): Promise<'active' | 'deleting' | 'none'> {
+  return database.transaction(async (tx) => {
+    const [row] = await tx.query<{ is_deleting: boolean }>(sql`
+      update watcher set suspended_at = case when deleting_at is not null then suspended_at end where id = ${id}
+      returning deleting_at is not null as is_deleting`);
+    if (row === undefined) return 'none';
+    if (row.is_deleting) return 'deleting';
+    // Its next visit was noted all the time.
+    await tx.query(sql`update watcher_queue set suspended = false where watcher_id = ${id}`);
+    return 'active';
+  });
+}
+
+const count = (from: Sql): Sql =>
+  sql`(select count(*) from (select from ${from} limit ${COUNT_MAX + 1}) as counted)`;
+
+type WatcherRow = {
+  id: number;
+  name: string;
+  created_at: Date;
+  suspended_at: Date | null;
+  deleting_at: Date | null;
+  valid_key_count: number;
+};
+
+const columns = (now: Date): Sql => sql`w.id, w.name, w.created_at, w.suspended_at, w.deleting_at, (
+  select count(*) from api_key k where k.watcher_id = w.id and (k.revoked_at is null or k.revoked_at > ${now})
+) as valid_key_count`;
+
+function toWatcher(row: WatcherRow): Watcher {
+  return {
+    id: row.id,
+    name: row.name,
+    createdAt: row.created_at,
+    suspendedAt: row.suspended_at ?? undefined,
+    deletingAt: row.deleting_at ?? undefined,
+    validKeyCount: row.valid_key_count,
+  };
+}

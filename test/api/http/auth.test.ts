@@ -1,0 +1,88 @@
+import assert from 'node:assert/strict';
+import { Readable } from 'node:stream';
+import { test } from 'node:test';
+import { generateApiKey } from '../../../src/domain/api-key.ts';
+import { revokeKey } from '../../../src/store/watchers/keys.ts';
+import { addressOf } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { createApiStory, PATH } from '../api-story.ts';
+
+const REFUSED = { success: false, statusCode: 401, statusMessage: 'Unauthorized' };
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('without a valid key every operation is refused in the same words (spec 5)', async () => {
+    const { ask, issue } = createApiStory(database());
+    const { key } = await issue('acme');
+    const headers = [
+      {},
+      { authorization: '' },
+      { authorization: 'Bearer' },
+      { authorization: 'Bearer ' },
+      { authorization: key },
+      { authorization: `Basic ${key}` },
+      { authorization: `Bearer ${key.slice(0, -1)}0${key.endsWith('0') ? '0' : ''}` },
+      { authorization: `Bearer ${key} ${key}` },
+      { authorization: `Bearer ${generateApiKey().text}` },
+      { authorization: `Bearer ${'x'.repeat(5_000)}` },
+      { 'x-api-key': key },
+    ];
+    for (const one of headers) {
+      const { status, json, headers } = await ask('GET', PATH, { headers: one });
+      assert.deepEqual(
+        [status, json, headers['www-authenticate']],
+        [401, REFUSED, 'Bearer'],
+        JSON.stringify(one),
+      );
+    }
+    const requests = [
+      ['POST', PATH],
+      ['GET', `${PATH}/5`],
+      ['PATCH', `${PATH}/5`],
+      ['DELETE', `${PATH}/5`],
+    ] as const;
+    for (const [method, url] of requests) assert.deepEqual((await ask(method, url)).json, REFUSED, method);
+  });
+
+  test('a body is not even looked at before the key is checked', async () => {
+    const { ask } = createApiStory(database());
+    for (const body of ['{ no json', '"x"', 'x'.repeat(100_000)])
+      assert.equal((await ask('POST', PATH, { body })).status, 401);
+  });
+
+  test('a key that is revoked while a slow body comes is refused, and nothing is stored', async () => {
+    const { api, ask, issue, clock } = createApiStory(database());
+    const [{ key, keyId }, other] = [await issue('acme'), await issue('acme')];
+    const body = JSON.stringify({ address: addressOf(1), webhook_url: 'https://a.example.com/' });
+    async function* slowly() {
+      yield body.slice(0, 10);
+      await revokeKey(database(), keyId, clock.now());
+      clock.advance(2_000);
+      yield body.slice(10);
+    }
+    const { statusCode } = await api.inject({
+      ...{ method: 'POST', url: PATH, payload: Readable.from(slowly()) },
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+    });
+    assert.equal(statusCode, 401);
+    assert.deepEqual(((await ask('GET', PATH, { key: other.key })).json as { data: unknown[] }).data, []);
+  });
+
+  test('the name of the scheme is accepted in any letter case (RFC 9110, 11.1)', async () => {
+    const { ask, issue } = createApiStory(database());
+    const { key } = await issue('acme');
+    for (const scheme of ['Bearer', 'bearer', 'BEARER']) {
+      assert.equal((await ask('GET', PATH, { headers: { authorization: `${scheme} ${key}` } })).status, 200);
+    }
+  });
+
+  test('a key is refused from the moment of its revocation on', async () => {
+    const { ask, issue, clock } = createApiStory(database());
+    const { key, keyId } = await issue('acme');
+    assert.equal((await ask('GET', PATH, { key })).status, 200);
+    await revokeKey(database(), keyId, new Date(clock.now().getTime() + 1_000));
+    clock.advance(999);
+    assert.equal((await ask('GET', PATH, { key })).status, 200);
+    clock.advance(1);
+    assert.deepEqual((await ask('GET', PATH, { key })).json, REFUSED);
+  });
+});

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { mock, test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
+import type { Sql } from '../../../src/store/db/sql.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { createApiStory, PATH } from '../api-story.ts';
+
+const valid = { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/a' };
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('an unknown path is 404, in the form of its part of the API (spec 7)', async () => {
+    const { ask, askUndescribed } = createApiStory(database());
+    assert.deepEqual((await ask('GET', '/api/nothing?a=b')).json, {
+      statusCode: 404,
+      statusMessage: 'No such path: /api/nothing',
+    });
+    const wrapped = await ask('POST', '/api/notifications/nothing');
+    assert.equal(wrapped.status, 404);
+    assert.deepEqual(wrapped.json, {
+      success: false,
+      statusCode: 404,
+      statusMessage: 'No such path: /api/notifications/nothing',
+    });
+    const spoilt = await ask('GET', '/api/%');
+    assert.deepEqual(spoilt.json, {
+      statusCode: 400,
+      statusMessage: "Invalid request: '/api/%' is not a valid url component",
+    });
+    const long = await askUndescribed('GET', `/api/price/${'x'.repeat(200)}`);
+    assert.deepEqual([long.status, Object.keys(long.json as object)], [414, ['statusCode', 'statusMessage']]);
+  });
+
+  test('a known path refuses other methods and says which it has', async () => {
+    const { ask } = createApiStory(database());
+    const cases = [
+      ['PUT', PATH, 'GET, HEAD, POST'],
+      ['DELETE', PATH, 'GET, HEAD, POST'],
+      ['PATCH', PATH, 'GET, HEAD, POST'],
+      ['POST', `${PATH}/${randomUUID()}`, 'DELETE, GET, HEAD, PATCH'],
+      ['PUT', `${PATH}/${randomUUID()}`, 'DELETE, GET, HEAD, PATCH'],
+      ['POST', '/livez', 'GET, HEAD'],
+    ] as const;
+    for (const [method, url, allow] of cases) {
+      const { status, headers, json } = await ask(method, url, { body: 'no json' });
+      assert.equal(status, 405, `${method} ${url}`);
+      assert.equal(headers.allow?.split(', ').sort().join(', '), allow);
+      const answer = { statusCode: 405, statusMessage: `${method} is not allowed here` };
+      assert.deepEqual(json, url.startsWith('/api/') ? { success: false, ...answer } : answer);
+    }
+  });
+
+  test('every site may read that a public path or its method is unknown', async () => {
+    const { ask } = createApiStory(database());
+    for (const [method, url, status] of [
+      ['GET', '/api/nothing', 404],
+      ['OPTIONS', '/api/nothing', 404],
+      ['POST', '/api/price/native', 405],
+      ['GET', '/api/%', 400],
+    ] as const) {
+      const { headers, ...answer } = await ask(method, url);
+      assert.equal(answer.status, status, url);
+      assert.equal(headers['access-control-allow-origin'], '*', url);
+      assert.equal(headers['x-content-type-options'], 'nosniff', url);
+    }
+    for (const url of ['/livez', '/nothing', PATH]) {
+      const { headers } = await ask('GET', url);
+      assert.equal(headers['access-control-allow-origin'], undefined, url);
+      assert.equal(headers['x-content-type-options'], 'nosniff', url);
+    }
+  });
+
+  test('a body that is too large, no JSON, or of another type says so', async () => {
+    const { ask, issue } = createApiStory(database());
+    const { key } = await issue('acme');
+    const large = await ask('POST', PATH, { key, body: { ...valid, padding: 'x'.repeat(64 * 1024) } });
+    assert.deepEqual(large.json, { success: false, statusCode: 413, statusMessage: 'Payload Too Large' });
+    for (const type of ['text/plain', 'application/x-www-form-urlencoded', 'application/xml']) {
+      const other = await ask('POST', PATH, {
+        key,
+        body: JSON.stringify(valid),
+        headers: { 'content-type': type },
+      });
+      assert.equal(other.status, 415, type);
+      assert.deepEqual(other.json, {
+        success: false,
+        statusCode: 415,
+        statusMessage: 'Unsupported Media Type: send Content-Type: application/json',
+      });
+    }
+    for (const body of ['{', '{"a":}', 'nothing', "{'a': 1}"]) {
+      const { status, json } = await ask('POST', PATH, { key, body });
+      assert.equal(status, 400, body);
+      const { errors, ...answer } = json as { errors: { path: string; message: string }[] };
+      assert.deepEqual(answer, { success: false, statusCode: 400, statusMessage: 'Invalid request' });
+      assert.equal(errors.length, 1);
+      assert.match(errors[0]?.message ?? '', /^is not JSON/);
+    }
+    const withCharset = { 'content-type': 'application/json; charset=utf-8' };
+    assert.equal((await ask('POST', PATH, { key, body: valid, headers: withCharset })).status, 200);
+  });
+
+  test('a caller’s request id comes back when it can be logged, else one is made', async () => {
+    const { ask } = createApiStory(database());
+    const idOf = async (id?: string) =>
+      (await ask('GET', '/livez', { headers: id === undefined ? {} : { 'x-request-id': id } })).headers[
+        'x-request-id'
+      ];
+    assert.equal(await idOf('trace-1:a.b_C'), 'trace-1:a.b_C');
+    for (const id of [undefined, '', 'a b', 'x'.repeat(129), '"quoted"'])
+      assert.match((await idOf(id)) ?? '', /^[0-9a-f-]{36}$/);
+    assert.notEqual(await idOf(), await idOf());
+    assert.equal(
+      (await ask('GET', '/no/such/path', { headers: { 'x-request-id': 'abc' } })).headers['x-request-id'],
+      'abc',
+    );
+  });
+
+  test('what went wrong inside is told to nobody outside', async () => {
+    const failWith = (error: Error) => ({ checks: async () => ({}), status: () => Promise.reject(error) });
+    const bug = await createApiStory(database(), failWith(new Error('password=hunter2'))).ask(
+      'GET',
+      '/status',
+    );
+    assert.deepEqual(bug.json, { statusCode: 500, statusMessage: 'Internal Server Error' });
+    const away = new Fault('unavailable', 'database: connect ECONNREFUSED 10.0.0.5:5432');
+    const unavailable = await createApiStory(database(), failWith(away)).ask('GET', '/status');
+    assert.deepEqual(unavailable.json, { statusCode: 503, statusMessage: 'Service Unavailable' });
+    assert.equal(unavailable.headers['retry-after'], '5');
+  });
+
+  test('a body that does not come in time is cut off', async () => {
+    const { key } = await createApiStory(database()).issue('acme');
+    const authenticated = Promise.withResolvers<void>();
+    const { api } = createApiStory({
+      ...database(),
+      async query<Row>(statement: Sql) {
+        const rows = await database().query<Row>(statement);
+        authenticated.resolve();
+        return rows;
+      },
+    });
+    const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));
+    mock.timers.enable({ apis: ['setTimeout'] });
+    const socket = connect(Number(port), '127.0.0.1');
+    try {
+      const headers = `Authorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: 9`;
+      socket.write(`POST ${PATH} HTTP/1.1\r\nHost: a\r\n${headers}\r\n\r\n{`);
+      const closed = once(socket, 'close');
+      let isClosed = false;
+      void closed.then(() => {
+        isClosed = true;
+      });
+      // Before that, the driver's own time limits would end first.
+      await authenticated.promise;
+      for (let turns = 0; !isClosed && turns < 100_000; turns += 1) {
+        mock.timers.tick(30_000);
+        await new Promise(setImmediate);
+      }
+      assert.ok(isClosed);
+    } finally {
+      mock.timers.reset();
+      socket.destroy();
+      await api.close();
+    }
+  });
+});

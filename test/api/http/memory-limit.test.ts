@@ -1,0 +1,106 @@
+/**
+ * Large requests of one watcher, which wait for each other and for nothing else.
+ */
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type ClientRequest, get, type IncomingMessage } from 'node:http';
+import { text } from 'node:stream/consumers';
+import { test } from 'node:test';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
+import { PATH } from '../api-story.ts';
+import { BULK, createBulkStory, recordOf, recordsOf } from '../notifications/bulk-story.ts';
+
+const WAIT_MS = 30_000;
+const JSON_TYPE = 'application/json';
+
+async function answerOf(
+  asked: ClientRequest,
+): Promise<{ status: number | undefined; headers: IncomingMessage['headers']; text: string }> {
+  const [response] = (await once(asked, 'response')) as [IncomingMessage];
+  return { status: response.statusCode, headers: response.headers, text: await text(response) };
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('of bodies of unknown length a watcher has four at once; the fifth is not read until one ends, and another watcher is served', async () => {
+    await using story = await createBulkStory(database());
+    const other = await story.issue('other');
+    // Chunked: each may have 8 MiB.
+    const opened = Array.from({ length: 5 }, (_, number) => {
+      const one = story.open({ 'content-type': JSON_TYPE });
+      one.write(`{"records":${JSON.stringify([recordOf(number)])}`);
+      return { one, answer: answerOf(one) };
+    });
+    await waitUntil(() => story.clock.waits().includes(WAIT_MS));
+    assert.deepEqual(story.clock.waits(), [WAIT_MS]);
+    const served = story.open({ 'content-type': JSON_TYPE, authorization: `Bearer ${other.key}` });
+    served.end(JSON.stringify({ records: recordsOf(3) }));
+    assert.equal((await answerOf(served)).status, 200);
+    // Whichever of them waits, it is read when another one has ended.
+    for (const { one } of opened) one.end('}');
+    for (const { answer } of opened) assert.equal((await answer).status, 200);
+    assert.deepEqual(story.clock.waits(), []);
+    assert.equal((await story.list()).length, 5);
+  });
+
+  test('a large body that has waited for 30 s is refused with 429 and the reason, and gives way', async () => {
+    await using story = await createBulkStory(database());
+    const opened = Array.from({ length: 5 }, () => {
+      const one = story.open({ 'content-type': JSON_TYPE });
+      one.on('error', () => {}).flushHeaders();
+      return one;
+    });
+    const refused = Promise.race(opened.map(answerOf));
+    await waitUntil(() => story.clock.waits().includes(WAIT_MS));
+    story.clock.advance(WAIT_MS);
+    const { status, headers, text } = await refused;
+    assert.deepEqual([status, headers['retry-after']], [429, '60']);
+    assert.deepEqual(JSON.parse(text), {
+      success: false,
+      statusCode: 429,
+      statusMessage: 'Too many requests with many records are under way; this one has waited for 30 s',
+    });
+    for (const one of opened) one.destroy();
+  });
+
+  test('lists that a watcher does not read make its next ones wait, and no others', async () => {
+    await using story = await createBulkStory(database());
+    const url = `https://a.example.com/${'x'.repeat(2_000)}`;
+    // More than the sockets hold.
+    for (let start = 0; start < 9_000; start += 3_000) {
+      const records = recordsOf(3_000, start).map((record) => ({ ...record, webhook_url: url }));
+      assert.equal((await story.ask('POST', BULK, { key: story.key, body: { records } })).status, 200);
+    }
+    const address = story.api.server.address();
+    const port = typeof address === 'object' ? address?.port : undefined;
+    const list = (key: string) =>
+      get({
+        ...{ port, host: '127.0.0.1', agent: false, path: `${PATH}?limit=10000` },
+        headers: { authorization: `Bearer ${key}` },
+      });
+    const unread = list(story.key);
+    const [response] = (await once(unread, 'response')) as [IncomingMessage];
+    const next = list(story.key);
+    const answer = answerOf(next);
+    await waitUntil(() => story.clock.waits().includes(WAIT_MS));
+    const other = await story.issue('other');
+    assert.equal((await answerOf(list(other.key))).status, 200);
+    response.destroy();
+    assert.equal(JSON.parse((await answer).text).data.length, 9_000);
+  });
+
+  test('a client that leaves while it waits is forgotten', async () => {
+    await using story = await createBulkStory(database());
+    const opened = Array.from({ length: 5 }, () => {
+      const one = story.open({ 'content-type': JSON_TYPE });
+      one.on('error', () => {}).flushHeaders();
+      return one;
+    });
+    await waitUntil(() => story.clock.waits().includes(WAIT_MS));
+    for (const one of opened) one.destroy();
+    await waitUntil(() => story.clock.waits().length === 0);
+    const again = story.open({ 'content-type': JSON_TYPE });
+    again.end(JSON.stringify({ records: recordsOf(1) }));
+    assert.equal((await answerOf(again)).status, 200);
+  });
+});

@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { createRoom } from '../../../src/api/http/room.ts';
+import { never } from '../../../src/core/abort.ts';
+import { createTestClock } from '../../kit/clock.ts';
+
+const [ACME, OTHER, THIRD] = [1, 2, 3];
+const WAIT_MS = 30_000;
+
+/** A room of 16 units, and what was admitted to it. */
+function createStory() {
+  const clock = createTestClock();
+  const room = createRoom({ clock, unitsMax: 16, what: 'requests' });
+  const admitted: string[] = [];
+  const take = async (name: string, watcherId: number, units: number, signal = never) => {
+    const release = await room.take(watcherId, units, signal);
+    admitted.push(name);
+    return release;
+  };
+  return { clock, room, admitted, take };
+}
+
+test('one watcher takes half of the room, and others half of what is left', async () => {
+  const { admitted, take } = createStory();
+  for (let count = 0; count < 3; count += 1) void take('acme', ACME, 4);
+  for (let count = 0; count < 3; count += 1) void take('other', OTHER, 4);
+  await nextTurn();
+  assert.deepEqual(admitted, ['acme', 'acme', 'other']);
+});
+
+test('whoever has least comes first, and a large request is not passed by small ones', async () => {
+  const { admitted, take } = createStory();
+  const first = await take('acme 1', ACME, 8);
+  const second = await take('other 1', OTHER, 4);
+  void take('acme 2', ACME, 1);
+  void take('third', THIRD, 8);
+  void take('other 2', OTHER, 1);
+  await nextTurn();
+  assert.deepEqual(admitted, ['acme 1', 'other 1']);
+  second();
+  await nextTurn();
+  assert.deepEqual(admitted.slice(2), ['third']);
+  first();
+  first();
+  await nextTurn();
+  assert.deepEqual(admitted.slice(3), ['acme 2', 'other 2']);
+});
+
+test('a request that has waited too long, or whose client has left, is refused and makes way', async () => {
+  const { clock, room, admitted, take } = createStory();
+  await take('acme', ACME, 12);
+  const leaving = new AbortController();
+  const late = assert.rejects(take('late', OTHER, 8), { code: 'limited', message: /waited for 30 s/ });
+  await nextTurn();
+  clock.advance(1);
+  const left = assert.rejects(take('left', THIRD, 4, leaving.signal), { code: 'limited' });
+  await nextTurn();
+  leaving.abort();
+  await left;
+  void take('small', THIRD, 2);
+  clock.advance(WAIT_MS - 1);
+  await late;
+  await nextTurn();
+  assert.deepEqual(admitted, ['acme', 'small']);
+  assert.deepEqual(clock.waits(), []);
+  assert.equal(typeof room.take(OTHER, 1, never), 'function');
+});
+
+test('a watcher has 100 requests that wait; others wait beside them', async () => {
+  const { room, take } = createStory();
+  await take('acme', ACME, 16);
+  const waiting = Array.from({ length: 100 }, () => take('acme', ACME, 1));
+  assert.throws(() => room.take(ACME, 1, never), {
+    code: 'limited',
+    message: /100 requests of this watcher/,
+  });
+  const other = room.take(OTHER, 1, never);
+  assert.ok(other instanceof Promise);
+  assert.equal(waiting.length, 100);
+});

@@ -1,0 +1,176 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Database, Db } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { revokeKey } from '../../../src/store/watchers/keys.ts';
+import { suspendWatcher } from '../../../src/store/watchers/watchers.ts';
+import { noon } from '../../kit/chain-story.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { type EventStream, openEventStream } from '../../kit/event-stream.ts';
+import { waitUntil } from '../../kit/wait.ts';
+import { type ApiStory, createApiStory } from '../api-story.ts';
+
+const PATH = '/api/notifications/attempts/stream';
+
+/** A listening API with a key of watcher acme. `hear` lets the clock run until the condition holds. */
+async function createStory(database: Database) {
+  const story = createApiStory(database);
+  const issued = await story.issue('acme');
+  const url = `${await story.api.listen({ host: '127.0.0.1', port: 0 })}${PATH}`;
+  return {
+    ...story,
+    ...issued,
+    /** Lets the clock run meanwhile: a stream begins once who writes attempts at its look has ended. */
+    async open(options: { key?: string; lastEventId?: string } = {}): Promise<EventStream> {
+      let stream: EventStream | undefined;
+      const opening = openEventStream(url, { key: issued.key, ...options }).then((opened) => {
+        stream = opened;
+      });
+      await Promise.all([opening, hear(story, () => stream !== undefined)]);
+      assert(stream);
+      return stream;
+    },
+    hear: (condition: () => boolean) => hear(story, condition),
+    [Symbol.asyncDispose]: async () => {
+      await story.api.close();
+    },
+  };
+}
+
+const hear = ({ clock }: Pick<ApiStory, 'clock'>, condition: () => boolean) =>
+  waitUntil(() => {
+    clock.advance(500);
+    return condition();
+  });
+
+async function attempt(db: Db, watcherId: number): Promise<number> {
+  const [row] = await db.query<{ id: number }>(sql`
+    insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status)
+    values (${watcherId}, 7, ${noon}, 12, 'success', 204) returning id`);
+  return row?.id ?? 0;
+}
+
+const heardBy = ({ events }: EventStream) => events.map(({ id }) => Number(id));
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('attempts come as they are settled, from the beginning of the stream on, only the watcher’s own', async () => {
+    await using story = await createStory(database());
+    const { watcherId, open, hear } = story;
+    await attempt(database(), watcherId);
+    await using stream = await open();
+    assert.equal(stream.status, 200);
+    assert.equal(stream.headers.get('content-type'), 'text/event-stream; charset=utf-8');
+    await attempt(database(), watcherId + 1);
+    const id = await attempt(database(), watcherId);
+    await hear(() => stream.events.length > 0);
+    const data = {
+      id,
+      notification_id: 7,
+      revision: 0,
+      started_at: noon.toISOString(),
+      duration_ms: 12,
+      requests: 1,
+      outcome: 'success',
+      status: 204,
+      response: null,
+    };
+    assert.deepEqual(stream.events, [{ id: String(id), event: 'attempt', data }]);
+  });
+
+  test('with Last-Event-ID a stream goes on behind that event, whatever came meanwhile', async () => {
+    await using story = await createStory(database());
+    const { watcherId, open, hear } = story;
+    const ids: number[] = [];
+    for (let count = 0; count < 1_200; count += 1) ids.push(await attempt(database(), watcherId));
+    await using stream = await open({ lastEventId: String(ids[99]) });
+    await hear(() => stream.events.length >= 1_100);
+    ids.push(await attempt(database(), watcherId));
+    await hear(() => stream.events.length >= 1_101);
+    assert.deepEqual(heardBy(stream), ids.slice(100));
+    const { status } = await open({ lastEventId: 'yesterday' });
+    assert.equal(status, 400);
+  });
+
+  test('a silent stream is kept open by comments', async () => {
+    await using story = await createStory(database());
+    await using stream = await story.open();
+    await story.hear(() => stream.commentCount() >= 2);
+    assert.deepEqual(stream.events, []);
+  });
+
+  test('a stream ends when its key is revoked', async () => {
+    await using story = await createStory(database());
+    await using stream = await story.open();
+    let isEnded = false;
+    void stream.ended.then(() => {
+      isEnded = true;
+    });
+    await story.hear(() => stream.commentCount() > 0);
+    assert.equal(isEnded, false);
+    await revokeKey(database(), story.keyId, noon);
+    await story.hear(() => isEnded);
+  });
+
+  test('a stream ends when its watcher is suspended', async () => {
+    await using story = await createStory(database());
+    await using stream = await story.open();
+    let isEnded = false;
+    void stream.ended.then(() => {
+      isEnded = true;
+    });
+    await story.hear(() => stream.commentCount() > 0);
+    await suspendWatcher(database(), story.watcherId, noon);
+    await story.hear(() => isEnded);
+  });
+
+  test('streams end when the server closes', async () => {
+    await using story = await createStory(database());
+    await using stream = await story.open();
+    await story.api.close();
+    await stream.ended;
+  });
+
+  test('a watcher has five streams at a time; one that ends makes room for another', async () => {
+    await using story = await createStory(database());
+    const { open, issue } = story;
+    await using own = new AsyncDisposableStack();
+    const streams = [];
+    for (let count = 0; count < 5; count += 1) streams.push(own.use(await open()));
+    const refused = await open();
+    assert.deepEqual([refused.status, refused.headers.get('retry-after')], [429, '60']);
+    const other = await issue('other');
+    assert.equal(own.use(await open({ key: other.key })).status, 200);
+    await streams[0]?.[Symbol.asyncDispose]();
+    await waitUntil(async () => own.use(await open()).status === 200);
+  });
+
+  test('a stream needs a key, and has no HEAD', async () => {
+    const { ask, issue } = createApiStory(database());
+    const { key } = await issue('acme');
+    assert.equal((await ask('GET', PATH)).status, 401);
+    assert.notEqual((await ask('HEAD', PATH, { key })).status, 200);
+    assert.equal((await ask('POST', PATH, { key })).status, 405);
+  });
+});
+
+onPostgres(({ database }) => {
+  test('no attempt is passed over when transactions end in another order than they began', async () => {
+    await using story = await createStory(database());
+    const { watcherId, open, hear } = story;
+    await using stream = await open();
+    const first = await attempt(database(), watcherId);
+    await hear(() => stream.events.length === 1);
+    let slow = 0;
+    let fast = 0;
+    await database().transaction(async (tx) => {
+      slow = await attempt(tx, watcherId);
+      fast = await attempt(database(), watcherId);
+      const comments = stream.commentCount();
+      // The stream looks many times, and holds back what is behind the open transaction.
+      await hear(() => stream.commentCount() > comments);
+      assert.deepEqual(heardBy(stream), [first]);
+    });
+    await hear(() => stream.events.length === 3);
+    assert.deepEqual(heardBy(stream), [first, slow, fast]);
+  });
+});

@@ -1,0 +1,277 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { coin, headerOf, later, mine, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { insertNotifications } from '../../kit/many-notifications.ts';
+import { type ApiStory, createApiStory } from '../api-story.ts';
+
+const LOG = '/api/notifications/log';
+const NOT_FOUND = { success: false, statusCode: 404, statusMessage: 'Notification not found' };
+
+type Notification = { id: number; state: string; redelivery_count: number; attempts?: { id: number }[] };
+
+/** Watcher acme with a record and so many notifications. */
+async function createStory(database: Database, count = 3, state: 'waiting' | 'processed' = 'waiting') {
+  const story = createApiStory(database);
+  const { key, watcherId } = await story.issue('acme');
+  const record = await watchAddress(database, { watcherId });
+  await insertNotifications(database, { records: [record], count, state });
+  return { ...story, key, watcherId, record };
+}
+
+async function get<T>({ ask }: Pick<ApiStory, 'ask'>, key: string, url: string): Promise<T> {
+  const { status, json, text } = await ask('GET', url, { key });
+  assert.equal(status, 200, text);
+  return (json as { data: T }).data;
+}
+
+const idsOf = (notifications: readonly { id: number }[]) => notifications.map(({ id }) => id);
+const nextOf = (headers: { [name: string]: string | undefined }) =>
+  /^<(.+)>; rel="next"$/.exec(headers.link ?? '')?.[1];
+
+const setState = (database: Database, id: number, state: string) =>
+  database.query(sql`update notification set state = ${state}, processed_at = null where id = ${id}`);
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('a notification in the log: these fields, amounts exact as text, times in ISO 8601', async () => {
+    const story = createApiStory(database());
+    const { key, watcherId } = await story.issue('acme');
+    const record = await watchAddress(database(), { watcherId });
+    const transfer = transferOf({ amount: 2n ** 255n, receiver: record.address });
+    await mine(database(), headerOf(7), [transfer]);
+    const { text } = await story.ask('GET', LOG, { key });
+    const logged = {
+      id: 1,
+      watched_address_id: record.id,
+      hash: transfer.txHash,
+      type: 'COIN_TRANSFER',
+      sender: transfer.sender,
+      receiver: transfer.receiver,
+      amount: String(2n ** 255n),
+      asset: 'BELL',
+      block_number: 7,
+      state: 'waiting',
+      revision: 0,
+      orphaned: false,
+      orphaned_at: null,
+      orphaned_block: null,
+      replaces: null,
+      replaced_by: null,
+      retry_count: 0,
+      redelivery_count: 0,
+      next_retry_at: null,
+      created_at: '2025-11-20T12:00:00.000Z',
+      processed_at: null,
+    };
+    assert.equal(text, JSON.stringify({ success: true, data: [logged] }));
+    await database().query(sql`
+      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+      values (${watcherId}, 1, ${later(5)}, 9, 'timeout')`);
+    const attempt = {
+      id: 1,
+      notification_id: 1,
+      revision: 0,
+      started_at: '2025-11-20T12:00:00.005Z',
+      duration_ms: 9,
+      requests: 1,
+      outcome: 'timeout',
+      status: null,
+      response: null,
+    };
+    const one = await story.ask('GET', `${LOG}/1`, { key });
+    assert.equal(one.text, JSON.stringify({ success: true, data: { ...logged, attempts: [attempt] } }));
+    const attempts = await story.ask('GET', `${LOG}/1/attempts`, { key });
+    assert.equal(attempts.text, JSON.stringify({ success: true, data: [attempt] }));
+  });
+
+  test('the list is the newest first, and its link leads through all that fits the filters', async () => {
+    const { key, ask, record } = await createStory(database(), 9);
+    await mine(database(), headerOf(1), [
+      transferOf({ kind: 'token', token: coin, receiver: record.address }),
+    ]);
+    const read: number[] = [];
+    let pages = 0;
+    let url: string | undefined = `${LOG}?limit=4&type=COIN_TRANSFER&watched_address_id=${record.id}`;
+    while (url !== undefined) {
+      const { json, headers } = await ask('GET', url, { key });
+      read.push(...idsOf((json as { data: Notification[] }).data));
+      pages += 1;
+      url = nextOf(headers);
+    }
+    assert.deepEqual(read, [9, 8, 7, 6, 5, 4, 3, 2, 1]);
+    assert.equal(pages, 3);
+  });
+
+  test('every filter is taken by its name', async () => {
+    const { key, ask, record } = await createStory(database(), 30);
+    await setState(database(), 2, 'cancelled');
+    const hash = `0x${(5).toString(16).padStart(64, '0')}`;
+    const cases: [query: string, ids: number[]][] = [
+      ['state=cancelled', [2]],
+      ['type=TOKEN_TRANSFER', []],
+      [`hash=${hash}`, [5]],
+      [`hash=${hash.slice(2).toUpperCase()}`, [5]],
+      [`address=${record.address}&from_block=3&to_block=3&limit=2`, [29, 28]],
+      [`watched_address_id=${record.id}&to_block=1`, [9, 8, 7, 6, 5, 4, 3, 2, 1]],
+      ['address=0x00000000000000000000000000000000000000ff', []],
+      ['from=2025-11-20T12:00:29Z', [30, 29]],
+      ['until=2025-11-20T12:00:03.000Z&from=2025-11-20T12:00Z', [2, 1]],
+      ['to=2025-11-20T12:00:03.000Z&from=2025-11-20T12:00Z', [2, 1]],
+    ];
+    for (const [query, ids] of cases)
+      assert.deepEqual(idsOf(await get<Notification[]>({ ask }, key, `${LOG}?${query}`)), ids, query);
+  });
+
+  test('every wrong parameter is named by its path, all of them at once', async () => {
+    const { key, ask } = await createStory(database());
+    const wrong = {
+      state: 'done',
+      type: 'NFT',
+      hash: '0x12',
+      address: 'x',
+      watched_address_id: '1',
+      from: 'yesterday',
+      until: '2025-13-01T00:00:00Z',
+      from_block: '-1',
+      to_block: '1.5',
+      limit: '1001',
+      cursor: 'x',
+    };
+    const { status, json } = await ask('GET', `${LOG}?${new URLSearchParams(wrong).toString()}`, { key });
+    assert.equal(status, 400);
+    const { errors } = json as { errors: { path: string }[] };
+    assert.deepEqual(
+      errors.map(({ path }) => path).sort(),
+      Object.keys(wrong)
+        .map((name) => `/${name}`)
+        .sort(),
+    );
+    for (const url of [
+      `${LOG}?limit=0`,
+      `${LOG}?stat=held`,
+      `${LOG}?state=held&state=waiting`,
+      `${LOG}/1/attempts?cursor=x`,
+      `${LOG}?from=0000-01-01T00:00:00Z`,
+      `${LOG}?until=2025-02-30T00:00:00Z`,
+      `${LOG}?to=2025-02-30T00:00:00Z`,
+      `${LOG}?until=2025-02-20&to=2025-02-20`,
+    ])
+      assert.equal((await ask('GET', url, { key })).status, 400, url);
+  });
+
+  test('an address with too many records asks for one of them', async () => {
+    const { key, ask, watcherId, record } = await createStory(database());
+    for (let count = 2; count <= 10; count += 1) await watchAddress(database(), { watcherId });
+    const url = `${LOG}?address=${record.address}`;
+    assert.equal((await get<Notification[]>({ ask }, key, url)).length, 3);
+    await watchAddress(database(), { watcherId });
+    const { status, json } = await ask('GET', url, { key });
+    assert.equal(status, 400);
+    assert.equal((json as { errors: { path: string }[] }).errors[0]?.path, '/address');
+  });
+
+  test('attempts come in pages, the newest first', async () => {
+    const { key, ask, watcherId } = await createStory(database());
+    await database().query(sql`
+      insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+      select ${watcherId}::bigint, 2, now(), 1, 'timeout' from generate_series(1, 130)`);
+    const { json, headers } = await ask('GET', `${LOG}/2`, { key });
+    const { attempts = [] } = (json as { data: Notification }).data;
+    assert.deepEqual([attempts.length, attempts[0]?.id], [100, 130]);
+    const rest = await get<{ id: number }[]>({ ask }, key, nextOf(headers) ?? '');
+    assert.deepEqual([rest.length, rest.at(-1)?.id], [30, 1]);
+  });
+
+  test('an unknown id, another watcher’s and what is no id cannot be told apart; without a key there is nothing', async () => {
+    const { ask, issue } = await createStory(database());
+    const { key } = await issue('other');
+    const paths: ['GET' | 'POST', string][] = [
+      ['GET', ''],
+      ['GET', '/attempts'],
+      ['POST', '/redeliver'],
+    ];
+    for (const id of ['1', '999', 'x', '1e3', '-1', '9'.repeat(40)]) {
+      for (const [method, path] of paths) {
+        const { status, json } = await ask(method, `${LOG}/${id}${path}`, { key });
+        assert.deepEqual([status, json], [404, NOT_FOUND], `${method} ${id}${path}`);
+        assert.equal((await ask(method, `${LOG}/${id}${path}`)).status, 401);
+      }
+    }
+    assert.deepEqual(await get({ ask }, key, LOG), []);
+    assert.equal((await ask('GET', LOG)).status, 401);
+    assert.equal((await ask('POST', `${LOG}/redeliver?state=processed`)).status, 401);
+  });
+
+  test('one notification is delivered again on request, as often as it is asked for', async () => {
+    const { key, ask } = await createStory(database(), 3, 'processed');
+    for (const count of [1, 2]) {
+      const { status, json } = await ask('POST', `${LOG}/2/redeliver`, { key });
+      assert.equal(status, 200);
+      const { data } = json as { data: Notification };
+      assert.deepEqual([data.id, data.state, data.redelivery_count], [2, 'waiting', count]);
+      // Asked for once more before it was sent, it stays as it is.
+      assert.equal((await ask('POST', `${LOG}/2/redeliver`, { key })).status, 200);
+      await database().query(
+        sql`update notification set state = 'processed', processed_at = now() where id = 2`,
+      );
+    }
+  });
+
+  test('what cannot be delivered again is refused with the reason', async () => {
+    const { key, ask, clock } = await createStory(database(), 4, 'processed');
+    const reasons = {
+      held: 'Its block does not have its confirmations yet',
+      withdrawn: 'Its block is not part of the chain any more',
+      cancelled: 'Its watched address was deleted',
+    };
+    clock.advance(9_999_999);
+    for (const [index, [state, statusMessage]] of Object.entries(reasons).entries()) {
+      await setState(database(), index + 1, state);
+      const { status, json } = await ask('POST', `${LOG}/${index + 1}/redeliver`, { key });
+      assert.deepEqual([status, json], [409, { success: false, statusCode: 409, statusMessage }]);
+    }
+    await database().query(sql`delete from watched_address`);
+    const { json } = await ask('POST', `${LOG}/4/redeliver`, { key });
+    assert.deepEqual(json, { success: false, statusCode: 409, statusMessage: reasons.cancelled });
+  });
+
+  test('many are delivered again by the filters of the list, from request to request until the cursor is null', async () => {
+    const { key, ask, clock } = await createStory(database(), 21_000, 'processed');
+    clock.advance(9_999_999_999);
+    let redelivered = 0;
+    let requests = 0;
+    let url: string | undefined = `${LOG}/redeliver?state=processed&from_block=11`;
+    while (url !== undefined) {
+      const { status, json, headers, text }: Awaited<ReturnType<ApiStory['ask']>> = await ask('POST', url, {
+        key,
+      });
+      assert.equal(status, 200, text);
+      const { data } = json as { data: { redelivered: number; cursor: string | null } };
+      redelivered += data.redelivered;
+      requests += 1;
+      url = nextOf(headers);
+      assert.equal(data.cursor === null, url === undefined);
+    }
+    assert.equal(redelivered, 21_000 - 99);
+    assert.equal(requests, 3);
+    const { json } = await ask('POST', `${LOG}/redeliver?state=processed&from_block=11`, { key });
+    assert.deepEqual(json, { success: true, data: { redelivered: 0, cursor: null } });
+  });
+
+  test('what is to be delivered again must be said by a filter that exists, and a cursor must be one', async () => {
+    const { key, ask } = await createStory(database(), 3, 'processed');
+    for (const query of [
+      '',
+      '?cursor=1-2',
+      '?stat=processed',
+      '?state=processed&cursor=2',
+      '?state=processed&cursor=',
+    ]) {
+      const { status } = await ask('POST', `${LOG}/redeliver${query}`, { key });
+      assert.equal(status, 400, query);
+    }
+    assert.deepEqual(await get({ ask }, key, `${LOG}?state=waiting`), []);
+  });
+});

@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { attemptDue } from '../../kit/attempts.ts';
+import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { createApiStory } from '../api-story.ts';
+
+const PATH = '/api/notifications/receivers';
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  /** Watchers acme and beta, each with the receivers one and two, of which one fails. */
+  async function createStory() {
+    const story = createApiStory(database());
+    const keys: Record<string, string> = {};
+    for (const [index, name] of ['acme', 'beta'].entries()) {
+      const { key, watcherId } = await story.issue(name);
+      keys[name] = key;
+      for (const [place, host] of ['one', 'two'].entries()) {
+        const address = addressOf(1 + 2 * index + place);
+        await watchAddress(database(), { watcherId, address, url: `https://${host}.example/hook` });
+      }
+    }
+    const receivers = [1, 3].map((number) => transferOf({ receiver: addressOf(number) }));
+    await mine(database(), headerOf(1), receivers);
+    await attemptDue(database(), { now: noon, succeeds: false });
+    return { ...story, key: keys.acme ?? '' };
+  }
+
+  test('a watcher sees its own receivers, and which of them fail', async () => {
+    const { ask, key } = await createStory();
+    const failing = {
+      ...{ origin: 'https://one.example:443', failing: true, failing_since: noon.toISOString() },
+      ...{
+        failed_attempts: 1,
+        last_attempt_at: noon.toISOString(),
+        last_outcome: 'http_5xx',
+        last_status: 500,
+      },
+      ...{ pending: 1, pending_is_complete: true, oldest_pending_at: noon.toISOString() },
+      next_attempt_at: '2025-11-20T12:01:00.000Z',
+    };
+    const none = Object.fromEntries(Object.keys(failing).map((name) => [name, null]));
+    const two = { ...none, origin: 'https://two.example:443', failing: false };
+    const { json } = await ask('GET', PATH, { key });
+    assert.deepEqual(json, { success: true, data: [failing, two] });
+    const only = await ask('GET', `${PATH}?failing=true`, { key });
+    assert.deepEqual(only.json, { success: true, data: [failing] });
+  });
+
+  test('pages are linked, and end', async () => {
+    const { ask, key } = await createStory();
+    const origins: string[] = [];
+    for (let url: string | undefined = `${PATH}?limit=1`; url !== undefined; ) {
+      const { json, headers } = await ask('GET', url, { key });
+      origins.push(...(json as { data: { origin: string }[] }).data.map(({ origin }) => origin));
+      url = /^<(.+)>; rel="next"$/.exec(headers.link ?? '')?.[1];
+    }
+    assert.deepEqual(origins, ['https://one.example:443', 'https://two.example:443']);
+  });
+
+  test('without a key, and with a filter that means nothing, it is refused', async () => {
+    const { ask, key } = await createStory();
+    assert.equal((await ask('GET', PATH)).status, 401);
+    for (const query of ['failing=yes', 'limit=0', 'watcher=beta', 'cursor=%00', 'cursor=https%3A%2F%2Fa%00'])
+      assert.equal((await ask('GET', `${PATH}?${query}`, { key })).status, 400, query);
+  });
+});

@@ -1,0 +1,285 @@
+/**
+ * Statistics of swap pairs as a client gets them (spec 4.3, 7).
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decimal } from '../../../src/core/decimal.ts';
+import { toBytes } from '../../../src/core/hex.ts';
+import type { BlockHeader } from '../../../src/domain/block.ts';
+import type { ValuedPair } from '../../../src/domain/pair.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { insertPairStates } from '../../../src/store/market/market.ts';
+import { insertReadings } from '../../../src/store/market/pair-readings.ts';
+import { advanceBackfill, followPairs } from '../../../src/store/market/pairs.ts';
+import { insertSwaps } from '../../../src/store/market/swaps.ts';
+import { insertPrice } from '../../../src/store/prices/prices.ts';
+import { addressOf, hashOf, headerOf, later, noon } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { createApiStory } from '../api-story.ts';
+
+const coins = (count: number) => BigInt(count) * 10n ** 18n;
+const HOUR_MS = 3_600_000;
+
+const reward: ValuedPair = {
+  ...{ id: 1, name: 'RWD/ETH', address: addressOf(11), token0: addressOf(21), token1: addressOf(20) },
+  ...{ token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 1, rewardPid: 0 },
+  ...{ value0: undefined, value1: { asset: 'ETH' }, areIndependent: false },
+};
+const stable: ValuedPair = {
+  ...{ id: 2, name: 'USDT/ETH', address: addressOf(12), token0: addressOf(22), token1: addressOf(20) },
+  ...{ token0Decimals: 6, token1Decimals: 18, fee: 300, usdValueFrom: 0, rewardPid: 1 },
+  ...{ value0: { fixed: decimal('1') }, value1: { asset: 'ETH' }, areIndependent: true },
+};
+const worthless: ValuedPair = { ...reward, id: 3, name: 'A/B', value1: undefined };
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const tell = () => createApiStory(database(), undefined, undefined, { pairs: [reward, stable, worthless] });
+  const price = (usd: string) =>
+    insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: noon, source: 'test' });
+
+  test('vol24h is the sum of the swaps later than 24 hours ago and not later than now, exactly', async () => {
+    const { ask } = tell();
+    const before = (ms: number) => later(-ms);
+    await swapAt(before(24 * HOUR_MS), '1000000');
+    await swapAt(before(24 * HOUR_MS - 1), '0.1');
+    await swapAt(before(12 * HOUR_MS), '0.000000000000000000000000000000000001');
+    await swapAt(noon, '0.2');
+    await swapAt(later(1), '2000000');
+    const { status, text } = await ask('GET', '/api/swap/volume/1');
+    assert.equal(status, 200);
+    assert.equal(text, '{"vol24h":0.300000000000000000000000000000000001,"pair":"RWD/ETH"}');
+  });
+
+  test('until its 24 hours are read a volume is kept for 5 seconds, and the headers say so', async () => {
+    const { ask, clock } = tell();
+    const see = async (path: string) => {
+      const { headers, json } = await ask('GET', path);
+      const body = Array.isArray(json) ? json[1] : json;
+      return [body.vol24h, headers['chainbell-volume-complete'], headers['cache-control']];
+    };
+    const both = async () => [await see('/api/swap/volume/2'), await see('/api/swap/pairs')];
+    const growing = (usd: number) => [usd, 'false', 'public, max-age=5'];
+    assert.deepEqual(await both(), [growing(0), growing(0)], 'nothing is followed');
+    const tip = headerOf(2);
+    await follow(tip, { storedLateMs: 0 });
+    await swapAt(noon, '12.5', 2);
+    assert.deepEqual(await both(), [growing(0), growing(0)], 'kept');
+    clock.advance(5_000);
+    assert.deepEqual(await both(), [growing(12.5), growing(12.5)], 'the past is being read');
+    await database().transaction((tx) =>
+      advanceBackfill(tx, { pairIds: [1, 2, 3], number: 1, hash: tip.parentHash }, undefined),
+    );
+    clock.advance(5_000);
+    assert.deepEqual(await both(), [
+      [12.5, 'true', 'public, max-age=60'],
+      [12.5, 'true', 'public, max-age=60, stale-while-revalidate=60'],
+    ]);
+    await follow(headerOf(3), { storedLateMs: 300_001 });
+    clock.advance(120_000);
+    assert.deepEqual(await both(), [growing(12.5), growing(12.5)], 'catching up');
+  });
+
+  test('with maxAgeSeconds an older price values no LP token', async () => {
+    const aging: ValuedPair = { ...reward, value1: { asset: 'ETH', maxAgeMs: 600_000 } };
+    const story = () => createApiStory(database(), undefined, undefined, { pairs: [aging] });
+    await price('2000');
+    await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
+    await supplyOf(1, coins(6));
+    const askAfter = async (ms: number) => {
+      const { ask, clock } = story();
+      clock.advance(ms);
+      return (await ask('GET', '/api/swap/lp-value/1')).status;
+    };
+    assert.deepEqual([await askAfter(600_000), await askAfter(600_001)], [200, 404]);
+  });
+
+  test('without swaps in the window vol24h is 0', async () => {
+    const { ask } = tell();
+    assert.equal((await ask('GET', '/api/swap/volume/2')).text, '{"vol24h":0,"pair":"USDT/ETH"}');
+  });
+
+  test('an LP value has the latest price and the fair value of one LP token', async () => {
+    const { ask } = tell();
+    await price('1800');
+    // The pool says 2000, the feed 1800: 2 · √(2000·1 · 1·1800) / 2.
+    await stateOf(2, { reserve0: 2_000_000_000n, reserve1: coins(1), price: '2000' });
+    await supplyOf(2, coins(2));
+    const { text } = await ask('GET', '/api/swap/lp-value/2');
+    const root = '1897.366596101027599199336126659631120232';
+    assert.equal(text, `{"latestPrice":2000,"lpPriceInUsd":${root},"pair":"USDT/ETH"}`);
+  });
+
+  test('where the other price comes from the pool both reserves count', async () => {
+    const { ask } = tell();
+    await price('2000');
+    await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
+    await supplyOf(1, coins(6));
+    const { text } = await ask('GET', '/api/swap/lp-value/1');
+    assert.equal(text, '{"latestPrice":0.0075,"lpPriceInUsd":2000,"pair":"RWD/ETH"}');
+  });
+
+  test('an LP token of tokens that nobody values is worth 0', async () => {
+    const { ask } = tell();
+    await stateOf(3, { reserve0: coins(4), reserve1: coins(2), price: '0.5' });
+    await supplyOf(3, coins(6));
+    assert.equal(
+      (await ask('GET', '/api/swap/lp-value/3')).text,
+      '{"latestPrice":0.5,"lpPriceInUsd":0,"pair":"A/B"}',
+    );
+  });
+
+  test('without a state, a supply or a price that there will be there is no LP value yet', async () => {
+    const { ask } = tell();
+    const notFound = { statusCode: 404, statusMessage: 'Price not found' };
+    assert.deepEqual((await ask('GET', '/api/swap/lp-value/1')).json, notFound);
+    await stateOf(1, { reserve0: coins(4), reserve1: coins(2), price: '0.5' });
+    await price('2000');
+    assert.deepEqual((await ask('GET', '/api/swap/lp-value/1')).json, notFound);
+  });
+
+  test('errors are those of the specification', async () => {
+    const { ask } = tell();
+    const cases: Record<string, [number, string]> = {
+      '/api/swap/volume': [400, 'Missing id parameter'],
+      '/api/swap/volume/': [400, 'Missing id parameter'],
+      '/api/swap/lp-value/': [400, 'Missing id parameter'],
+      '/api/swap/volume/1.5': [400, 'Invalid id parameter'],
+      '/api/swap/lp-value/one': [400, 'Invalid id parameter'],
+      '/api/swap/volume/0x1': [400, 'Invalid id parameter'],
+      '/api/swap/volume/7': [404, 'Pair not found'],
+      '/api/swap/volume/-1': [404, 'Pair not found'],
+      '/api/swap/volume/99999999999999999999': [404, 'Pair not found'],
+      '/api/swap/lp-value/7': [404, 'Price not found'],
+      '/api/swap/volume-history/7': [404, 'Pair not found'],
+      '/api/swap/price-history/1?limit=0': [400, 'Invalid limit parameter'],
+      '/api/swap/volume-history/1?limit=8785': [400, 'Invalid limit parameter'],
+      '/api/swap/volume-history/1?limit=1e2': [400, 'Invalid limit parameter'],
+      '/api/swap/volume-history/1?limit=1&limit=2': [400, 'Invalid limit parameter'],
+      '/api/swap/price-history/1?from=yesterday': [400, 'Invalid from parameter'],
+      '/api/swap/price-history/1?from=2026-02-30': [400, 'Invalid from parameter'],
+      '/api/swap/price-history/1?from=2026-02-01T12:00': [400, 'Invalid from parameter'],
+      '/api/swap/volume-history/1?from=0000-01-01': [400, 'Invalid from parameter'],
+      '/api/swap/volume-history/1?to=9999-12-31T23:59:59Z': [400, 'Invalid to parameter'],
+    };
+    for (const [path, [statusCode, statusMessage]] of Object.entries(cases)) {
+      const { status, json } = await ask('GET', path);
+      assert.equal(status, statusCode, path);
+      assert.deepEqual(json, { statusCode, statusMessage }, path);
+    }
+    for (const what of ['volume', 'price']) {
+      const both = `/api/swap/${what}-history/1?to=2026-01-01&until=2026-01-01`;
+      assert.equal((await ask('GET', both)).status, 400);
+      const [to, until] = await Promise.all(
+        ['to', 'until'].map((name) => ask('GET', `/api/swap/${what}-history/1?limit=2&${name}=2026-01-01`)),
+      );
+      assert.deepEqual(to?.json, until?.json);
+    }
+    for (const edge of [
+      'from=&to=&limit=',
+      'from=&until=&limit=',
+      'to=1970-01-01&limit=8784',
+      'from=2999-12-31T23:59:59.999Z',
+    ])
+      for (const what of ['volume', 'price'])
+        assert.deepEqual((await ask('GET', `/api/swap/${what}-history/1?${edge}`)).json, [], edge);
+    assert.equal((await ask('GET', '/api/swap/volume/001')).status, 200, 'leading zeros are the same number');
+  });
+
+  test('the list has every pair with its configuration and its statistics', async () => {
+    const { ask } = tell();
+    await price('2000');
+    await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
+    await supplyOf(1, coins(6));
+    await swapAt(noon, '12.5');
+    const { json } = await ask('GET', '/api/swap/pairs');
+    assert.ok(Array.isArray(json));
+    assert.deepEqual(json[0], {
+      ...{ id: 1, name: 'RWD/ETH', address: addressOf(11), token0: addressOf(21), token1: addressOf(20) },
+      ...{ token0_decimals: 18, token1_decimals: 18, fee: 300, usd_value_from: 1, reward_pid: 0 },
+      ...{ reserve0: '400000000000000000000', reserve1: '3000000000000000000' },
+      ...{ lp_supply: '6000000000000000000', latestPrice: 0.0075, lpPriceInUsd: 2000, vol24h: 12.5 },
+      updated_at: later(1000).toISOString(),
+    });
+    assert.deepEqual(
+      json.map(({ id, latestPrice, vol24h }: Record<string, unknown>) => [id, latestPrice, vol24h]),
+      [
+        [1, 0.0075, 12.5],
+        [2, null, 0],
+        [3, null, 0],
+      ],
+    );
+  });
+
+  test('histories are by the hour of UTC, with what was counted in it', async () => {
+    const { ask } = tell();
+    for (const [ms, usd] of [
+      [-2 * HOUR_MS, '1'],
+      [-HOUR_MS - 1, '2'],
+      [-HOUR_MS, '4'],
+      [-1, '8'],
+    ] as const) {
+      await swapAt(later(ms), usd);
+      await stateOf(1, { reserve0: 1n, reserve1: 1n, price: usd, ms });
+    }
+    const hours = (...rows: [string, string, unknown][]) =>
+      rows.map(([hour, key, value]) => ({ hour, [key]: value }));
+    const volumes = (await ask('GET', '/api/swap/volume-history/1')).json;
+    assert.deepEqual(volumes, [
+      { hour: '2025-11-20T10:00:00.000Z', volume: 3, swaps: 2 },
+      { hour: '2025-11-20T11:00:00.000Z', volume: 12, swaps: 2 },
+    ]);
+    const prices = (await ask('GET', '/api/swap/price-history/1')).json;
+    assert.deepEqual(
+      prices,
+      hours(['2025-11-20T10:00:00.000Z', 'price', 2], ['2025-11-20T11:00:00.000Z', 'price', 8]),
+    );
+    const last = (await ask('GET', '/api/swap/price-history/1?limit=1')).json;
+    assert.deepEqual(last, hours(['2025-11-20T11:00:00.000Z', 'price', 8]), 'the newest hours unless told');
+    const from = '2025-11-20T10:00:00Z';
+    const first = (await ask('GET', `/api/swap/price-history/1?limit=1&from=${from}`)).json;
+    assert.deepEqual(first, hours(['2025-11-20T10:00:00.000Z', 'price', 2]));
+  });
+
+  /** A follower of all pairs has stored this block. */
+  async function follow(header: BlockHeader, { storedLateMs }: { storedLateMs: number }): Promise<void> {
+    await database().transaction(async (tx) => {
+      await followPairs(tx, [reward, stable, { ...worthless, address: addressOf(13) }], {
+        header,
+        now: noon,
+      });
+      const storedAt = new Date(header.minedAt.getTime() + storedLateMs);
+      await tx.query(sql`
+        insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+        values (${header.number}, ${toBytes(header.hash)}, ${toBytes(header.parentHash)}, ${header.minedAt}, true,
+          ${storedAt})`);
+    });
+  }
+
+  let swapCount = 0;
+  async function swapAt(minedAt: Date, usd: string, pairId = 1): Promise<void> {
+    swapCount += 1;
+    const place = { txHash: hashOf(swapCount), ordinal: 0, pairId, blockNumber: swapCount, minedAt };
+    const moved = { amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n };
+    const price = { usdValue: decimal(usd), priceId: undefined };
+    await database().transaction((tx) => insertSwaps(tx, [{ ...place, ...moved, price }]));
+  }
+
+  let stateCount = 0;
+  async function stateOf(
+    pairId: number,
+    state: { reserve0: bigint; reserve1: bigint; price: string; ms?: number },
+  ): Promise<void> {
+    stateCount += 1;
+    const { ms = 1000, price, ...reserves } = state;
+    const place = { pairId, blockNumber: stateCount, minedAt: later(ms) };
+    const none = { supplyChange: 0n, liquidityK: undefined };
+    await database().transaction((tx) =>
+      insertPairStates(tx, [{ ...place, ...reserves, price: decimal(price), ...none }]),
+    );
+  }
+
+  async function supplyOf(pairId: number, totalSupply: bigint): Promise<void> {
+    const reading = { pairId, totalSupply, kLast: 0n, isFeeOn: false, reserve0: 0n, reserve1: 0n };
+    await database().transaction((tx) => insertReadings(tx, [reading], stateCount));
+  }
+});

@@ -1,0 +1,143 @@
+/**
+ * Which notification of a canonical transfer is on its way, and which one no worker would ever send.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type DeliverySide, findDeliveryFault } from '../../src/audit/compare-delivery.ts';
+import type { StoredLane, StoredNotification, StoredWatch } from '../../src/store/audit/comparison.ts';
+import { CONFIRMATIONS_MAX, defaultSettings } from '../../src/store/watchers/settings.ts';
+import { bob, later, noon, transferOf } from '../kit/chain-story.ts';
+
+const MINUTE_MS = 60_000;
+/** Clocks may differ by this much. */
+const SLACK_MS = 1_000;
+const TIP = 20;
+
+const watch: StoredWatch = {
+  ...{ shardId: 1, id: 'record', laneId: 1, address: bob, webhookUrl: 'https://one.example/hook' },
+  ...{ watchCoin: true, watchToken: true, createdAt: later(-1), updatedAt: later(-1) },
+  settings: defaultSettings,
+};
+
+const waiting: StoredNotification = {
+  ...transferOf(),
+  ...{ shardId: 1, id: 5, watchedAddressId: watch.id, blockNumber: 10, createdAt: noon, state: 'waiting' },
+  ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: noon, laneId: 1, version: '1' },
+  ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
+  ...{ releaseNumber: undefined, turn: undefined },
+};
+
+const lane: StoredLane = {
+  ...{ id: 1, shardId: 1, origin: 'https://one.example:443', nextDue: noon, isLeased: false },
+};
+
+type Change = {
+  one?: Partial<StoredNotification>;
+  lane?: Partial<StoredLane>;
+  watch?: Partial<StoredWatch>;
+  side?: Partial<DeliverySide>;
+};
+
+/** What is wrong, if anything is, at noon with block 20 stored; failure n is followed by n minutes. */
+function faultOf(change: Change) {
+  const own = { ...lane, ...change.lane };
+  const side: DeliverySide = {
+    ...{ now: noon, tipNumber: TIP, confirmations: 0, retryDelayMs: (count) => count * MINUTE_MS },
+    ...{ lanes: new Map([[own.id, own]]), firstInTurn: new Map() },
+    ...change.side,
+  };
+  return findDeliveryFault({ ...waiting, ...change.one }, { ...watch, ...change.watch }, side);
+}
+
+const isOnItsWay = (change: Change) => faultOf(change) === undefined;
+
+test('what is acknowledged is done, wherever its queue is', () => {
+  assert.ok(isOnItsWay({ one: { state: 'processed', laneId: 9 } }));
+});
+
+test('what is cancelled, or anything else, although its record exists, is never sent', () => {
+  for (const state of ['cancelled', 'orphaned', 'lost'])
+    assert.match(
+      faultOf({ one: { state } })?.message ?? '',
+      new RegExp(`^it is ${state}, but its watched address exists`),
+    );
+});
+
+test('a removal that is announced of a transfer on the chain is false, whether it was heard or not', () => {
+  for (const state of ['held', 'waiting', 'processed'])
+    assert.match(
+      faultOf({ one: { state, revision: 3 } })?.message ?? '',
+      /removal is announced \(revision 3\)/,
+    );
+  assert.ok(isOnItsWay({ one: { revision: 2 } }));
+});
+
+test('an attempt is scheduled no later than its failures ask for', () => {
+  for (const retryCount of [0, 1, 3]) {
+    const latestMs = retryCount * MINUTE_MS + SLACK_MS;
+    const at = (ms: number) => faultOf({ one: { retryCount, nextAttemptAt: later(ms) } });
+    assert.equal(at(latestMs), undefined);
+    assert.equal(at(-1_000_000), undefined, 'what is overdue waits for a worker');
+    assert.equal(at(latestMs + 1)?.isLate, true);
+    assert.match(at(latestMs + 1)?.message ?? '', /^it is scheduled for 2025-11-20T12:0\S+, but /);
+  }
+});
+
+test('a queue of another shard or receiver, or none, never sends it; of its record it does', () => {
+  for (const change of [{ shardId: 2 }, { origin: 'https://two.example:443' }, { id: 3 }])
+    assert.match(
+      faultOf({ lane: change })?.message ?? '',
+      /^its delivery queue 1 (does not exist|belongs to)/,
+    );
+  const two = { origin: 'https://two.example:443' };
+  assert.ok(isOnItsWay({ lane: two, watch: { webhookUrl: 'https://two.example/other' } }));
+  assert.ok(isOnItsWay({ lane: two, watch: { updatedAt: later(1) } }), 'it moves, as its record did');
+  assert.ok(!isOnItsWay({ lane: { ...two, shardId: 2 }, watch: { updatedAt: later(1) } }));
+  // What waits in a wrong queue keeps its schedule unless that is wrong too.
+  assert.equal(faultOf({ lane: two })?.isLate, false);
+  assert.equal(faultOf({ lane: two, one: { nextAttemptAt: later(MINUTE_MS) } })?.isLate, true);
+  assert.match(faultOf({ lane: two, one: { state: 'held', turn: 1 } })?.message ?? '', /belongs to/);
+});
+
+test('a queue is due by the attempt, or now, or a worker has it', () => {
+  const retry = { retryCount: 1, nextAttemptAt: later(MINUTE_MS) };
+  const isDueAt = (nextDue: Date | undefined, one: Partial<StoredNotification>) =>
+    isOnItsWay({ one, lane: { nextDue } });
+  assert.ok(isDueAt(later(MINUTE_MS), retry));
+  assert.ok(!isDueAt(later(MINUTE_MS + SLACK_MS + 1), retry));
+  // A queue that was given back with work left is due at that moment, which is later than its oldest attempt.
+  assert.ok(isDueAt(noon, { nextAttemptAt: later(-MINUTE_MS) }));
+  assert.ok(!isDueAt(later(SLACK_MS + 1), {}));
+  assert.match(
+    faultOf({ lane: { nextDue: undefined } })?.message ?? '',
+    /is never due, and no worker has leased it/,
+  );
+  assert.ok(isOnItsWay({ lane: { nextDue: undefined, isLeased: true } }));
+});
+
+test('what lacks confirmations is held until it has them, and no longer than its record asks for', () => {
+  const held = (releaseNumber: number, change: Change = {}) =>
+    faultOf({ ...change, one: { state: 'held', releaseNumber, blockNumber: TIP - 2 } })?.message;
+  const asking = { settings: { ...defaultSettings, confirmations: 5 } };
+  assert.equal(held(TIP + 1, { watch: asking }), undefined);
+  assert.match(held(TIP, { watch: asking }) ?? '', /until block 20, which has its confirmations/);
+  assert.equal(held(TIP - 2, { side: { confirmations: 3 } }), undefined);
+  assert.match(held(TIP - 2, { side: { confirmations: 2 } }) ?? '', /which has its confirmations/);
+  assert.equal(held(TIP + 3, { watch: asking }), undefined);
+  assert.match(held(TIP + 4, { watch: asking }) ?? '', /but its watched address asks for 5 confirmations/);
+  // A record that was changed may have asked for more, but not for more than any may.
+  const changed = { updatedAt: later(1) };
+  assert.equal(held(TIP - 2 + CONFIRMATIONS_MAX, { watch: changed }), undefined);
+  assert.match(held(TIP - 1 + CONFIRMATIONS_MAX, { watch: changed }) ?? '', /asks for 100000 confirmations/);
+});
+
+test('what is held for strict order stands behind another, and without a reason nothing is held', () => {
+  const behind = (first: number | undefined) =>
+    faultOf({
+      one: { state: 'held', turn: 7 },
+      side: { firstInTurn: new Map(first === undefined ? [] : [[watch.id, first]]) },
+    })?.message;
+  assert.equal(behind(4), undefined);
+  assert.match(behind(waiting.id) ?? '', /no notification of its watched address comes before it/);
+  assert.match(faultOf({ one: { state: 'held' } })?.message ?? '', /held without a reason/);
+});

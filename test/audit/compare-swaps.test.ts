@@ -1,0 +1,126 @@
+/**
+ * Stored swaps against those of the chain.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { compareSwaps } from '../../src/audit/compare-swaps.ts';
+import type { Swap } from '../../src/domain/pair.ts';
+import { hashOf, headerOf } from '../kit/chain-story.ts';
+
+const PAIR = 1;
+const coverage = [{ pairId: PAIR, followedFrom: 5, readFrom: 3, readAfter: headerOf(3).minedAt }] as const;
+const keptSince = headerOf(1).minedAt;
+
+const swapOf = (number: number): Swap => ({
+  ...{ txHash: hashOf(number), ordinal: 4 },
+  ...{ amount0In: 1n, amount1In: 2n, amount0Out: 3n, amount1Out: 4n },
+});
+const storedOf = (number: number) => ({
+  ...swapOf(number),
+  ...{ pairId: PAIR, blockNumber: number, minedAt: headerOf(number).minedAt },
+});
+const blocks = [1, 2, 3, 4, 5, 6].map((number) => ({
+  ...{ header: headerOf(number), proved: true, traced: false, transfers: [], activities: [] },
+  pairEvents: [
+    { pairId: PAIR, swaps: [swapOf(number)], reserves: undefined, supplyChange: 0n, liquidityK: undefined },
+  ],
+}));
+
+test('what is stored as it is on the chain is equal, where its blocks were read for the pair', () => {
+  const stored = [4, 5, 6].map(storedOf);
+  assert.deepEqual(compareSwaps({ blocks, stored, coverage, keptSince }), {
+    equal: stored,
+    pruned: 0,
+    differences: [],
+  });
+});
+
+test('a swap that is missing, made up or changed is told', () => {
+  const stored = [storedOf(4), { ...storedOf(5), amount1In: 9n }, { ...storedOf(6), ordinal: 0 }];
+  const { equal, differences } = compareSwaps({ blocks, stored, coverage, keptSince });
+  assert.equal(equal.length, 1);
+  assert.deepEqual(
+    differences.map(({ what, block, message }) => [what, block, message.split(': ').at(-1)]),
+    [
+      ['changed', 5, 'amount1In 9 is stored, 2 is on the chain'],
+      ['unexpected', 6, 'there is no such swap on the chain'],
+      ['missing', 6, 'it is not stored'],
+    ],
+  );
+});
+
+test('blocks that nobody has read for a pair, and pairs that are not followed, are not compared', () => {
+  const stored = [storedOf(1), storedOf(3)];
+  const { equal, differences } = compareSwaps({ blocks: blocks.slice(0, 3), stored, coverage, keptSince });
+  assert.deepEqual([equal, differences], [[], []]);
+  assert.deepEqual(compareSwaps({ blocks, stored, coverage: [], keptSince }), {
+    equal: [],
+    pruned: 0,
+    differences: [],
+  });
+});
+
+test('a swap that may have been deleted for its age is no difference; one that was changed is', () => {
+  const stored = [{ ...storedOf(4), amount1In: 9n }];
+  const { pruned, differences } = compareSwaps({ blocks, stored, coverage, keptSince: headerOf(6).minedAt });
+  assert.equal(pruned, 1);
+  assert.deepEqual(
+    differences.map(({ what, block }) => [what, block]),
+    [
+      ['changed', 4],
+      ['missing', 6],
+    ],
+  );
+});
+
+test('a pair was read from its first block on, where that is young enough, and where it is followed in any case', () => {
+  const compared = (parts: { followedFrom: number; readFrom: number; readAfter: Date }) => {
+    const own = [{ pairId: PAIR, ...parts }];
+    return compareSwaps({ blocks, stored: [], coverage: own, keptSince }).differences.map(
+      ({ block }) => block,
+    );
+  };
+  const minedAt = (number: number) => headerOf(number).minedAt;
+  assert.deepEqual(compared({ followedFrom: 6, readFrom: 3, readAfter: minedAt(1) }), [3, 4, 5, 6]);
+  assert.deepEqual(compared({ followedFrom: 6, readFrom: 1, readAfter: minedAt(4) }), [5, 6]);
+  assert.deepEqual(compared({ followedFrom: 5, readFrom: 1, readAfter: minedAt(9) }), [5, 6]);
+});
+
+test('each field that is not as it is on the chain is told with both values', () => {
+  const both = [...coverage, { ...coverage[0], pairId: 2 }];
+  const changes = [
+    [{ pairId: 2 }, 'pairId 2 is stored, 1 is on the chain'],
+    [{ amount0In: 9n }, 'amount0In 9 is stored, 1 is on the chain'],
+    [{ amount1In: 9n }, 'amount1In 9 is stored, 2 is on the chain'],
+    [{ amount0Out: 9n }, 'amount0Out 9 is stored, 3 is on the chain'],
+    [{ amount1Out: 9n }, 'amount1Out 9 is stored, 4 is on the chain'],
+  ] as const;
+  for (const [fields, message] of changes) {
+    const stored = [{ ...storedOf(6), ...fields }];
+    const { differences } = compareSwaps({ blocks: blocks.slice(5), stored, coverage: both, keptSince });
+    assert.deepEqual(
+      differences.map((one) => [one.what, one.message.split(': ').at(-1)]),
+      [['changed', message]],
+    );
+  }
+});
+
+test('swaps at one place of two transactions, and of one transaction in two blocks, are different ones', () => {
+  const swapsOf = (number: number, swaps: Swap[]) => {
+    const pairEvents = [
+      { pairId: PAIR, swaps, reserves: undefined, supplyChange: 0n, liquidityK: undefined },
+    ];
+    return {
+      header: headerOf(number),
+      proved: true,
+      traced: false,
+      transfers: [],
+      activities: [],
+      pairEvents,
+    };
+  };
+  const read = [swapsOf(5, [swapOf(5), swapOf(7)]), swapsOf(6, [swapOf(5)])];
+  const stored = [storedOf(5), { ...storedOf(5), txHash: hashOf(7) }, { ...storedOf(5), blockNumber: 6 }];
+  const { equal, differences } = compareSwaps({ blocks: read, stored, coverage, keptSince });
+  assert.deepEqual([equal, differences], [stored, []]);
+});

@@ -1,0 +1,325 @@
+/**
+ * Stored blocks, records and notifications against what the chain says: which verdict each gets, and where one ends.
+ */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import { compareBlock, dueOf, eventsOf, placesOf, type Verdict } from '../../src/audit/compare.ts';
+import type { DeliverySide } from '../../src/audit/compare-delivery.ts';
+import { compareNotifications, type StoredSide } from '../../src/audit/compare-notifications.ts';
+import type { Transfer } from '../../src/domain/block.ts';
+import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
+import type { StoredBlock, StoredNotification, StoredWatch } from '../../src/store/audit/comparison.ts';
+import { defaultSettings } from '../../src/store/watchers/settings.ts';
+import { alice, bob, carol, coin, hashOf, headerOf, later, noon, transferOf } from '../kit/chain-story.ts';
+
+/** Nearer than this nobody knows whether a record or a block was first. */
+const ORDER_MS = 10_000;
+const SHARD = 1;
+
+type Block = { read: ReadBlock; stored: StoredBlock };
+
+/** A block of that height that was stored at noon, proved and traced, with these transfers. */
+function blockOf(
+  number: number,
+  transfers: Transfer[] = [],
+  parts: { read?: Partial<ReadBlock>; stored?: Partial<StoredBlock> } = {},
+): Block {
+  const header = headerOf(number);
+  const { hash, parentHash } = header;
+  return {
+    read: {
+      ...{ header, proved: true, traced: true, transfers, pairEvents: [], activities: [] },
+      ...parts.read,
+    },
+    stored: { ...{ number, hash, parentHash, proved: true, storedAt: noon }, ...parts.stored },
+  };
+}
+
+/** A record of bob's that was made an hour before noon and never changed. */
+function watchOf(parts: Partial<StoredWatch> = {}): StoredWatch {
+  const createdAt = parts.createdAt ?? later(-3_600_000);
+  const wants = { address: bob, watchCoin: true, watchToken: true, settings: defaultSettings };
+  const place = { laneId: 1, webhookUrl: 'https://one.example/hook' };
+  return {
+    ...{ shardId: SHARD, id: randomUUID(), createdAt, updatedAt: createdAt },
+    ...{ ...wants, ...place, ...parts },
+  };
+}
+
+let noticeCount = 0;
+
+/** As the commit of its block makes it, and acknowledged. */
+function noticeOf(
+  transfer: Transfer,
+  { stored }: Block,
+  watch: StoredWatch,
+  parts: Partial<StoredNotification> = {},
+): StoredNotification {
+  const place = { shardId: SHARD, watchedAddressId: watch.id, blockNumber: stored.number };
+  noticeCount += 1;
+  return {
+    ...{ ...transfer, ...place, createdAt: stored.storedAt },
+    ...{ id: noticeCount, version: '1', state: 'processed', revision: 0, retryCount: 0, redeliveryCount: 0 },
+    ...{ occurrence: 0, mayBeSeen: true, processedAt: stored.storedAt },
+    ...{ nextAttemptAt: stored.storedAt, laneId: 1, releaseNumber: undefined, turn: undefined },
+    ...parts,
+  };
+}
+
+/** At noon with block 9 stored, after a failure it is tried again a minute later; the queue of bob's webhook is due. */
+const delivery: DeliverySide = {
+  ...{ now: noon, tipNumber: 9, confirmations: 0, retryDelayMs: () => 60_000, firstInTurn: new Map() },
+  lanes: new Map([
+    [1, { id: 1, shardId: SHARD, origin: 'https://one.example:443', nextDue: noon, isLeased: false }],
+  ]),
+};
+
+/** What becomes of these notifications; `gone` are records that are deleted. */
+function judge(
+  blocks: readonly Block[],
+  watches: readonly StoredWatch[],
+  notifications: readonly StoredNotification[] = [],
+  { keptSince = later(-1), ...parts }: Partial<StoredSide> = {},
+): Verdict[] {
+  const events = eventsOf(blocks);
+  const side = {
+    ...{ events, notifications, told: [], keptSince, due: dueOf(events, watches, 100) },
+    blocks: new Map(blocks.map((block) => [block.stored.number, block])),
+    watches: new Map(watches.map((watch) => [watch.id, watch])),
+    delivery,
+  };
+  return [...compareNotifications({ ...side, ...parts })];
+}
+
+/** What differs and in which block; other verdicts as they are. */
+const outline = (verdicts: readonly Verdict[]): string[] =>
+  verdicts.map((verdict) => (typeof verdict === 'string' ? verdict : `${verdict.what} in ${verdict.block}`));
+
+test('parent and proof are told where they are not as stored, in either direction; the proof only when it is on', () => {
+  const block = (stored: boolean, proved: boolean, parentHash = headerOf(4).parentHash) =>
+    blockOf(4, [], { read: { proved }, stored: { proved: stored, parentHash } });
+  const compare = ({ read, stored }: Block, isProofOn = true) =>
+    outline(compareBlock(read, stored, isProofOn));
+  assert.deepEqual(compare(block(true, true)), []);
+  assert.deepEqual(compare(block(false, false)), []);
+  assert.deepEqual(compare(block(true, false)), ['proved in 4']);
+  assert.deepEqual(compare(block(false, true)), ['proved in 4']);
+  assert.deepEqual(compare(block(true, false, hashOf(1))), ['hash in 4', 'proved in 4']);
+  assert.deepEqual(compare(block(true, false), false), ['proof_off']);
+});
+
+test('a transaction that two blocks have belongs to the first of them', () => {
+  const transfer = transferOf();
+  const [first, second] = [blockOf(1, [transfer]), blockOf(2, [transfer])];
+  const watch = watchOf();
+  const told = [noticeOf(transfer, first, watch)];
+  assert.deepEqual(outline(judge([first, second], [watch], told)), ['equal']);
+  assert.deepEqual(outline(judge([first, second], [watch])), ['missing in 1']);
+});
+
+test('who is due is counted up to one more than the limit', () => {
+  const watches = Array.from({ length: 5 }, () => watchOf());
+  const count = (limit: number) => dueOf(eventsOf([blockOf(1, [transferOf()])]), watches, limit).length;
+  assert.deepEqual([3, 4, 5].map(count), [4, 5, 5]);
+});
+
+test('each record of each side is due each transfer of a transaction, and a creation has one side', () => {
+  const txHash = hashOf(77);
+  const transfers = [
+    transferOf({ txHash }),
+    transferOf({ txHash, kind: 'internal' }),
+    transferOf({ txHash, kind: 'internal', ordinal: 1 }),
+    transferOf({ txHash, kind: 'internal', ordinal: 2, receiver: undefined }),
+    transferOf({ txHash, kind: 'internal', ordinal: 3, sender: bob }),
+    transferOf({ kind: 'internal' }),
+  ];
+  const block = blockOf(1, transfers);
+  const watches = [watchOf(), watchOf(), watchOf({ address: alice }), watchOf({ address: carol })];
+  const told = transfers.flatMap((transfer) =>
+    watches
+      .filter(({ address }) => [transfer.sender, transfer.receiver].includes(address))
+      .map((watch) => noticeOf(transfer, block, watch, { occurrence: transfer.ordinal === 1 ? 1 : 0 })),
+  );
+  assert.deepEqual(judge([block], watches, told), Array(told.length).fill('equal'));
+  for (const [index, one] of told.entries()) {
+    const [verdict, ...equal] = judge([block], watches, told.toSpliced(index, 1)).reverse();
+    const { watchedAddressId, kind, ordinal } = one;
+    assert.ok(typeof verdict === 'object');
+    const place = { watchedAddressId, txHash: one.txHash, kind, ordinal, id: undefined };
+    assert.deepEqual(verdict.notification, place);
+    assert.deepEqual([verdict.what, equal], ['missing', Array(told.length - 1).fill('equal')]);
+  }
+});
+
+test('what is missing is told with its amount, both sides and its token', () => {
+  const [creation, token] = [transferOf({ receiver: undefined }), transferOf({ kind: 'token', token: coin })];
+  const watch = watchOf({ address: alice });
+  const messages = judge([blockOf(1, [creation, token])], [watch]).map((verdict) =>
+    typeof verdict === 'string' ? verdict : verdict.message,
+  );
+  const place = (kind: string, { txHash }: Transfer) =>
+    `block 1: missing: ${kind} ${txHash}, watched address ${watch.id}`;
+  assert.deepEqual(messages, [
+    `${place('value of transaction', creation)}: 1 from ${alice} to a new contract`,
+    `${place('token transfer in log 0 of transaction', token)}: 1 from ${alice} to ${bob} of token ${coin}`,
+  ]);
+});
+
+test('where notifications are looked for: once for each transaction and record', () => {
+  const txHash = hashOf(77);
+  const transfers = [transferOf({ txHash }), transferOf({ txHash, kind: 'internal' }), transferOf()];
+  const watches = [watchOf(), watchOf()];
+  const expected = watches.flatMap(({ id: watchedAddressId }) =>
+    [txHash, transfers[2]?.txHash].map((hash) => ({ shardId: SHARD, watchedAddressId, txHash: hash })),
+  );
+  const places = placesOf(dueOf(eventsOf([blockOf(1, transfers)]), watches, 100));
+  assert.deepEqual(new Set(places), new Set(expected));
+  assert.equal(places.length, expected.length);
+});
+
+test('each field that is not as it is on the chain is told with both values', () => {
+  const transfer = transferOf({ kind: 'token', token: coin, amount: 5n });
+  const [block, other] = [blockOf(1, [transfer]), blockOf(2)];
+  const watch = watchOf();
+  const changes: [Partial<StoredNotification>, RegExp][] = [
+    [{ sender: carol }, new RegExp(`: sender ${carol} is stored, ${alice} is on the chain$`)],
+    [{ receiver: undefined }, new RegExp(`: receiver none is stored, ${bob} is on the chain$`)],
+    [{ amount: 4n }, /: amount 4 is stored, 5 is on the chain$/],
+    [{ token: carol }, new RegExp(`: token ${carol} is stored, ${coin} is on the chain$`)],
+    [{ blockNumber: 2, createdAt: later(1) }, /: block 2 is stored, 1 is on the chain$/],
+    [{ amount: 4n, sender: carol }, /: sender .* is on the chain, amount 4 is stored/],
+  ];
+  for (const [change, message] of changes) {
+    const [verdict, ...rest] = judge([block, other], [watch], [noticeOf(transfer, block, watch, change)]);
+    assert.ok(typeof verdict === 'object' && rest.length === 0);
+    assert.deepEqual([verdict.what, verdict.block], ['changed', 1]);
+    assert.match(verdict.message, message);
+  }
+});
+
+test('a notification that is older than its block is of an orphaned one; at the same moment, of this one', () => {
+  const absent = transferOf();
+  const block = blockOf(1, [transferOf()]);
+  const watch = watchOf({ address: carol });
+  const judgeAt = (ms: number, parts: Partial<StoredNotification> = {}) =>
+    outline(judge([block], [watch], [noticeOf(absent, block, watch, { createdAt: later(ms), ...parts })]));
+  assert.deepEqual(
+    [-1, 0, 1].map((ms) => judgeAt(ms)),
+    [['dead_fork'], ['unexpected in 1'], ['unexpected in 1']],
+  );
+  // What a receiver has acknowledged stays; what is still to be sent would be a false word.
+  for (const state of ['held', 'waiting']) {
+    assert.deepEqual(judgeAt(-1, { state, retryCount: 1 }), ['unexpected in 1'], state);
+    assert.deepEqual(judgeAt(-1, { state, revision: 1 }), ['dead_fork'], `${state}, announces the removal`);
+    assert.deepEqual(
+      judgeAt(-1, { state, redeliveryCount: 1 }),
+      ['unexpected in 1'],
+      `${state}, asked for again`,
+    );
+  }
+});
+
+test('a transaction that was mined again with other content is a difference, however old its notification is', () => {
+  const transfer = transferOf({ amount: 9n });
+  const block = blockOf(1, [transfer]);
+  const watch = watchOf();
+  for (const ms of [-1, 0, 1]) {
+    const old = noticeOf({ ...transfer, amount: 10n }, block, watch, { createdAt: later(ms) });
+    assert.deepEqual(outline(judge([block], [watch], [old])), ['changed in 1'], String(ms));
+  }
+  // Once the new content has its own notification, the old one is history.
+  const both = [
+    noticeOf({ ...transfer, amount: 10n }, block, watch, { createdAt: later(-1) }),
+    noticeOf(transfer, block, watch),
+  ];
+  assert.deepEqual(outline(judge([block], [watch], both)), ['equal', 'dead_fork']);
+});
+
+test('notifications are matched by their content: another ordinal is no difference, another block is', () => {
+  const first = transferOf({ kind: 'token', token: coin, ordinal: 1 });
+  const [other, block] = [blockOf(1), blockOf(2, [first], { stored: { storedAt: later(5) } })];
+  const watch = watchOf();
+  const judgeOne = (parts: Partial<StoredNotification>) =>
+    outline(judge([other, block], [watch], [noticeOf(first, block, watch, parts)]));
+  assert.deepEqual(judgeOne({ ordinal: 4 }), ['equal']);
+  for (const ms of [4, 5, 6])
+    assert.deepEqual(judgeOne({ blockNumber: 1, createdAt: later(ms) }), ['changed in 2'], String(ms));
+});
+
+test('of equal contents in one transaction each is due once, and one too many is unexpected', () => {
+  const txHash = hashOf(77);
+  const [one, two] = [0, 1].map((ordinal) => transferOf({ txHash, kind: 'internal', ordinal }));
+  assert.ok(one !== undefined && two !== undefined);
+  const block = blockOf(1, [one, two]);
+  const watch = watchOf();
+  const told = [one, two].map((transfer) => noticeOf(transfer, block, watch));
+  assert.deepEqual(outline(judge([block], [watch], told)), ['equal', 'equal']);
+  assert.deepEqual(outline(judge([block], [watch], told.slice(1))), ['equal', 'missing in 1']);
+  const thrice = [...told, noticeOf({ ...one, ordinal: 2 }, block, watch)];
+  assert.deepEqual(outline(judge([block], [watch], thrice)), ['equal', 'equal', 'unexpected in 1']);
+});
+
+test('what names a block that is not compared, and is of none of these, counts elsewhere', () => {
+  const watch = watchOf();
+  assert.deepEqual(judge([blockOf(1)], [watch], [noticeOf(transferOf(), blockOf(2), watch)]), []);
+});
+
+test('of a block that was not traced internal transfers are not compared, and all others are', () => {
+  const block = blockOf(1, [], { read: { traced: false } });
+  const watch = watchOf();
+  const judgeKind = (kind: Transfer['kind']) =>
+    outline(judge([block], [watch], [noticeOf(transferOf({ kind }), block, watch)]));
+  assert.deepEqual((['internal', 'transaction', 'token'] as const).map(judgeKind), [
+    ['not_traced'],
+    ['unexpected in 1'],
+    ['unexpected in 1'],
+  ]);
+});
+
+test('a record that is gone is not known to have wanted what is stored', () => {
+  const transfer = transferOf();
+  const block = blockOf(1, [transfer]);
+  assert.deepEqual(judge([block], [], [noticeOf(transfer, block, watchOf())]), ['record_deleted']);
+});
+
+test('a record that was made more than 10 s from the block was before or after it, and nearer nobody knows', () => {
+  const transfer = transferOf();
+  const block = blockOf(1, [transfer]);
+  const made = (ms: number) => watchOf({ createdAt: later(ms) });
+  const missing = (ms: number) => outline(judge([block], [made(ms)]));
+  assert.deepEqual(missing(-ORDER_MS - 1), ['missing in 1']);
+  for (const ms of [-ORDER_MS, 0, ORDER_MS]) assert.deepEqual(missing(ms), ['record_new'], String(ms));
+  assert.deepEqual(missing(ORDER_MS + 1), []);
+  const stored = (watch: StoredWatch, ms = 0) =>
+    outline(judge([block], [watch], [noticeOf(transfer, block, watch, { createdAt: later(ms) })]));
+  assert.deepEqual(stored(made(ORDER_MS)), ['equal']);
+  assert.deepEqual(stored(made(ORDER_MS + 1)), ['unexpected in 1']);
+  // The transaction was in a block that died, too: the notification is of then, the block of later.
+  assert.deepEqual(stored(made(ORDER_MS + 1), -1), ['equal']);
+});
+
+test('a record that was changed by 10 s before the block wants what it wants now; later, or ever since made, nobody knows', () => {
+  const transfer = transferOf();
+  const block = blockOf(1, [transfer]);
+  const changed = (ms: number) => watchOf({ updatedAt: later(ms) });
+  assert.deepEqual(outline(judge([block], [changed(-ORDER_MS - 1)])), ['missing in 1']);
+  assert.deepEqual(judge([block], [changed(-ORDER_MS)]), ['record_changed']);
+  const unwanted = (parts: Partial<StoredWatch>) => {
+    const watch = watchOf({ ...parts, watchCoin: false });
+    return outline(judge([block], [watch], [noticeOf(transfer, block, watch)]));
+  };
+  assert.deepEqual(unwanted({ updatedAt: later(-ORDER_MS - 1) }), ['unexpected in 1']);
+  assert.deepEqual(unwanted({ updatedAt: later(-ORDER_MS) }), ['record_changed']);
+  // One that was never changed wanted as little when it was made.
+  assert.deepEqual(unwanted({ createdAt: later(1) }), ['unexpected in 1']);
+});
+
+test('what is missing may have been deleted if its block was stored before the notifications that are kept', () => {
+  const block = blockOf(1, [transferOf()]);
+  const missing = (ms: number, watch = watchOf()) =>
+    outline(judge([block], [watch], [], { keptSince: later(ms) }));
+  assert.deepEqual(missing(0), ['missing in 1']);
+  assert.deepEqual(missing(1), ['pruned']);
+  assert.deepEqual(missing(1, watchOf({ updatedAt: later(1) })), ['record_changed']);
+});

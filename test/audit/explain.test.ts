@@ -1,0 +1,218 @@
+/**
+ * What every rule says of every log: what it earned, or which step refused it.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type ExplainOptions, explainLogs } from '../../src/audit/explain.ts';
+import { decimal } from '../../src/core/decimal.ts';
+import { type Address, type Hash, zeroAddress } from '../../src/core/hex.ts';
+import type { Award } from '../../src/domain/award.ts';
+import { parseEventSignature } from '../../src/domain/event-signature.ts';
+import { compileRules } from '../../src/domain/points/compile.ts';
+import type { EventRuleText } from '../../src/domain/points/text.ts';
+import { insertAwards } from '../../src/store/points/points.ts';
+import { insertPrice } from '../../src/store/prices/prices.ts';
+import { addressOf, alice, bob, carol, hashOf, headerOf, later } from '../kit/chain-story.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
+
+const [shop, gem, elsewhere] = [0x5001, 0x5002, 0x5003].map(addressOf) as [Address, Address, Address];
+const PAID = 'Paid(address indexed user, uint256 amount)';
+const REFERRED = 'Referred(address indexed user, address indexed referrer)';
+const block = headerOf(50);
+const TX = hashOf(0x77);
+
+const rule = (id: string, parts: Partial<EventRuleText> = {}): EventRuleText => ({
+  ...{ type: 'event', id, version: 1, category: 'trading', user: 'arg:user', points: 'amount' },
+  source: { event: PAID, contracts: [shop] },
+  ...parts,
+});
+
+function compile(...rules: EventRuleText[]) {
+  const compiled = compileRules(
+    {
+      seasons: {},
+      referral: {
+        ...{ source: { event: REFERRED, contracts: [shop] }, user: 'arg:user', referrer: 'arg:referrer' },
+        ...{ share: 0.1, firstWins: true, noSelf: true },
+      },
+      rules: [
+        ...rules,
+        {
+          ...{ type: 'accrual', id: 'hold', version: 1, category: 'holding', points: 'balanceSeconds' },
+          movements: [
+            { event: PAID, contracts: [gem], user: 'arg:user', change: 'amount', when: 'amount > 2' },
+          ],
+        },
+      ],
+    },
+    {
+      ...{ nativeSymbol: 'ETH', rewardSymbol: 'RWD', wrapped: undefined, feeds: ['GEM'], pairs: [] },
+      tokens: { GEM: { address: gem, decimals: 0 } },
+    },
+  );
+  assert.deepEqual(compiled.problems, []);
+  return compiled.rules;
+}
+
+const word = (value: bigint | Address): string => BigInt(value).toString(16).padStart(64, '0');
+const topicOf = (text: string): Hash => parseEventSignature(text).topic;
+
+const paid = (user: Address, amount: bigint, address = shop) => ({
+  address,
+  topics: [topicOf(PAID), `0x${word(user)}` as const],
+  data: `0x${word(amount)}` as const,
+});
+
+const awardOf = (parts: Partial<Award>): Award => ({
+  ...{
+    rule: 'pay',
+    version: 1,
+    category: 'trading',
+    user: alice,
+    points: decimal('5'),
+    txHash: TX,
+    ordinal: 0,
+  },
+  ...{
+    role: 'user',
+    block: { number: 50, hash: block.hash },
+    awardedAt: block.minedAt,
+    inputs: { computed: '5' },
+  },
+  ...parts,
+});
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const explain = (
+    rules: ExplainOptions['rules'],
+    logs: ExplainOptions['transaction']['logs'],
+    parts: Partial<ExplainOptions> = {},
+  ) =>
+    explainLogs(database(), {
+      ...{ rules, block, awards: [], notStored: undefined },
+      transaction: {
+        ...{ hash: TX, from: carol, to: shop, value: 0n, succeeded: true, calls: [], logs },
+      },
+      ...parts,
+    });
+  /** What is said of each log, by the rules that say something. */
+  const verdicts = async (...input: Parameters<typeof explain>) =>
+    (await explain(...input)).map((log) => log.verdicts.map(({ rule: id, what }) => `${id}: ${what}`));
+  const first = async (...input: Parameters<typeof explain>) => (await explain(...input))[0]?.verdicts[0];
+
+  test('a rule whose time has not come, has gone, or was given to a later version, says so', async () => {
+    const rules = compile(
+      rule('early', { from: '2025-11-21' }),
+      rule('late', { from: 3, to: 50 }),
+      rule('pay'),
+      rule('pay', { version: 2, from: '2025-11-20' }),
+    );
+    assert.deepEqual(await verdicts(rules, [paid(alice, 1n)]), [
+      ['early: not_yet', 'late: ended', 'pay: replaced', 'pay: not_applied', 'hold: wrong_contract'],
+    ]);
+    const [log] = await explain(rules, [paid(alice, 1n)]);
+    assert.deepEqual(
+      log?.verdicts.slice(0, 2).map(({ message }) => message),
+      ['not in force before 2025-11-21', 'in force up to but without block 50'],
+    );
+  });
+
+  test('a log of another contract or event is told from one that is asked for', async () => {
+    const rules = compile(rule('pay'));
+    const foreign = paid(alice, 1n, elsewhere);
+    const unknown = { ...foreign, topics: [hashOf(9)] };
+    const plain = { ...paid(alice, 1n), topics: [topicOf(PAID)] };
+    assert.deepEqual(await verdicts(rules, [foreign, unknown, plain, { ...unknown, topics: [] }]), [
+      ['pay: wrong_contract', 'hold: wrong_contract'],
+      [],
+      ['pay: undecodable', 'hold: wrong_contract'],
+      [],
+    ]);
+    assert.match((await first(rules, [foreign]))?.message ?? '', new RegExp(`at ${shop} only$`));
+  });
+
+  test('nobody and who is denied earn nothing', async () => {
+    const rules = compile(rule('pay', { deny: [bob] }));
+    const [nobody, denied] = await verdicts(rules, [paid(zeroAddress, 1n), paid(bob, 1n)]);
+    assert.deepEqual([nobody?.[0], denied?.[0]], ['pay: nobody', 'pay: denied']);
+  });
+
+  test('a condition that is false is shown with the values that make it so', async () => {
+    const verdict = await first(compile(rule('pay', { when: 'amount >= 10' })), [paid(alice, 9n)]);
+    assert.equal(verdict?.what, 'condition_false');
+    assert.match(verdict?.message ?? '', /"amount >= 10" is false/);
+    assert.equal(verdict?.inputs['arg.amount'], '9');
+  });
+
+  test('a price that was not there then is named, one that came later does not help', async () => {
+    const rules = compile(
+      rule('pay', { when: 'usd(amount, GEM) >= 1' }),
+      rule('plain', { points: 'usd(amount, GEM)' }),
+    );
+    const price = { asset: 'GEM', price: decimal('2'), source: 'test' };
+    await insertPrice(database(), { ...price, observedAt: later(50_001) });
+    const [log] = await explain(rules, [paid(alice, 9n)]);
+    assert.deepEqual(
+      log?.verdicts.slice(0, 2).map(({ what }) => what),
+      ['no_price', 'no_price'],
+    );
+    assert.match(
+      log?.verdicts[0]?.message ?? '',
+      /no price was in force for GEM at 2025-11-20T12:00:50.000Z/,
+    );
+    await insertPrice(database(), { ...price, observedAt: block.minedAt });
+    const [[pay] = []] = await verdicts(rules, [paid(alice, 9n)]);
+    assert.equal(pay, 'pay: not_applied');
+  });
+
+  test('points that are not above zero, or too many, are told', async () => {
+    const rules = compile(rule('pay', { points: 'amount - 3' }));
+    const [zero, many] = await verdicts(rules, [paid(alice, 3n), paid(alice, 2n ** 200n)]);
+    assert.deepEqual([zero?.[0], many?.[0]], ['pay: nothing', 'pay: too_many']);
+  });
+
+  test('what was awarded is told with its own inputs; a cap that left nothing by what is stored', async () => {
+    const rules = compile(rule('pay', { caps: { perTx: 5 } }), rule('daily', { caps: { perUserPerDay: 7 } }));
+    const awards = [awardOf({})];
+    await database().transaction((tx) =>
+      insertAwards(tx, [
+        ...awards,
+        awardOf({ rule: 'daily', points: decimal('7'), txHash: hashOf(1) }),
+        awardOf({ rule: 'daily', points: decimal('9'), txHash: hashOf(2), user: bob, role: 'referrer' }),
+      ]),
+    );
+    const logs = [paid(alice, 9n), paid(alice, 1n), paid(bob, 1n)];
+    assert.deepEqual(
+      (await verdicts(rules, logs, { awards })).map((each) => each.slice(0, 2)),
+      [
+        ['pay: awarded', 'daily: cap_reached'],
+        ['pay: cap_reached', 'daily: cap_reached'],
+        ['pay: cap_reached', 'daily: not_applied'],
+      ],
+    );
+    const given = await first(rules, logs, { awards });
+    assert.deepEqual([given?.message, given?.inputs], ['5 points', { computed: '5' }]);
+  });
+
+  test('a block that is not stored has earned nothing yet', async () => {
+    const rules = compile(rule('pay'));
+    const verdict = await first(rules, [paid(alice, 1n)], { notStored: 'its block is not stored yet' });
+    assert.deepEqual([verdict?.what, verdict?.message], ['not_stored', 'its block is not stored yet']);
+  });
+
+  test('balances that move and referrals count, and say what they do', async () => {
+    const rules = compile();
+    const referred = {
+      ...{ address: shop, data: '0x' as const },
+      topics: [topicOf(REFERRED), `0x${word(alice)}` as const, `0x${word(bob)}` as const],
+    };
+    const logs = [paid(alice, 3n, gem), paid(alice, 2n, gem), paid(zeroAddress, 3n, gem), referred];
+    assert.deepEqual(await verdicts(rules, logs), [
+      ['hold: counts'],
+      ['hold: condition_false'],
+      ['hold: nobody'],
+      ['referral: counts'],
+    ]);
+    assert.match((await first(rules, logs))?.message ?? '', /changes by 3;/);
+  });
+});

@@ -1,0 +1,177 @@
+/**
+ * Repairs: what was damaged is as it was, nothing else changes, and a second run finds nothing.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { toBytes } from '../../src/core/hex.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { hashOf, listNotifications, type NotificationRow, watchAddress } from '../kit/chain-story.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
+import { BLOCKS, createPaidChain, stored } from '../kit/paid-chain.ts';
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const { follow, plan, apply, txHashOf } = createPaidChain(database);
+  const damage = (fields: Sql, number = 3) =>
+    database().query(sql`update notification set ${fields} where tx_hash = ${toBytes(txHashOf(number))}`);
+  const outline = ({ state, block_number, amount, lane_id }: NotificationRow) =>
+    `${block_number}: ${amount} ${state} in ${lane_id}`;
+
+  /** Each damage is found once, ended by the plan, and then nothing is left to do. */
+  async function repairs(confirmations = 0): Promise<NotificationRow[]> {
+    const made = await plan(confirmations);
+    assert.deepEqual([made.repairable.length, made.unrepairable], [1, []]);
+    assert.equal((await apply(made, { confirmations })).size, 1);
+    const again = await plan(confirmations);
+    assert.deepEqual([again.report.outcome, again.repairable], ['equal', []]);
+    assert.equal((await apply(again, { confirmations })).size, 0);
+    return listNotifications(database());
+  }
+
+  const healthy = [1, 2, 3, 4, 5].map((number) => `${number}: ${number} waiting in 1`);
+
+  for (const [name, fields] of [
+    ['cancelled beside its record', sql`state = 'cancelled'`],
+    ['that waits until the year 9999', sql`next_attempt_at = '9999-12-31'`],
+    ['scheduled a day late', sql`retry_count = 2, next_attempt_at = now() + interval '1 day'`],
+    ['held for ever', sql`state = 'held', release_number = 1000000000000`],
+    ['held without a reason', sql`state = 'held'`],
+    ['in a queue that does not exist', sql`lane_id = 4242`],
+    ['that names the block after its own', sql`block_number = 4`],
+    ['whose removal is announced', sql`revision = 1, state = 'processed'`],
+    ['that was withdrawn', sql`state = 'withdrawn'`],
+  ] as const)
+    test(`a notification ${name} is delivered as the chain has it`, async () => {
+      await follow();
+      await damage(fields);
+      const rows = await repairs();
+      assert.deepEqual(rows.map(outline), healthy);
+      assert.deepEqual(
+        rows.map(({ revision }) => revision % 2),
+        [0, 0, 0, 0, 0],
+      );
+    });
+
+  test('a missing notification is created, and its queue woken', async () => {
+    await follow();
+    await database().query(sql`delete from notification where block_number = 3`);
+    await database().query(sql`update lane set next_due = null`);
+    await database().query(sql`update notification set state = 'processed'`);
+    const rows = await repairs();
+    assert.deepEqual(rows.at(-1) && outline(rows.at(-1) as NotificationRow), healthy[2]);
+    const [lane] = await database().query<{ next_due: Date | null }>(sql`select next_due from lane`);
+    assert.notEqual(lane?.next_due, null);
+  });
+
+  test('what is repaired keeps its confirmations', async () => {
+    await follow({ confirmations: 4 }, 1);
+    await database().query(sql`delete from notification where block_number in (1, 5)`);
+    await damage(sql`state = 'cancelled'`);
+    const made = await plan(1);
+    assert.equal(made.repairable.length, 3);
+    assert.equal((await apply(made, { confirmations: 1 })).size, 3);
+    const rows = await database().query<{
+      block_number: number;
+      state: string;
+      release_number: number | null;
+    }>(sql`select block_number, state, release_number from notification order by block_number`);
+    assert.deepEqual(
+      rows.map(({ block_number, state, release_number }) => [block_number, state, release_number]),
+      [
+        [1, 'waiting', null],
+        [2, 'held', 5],
+        [3, 'held', 6],
+        [4, 'held', 7],
+        [5, 'held', 8],
+      ],
+    );
+    assert.equal((await plan(1)).report.outcome, 'equal');
+  });
+
+  test('in strict order one is sent at a time, whatever was repaired', async () => {
+    await follow({ strictOrder: true });
+    await damage(sql`state = 'cancelled'`, 1);
+    await damage(sql`state = 'held', release_number = 1000000000000`, 2);
+    const made = await plan();
+    assert.deepEqual(made.unrepairable, []);
+    await apply(made);
+    assert.deepEqual((await plan()).report.outcome, 'equal');
+    const rows = await listNotifications(database());
+    assert.deepEqual(
+      rows.map(({ state }) => state),
+      ['waiting', 'held', 'held', 'held', 'held'],
+    );
+  });
+
+  test('other content than the chain has is not sent any more, and the right one is sent under a new id', async () => {
+    await follow();
+    await damage(sql`amount = 17`, 2);
+    await damage(sql`amount = 17, state = 'processed', processed_at = ${stored}`, 3);
+    const made = await plan();
+    assert.deepEqual(made.unrepairable, []);
+    assert.equal((await apply(made, { mayCreditTwice: true })).size, 2);
+    const rows = await listNotifications(database());
+    assert.deepEqual(rows.map(outline), [
+      ...[healthy[0], '2: 17 withdrawn in 1', '3: 17 processed in 1', healthy[3], healthy[4]],
+      ...[healthy[1], healthy[2]],
+    ]);
+    assert.deepEqual((await plan()).repairable, []);
+  });
+
+  test('a notification of a transfer that never happened is withdrawn; a receiver that may have seen it gets a removal notice with removed', async () => {
+    for (const removed of [false, true]) await watchAddress(database(), { settings: { removed } });
+    await follow();
+    await damage(sql`tx_hash = ${toBytes(hashOf(5))}, may_be_seen = true`);
+    await database().query(sql`
+      insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
+        receiver, amount, block_number, state, next_attempt_at, created_at)
+      select shard_id, lane_id, watched_address_id, watcher_id, kind, ${toBytes(txHashOf(3))}, ordinal, sender,
+        receiver, amount, block_number, 'processed', next_attempt_at, created_at
+      from notification where tx_hash = ${toBytes(hashOf(5))}`);
+    const made = await plan();
+    assert.deepEqual([made.repairable.length, made.unrepairable], [3, []]);
+    assert.equal((await apply(made)).size, 3);
+    const rows = await database().query<{ removed: boolean; state: string; revision: number }>(sql`
+      select w.removed, n.state, n.revision from notification n
+      join watched_address w on w.id = n.watched_address_id
+      where n.tx_hash = ${toBytes(hashOf(5))} order by w.removed, n.id`);
+    assert.deepEqual(
+      rows.map(({ removed, state, revision }) => [removed, state, revision]),
+      [
+        [false, 'withdrawn', 0],
+        [false, 'withdrawn', 0],
+        [true, 'waiting', 1],
+      ],
+    );
+  });
+
+  test('a plan does nothing to what changed since it was made', async () => {
+    await follow();
+    await damage(sql`state = 'cancelled'`, 2);
+    await damage(sql`state = 'cancelled'`, 3);
+    await damage(sql`state = 'cancelled'`, 4);
+    const made = await plan();
+    assert.equal(made.repairable.length, 3);
+    // A worker settles one, a follower replaces the block of another.
+    await damage(sql`state = 'processed'`, 2);
+    await database().query(sql`update block set hash = ${toBytes(hashOf(1))} where number = 3`);
+    const repaired = await apply(made);
+    assert.deepEqual(
+      [...repaired].map(({ block }) => block),
+      [4],
+    );
+    const rows = await listNotifications(database());
+    assert.deepEqual(
+      rows.map(({ state }) => state),
+      ['waiting', 'processed', 'cancelled', 'waiting', 'waiting'],
+    );
+  });
+
+  test('interrupted between two transactions it stops, and the next run does the rest', async () => {
+    await follow();
+    await damage(sql`state = 'cancelled'`);
+    const made = await plan();
+    const repaired = await apply(made, { until: AbortSignal.abort() });
+    assert.equal(repaired.size, 0);
+    assert.equal((await repairs()).length, BLOCKS);
+  });
+});

@@ -1,0 +1,296 @@
+/**
+ * Verifying over nodes that do not give a block, or not yet, and beside a follower that undoes a fork.
+ */
+import assert from 'node:assert/strict';
+import { beforeEach, test } from 'node:test';
+import type { Difference } from '../../src/audit/compare.ts';
+import { type VerifyOptions, verifyStored } from '../../src/audit/verify.ts';
+import type { BlockReference, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
+import type { Clock } from '../../src/core/clock.ts';
+import { Fault } from '../../src/core/fault.ts';
+import { toBytes } from '../../src/core/hex.ts';
+import type { BlockHeader } from '../../src/domain/block.ts';
+import { commitBlocks, insertChain } from '../../src/store/blocks/blocks.ts';
+import { type Sql, sql } from '../../src/store/db/sql.ts';
+import { followPairs } from '../../src/store/market/pairs.ts';
+import { hashOf, headerOf, later, noon, watchAddress } from '../kit/chain-story.ts';
+import { createTestClock } from '../kit/clock.ts';
+import { onSampledDatabase } from '../kit/each-database.ts';
+import { pair as swapped, swapTransaction } from '../kit/pair-story.ts';
+
+const noRules = { listeners: [], accruals: new Map(), referral: undefined };
+const BLOCKS = 12;
+const FINAL = 4;
+/** Before a block is asked for again that no node gave, and before what does not fit is looked at again. */
+const RETRIES_MS = [1_000, 2_000, 4_000];
+const SETTLE_MS = 5_000;
+
+type Nodes = VerifyOptions['nodes'];
+/** What the nodes say of a height: undefined where they know none; throws where they fail. */
+type Chain = (number: number) => BlockHeader | undefined;
+
+/** A payment to bob with a swap in the first block, and nothing else. */
+function paid(reference: BlockReference): BundleTransaction[] {
+  return reference === 1 ? [{ ...swapTransaction(1), value: 1n }] : [];
+}
+
+/** Nodes that give the blocks of this chain. */
+function nodesOf(chain: Chain): Nodes {
+  const find = async (reference: BlockReference) => chain(Number(reference));
+  const get = async (reference: BlockReference) => {
+    const header = await find(reference);
+    if (header === undefined) throw new Fault('unavailable', `no node has block ${reference}`);
+    return header;
+  };
+  const parts = { proved: true, traced: true };
+  return {
+    head: () => get(BLOCKS),
+    ask: () => Promise.reject(new Fault('unavailable', 'no node knows a transaction')),
+    findHeader: find,
+    bundles: (references) =>
+      Promise.all(
+        references.map(async (one) => ({ header: await get(one), transactions: paid(one), ...parts })),
+      ),
+  };
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  beforeEach(async () => {
+    await insertChain(database(), 1, undefined);
+    const headers = Array.from({ length: BLOCKS }, (_, index) => headerOf(index + 1));
+    await commitBlocks(database(), {
+      expectedTip: undefined,
+      blocks: headers.map((header) => ({ header, proved: true, transfers: [] })),
+      releasedNumber: BLOCKS,
+      finalizedNumber: FINAL,
+      now: later(60_000),
+    });
+  });
+
+  const change = (number: number, fields: Sql) =>
+    database().query(sql`update block set ${fields} where number = ${number}`);
+  const otherHash = sql`hash = ${toBytes(hashOf(1))}`;
+  const ownHash = (number: number) => sql`hash = ${toBytes(headerOf(number).hash)}`;
+
+  /** `onWait` is what happens while it waits. */
+  async function verify(
+    chain: Chain,
+    { onWait = () => {}, ...more }: Partial<VerifyOptions> & { onWait?: () => unknown } = {},
+  ) {
+    const differences: string[] = [];
+    const waitsMs: number[] = [];
+    const clock: Clock = {
+      ...createTestClock(),
+      async wait(ms) {
+        waitsMs.push(ms);
+        await onWait();
+      },
+    };
+    const options: VerifyOptions = {
+      ...{ database: database(), nodes: nodesOf(chain), clock, isProofOn: true, pairs: [] },
+      ...{ confirmations: 0, retryDelayMs: () => 60_000, witnesses: [], onDissent: () => {} },
+      ...{ rules: noRules, quorum: 'auto' },
+      ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
+      onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
+      ...more,
+    };
+    const report = await verifyStored(options, new AbortController().signal);
+    return { report, differences, waitsMs };
+  }
+
+  test('of a gap only the first block is waited for, and the next gap is waited for again', async () => {
+    const gaps = [3, 4, 5, 6, 9, 10];
+    const { report, waitsMs } = await verify((number) =>
+      gaps.includes(number) ? undefined : headerOf(number),
+    );
+    assert.deepEqual(waitsMs, [...RETRIES_MS, ...RETRIES_MS]);
+    assert.deepEqual([report.outcome, report.blocks, report.undecided.not_served], ['equal', BLOCKS - 6, 6]);
+  });
+
+  test('a block that comes while it is waited for is compared; one that fails once is not even waited for', async () => {
+    let failuresLeft = 1;
+    const comes: Chain = (number) => {
+      if (number !== 6 || failuresLeft === 0) return headerOf(number);
+      failuresLeft -= 1;
+      return undefined;
+    };
+    const once = await verify(comes);
+    assert.deepEqual([once.report.blocks, once.waitsMs], [BLOCKS, []]);
+    failuresLeft = 3;
+    const thrice = await verify(comes);
+    assert.deepEqual([thrice.report.blocks, thrice.waitsMs], [BLOCKS, RETRIES_MS.slice(0, 2)]);
+  });
+
+  test('nodes that turn out to be of another chain end it at once', async () => {
+    const conflict = new Fault('conflict', 'the node is on chain 4242');
+    let waits = 0;
+    const run = verify(
+      (number) => {
+        if (number === 6) throw conflict;
+        return headerOf(number);
+      },
+      { onWait: () => (waits += 1) },
+    );
+    await assert.rejects(run, conflict);
+    assert.equal(waits, 0);
+  });
+
+  test('what is final and differs is told at once, what is above it after a second look', async () => {
+    await change(FINAL, otherHash);
+    const final = await verify(headerOf);
+    assert.deepEqual([final.differences, final.waitsMs], [[`hash in ${FINAL}`], []]);
+    await change(FINAL + 1, otherHash);
+    const both = await verify(headerOf);
+    assert.deepEqual(both.differences, [`hash in ${FINAL}`, `hash in ${FINAL + 1}`]);
+    assert.deepEqual([both.report.outcome, both.waitsMs], ['different', [SETTLE_MS]]);
+  });
+
+  test('a notification is missing unless those of its age are deleted; that swaps of its age are says nothing', async () => {
+    await watchAddress(database());
+    const { report, differences } = await verify(headerOf);
+    assert.deepEqual([report.undecided.pruned, differences], [1, []]);
+    const kept = await verify(headerOf, { notificationsMs: Date.now() });
+    assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
+  });
+
+  test('a swap is missing unless those of its age are deleted; that notifications of its age are says nothing', async () => {
+    await database().transaction((tx) => followPairs(tx, [swapped], { header: headerOf(1), now: noon }));
+    const { report, differences } = await verify(headerOf, { pairs: [swapped] });
+    assert.deepEqual([report.undecided.pruned, differences], [1, []]);
+    const kept = await verify(headerOf, { pairs: [swapped], swapsMs: Date.now() });
+    assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
+  });
+
+  // The first block is asked for alone, the two after it together.
+  const pair = { from: BLOCKS - 2, first: BLOCKS - 1, second: BLOCKS };
+
+  test('several blocks that differ at the second look as well are all told', async () => {
+    const { from, first, second } = pair;
+    for (const number of [first, second]) await change(number, otherHash);
+    const { differences, waitsMs } = await verify(headerOf, { from });
+    assert.deepEqual([differences, waitsMs], [[`hash in ${first}`, `hash in ${second}`], [SETTLE_MS]]);
+  });
+
+  test('one of several blocks that fits at the second look is a fork on its way: none is a difference', async () => {
+    const { from, first, second } = pair;
+    for (const settled of [first, second]) {
+      for (const number of [first, second]) await change(number, otherHash);
+      const onWait = () => change(settled, ownHash(settled));
+      const { report, differences, waitsMs } = await verify(headerOf, { from, onWait });
+      assert.deepEqual([report.outcome, differences, waitsMs], ['reorganised', [], [SETTLE_MS]]);
+    }
+  });
+
+  test('a block that is stored by the second look was on its way', async () => {
+    const { from, first } = pair;
+    await change(first, sql`number = ${BLOCKS + 1}`);
+    const onWait = () => change(BLOCKS + 1, sql`number = ${first}`);
+    const { report, differences } = await verify(headerOf, { from, onWait });
+    assert.deepEqual([report.outcome, differences], ['reorganised', []]);
+  });
+
+  test('a block that its nodes have no more at the second look, or another in its place, is a fork on its way', async () => {
+    const { from, first, second } = pair;
+    for (const then of [undefined, headerOf(second)]) {
+      let now: BlockHeader | undefined = headerOf(second, 2);
+      const chain: Chain = (number) => (number === second ? now : headerOf(number, number === first ? 1 : 0));
+      const onWait = () => {
+        now = then;
+      };
+      const { report, differences } = await verify(chain, { from, onWait });
+      assert.deepEqual([report.outcome, differences], ['reorganised', []]);
+    }
+  });
+
+  /** Each of these nodes by itself. */
+  const witnessesOf = (...chains: Chain[]) =>
+    chains.map((chain, index) => ({ name: `node ${index}`, nodes: nodesOf(chain) }));
+  /** Leaves the stored chain at this block. */
+  const leavesAt =
+    (fork: number): Chain =>
+    (number) =>
+      headerOf(number, number >= fork ? 2 : 0, fork - 1);
+
+  test('nodes that agree are asked for the last header of each batch only, and for no block', async () => {
+    const asked: BlockReference[] = [];
+    const counting = nodesOf(headerOf);
+    const witness = {
+      name: 'counted',
+      nodes: {
+        ...counting,
+        async findHeader(reference: BlockReference, signal: AbortSignal) {
+          asked.push(reference);
+          return counting.findHeader(reference, signal);
+        },
+        bundles: () => Promise.reject(new Error('no block is asked for')),
+      },
+    };
+    const { report } = await verify(headerOf, { witnesses: [witness, witness] });
+    assert.deepEqual([report.outcome, report.blocks], ['equal', BLOCKS]);
+    assert.ok(asked.length < BLOCKS && asked.at(-1) === BLOCKS, String(asked));
+  });
+
+  test('a database that followed a false chain differs, although the first node serves that chain', async () => {
+    const witnesses = witnessesOf(headerOf, leavesAt(3), leavesAt(3));
+    const dissents: string[] = [];
+    const onDissent = ({ node, block, message }: Parameters<VerifyOptions['onDissent']>[0]) =>
+      dissents.push(`${node} in ${block}, ${message.split(':')[0]}`);
+    const { report, differences } = await verify(headerOf, { witnesses, onDissent });
+    const wrong = Array.from({ length: BLOCKS - 2 }, (_, index) => index + 3);
+    assert.deepEqual(
+      differences,
+      wrong.map((number) => `hash in ${number}`),
+    );
+    assert.equal(report.outcome, 'different');
+    assert.deepEqual(
+      dissents,
+      wrong.map((number) => `node 0 in ${number}, only this node does not have this difference`),
+    );
+  });
+
+  test('a node that is alone on its branch is named, although blocks come from the others', async () => {
+    const witnesses = witnessesOf(leavesAt(3), headerOf, headerOf);
+    const said: string[] = [];
+    const onDissent = ({ node, message }: Parameters<VerifyOptions['onDissent']>[0]) =>
+      said.push(`${node}: ${message}`);
+    const { report } = await verify(headerOf, { witnesses, onDissent });
+    assert.deepEqual([report.outcome, report.dissents > 0], ['equal', true]);
+    assert.match(said.join('\n'), /^node 0: block \d+ is 0x\w+, elsewhere 0x\w+$/m);
+  });
+
+  test('chain.quorum decides: of three nodes two do not suffice where it says three', async () => {
+    const witnesses = witnessesOf(headerOf, leavesAt(3), leavesAt(3));
+    const { report, differences } = await verify(headerOf, { witnesses, quorum: 3 });
+    assert.deepEqual([report.outcome, differences], ['not_compared', []]);
+    const lowered = await verify(headerOf, { witnesses: witnesses.toReversed(), quorum: 1 });
+    assert.deepEqual([lowered.report.outcome, lowered.differences], ['equal', []]);
+  });
+
+  test('one node on another chain is no difference, and it is named', async () => {
+    const witnesses = witnessesOf(leavesAt(3), headerOf, headerOf);
+    const nodes = new Set<string>();
+    const { report, differences } = await verify(leavesAt(3), {
+      witnesses,
+      onDissent: ({ node }) => nodes.add(node),
+    });
+    assert.deepEqual([report.outcome, differences, [...nodes]], ['equal', [], ['node 0']]);
+  });
+
+  test('nodes that differ above the final block are looked at again; a reorg that comes meanwhile is none of theirs', async () => {
+    let fork = FINAL + 1;
+    const turning: Chain = (number) => leavesAt(fork)(number);
+    const settled = await verify(headerOf, {
+      witnesses: witnessesOf(headerOf, turning),
+      onWait: () => {
+        fork = BLOCKS + 1;
+      },
+    });
+    assert.deepEqual([settled.report.outcome, settled.waitsMs], ['equal', [SETTLE_MS]]);
+    const reorganised = await verify(headerOf, {
+      witnesses: witnessesOf(headerOf, leavesAt(FINAL + 1)),
+      onWait: () =>
+        database().query(sql`update block set hash = ${toBytes(hashOf(1))} where number > ${FINAL}`),
+    });
+    assert.deepEqual([reorganised.report.outcome, reorganised.differences], ['reorganised', []]);
+  });
+});

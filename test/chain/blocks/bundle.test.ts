@@ -1,0 +1,411 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { type Bundle, type FetchPlan, fetchBundles } from '../../../src/chain/blocks/bundle.ts';
+import { createRpc, type Rpc, resultOf } from '../../../src/chain/rpc/rpc.ts';
+import { Fault, type FaultCode } from '../../../src/core/fault.ts';
+import { createMetrics } from '../../../src/core/metrics.ts';
+import {
+  chainMethods,
+  type Json,
+  type Methods,
+  makeAddress,
+  makeHash,
+  makeNodeBlock,
+  type NodeBlock,
+  RpcError,
+  type ScriptedNode,
+  startScriptedNode,
+  traceMethod,
+} from '../../kit/scripted-node.ts';
+
+const { signal } = new AbortController();
+const plain: FetchPlan = { batch: true, blockReceipts: true, traces: 'none' };
+const traceMethods = ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'trace_block'] as const;
+
+/** A block and the receipts of it, which a test then spoils. */
+type Draft = { block: Json & { transactions: Json[] }; receipts: Json[] };
+
+async function fetchFrom(
+  node: ScriptedNode,
+  references: Parameters<typeof fetchBundles>[1],
+  plan: FetchPlan,
+): Promise<Bundle[]> {
+  const rpc = createRpc(node.url, createMetrics('test'));
+  try {
+    return await fetchBundles(rpc, references, plan, signal);
+  } finally {
+    await rpc.close();
+  }
+}
+
+/** The fault with which block 7 is refused after `spoil` has been at it. */
+async function refusalOf(
+  spoil: (draft: Draft, methods: Methods) => void,
+  plan = plain,
+): Promise<{ code: FaultCode; message: string }> {
+  const draft = makeNodeBlock(7) as NodeBlock & Draft;
+  const methods = {
+    ...chainMethods(1, [draft]),
+    debug_traceBlockByHash: traceMethod([draft]),
+    trace_block: traceMethod([draft]),
+  };
+  spoil(draft, methods);
+  await using node = await startScriptedNode(methods);
+  const refusal = await fetchFrom(node, [makeHash(0, 7, 0)], plan).then(
+    () => assert.fail('the block was accepted'),
+    (error: unknown) => error,
+  );
+  assert.ok(refusal instanceof Fault, String(refusal));
+  return refusal;
+}
+
+for (const traces of [...traceMethods, 'none'] as const) {
+  for (const batch of [true, false]) {
+    for (const blockReceipts of [true, false]) {
+      const name = `traces ${traces}, batches ${batch}, block receipts ${blockReceipts}`;
+      test(`history by number and the head by hash come in one order and whole: ${name}`, async () => {
+        const blocks = Array.from({ length: 40 }, (_, index) =>
+          makeNodeBlock(index + 1, { transactions: index % 4 }),
+        );
+        const methods = chainMethods(1, blocks);
+        if (traces !== 'none')
+          methods[traces] = traces === 'trace_block' ? flatTraces(blocks) : traceMethod(blocks);
+        if (!blockReceipts) delete methods.eth_getBlockReceipts;
+        await using node = await startScriptedNode(methods);
+        const references = blocks.map((_, index) => (index === 39 ? makeHash(0, 40, 0) : index + 1));
+
+        const bundles = await fetchFrom(node, references, { batch, blockReceipts, traces });
+
+        assert.deepEqual(
+          bundles.map(({ header }) => header.hash),
+          blocks.map(({ block }) => block.hash),
+        );
+        for (const [index, { header, transactions }] of bundles.entries()) {
+          const hashes = Array.from({ length: index % 4 }, (_, position) =>
+            makeHash(0, header.number, position + 1),
+          );
+          assert.deepEqual(
+            transactions.map(({ hash }) => hash),
+            hashes,
+          );
+          const amounts = transactions.map(({ calls }) => calls.map((call) => call.amount));
+          assert.deepEqual(
+            amounts,
+            hashes.map(() => (traces === 'none' ? [] : [1n])),
+          );
+        }
+      });
+    }
+  }
+}
+
+test('at most 60 calls go out in one HTTP request', async () => {
+  const blocks = Array.from({ length: 40 }, (_, index) => makeNodeBlock(index + 1, { transactions: 0 }));
+  await using node = await startScriptedNode(chainMethods(1, blocks));
+  await fetchFrom(
+    node,
+    blocks.map((_, index) => index + 1),
+    plain,
+  );
+  assert.equal(node.calls.length, 80);
+  assert.equal(node.exchangeCount(), 2);
+});
+
+test('no references give no bundles and ask nothing', async () => {
+  await using node = await startScriptedNode();
+  assert.deepEqual(await fetchFrom(node, [], plain), []);
+  assert.equal(node.exchangeCount(), 0);
+});
+
+test('a receipt that the list leaves out is asked for by itself', async () => {
+  const block = makeNodeBlock(7, { transactions: 3 });
+  const methods = chainMethods(1, [block]);
+  await using node = await startScriptedNode({ ...methods, eth_getBlockReceipts: () => [block.receipts[1]] });
+  const [bundle] = await fetchFrom(node, [7], plain);
+  assert.equal(bundle?.transactions.length, 3);
+  assert.deepEqual(
+    node.calls.filter(({ method }) => method === 'eth_getTransactionReceipt').map(({ params }) => params[0]),
+    [makeHash(0, 7, 1), makeHash(0, 7, 3)],
+  );
+});
+
+for (const [name, list] of [
+  ['repeats one in place of another', ([first]: Json[]) => [first, first, first]],
+  ['has null in place of two', ([first]: Json[]) => [null, first, null]],
+  ['repeats one beside all others', (all: Json[]) => [...all, ...all]],
+  ['is empty', () => []],
+] as const) {
+  test(`a list of receipts that ${name} is completed, in the order of the transactions`, async () => {
+    const block = makeNodeBlock(7, { transactions: 3 });
+    for (const [index, receipt] of block.receipts.entries()) receipt.status = index === 1 ? '0x0' : '0x1';
+    const methods = chainMethods(1, [block]);
+    await using node = await startScriptedNode({
+      ...methods,
+      eth_getBlockReceipts: () => list(block.receipts),
+    });
+    const [bundle] = await fetchFrom(node, [7], plain);
+    assert.deepEqual(
+      bundle?.transactions.map(({ hash, succeeded }) => [hash, succeeded]),
+      [1, 2, 3].map((position) => [makeHash(0, 7, position), position !== 2]),
+    );
+  });
+}
+
+test('a block whose receipt no node method has is refused by the name of its transaction', async () => {
+  for (const [single, why] of [
+    [() => null, /eth_getTransactionReceipt returned null/],
+    [undefined, /does not exist \(-32601\)/],
+  ] as const) {
+    const { code, message } = await refusalOf((_, methods) => {
+      const receipts = methods.eth_getBlockReceipts?.([makeHash(0, 7, 0)]) as Json[];
+      methods.eth_getBlockReceipts = () => receipts.slice(0, 1);
+      if (single === undefined) delete methods.eth_getTransactionReceipt;
+      else methods.eth_getTransactionReceipt = single;
+    });
+    assert.equal(code, 'inconsistent');
+    assert.match(message, new RegExp(`no receipt of transaction ${makeHash(0, 7, 2)} in block 7`));
+    assert.match(message, why);
+    assert.match(message, /add another node to chain\.rpc/);
+  }
+});
+
+test('a receipt that cannot be had at the moment is asked for again: no reason to hold', async () => {
+  const { code, message } = await refusalOf((_, methods) => {
+    methods.eth_getBlockReceipts = () => [];
+    methods.eth_getTransactionReceipt = () => {
+      throw new RpcError(-32_000, 'busy');
+    };
+  });
+  assert.equal(code, 'unavailable');
+  assert.match(message, new RegExp(`${makeHash(0, 7, 1)}.*busy`));
+});
+
+test('a receipt by itself that is of another transaction is refused', async () => {
+  const { code, message } = await refusalOf((draft, methods) => {
+    methods.eth_getBlockReceipts = () => [draft.receipts[0]];
+    methods.eth_getTransactionReceipt = () => draft.receipts[0];
+  });
+  assert.equal(code, 'inconsistent');
+  assert.match(message, /gave the receipt of another transaction/);
+});
+
+const refusals: [name: string, code: FaultCode, spoil: (draft: Draft, methods: Methods) => void][] = [
+  [
+    'a block that the node does not have yet',
+    'unavailable',
+    (_, methods) => (methods.eth_getBlockByHash = () => null),
+  ],
+  [
+    'receipts that the node does not have yet',
+    'unavailable',
+    (_, methods) => (methods.eth_getBlockReceipts = () => null),
+  ],
+  [
+    'another block than the one asked for',
+    'inconsistent',
+    (_, methods) => {
+      const other = makeNodeBlock(7, { fork: 1 });
+      Object.assign(methods, {
+        eth_getBlockByHash: () => other.block,
+        eth_getBlockReceipts: () => other.receipts,
+      });
+    },
+  ],
+  [
+    'a receipt of another block',
+    'inconsistent',
+    ({ receipts: [receipt] }) => ((receipt ?? {}).blockHash = makeHash(1, 7, 0)),
+  ],
+  [
+    'a receipt of another transaction',
+    'inconsistent',
+    ({ receipts: [receipt] }) => ((receipt ?? {}).transactionHash = makeHash(1, 7, 1)),
+  ],
+  [
+    'the same transaction twice',
+    'inconsistent',
+    ({ block: { transactions }, receipts }) => {
+      transactions[1] = transactions[0] ?? {};
+      receipts[1] = receipts[0] ?? {};
+    },
+  ],
+  [
+    'a receipt with another sender than its transaction',
+    'inconsistent',
+    ({ receipts: [receipt] }) => Object.assign(receipt ?? {}, { from: makeAddress(9), to: makeAddress(2) }),
+  ],
+  [
+    'a receipt with another receiver than its transaction',
+    'inconsistent',
+    ({ receipts: [receipt] }) => Object.assign(receipt ?? {}, { from: makeAddress(1), to: makeAddress(9) }),
+  ],
+  [
+    'a transaction of a known type without a value',
+    'inconsistent',
+    ({ block: { transactions } }) => delete transactions[0]?.value,
+  ],
+  ['the same receipt twice', 'inconsistent', ({ receipts }) => receipts.splice(1, 1, receipts[0] ?? {})],
+  [
+    'a receipt too many',
+    'inconsistent',
+    ({ receipts }) => receipts.push({ ...receipts[0], transactionHash: makeHash(1, 7, 9) }),
+  ],
+  ['a receipt that nobody has', 'inconsistent', ({ receipts }) => receipts.pop()],
+  [
+    'transactions by hash only',
+    'inconsistent',
+    ({ block }) => (block.transactions = [makeHash(0, 7, 1)] as never),
+  ],
+  ['a time beyond all calendars', 'inconsistent', ({ block }) => (block.timestamp = '0x1fffffffffffff')],
+  [
+    'an amount of 257 bits',
+    'inconsistent',
+    ({ block: { transactions } }) => ((transactions[0] ?? {}).value = `0x1${'0'.repeat(64)}`),
+  ],
+];
+
+for (const [name, code, spoil] of refusals) {
+  test(`${name}: refused as ${code}`, async () => {
+    const refusal = await refusalOf(spoil);
+    assert.equal(refusal.code, code, refusal.message);
+    assert.ok(refusal.message.length < 500);
+  });
+}
+
+test('a value nested too deeply to be shown is refused like any other', async () => {
+  let value: unknown = [];
+  for (let level = 0; level < 100_000; level += 1) value = [value];
+  const rpc = answerWith({ eth_getBlockByHash: () => value, eth_getBlockReceipts: () => [] });
+  await assert.rejects(fetchBundles(rpc, [makeHash(0, 7, 0)], plain, signal), {
+    name: 'Fault',
+    code: 'inconsistent',
+  });
+});
+
+test('traces of another fork of the same height are refused', async () => {
+  const plan: FetchPlan = { ...plain, traces: 'trace_block' };
+  // The same transactions, mined again in another block.
+  const otherFork = (draft: Draft) =>
+    flatTracesOf(draft).map((trace) => ({ ...trace, blockHash: makeHash(1, 7, 0) }));
+  const refusal = await refusalOf((draft, methods) => (methods.trace_block = () => otherFork(draft)), plan);
+  assert.equal(refusal.code, 'inconsistent');
+});
+
+test('a block with a transaction that has no trace is refused', async () => {
+  const plan: FetchPlan = { ...plain, traces: 'debug_traceBlockByHash' };
+  const refusal = await refusalOf((_, methods) => (methods.debug_traceBlockByHash = () => []), plan);
+  assert.equal(refusal.code, 'inconsistent');
+});
+
+test('a transaction that its receipt tells as failed moved nothing inside, whatever the trace says', async () => {
+  const block = makeNodeBlock(7, { transactions: 2 });
+  Object.assign(block.receipts[0] ?? {}, { status: '0x0' });
+  const methods = { ...chainMethods(1, [block]), debug_traceBlockByHash: traceMethod([block]) };
+  await using node = await startScriptedNode(methods);
+  const [bundle] = await fetchFrom(node, [7], { ...plain, traces: 'debug_traceBlockByHash' });
+  assert.deepEqual(
+    bundle?.transactions.map(({ calls }) => calls.length),
+    [0, 1],
+  );
+});
+
+test('without a status the trace says whether a transaction succeeded, and without both it did', async () => {
+  const block = makeNodeBlock(7, { transactions: 2 }) as NodeBlock & { traces: { result: Json }[] };
+  for (const receipt of block.receipts) delete receipt.status;
+  Object.assign(block.traces[0]?.result ?? {}, { error: 'out of gas' });
+  await using node = await startScriptedNode({
+    ...chainMethods(1, [block]),
+    debug_traceBlockByHash: traceMethod([block]),
+  });
+  const [traced] = await fetchFrom(node, [7], { ...plain, traces: 'debug_traceBlockByHash' });
+  assert.deepEqual(
+    traced?.transactions.map(({ succeeded }) => succeeded),
+    [false, true],
+  );
+  const [untraced] = await fetchFrom(node, [7], plain);
+  assert.deepEqual(
+    untraced?.transactions.map(({ succeeded }) => succeeded),
+    [true, true],
+  );
+});
+
+test('any JSON in any place of the answers gives a bundle or a Fault, never another error', async () => {
+  const methodNames = [
+    'eth_getBlockByHash',
+    'eth_getBlockReceipts',
+    'debug_traceBlockByHash',
+    'trace_block',
+  ] as const;
+  const anyJson = fc.oneof(
+    fc.jsonValue(),
+    fc.constantFrom<unknown>(null, '0x', '', [], {}, -1, { toString: 1 }, [{ toString: 1 }]),
+  );
+  const run = async (method: (typeof methodNames)[number], place: readonly number[], value: unknown) => {
+    const block = makeNodeBlock(7);
+    const methods: Methods = {
+      ...chainMethods(1, [block]),
+      debug_traceBlockByHash: traceMethod([block]),
+      trace_block: flatTraces([block]),
+    };
+    const answer = replaceAt(methods[method]?.([makeHash(0, 7, 0)]), place, value);
+    const rpc = answerWith({ ...methods, [method]: () => answer });
+    const traces = method === 'trace_block' ? 'trace_block' : 'debug_traceBlockByHash';
+    try {
+      const [bundle] = await fetchBundles(rpc, [makeHash(0, 7, 0)], { ...plain, traces }, signal);
+      assert.ok(bundle !== undefined && !Number.isNaN(bundle.header.minedAt.getTime()));
+    } catch (error) {
+      assert.ok(error instanceof Fault, String(error));
+    }
+  };
+  const places = fc.array(fc.nat(9), { maxLength: 6 });
+  await fc.assert(fc.asyncProperty(fc.constantFrom(...methodNames), places, anyJson, run), {
+    numRuns: 1_500,
+  });
+});
+
+/** A node without HTTP. */
+function answerWith(methods: Methods): Rpc {
+  const rpc: Rpc = {
+    name: 'http://node',
+    batch: async (calls) =>
+      calls.map(({ method, params }) => ({ ok: true, result: methods[method]?.(params) ?? null })),
+    call: async (method, params) =>
+      resultOf(rpc, method, { ok: true, result: methods[method]?.(params) ?? null }),
+    close: async () => {},
+  };
+  return rpc;
+}
+
+/** A copy in which the value at the place, counted by positions from the outermost, is another one. */
+function replaceAt(json: unknown, place: readonly number[], value: unknown): unknown {
+  const [position, ...rest] = place;
+  if (position === undefined || typeof json !== 'object' || json === null) return value;
+  const copy = structuredClone(json) as Record<string, unknown>;
+  const keys = Object.keys(copy);
+  const key = keys[position % Math.max(1, keys.length)];
+  if (key !== undefined) copy[key] = replaceAt(copy[key], rest, value);
+  return copy;
+}
+
+/** The made-up block's traces as trace_block tells them. */
+function flatTraces(blocks: readonly NodeBlock[]): Methods[string] {
+  return ([reference]) => {
+    const block = blocks.find((one) => one.block.number === reference || one.block.hash === reference);
+    return block === undefined ? null : flatTracesOf(block);
+  };
+}
+
+function flatTracesOf({ block, receipts }: NodeBlock): Json[] {
+  const trace = (traceAddress: number[], action: Json) => ({
+    type: 'call',
+    action: { callType: 'call', ...action },
+    traceAddress,
+  });
+  const of = (transactionHash: unknown) => ({ transactionHash, blockHash: block.hash });
+  const one = `0x${'1'.padStart(40, '0')}`;
+  return receipts.flatMap(({ transactionHash }) => [
+    { ...of(transactionHash), ...trace([], { from: one, to: one, value: '0x10' }) },
+    { ...of(transactionHash), ...trace([0], { from: one, to: one, value: '0x1' }) },
+  ]);
+}

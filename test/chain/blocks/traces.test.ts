@@ -1,0 +1,437 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { parseCallTracer, parseTraceBlock, type TransactionTrace } from '../../../src/chain/blocks/traces.ts';
+import { zeroAddress } from '../../../src/core/hex.ts';
+import { readRealchain, testWithRealchain } from '../../kit/replay.ts';
+import { type Json, makeAddress, makeHash } from '../../kit/scripted-node.ts';
+
+/** A frame as callTracer gives it. */
+type Frame = {
+  type: string;
+  from: string;
+  to?: string;
+  value?: string;
+  error?: string | null;
+  calls?: Frame[] | null;
+};
+type Traced = { txHash: string; result: Frame };
+
+const hash = makeHash(0, 1, 1);
+const [alice, bob, carol, dave] = [makeAddress(1), makeAddress(2), makeAddress(3), makeAddress(4)];
+
+const call = (from: string, to: string, value: string, calls: Frame[] = []): Frame => ({
+  type: 'CALL',
+  from,
+  to,
+  value,
+  calls,
+});
+
+const cases: { name: string; root: Frame; moved: [from: string, to: string, amount: bigint][] }[] = [
+  {
+    name: "the transaction's own call is not an internal transfer",
+    root: call(alice, bob, '0x5'),
+    moved: [],
+  },
+  {
+    name: 'calls with value count in the order in which they happen, at any depth',
+    root: call(alice, bob, '0x0', [
+      call(bob, carol, '0x1', [call(carol, dave, '0x2')]),
+      call(bob, dave, '0x3'),
+    ]),
+    moved: [
+      [bob, carol, 1n],
+      [carol, dave, 2n],
+      [bob, dave, 3n],
+    ],
+  },
+  {
+    name: 'a call without value moves nothing, but those below it may',
+    root: call(alice, bob, '0x0', [call(bob, carol, '0x0', [call(carol, dave, '0x2')])]),
+    moved: [[carol, dave, 2n]],
+  },
+  {
+    name: 'a reverted call voids everything below it and nothing beside it',
+    root: call(alice, bob, '0x0', [
+      {
+        ...call(bob, carol, '0x1', [call(carol, dave, '0x2', [call(dave, alice, '0x3')])]),
+        error: 'execution reverted',
+      },
+      call(bob, dave, '0x4'),
+    ]),
+    moved: [[bob, dave, 4n]],
+  },
+  {
+    name: 'the tenth sibling of a reverted call is not taken for its child',
+    root: call(alice, bob, '0x0', [
+      call(bob, carol, '0x0'),
+      { ...call(bob, carol, '0x1'), error: 'out of gas' },
+      ...Array.from({ length: 9 }, () => call(bob, dave, '0x1')),
+    ]),
+    moved: Array.from({ length: 9 }, () => [bob, dave, 1n]),
+  },
+  {
+    name: 'DELEGATECALL, CALLCODE and STATICCALL move nothing themselves, but calls below them do',
+    root: call(alice, bob, '0x0', [
+      { type: 'DELEGATECALL', from: bob, to: carol, value: '0x9', calls: [call(bob, dave, '0x1')] },
+      { type: 'CALLCODE', from: bob, to: carol, value: '0x9' },
+      { type: 'STATICCALL', from: bob, to: carol },
+    ]),
+    moved: [[bob, dave, 1n]],
+  },
+  {
+    name: 'value given to a new contract goes to the address it gets',
+    root: call(alice, bob, '0x0', [
+      { type: 'CREATE', from: bob, to: carol, value: '0x1', calls: [call(carol, alice, '0x1')] },
+      { type: 'CREATE2', from: bob, to: dave, value: '0x2' },
+    ]),
+    moved: [
+      [bob, carol, 1n],
+      [carol, alice, 1n],
+      [bob, dave, 2n],
+    ],
+  },
+  {
+    name: 'a contract that is not made receives nothing',
+    root: call(alice, bob, '0x0', [
+      { type: 'CREATE', from: bob, value: '0x1', error: 'contract creation code storage out of gas' },
+    ]),
+    moved: [],
+  },
+  {
+    name: 'a self-destruct moves what the contract had',
+    root: call(alice, bob, '0x0', [
+      call(bob, carol, '0x0', [{ type: 'SELFDESTRUCT', from: carol, to: dave, value: '0x7' }]),
+    ]),
+    moved: [[carol, dave, 7n]],
+  },
+  {
+    name: 'a self-destruct in delegated code moves what the delegating account had',
+    root: call(alice, bob, '0x0', [
+      {
+        type: 'DELEGATECALL',
+        from: bob,
+        to: carol,
+        calls: [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x7' }],
+      },
+    ]),
+    moved: [[bob, dave, 7n]],
+  },
+  {
+    name: 'a self-destruct towards itself moves nothing',
+    root: call(alice, bob, '0x0', [
+      call(bob, carol, '0x0', [{ type: 'SELFDESTRUCT', from: carol, to: carol, value: '0x7' }]),
+      call(bob, dave, '0x4'),
+    ]),
+    moved: [[bob, dave, 4n]],
+  },
+  {
+    name: 'a self-destruct of another account than the one whose code runs is no transfer',
+    root: call(alice, bob, '0x0', [
+      call(bob, dave, '0x6'),
+      call(bob, carol, '0x0', [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x6' }]),
+      call(bob, carol, '0x0', [{ type: 'SELFDESTRUCT', from: zeroAddress }]),
+    ]),
+    moved: [[bob, dave, 6n]],
+  },
+  {
+    name: 'an error that is null is none',
+    root: call(alice, bob, '0x0', [{ ...call(bob, carol, '0x1', [call(carol, dave, '0x2')]), error: null }]),
+    moved: [
+      [bob, carol, 1n],
+      [carol, dave, 2n],
+    ],
+  },
+];
+
+for (const { name, root, moved } of cases) {
+  test(`callTracer and trace_block: ${name}`, () => {
+    const expected = {
+      succeeded: true,
+      calls: moved.map(([sender, receiver, amount]) => ({ sender, receiver, amount })),
+    };
+    const traced = [{ txHash: hash, result: root }];
+    assert.deepEqual(listOf(parseCallTracer(traced, [hash])), [[hash, expected]]);
+    assert.deepEqual(listOf(parseTraceBlock(flatten(traced))), [[hash, expected]]);
+  });
+}
+
+test('callTracer and trace_block: any tree of calls gives the transfers that happened, numbered alike', () => {
+  let movedCount = 0;
+  fc.assert(
+    fc.property(callTree, (tree) => {
+      const expected = tree.flatMap((step) => movedBy(step, bob));
+      movedCount += expected.length;
+      const traced = (frames: Frame[]) => [{ txHash: hash, result: call(alice, bob, '0x5', frames) }];
+      const nested = traced(tree.map((step) => frameOf(step, bob)));
+      // Parity-style nodes leave out the calls to precompiles that move nothing.
+      const flat = flatten(traced(tree.filter(isTold).map((step) => frameOf(step, bob, isTold))));
+      assert.deepEqual(parseCallTracer(nested, [hash]).get(hash)?.calls, expected);
+      assert.deepEqual(parseTraceBlock(flat).get(hash)?.calls, expected);
+    }),
+    { numRuns: 2_000 },
+  );
+  assert.ok(movedCount > 100, `only ${movedCount} transfers in all`);
+});
+
+/** What one account does inside a transaction. */
+type Step = {
+  type: 'CALL' | 'CREATE' | 'CREATE2' | 'DELEGATECALL' | 'CALLCODE' | 'STATICCALL' | 'SELFDESTRUCT';
+  to: `0x${string}`;
+  amount: number;
+  fails: boolean;
+  steps: Step[];
+};
+
+const precompile = makeAddress(4);
+const { tree: callTree } = fc.letrec<{ tree: Step[]; step: Step }>((tie) => ({
+  tree: fc.array(tie('step'), { maxLength: 4, depthIdentifier: 'calls' }),
+  step: fc.record({
+    type: fc.constantFrom(
+      'CALL',
+      'CALL',
+      'CALL',
+      'CREATE',
+      'CREATE2',
+      'DELEGATECALL',
+      'CALLCODE',
+      'STATICCALL',
+      'SELFDESTRUCT',
+    ),
+    to: fc.constantFrom(alice, bob, carol, dave, precompile),
+    amount: fc.nat(3),
+    fails: fc.nat(4).map((number) => number === 0),
+    steps: fc.oneof({ maxDepth: 4, depthIdentifier: 'calls' }, fc.constant<Step[]>([]), tie('tree')),
+  }),
+}));
+
+/** Leaves are what they are: a self-destruct and a precompile call nobody. */
+const below = ({ type, to, steps }: Step) => (type === 'SELFDESTRUCT' || to === precompile ? [] : steps);
+const isTold = ({ type, to, amount }: Step) => to !== precompile || type === 'SELFDESTRUCT' || amount > 0;
+const runsOnOwn = ({ type }: Step) => type === 'DELEGATECALL' || type === 'CALLCODE';
+
+/** The transfers of a step by `account`, as the EVM's rules have them. */
+function movedBy(step: Step, account: string): { sender: string; receiver: string; amount: bigint }[] {
+  const { type, to, amount, fails } = step;
+  if (fails) return [];
+  const gives = ['CALL', 'CREATE', 'CREATE2'].includes(type) || (type === 'SELFDESTRUCT' && to !== account);
+  const own = gives && amount > 0 ? [{ sender: account, receiver: to, amount: BigInt(amount) }] : [];
+  return [...own, ...below(step).flatMap((one) => movedBy(one, runsOnOwn(step) ? account : to))];
+}
+
+function frameOf(step: Step, account: string, shows: (step: Step) => boolean = () => true): Frame {
+  const { type, to, amount, fails } = step;
+  const inner = runsOnOwn(step) ? account : to;
+  const calls = below(step)
+    .filter(shows)
+    .map((one) => frameOf(one, inner, shows));
+  const value = `0x${amount.toString(16)}`;
+  return { type, from: account, to, value, ...(fails && { error: 'execution reverted' }), calls };
+}
+
+test('a transaction that failed as a whole moved nothing inside', () => {
+  const root = { ...call(alice, bob, '0x5', [call(bob, carol, '0x1')]), error: 'execution reverted' };
+  const expected = [[hash, { succeeded: false, calls: [] }]];
+  assert.deepEqual(listOf(parseCallTracer([{ txHash: hash, result: root }], [hash])), expected);
+  assert.deepEqual(listOf(parseTraceBlock(flatten([{ txHash: hash, result: root }]))), expected);
+});
+
+test('traces without transaction hashes belong to the transactions in their order', () => {
+  const hashes = [makeHash(0, 1, 1), makeHash(0, 1, 2)];
+  const traced = [call(alice, bob, '0x0', [call(bob, carol, '0x1')]), call(alice, bob, '0x0')].map(
+    (result) => ({ result }),
+  );
+  assert.deepEqual(
+    listOf(parseCallTracer(traced, hashes)).map(([key, { calls }]) => [key, calls.length]),
+    [
+      [hashes[0], 1],
+      [hashes[1], 0],
+    ],
+  );
+});
+
+test('trace_block calls a self-destruct suicide or selfdestruct', () => {
+  const root = call(alice, bob, '0x0', [{ type: 'SELFDESTRUCT', from: bob, to: dave, value: '0x7' }]);
+  const told = flatten([{ txHash: hash, result: root }]);
+  const renamed = told.map((entry) =>
+    entry.type === 'suicide' ? { ...entry, type: 'selfdestruct' } : entry,
+  );
+  assert.notDeepEqual(renamed, told);
+  assert.deepEqual(parseTraceBlock(renamed), parseTraceBlock(told));
+  assert.equal(parseTraceBlock(renamed).get(hash)?.calls.length, 1);
+});
+
+test('block rewards in trace_block are nobody’s transfer', () => {
+  const reward = {
+    type: 'reward',
+    action: { author: alice, rewardType: 'block', value: '0x1bc16d674ec80000' },
+    traceAddress: [],
+  };
+  assert.equal(parseTraceBlock([reward]).size, 0);
+});
+
+test('calls nested as deeply as the EVM allows are read, and deeper ones are refused', () => {
+  const nested = (depth: number) => {
+    let frame = call(alice, bob, '0x1');
+    for (let level = 0; level < depth; level += 1) frame = call(alice, bob, '0x1', [frame]);
+    return [{ txHash: hash, result: frame }];
+  };
+  assert.equal(parseCallTracer(nested(1_024), [hash]).get(hash)?.calls.length, 1_024);
+  assert.throws(() => parseCallTracer(nested(1_025), [hash]), { name: 'Fault', code: 'inconsistent' });
+  assert.throws(() => parseCallTracer(nested(20_000), [hash]), { name: 'Fault', code: 'inconsistent' });
+});
+
+for (const [what, trace] of [
+  ['a type that is an object', { type: { toString: 1 } }],
+  ['an error in place of a result', undefined],
+] as const) {
+  test(`a trace with ${what} is refused or ignored, and never crashes`, () => {
+    const result = trace && { ...call(alice, bob, '0x0'), calls: [{ ...call(bob, carol, '0x1'), ...trace }] };
+    try {
+      assert.deepEqual(
+        parseCallTracer([{ txHash: hash, result, error: 'tracing failed' }], [hash]).get(hash)?.calls,
+        [],
+      );
+    } catch (error) {
+      assert.equal(error instanceof Error && error.name, 'Fault');
+    }
+  });
+}
+
+test('a node that cannot trace a transaction says why, and the block is not taken for one without internal transfers', () => {
+  assert.throws(() => parseCallTracer([{ txHash: hash, error: 'Resource not found' }], [hash]), {
+    ...{ name: 'Fault', code: 'unavailable' },
+    message: `the node could not trace ${hash}: Resource not found`,
+  });
+});
+
+testWithRealchain('a real trace_block of 799 entries is read whole', (folder) => {
+  const { result } = readRealchain<{ result: Json[] }>(folder, 'erigon-pairs/trace_block__test_26.json.gz');
+  const traces = parseTraceBlock(result);
+  assert.equal(traces.size, new Set(result.flatMap(({ transactionHash }) => transactionHash ?? [])).size);
+  // Counted one by one: what moves value by itself, and what of that lies below an entry that failed.
+  const isMoving = ({ type, action, error, traceAddress }: Json) => {
+    const { callType, value, balance } = action as Json;
+    const moved = type === 'suicide' ? balance : type === 'call' && callType !== 'call' ? '0x0' : value;
+    return error === undefined && (traceAddress as unknown[]).length > 0 && BigInt(String(moved)) > 0n;
+  };
+  const isVoided = (item: Json) =>
+    result.some(({ error, transactionHash, traceAddress }) => {
+      const path = item.traceAddress as unknown[];
+      const isAbove = (traceAddress as unknown[]).every((index, level) => path[level] === index);
+      return error !== undefined && transactionHash === item.transactionHash && isAbove;
+    });
+  const moving = result.filter(isMoving);
+  assert.equal(moving.length, 56);
+  assert.equal(moving.filter(isVoided).length, 3);
+  assert.equal(listOf(traces).flatMap(([, { calls }]) => calls).length, 53);
+});
+
+/** Blocks of which real call traces are stored, with the internal transfers in all of them. */
+const tracedBlocks = [
+  {
+    what: 'twelve of geth',
+    count: 874,
+    files: Array.from({ length: 12 }, (_, index) => `semiotic/${17_686_110 + index}.calltrace.json.gz`),
+  },
+  { what: 'one of erigon', count: 106, files: ['erigon-pairs/debug_traceBlockByNumber__test_51.json.gz'] },
+];
+
+for (const { what, count, files } of tracedBlocks) {
+  testWithRealchain(
+    `real callTracer answers (${what}) and the same told as trace_block give the same ${count} transfers`,
+    (folder) => {
+      let moved = 0;
+      for (const file of files) {
+        const stored = readRealchain<Traced[] | { result: Traced[] }>(folder, file);
+        const traced = Array.isArray(stored) ? stored : stored.result;
+        const hashes = traced.map(({ txHash }) => txHash as `0x${string}`);
+        const traces = listOf(parseCallTracer(traced, hashes));
+        assert.deepEqual(
+          traces.map(([key]) => key),
+          hashes,
+        );
+        assert.deepEqual(listOf(parseTraceBlock(flatten(traced))), traces, file);
+        moved += traces.flatMap(([, { calls }]) => calls).length;
+      }
+      assert.equal(moved, count);
+    },
+  );
+}
+
+testWithRealchain(
+  'a real trace_block answer and the same told by callTracer give the same 53 transfers',
+  (folder) => {
+    const { result } = readRealchain<{ result: Json[] }>(folder, 'erigon-pairs/trace_block__test_26.json.gz');
+    const traces = listOf(parseTraceBlock(result));
+    const hashes = traces.map(([key]) => key as `0x${string}`);
+    const nested = nest(result);
+    assert.deepEqual(
+      nested.map(({ txHash }) => txHash),
+      hashes,
+    );
+    assert.deepEqual(listOf(parseCallTracer(nested, hashes)), traces);
+    assert.equal(traces.flatMap(([, { calls }]) => calls).length, 53);
+  },
+);
+
+const listOf = (
+  traces: Map<string, TransactionTrace>,
+): [string, { succeeded: boolean; calls: TransactionTrace['calls'] }][] =>
+  [...traces].map(([key, { succeeded, calls }]) => [key, { succeeded, calls }]);
+
+/** callTracer's nested frames as trace_block's flat list. */
+function flatten(traced: readonly Traced[]): Json[] {
+  return traced.flatMap(({ txHash, result }) => entriesOf(result, [], txHash));
+}
+
+function entriesOf(frame: Frame, traceAddress: readonly number[], transactionHash: string): Json[] {
+  const below = (frame.calls ?? []).flatMap((one, index) =>
+    entriesOf(one, [...traceAddress, index], transactionHash),
+  );
+  const { type, from, to, value = '0x0', error } = frame;
+  const failure = error === undefined ? {} : { error };
+  return [{ transactionHash, traceAddress, ...failure, ...describe() }, ...below];
+
+  function describe(): Json {
+    if (type === 'SELFDESTRUCT')
+      return { type: 'suicide', action: { address: from, refundAddress: to, balance: value } };
+    if (!type.startsWith('CREATE'))
+      return { type: 'call', action: { callType: type.toLowerCase(), from, to, value } };
+    return {
+      type: 'create',
+      action: { from, value, init: '0x' },
+      result: error === undefined ? { address: to } : null,
+    };
+  }
+}
+
+/** trace_block's flat list as callTracer's nested frames. */
+function nest(entries: readonly Json[]): Traced[] {
+  const roots: Traced[] = [];
+  const frames = new Map<string, Frame>();
+  for (const { transactionHash, traceAddress, type, action, result, error } of entries) {
+    if (typeof transactionHash !== 'string') continue;
+    const told = action as Record<string, string>;
+    const from = told.from ?? String(told.address);
+    const to =
+      type === 'create'
+        ? (result as { address?: string } | null | undefined)?.address
+        : (told.to ?? told.refundAddress);
+    const names: Record<string, string> = { suicide: 'SELFDESTRUCT', create: 'CREATE' };
+    const frame: Frame = {
+      type: names[String(type)] ?? String(told.callType).toUpperCase(),
+      ...{ from, value: told.value ?? told.balance ?? '0x0' },
+      ...(to !== undefined && { to }),
+      ...(typeof error === 'string' && { error }),
+    };
+    const path = traceAddress as number[];
+    const keyOf = (steps: readonly number[]) => `${transactionHash} ${steps.join('/')}`;
+    frames.set(keyOf(path), frame);
+    const parent = frames.get(keyOf(path.slice(0, -1)));
+    if (path.length === 0) roots.push({ txHash: transactionHash, result: frame });
+    else if (parent !== undefined) parent.calls = [...(parent.calls ?? []), frame];
+  }
+  return roots;
+}

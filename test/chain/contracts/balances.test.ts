@@ -1,0 +1,148 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { readBalanceWei } from '../../../devnet/wallet.ts';
+import { readBalancesAtHead } from '../../../src/chain/contracts/balances.ts';
+import { type ChainNodes, createNodes } from '../../../src/chain/nodes/nodes.ts';
+import { Fault } from '../../../src/core/fault.ts';
+import { type Address, zeroAddress } from '../../../src/core/hex.ts';
+import { silentLog } from '../../../src/core/log.ts';
+import { createMetrics } from '../../../src/core/metrics.ts';
+import { type Chain, startChain } from '../../kit/anvil.ts';
+import { createTestClock } from '../../kit/clock.ts';
+import { complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
+import { type Method, makeAddress, makeHash, RpcError } from '../../kit/scripted-node.ts';
+import { CHAIN_ID, freshAddress } from '../../kit/service.ts';
+
+const { signal } = new AbortController();
+const nobody = makeAddress(99);
+
+describe('balances of a real chain', () => {
+  let chain: Chain;
+  let nodes: ChainNodes;
+  let multicall3: Address;
+  before(async () => {
+    chain = await startChain();
+    multicall3 = await chain.deploy('Multicall3');
+    nodes = createNodes({
+      ...{ urls: [chain.url], chainId: CHAIN_ID, internalTransfers: 'off' as const, onHead() {} },
+      ...{ clock: createTestClock(), log: silentLog(), metrics: createMetrics('test') },
+    });
+  });
+  after(async () => {
+    await nodes.close();
+    await chain.stop();
+  });
+
+  for (const method of ['multicall3', 'eth_getBalance'] as const) {
+    test(`are those of the newest block, by ${method}`, async () => {
+      const [rich, other] = chain.accounts;
+      const addresses = [rich, other, zeroAddress, freshAddress()];
+      await chain.transferNative({ from: other, to: zeroAddress, valueWei: 10n ** 18n + 1n });
+      const contract = method === 'multicall3' ? multicall3 : freshAddress();
+      const reading = await readBalancesAtHead(nodes, { addresses, multicall3: contract }, signal);
+      assert.equal(reading.method, method);
+      assert.equal(reading.nodeName, new URL(chain.url).origin);
+      const { number, hash } = await chain.head();
+      assert.deepEqual([reading.block.number, reading.block.hash], [number, hash]);
+      for (const address of addresses)
+        assert.equal(reading.balances.get(address), await readBalanceWei(chain, address), address);
+      assert.equal(reading.balances.size, addresses.length);
+    });
+  }
+
+  test('by a contract that is something else are asked for one by one', async () => {
+    const token = await chain.deploy('DemoToken', 'Demo', 'DEMO', 18);
+    const reading = await readBalancesAtHead(nodes, { addresses: [zeroAddress], multicall3: token }, signal);
+    assert.equal(reading.method, 'eth_getBalance');
+    assert.equal(reading.balances.get(zeroAddress), await readBalanceWei(chain, zeroAddress));
+  });
+});
+
+/** What Multicall3 answers for these balances; undefined is a call that failed. */
+function aggregated(balances: readonly (bigint | undefined)[]): string {
+  const word = (value: number | bigint) => value.toString(16).padStart(64, '0');
+  const places = balances.map((_balance, index) => word(32 * (balances.length + index * 4)));
+  const parts = balances.map(
+    (balance) => word(balance === undefined ? 0 : 1) + word(64) + word(32) + word(balance ?? 7),
+  );
+  return `0x${word(32)}${word(balances.length)}${places.join('')}${parts.join('')}`;
+}
+
+const [one, two, three] = [makeAddress(1), makeAddress(2), makeAddress(3)];
+const addresses = [one, two, three];
+const balanceOf: Method = ([address]) => `0x${Number(address).toString(16)}`;
+const read = (nodes: ChainNodes) => readBalancesAtHead(nodes, { addresses, multicall3: nobody }, signal);
+const listed = (balances: ReadonlyMap<Address, bigint>) => addresses.map((address) => balances.get(address));
+
+test('one call of one node gives all of them, at the hash of the newest block', () =>
+  withNodes([{ ...complete(), eth_call: () => aggregated([1n, 2n, 3n]) }], async ({ scripted, nodes }) => {
+    const { balances, method, block } = await read(nodes);
+    assert.deepEqual(listed(balances), [1n, 2n, 3n]);
+    assert.equal(method, 'multicall3');
+    assert.equal(block.number, 9);
+    const node = nodeAt(scripted, 0);
+    assert.equal(countOf(node, 'eth_getBalance'), 0);
+    const calls = node.calls.filter((call) => call.method === 'eth_call');
+    assert.equal(calls.length, 1);
+    assert.deepEqual(calls[0]?.params[1], { blockHash: makeHash(0, 9, 0) });
+  }));
+
+test('what the call leaves out is asked for by itself, at the same block', () =>
+  withNodes(
+    [{ ...complete(), eth_call: () => aggregated([1n, undefined, 3n]), eth_getBalance: balanceOf }],
+    async ({ scripted, nodes }) => {
+      const { balances, method } = await read(nodes);
+      assert.deepEqual([listed(balances), method], [[1n, 2n, 3n], 'multicall3']);
+      const asked = nodeAt(scripted, 0).calls.filter((call) => call.method === 'eth_getBalance');
+      assert.deepEqual(
+        asked.map(({ params }) => params),
+        [[two, { blockHash: makeHash(0, 9, 0) }]],
+      );
+    },
+  ));
+
+for (const [what, spoilt] of Object.entries({
+  'no hex': 'lots',
+  'no text': 5,
+  null: null,
+  empty: '0x',
+  'too large': `0x1${'0'.repeat(64)}`,
+  negative: '-0x1',
+})) {
+  test(`a spoilt balance (${what}) costs no other address its own`, () =>
+    withNodes(
+      [{ ...complete(), eth_getBalance: (params) => (params[0] === two ? spoilt : balanceOf(params)) }],
+      async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, undefined, 3n]),
+    ));
+}
+
+test('what one node spoils another one gives', () =>
+  withNodes(
+    [
+      { ...complete(), eth_getBalance: (params) => (params[0] === two ? '' : balanceOf(params)) },
+      { ...complete(), eth_getBalance: balanceOf },
+    ],
+    async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
+  ));
+
+test('a node that takes no hash for a block is asked by number', () =>
+  withNodes(
+    [
+      {
+        ...complete(),
+        eth_call: ([, block]) => {
+          if (typeof block === 'object') throw new RpcError(-32_602, 'invalid argument 1');
+          return aggregated([1n, 2n, 3n]);
+        },
+        eth_getBalance: () => {
+          throw new RpcError(-32_602, 'invalid argument 1');
+        },
+      },
+    ],
+    async ({ nodes }) => assert.deepEqual(listed((await read(nodes)).balances), [1n, 2n, 3n]),
+  ));
+
+test('no balance at all is a fault', () =>
+  withNodes([{ ...complete(), eth_getBalance: () => null }], async ({ nodes }) => {
+    await assert.rejects(read(nodes), Fault);
+  }));

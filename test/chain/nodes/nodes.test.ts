@@ -1,0 +1,301 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
+import { blocks, complete, countOf, nodeAt, withNodes } from '../../kit/nodes.ts';
+import {
+  chainMethods,
+  type Method,
+  makeHash,
+  makeNodeBlock,
+  RpcError,
+  type ScriptedNode,
+  SECRET_PATH,
+  traceMethod,
+} from '../../kit/scripted-node.ts';
+
+const { signal } = new AbortController();
+const headHash = makeHash(0, 9, 0);
+
+const only = (scripted: readonly ScriptedNode[]) => nodeAt(scripted, 0);
+
+for (const batches of ['error', 'http 400'] as const) {
+  test(`a node that refuses batches (${batches}) is asked call by call`, () =>
+    withNodes([complete()], async ({ scripted, nodes }) => {
+      const node = only(scripted);
+      node.batches = batches;
+      const bundles = await nodes.bundles([7, 8, headHash], signal);
+      assert.deepEqual(
+        bundles.map(({ header }) => header.number),
+        [7, 8, 9],
+      );
+      assert.equal(nodes.status()[0]?.capabilities?.batch, false);
+    }));
+}
+
+test('a node that can batch gives block, receipts and traces in one request', () =>
+  withNodes([complete()], async ({ scripted, nodes }) => {
+    await nodes.bundles([headHash], signal);
+    const before = only(scripted).exchangeCount();
+    const [bundle] = await nodes.bundles([headHash], signal);
+    assert.equal(only(scripted).exchangeCount() - before, 1);
+    assert.deepEqual(
+      bundle?.transactions.map(({ calls }) => calls.length),
+      [1, 1],
+    );
+  }));
+
+test('a node without eth_getBlockReceipts is asked for the receipt of each transaction', () => {
+  const { eth_getBlockReceipts: _, ...methods } = complete();
+  return withNodes([methods], async ({ scripted, nodes }) => {
+    const [bundle] = await nodes.bundles([headHash], signal);
+    assert.equal(bundle?.transactions.length, 2);
+    assert.equal(countOf(only(scripted), 'eth_getTransactionReceipt'), 2);
+    assert.equal(
+      countOf(only(scripted), 'eth_getBlockReceipts'),
+      1,
+      'it is asked once whether it has the method',
+    );
+  });
+});
+
+for (const method of ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'trace_block'] as const) {
+  test(`traces come by ${method} where the node has nothing better`, () => {
+    const { debug_traceBlockByHash: _, ...methods } = complete();
+    return withNodes(
+      [{ ...methods, [method]: method === 'trace_block' ? () => [] : traceMethod(blocks) }],
+      async ({ nodes }) => {
+        await nodes.head(signal);
+        assert.equal(nodes.status()[0]?.capabilities?.traces, method);
+      },
+    );
+  });
+}
+
+test('a chain of which there is only the genesis block is asked for traces again when it has grown', () => {
+  const growing = blocks.slice(0, 1);
+  const refuseGenesis: Method = (params) => {
+    if (growing.length === 1) throw new RpcError(-32_000, 'genesis is not traceable');
+    return traceMethod(growing)(params);
+  };
+  return withNodes(
+    [{ ...chainMethods(1, growing), debug_traceBlockByHash: refuseGenesis }],
+    async ({ nodes }) => {
+      await nodes.head(signal);
+      growing.push(makeNodeBlock(1));
+      const [bundle] = await nodes.bundles([makeHash(0, 1, 0)], signal);
+      assert.deepEqual(
+        bundle?.transactions.map(({ calls }) => calls.length),
+        [1, 1],
+      );
+    },
+  );
+});
+
+test('"header not found" for the head of a moment ago does not mean that there is no eth_getBlockReceipts', () => {
+  let isProbed = false;
+  const methods = chainMethods(1, blocks);
+  const receipts: Method = (params) => {
+    if (!isProbed) throw new RpcError(-32_000, 'header not found');
+    return methods.eth_getBlockReceipts?.(params);
+  };
+  return withNodes([{ ...methods, eth_getBlockReceipts: receipts }], async ({ scripted, nodes }) => {
+    await nodes.head(signal);
+    isProbed = true;
+    await nodes.bundles([headHash], signal);
+    assert.equal(countOf(only(scripted), 'eth_getTransactionReceipt'), 0);
+  });
+});
+
+test('a node that cannot trace gives blocks without internal transfers, unless they are required', async () => {
+  const methods = chainMethods(1, blocks);
+  await withNodes([methods], async ({ nodes }) => {
+    const [bundle] = await nodes.bundles([headHash], signal);
+    assert.deepEqual(
+      bundle?.transactions.map(({ calls }) => calls),
+      [[], []],
+    );
+  });
+  await withNodes(
+    [methods, complete()],
+    async ({ scripted, nodes }) => {
+      const [bundle] = await nodes.bundles([headHash], signal);
+      assert.deepEqual(
+        bundle?.transactions.map(({ calls }) => calls.length),
+        [1, 1],
+      );
+      await scripted[1]?.close();
+      await assert.rejects(nodes.bundles([8], signal), { code: 'unavailable' });
+    },
+    { internalTransfers: 'required' },
+  );
+});
+
+test('a node is not asked for traces where internal transfers are off', () =>
+  withNodes(
+    [complete()],
+    async ({ scripted, nodes }) => {
+      await nodes.bundles([7, headHash], signal);
+      assert.equal(only(scripted).calls.filter(({ method }) => method.includes('trace')).length, 0);
+    },
+    { internalTransfers: 'off' },
+  ));
+
+test('a node on another chain is refused as conflict, whatever is asked of it', () =>
+  withNodes([{ ...complete(), eth_chainId: () => '0x2' }], async ({ nodes }) => {
+    const refusal = { name: 'Fault', code: 'conflict', message: /is on chain 2, .*says 1/ };
+    await assert.rejects(nodes.identify(signal), refusal);
+    await assert.rejects(nodes.head(signal), refusal);
+    await assert.rejects(nodes.bundles([7], signal), refusal);
+  }));
+
+test('a node with another genesis block than the pinned one is refused', () =>
+  withNodes([complete()], async ({ nodes }) => {
+    assert.deepEqual(await nodes.identify(signal), { chainId: 1, genesisHash: makeHash(0, 0, 0) });
+    nodes.pin({ chainId: 1, genesisHash: makeHash(5, 0, 0) });
+    await assert.rejects(nodes.head(signal), {
+      name: 'Fault',
+      code: 'conflict',
+      message: /another genesis block/,
+    });
+  }));
+
+test('a node that no longer has the genesis block is accepted', () =>
+  withNodes([chainMethods(1, blocks.slice(5))], async ({ nodes }) => {
+    nodes.pin({ chainId: 1, genesisHash: makeHash(0, 0, 0) });
+    assert.equal((await nodes.head(signal)).number, 9);
+  }));
+
+test('a node on another chain does not keep the others from working', () =>
+  withNodes([{ ...complete(), eth_chainId: () => '0x2' }, complete(), complete()], async ({ nodes }) => {
+    assert.equal((await nodes.head(signal)).hash, headHash);
+    assert.equal((await nodes.bundles([headHash], signal)).length, 1);
+    assert.deepEqual(
+      nodes.status().map(({ state }) => state),
+      ['wrong_chain', 'ok', 'ok'],
+    );
+  }));
+
+test('when a node dies the next one takes over, and the first comes back when it has rested', () =>
+  withNodes([complete(), complete()], async ({ scripted, nodes, clock }) => {
+    const [first, second] = scripted;
+    assert.ok(first !== undefined && second !== undefined);
+    await nodes.bundles([headHash], signal);
+    assert.equal(second.exchangeCount(), 0);
+    first.setHttp('reset');
+    assert.equal((await nodes.bundles([headHash], signal))[0]?.header.number, 9);
+    first.setHttp(undefined);
+    const retryAt = clock.now().getTime() + 200;
+    assert.deepEqual(
+      nodes.status().map((status) => status.retryAt?.getTime()),
+      [retryAt, undefined],
+    );
+    const askedWhileResting = first.exchangeCount();
+    await nodes.bundles([headHash], signal);
+    assert.equal(first.exchangeCount(), askedWhileResting);
+    clock.advance(30_000);
+    await nodes.bundles([headHash], signal);
+    assert.equal(first.exchangeCount(), askedWhileResting + 1);
+  }));
+
+test('a block that the first node does not have yet comes from the second', () => {
+  const behind = chainMethods(1, blocks.slice(0, 9));
+  return withNodes([behind, complete()], async ({ nodes }) => {
+    assert.equal((await nodes.bundles([headHash], signal))[0]?.header.number, 9);
+  });
+});
+
+test('a block that no node has is unavailable, and one that no node gives whole is inconsistent', () =>
+  withNodes([complete(), complete()], async ({ scripted, nodes }) => {
+    await assert.rejects(nodes.bundles([makeHash(0, 10, 0)], signal), { name: 'Fault', code: 'unavailable' });
+    for (const node of scripted)
+      node.methods.eth_getBlockReceipts = () => makeNodeBlock(9, { fork: 1 }).receipts;
+    await assert.rejects(nodes.bundles([headHash], signal), { name: 'Fault', code: 'inconsistent' });
+  }));
+
+test('a header that the first node does not know is found at the second, and none is undefined', () => {
+  const behind = chainMethods(1, blocks.slice(0, 9));
+  return withNodes([behind, complete()], async ({ nodes }) => {
+    assert.equal((await nodes.findHeader(headHash, signal))?.number, 9);
+    assert.equal((await nodes.findHeader(9, signal))?.hash, headHash);
+    assert.equal(await nodes.findHeader(10, signal), undefined);
+    assert.deepEqual(
+      nodes.status().map(({ state }) => state),
+      ['ok', 'ok'],
+      'not to know a block is no failure',
+    );
+  });
+});
+
+for (const [heads, expected] of [
+  [[9, 7, 8], 8],
+  [[5, 9], 5],
+  [[9, 9, 1], 9],
+  [[6], 6],
+] as const) {
+  test(`the head of nodes at ${heads.join(', ')} is ${expected}: the newest that a second one has`, () =>
+    withNodes(
+      heads.map((number) => chainMethods(1, blocks.slice(0, number + 1))),
+      async ({ nodes }) => {
+        assert.equal((await nodes.head(signal)).number, expected);
+      },
+    ));
+}
+
+test('dead nodes have no vote: without a quorum of living ones there is no head, and the Fault says who said what', () =>
+  withNodes([complete(), complete(), complete()], async ({ scripted, nodes }) => {
+    scripted[0]?.setHttp({ status: 503 });
+    assert.equal((await nodes.head(signal)).number, 9);
+    scripted[1]?.setHttp({ status: 503 });
+    const [dead, living] = [new URL(nodeAt(scripted, 1).url).origin, new URL(nodeAt(scripted, 2).url).origin];
+    await assert.rejects(nodes.head(signal), {
+      ...{ name: 'Fault', code: 'inconsistent' },
+      message: new RegExp(`no 2 of 3 .*${dead} gives no vote .*${living} names block 9 .${headHash}`),
+    });
+    scripted[2]?.setHttp({ status: 503 });
+    await assert.rejects(nodes.head(signal), { name: 'Fault', code: 'unavailable' });
+    for (const node of scripted.slice(1)) node.setHttp(undefined);
+    assert.equal((await nodes.head(signal)).number, 9, 'nodes that rest are asked where a quorum needs them');
+  }));
+
+test('the final block is the one of the tag, and unknown where the node has no tag', async () => {
+  const byTag: Method = ([reference]) => {
+    const found = reference === 'finalized' ? blocks[4] : reference === 'latest' ? blocks.at(-1) : undefined;
+    return found?.block ?? null;
+  };
+  await withNodes([{ ...complete(), eth_getBlockByNumber: byTag }], async ({ nodes }) => {
+    assert.deepEqual(await nodes.finalized(signal), { number: 4, hash: makeHash(0, 4, 0) });
+  });
+  await withNodes([complete()], async ({ nodes }) => {
+    assert.equal(await nodes.finalized(signal), undefined);
+  });
+});
+
+test('faults, status and metrics name nodes without their paths', () =>
+  withNodes([complete(), complete()], async ({ scripted, nodes, metrics }) => {
+    scripted[0]?.setHttp({ status: 500 });
+    await scripted[1]?.close();
+    const fault = await nodes.bundles([7], signal).then(
+      () => assert.fail('no node was there'),
+      (error: unknown) => error,
+    );
+    assert.ok(fault instanceof Fault);
+    const shown = [
+      fault.message,
+      String(fault.stack),
+      JSON.stringify(nodes.status()),
+      await metrics.registry.metrics(),
+    ];
+    for (const node of scripted) assert.ok(fault.message.includes(new URL(node.url).origin));
+    for (const text of shown) assert.ok(!text.includes(SECRET_PATH), text);
+  }));
+
+test('an ended search for a node ends at once when it is no longer wanted', () =>
+  withNodes([complete(), complete()], async ({ scripted, nodes }) => {
+    const abort = new AbortController();
+    only(scripted).setHttp(() => {
+      abort.abort();
+      return 'hang';
+    });
+    await assert.rejects(nodes.bundles([7], abort.signal), { name: 'Fault', code: 'unavailable' });
+    assert.equal(scripted[1]?.exchangeCount(), 0);
+  }));

@@ -1,0 +1,274 @@
+/**
+ * Internal transfers, which no hash covers, by the word of several tracing nodes.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ListedBlock } from '../../../src/chain/blocks/internal-transfers.ts';
+import { createGasCheck } from '../../../src/chain/blocks/traced-gas.ts';
+import type { Lie } from '../../../src/chain/proof/lie.ts';
+import { parseHeader } from '../../../src/chain/rpc/parse.ts';
+import type { Hash } from '../../../src/core/hex.ts';
+import type { TestClock } from '../../kit/clock.ts';
+import { blocks, complete, countOf, type NodesStage, nodeAt, withNodes } from '../../kit/nodes.ts';
+import {
+  type Json,
+  type Method,
+  type Methods,
+  makeAddress,
+  makeHash,
+  makeNodeBlock,
+  RpcError,
+  traceMethod,
+} from '../../kit/scripted-node.ts';
+import { waitUntil } from '../../kit/wait.ts';
+
+const { signal } = new AbortController();
+const TRACE = 'debug_traceBlockByHash';
+const seven = makeHash(0, 7, 0);
+const full = { scrutiny: 'full' } as const;
+
+/** A node whose traces have no calls below the transactions' own. */
+const omitting = (): Methods => ({
+  ...complete(),
+  [TRACE]: ([hash]) => {
+    const traces = blocks.find(({ block }) => block.hash === hash)?.traces;
+    if (!Array.isArray(traces)) throw new RpcError(-32_000, 'block not found');
+    return traces.map((trace) => ({ ...trace, result: { ...trace.result, calls: [] } }));
+  },
+});
+const blind = (): Methods => {
+  const { [TRACE]: _trace, ...rest } = complete();
+  return rest;
+};
+/** A block as it is after its proof. */
+const listed = (number: number): ListedBlock => {
+  const { block } = makeNodeBlock(number);
+  return {
+    ...parseHeader(block),
+    transactionHashes: [1, 2].map((position) => makeHash(0, number, position)),
+  };
+};
+const transfersOf = (number: number) =>
+  listed(number).transactionHashes.map((txHash) => ({
+    ...{ txHash, sender: makeAddress(2), receiver: makeAddress(3), amount: 1n },
+  }));
+/** Names transactions that are in no block. */
+const listingOthers = (): Methods => ({
+  ...complete(),
+  eth_getBlockByHash: ([hash]) => {
+    const block = blocks.find((one) => one.block.hash === hash)?.block;
+    return block === undefined ? null : { ...block, transactions: [makeHash(1, 7, 1)] };
+  },
+});
+/** The traces of each block, in the shape of this method. */
+const tracesIn = (method: string): Method =>
+  method === TRACE
+    ? traceMethod(blocks)
+    : ([number]) =>
+        blocks
+          .filter(({ block }) => block.number === number)
+          .flatMap(({ block }) =>
+            listed(Number(block.number)).transactionHashes.flatMap((hash) => flat(hash, block)),
+          );
+const flat = (transactionHash: Hash, { hash: blockHash }: Json): Json[] =>
+  [[], [0]].map((traceAddress) => ({
+    ...{ transactionHash, blockHash, traceAddress, type: 'call' },
+    action: { callType: 'call', from: makeAddress(2), to: makeAddress(3), value: '0x1' },
+  }));
+/** The outcome, with each short wait over as soon as it begins. */
+async function passingWaits<T>(clock: TestClock, work: Promise<T>): Promise<T> {
+  let isDone = false;
+  const end = () => {
+    isDone = true;
+  };
+  work.then(end, end);
+  await waitUntil(() => {
+    for (const ms of clock.waits()) if (ms < 1_000) clock.advance(ms);
+    return isDone;
+  });
+  return work;
+}
+/** All nodes have been probed by then. */
+const read = async ({ nodes }: NodesStage, reference: Hash | number = seven) => {
+  await nodes.head(signal);
+  const [bundle] = await nodes.bundles([reference], signal, full);
+  return bundle?.transactions.map(({ calls }) => calls.length);
+};
+
+test('internal transfers that the preferred node omits come from those that agree', () =>
+  withNodes([omitting(), complete(), complete()], async (stage) => {
+    assert.deepEqual(await read(stage), [1, 1]);
+    const [first] = stage.nodes.status();
+    assert.match(first?.error ?? '', /http:\S+ have other internal transfers in block 7/);
+    assert.deepEqual(stage.nodes.agreement().tracingNodes, 3);
+  }));
+
+test('the caller learns which node lied, although another one gives the block', () =>
+  withNodes([omitting(), complete(), complete()], async ({ nodes, scripted: [liar] }) => {
+    await nodes.head(signal);
+    const lies: Lie[] = [];
+    await nodes.anchored([7], signal, { ...full, onLie: (lie) => void lies.push(lie) });
+    assert.deepEqual(lies, [{ node: new URL(liar?.url ?? '').origin, block: 7 }]);
+  }));
+
+test('the same holds in a backfill, which asks by number', () =>
+  withNodes([omitting(), complete(), complete()], async (stage) => {
+    assert.deepEqual(await read(stage, 7), [1, 1]);
+  }));
+
+test('two tracing nodes that differ hold the block, and the message names both', () =>
+  withNodes([omitting(), complete()], async (stage) => {
+    await assert.rejects(read(stage), {
+      code: 'inconsistent',
+      message:
+        /internal transfers of block 7 \(0x\S+\): 2 nodes must give the same answer; these answer differently/,
+    });
+  }));
+
+test('the traces of the first node that is asked are compared too, although the others are not yet probed', () =>
+  withNodes([omitting(), complete(), complete()], async ({ nodes }) => {
+    const [bundle] = await nodes.bundles([seven], signal, full);
+    assert.deepEqual(
+      bundle?.transactions.map(({ calls }) => calls.length),
+      [1, 1],
+    );
+  }));
+
+test('each block of a request at the head is compared with its own traces', () =>
+  withNodes([complete(), complete()], async ({ nodes }) => {
+    await nodes.head(signal);
+    const bundles = await nodes.bundles([8, makeHash(0, 9, 0)], signal, full);
+    assert.deepEqual(
+      bundles.map(({ header }) => header.number),
+      [8, 9],
+    );
+    assert.deepEqual(nodes.agreement().outvoted, []);
+  }));
+
+test('a node that lists other transactions votes on those that were proved, and delays no other node', () =>
+  withNodes([listingOthers(), complete()], async (stage) => {
+    await stage.nodes.head(signal);
+    assert.equal(await stage.nodes.areConfirmed(listed(7), transfersOf(7), signal), true);
+  }));
+
+for (const [method, isEmpty] of [
+  [TRACE, false],
+  [TRACE, true],
+  ['trace_block', false],
+] as const)
+  test(`${isEmpty ? 'an empty answer' : 'the traces of another block'} to ${method} are no vote, and the node is asked again`, () =>
+    withNodes([complete(), { ...blind(), [method]: tracesIn(method) }], async (stage) => {
+      await stage.nodes.head(signal);
+      const [, late] = stage.scripted;
+      assert.ok(late !== undefined);
+      let count = 0;
+      const right = tracesIn(method);
+      late.methods[method] = (params) => {
+        count += 1;
+        if (count > 2) return right(params);
+        return isEmpty ? [] : right([method === TRACE ? makeHash(0, 6, 0) : '0x6']);
+      };
+      const confirming = stage.nodes.areConfirmed(listed(7), transfersOf(7), signal);
+      assert.equal(await passingWaits(stage.clock, confirming), true);
+      assert.equal(count, 3);
+      assert.deepEqual(stage.nodes.agreement().outvoted, []);
+    }));
+
+test('a node that goes on tracing other transactions has no vote, and its error says so', () =>
+  withNodes([complete(), { ...complete(), [TRACE]: () => blocks[6]?.traces }], async (stage) => {
+    await stage.nodes.head(signal);
+    const confirming = stage.nodes.areConfirmed(listed(7), transfersOf(7), signal);
+    await assert.rejects(passingWaits(stage.clock, confirming), {
+      code: 'unavailable',
+      message: /http:\S+ gave traces of other transactions than those of block 7 \(0x\S+\): 0x\S+ is missing/,
+    });
+    assert.match(stage.nodes.status()[1]?.error ?? '', /traces of other transactions/);
+  }));
+
+test('while nodes agree each block is traced by as many as must agree, and no more', () =>
+  withNodes([complete(), complete(), complete()], async (stage) => {
+    await stage.nodes.head(signal);
+    const before = stage.scripted.map((node) => countOf(node, TRACE));
+    await read(stage);
+    assert.deepEqual(
+      stage.scripted.map((node, index) => countOf(node, TRACE) - (before[index] ?? 0)),
+      [1, 1, 0],
+    );
+  }));
+
+test('without scrutiny no other node is asked', () =>
+  withNodes([complete(), complete()], async (stage) => {
+    await stage.nodes.head(signal);
+    const before = countOf(nodeAt(stage.scripted, 1), TRACE);
+    await stage.nodes.bundles([seven], signal);
+    assert.equal(countOf(nodeAt(stage.scripted, 1), TRACE), before);
+  }));
+
+test('a single tracing node is believed, and the status counts it', () =>
+  withNodes([omitting(), blind()], async (stage) => {
+    assert.deepEqual(await read(stage), [0, 0]);
+    assert.deepEqual(stage.nodes.agreement(), { quorum: 2, tracingNodes: 1, outvoted: [] });
+  }));
+
+test('matched internal transfers of a backfill are confirmed, or found to be wrong', () =>
+  withNodes([omitting(), complete(), complete()], async ({ nodes }) => {
+    await nodes.head(signal);
+    const block = listed(7);
+    const transfers = transfersOf(7);
+    assert.equal(await nodes.areConfirmed(block, transfers, signal), true);
+    assert.equal(await nodes.areConfirmed(block, transfers.slice(1), signal), false);
+    assert.equal(
+      await nodes.areConfirmed(
+        block,
+        transfers.map((one) => ({ ...one, amount: 2n })),
+        signal,
+      ),
+      false,
+    );
+  }));
+
+test('of two tracing nodes the other is followed once one has been silent for 30 s, and not before', () =>
+  withNodes([complete(), complete()], async (stage) => {
+    await read(stage);
+    const silent = nodeAt(stage.scripted, 1);
+    silent.setHttp({ status: 500, body: '' });
+    await assert.rejects(stage.nodes.bundles([makeHash(0, 8, 0)], signal, full), { code: 'unavailable' });
+    stage.clock.advance(29_000);
+    await assert.rejects(stage.nodes.bundles([makeHash(0, 8, 0)], signal, full), { code: 'unavailable' });
+    stage.clock.advance(2_000);
+    assert.equal((await stage.nodes.bundles([makeHash(0, 8, 0)], signal, full)).length, 1);
+  }));
+
+test('where chain.quorum is set no silence makes one of two tracing nodes enough', () =>
+  withNodes(
+    [complete(), complete()],
+    async (stage) => {
+      await read(stage);
+      nodeAt(stage.scripted, 1).setHttp({ status: 500, body: '' });
+      for (const waitMs of [0, 31_000, 31_000]) {
+        stage.clock.advance(waitMs);
+        const reading = stage.nodes.bundles([makeHash(0, 8, 0)], signal, full);
+        await assert.rejects(reading, { code: 'unavailable' });
+      }
+    },
+    { quorum: 2 },
+  ));
+
+test('traces whose gas falls short are refused once the check has held, and never before', () => {
+  const header = parseHeader(makeNodeBlock(7).block);
+  const bundle = (traced: bigint) => ({
+    ...{ header, transactions: [], proved: true, traced: true },
+    gas: { used: 100n, traced },
+  });
+  const learned = createGasCheck();
+  for (let count = 0; count < 20; count += 1) learned.check(bundle(100n), 'node');
+  assert.throws(() => learned.check(bundle(99n), 'node'), {
+    code: 'inconsistent',
+    message: /add up to 99 gas of 100/,
+  });
+  const odd = createGasCheck();
+  odd.check(bundle(100n), 'node');
+  odd.check(bundle(50n), 'node');
+  for (let count = 0; count < 30; count += 1) odd.check(bundle(100n), 'node');
+  odd.check(bundle(50n), 'node');
+});

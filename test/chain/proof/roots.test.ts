@@ -1,0 +1,175 @@
+/**
+ * Proof of real blocks: whole ones hold, and whatever a node could drop or change is noticed.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { keccak256, type TransactionSerializable } from 'viem';
+import { privateKeyToAccount } from 'viem/accounts';
+import type { CheckName, Checks } from '../../../src/chain/proof/proof.ts';
+import { proveBlock } from '../../../src/chain/proof/prove-block.ts';
+import {
+  encodeTransaction,
+  headerHash,
+  isEncodable,
+  transactionHash,
+} from '../../../src/chain/proof/roots.ts';
+import { type RealBlock, readBlock, readMainnetBlocks } from '../../kit/real-blocks.ts';
+import { testWithRealchain } from '../../kit/replay.ts';
+import { type Json, makeAddress, makeHash } from '../../kit/scripted-node.ts';
+import { transactionJson } from '../../kit/transaction-json.ts';
+
+const whole: Omit<Checks, 'isEmpty'> = {
+  headerHash: 'holds',
+  transactionsRoot: 'holds',
+  withdrawalsRoot: 'holds',
+  receiptsRoot: 'holds',
+};
+
+/** What a node could do to a block: the change, and the check that must notice it. */
+const changes: { what: string; noticedBy: CheckName; change(draft: RealBlock): void }[] = [
+  {
+    what: 'one log dropped',
+    noticedBy: 'receiptsRoot',
+    change: ({ receipts }) => {
+      receipts.findLast(({ logs }) => logs.length > 0)?.logs.pop();
+    },
+  },
+  {
+    what: 'the last receipt dropped',
+    noticedBy: 'receiptsRoot',
+    change: ({ receipts }) => void receipts.pop(),
+  },
+  {
+    what: 'a status flipped',
+    noticedBy: 'receiptsRoot',
+    change: ({ receipts: [first] }) => flip(first, 'status'),
+  },
+  {
+    what: 'a status given as a root, which nobody would read as one',
+    noticedBy: 'receiptsRoot',
+    change: ({ receipts: [first] }) => {
+      assert.ok(first !== undefined);
+      Object.assign(first, { root: first.status === '0x0' ? '0x' : '0x01', status: undefined });
+    },
+  },
+  {
+    what: 'a type that is no number',
+    noticedBy: 'transactionsRoot',
+    change: ({ block: { transactions } }) => Object.assign(transactions[0] ?? {}, { type: 'none' }),
+  },
+  {
+    what: 'the data of a log changed',
+    noticedBy: 'receiptsRoot',
+    change: ({ receipts }) => flip(receipts.find(({ logs }) => logs.length > 0)?.logs[0], 'address'),
+  },
+  ...['value', 'to', 'hash', 'nonce', 'r'].map((field) => ({
+    what: `a transaction's ${field} changed`,
+    noticedBy: 'transactionsRoot' as const,
+    change: ({ block }: RealBlock) =>
+      flip(
+        block.transactions.find(({ to }) => to !== null),
+        field,
+      ),
+  })),
+  {
+    what: 'the last transaction dropped with its receipt',
+    noticedBy: 'transactionsRoot',
+    change: ({ block, receipts }) => {
+      const last = block.transactions.pop();
+      receipts.splice(
+        receipts.findIndex(({ transactionHash: hash }) => hash === last?.hash),
+        1,
+      );
+    },
+  },
+];
+
+for (const { what, noticedBy, change } of changes) {
+  testWithRealchain(`every stored mainnet block is refused with ${what}`, (folder) => {
+    for (const draft of readMainnetBlocks(folder)) {
+      change(draft);
+      assert.equal(proveBlock(draft.block, draft.receipts)[noticedBy], 'fails', draft.name);
+    }
+  });
+}
+
+testWithRealchain('a change of any field of the header changes its hash', (folder) => {
+  const hashed = [
+    ...['parentHash', 'sha3Uncles', 'miner', 'stateRoot', 'transactionsRoot', 'receiptsRoot', 'logsBloom'],
+    ...['difficulty', 'number', 'gasLimit', 'gasUsed', 'timestamp', 'extraData', 'mixHash', 'nonce'],
+    ...['baseFeePerGas', 'withdrawalsRoot', 'blobGasUsed', 'excessBlobGas', 'parentBeaconBlockRoot'],
+    'requestsHash',
+  ];
+  const seen = new Set<string>();
+  for (const { name, block } of readMainnetBlocks(folder)) {
+    for (const field of hashed.filter((one) => block[one] !== undefined)) {
+      seen.add(field);
+      const draft = { ...block };
+      flip(draft, field);
+      assert.notEqual(headerHash(draft), block.hash, `${name} ${field}`);
+    }
+    assert.equal(proveBlock({ ...block, extraData: '0x1' }, []).headerHash, 'fails');
+  }
+  assert.equal(seen.size, hashed.length, 'all forks are in the data');
+});
+
+testWithRealchain('receipts prove a block in whatever order they come', (folder) => {
+  const { block, receipts } = readBlock(folder, 'squid/18500000.');
+  assert.deepEqual(proveBlock(block, receipts.reverse()), { ...whole, isEmpty: false });
+});
+
+test('a transaction without a signature leaves the roots unknown, not broken', () => {
+  // As Polygon lists its state syncs, and anvil what it sends for impersonated accounts.
+  const unsigned = { hash: makeHash(0, 1, 1), type: '0x0', r: '0x0', s: '0x0' };
+  const { transactionsRoot, receiptsRoot } = proveBlock({ transactions: [unsigned] }, []);
+  assert.deepEqual([transactionsRoot, receiptsRoot], ['unknown', 'unknown']);
+});
+
+testWithRealchain('beside a transaction of an unknown type the others must have their hashes', (folder) => {
+  for (const place of [
+    'chains/arbitrum-150000000/',
+    'chains/arb-sepolia/185232421.',
+    'chains/rise-8138510/',
+  ]) {
+    const { block, receipts } = readBlock(folder, place);
+    assert.equal(proveBlock(block, receipts).transactionsRoot, 'unknown', place);
+    flip(block.transactions.findLast(isEncodable), 'value');
+    assert.equal(proveBlock(block, receipts).transactionsRoot, 'fails', place);
+  }
+});
+
+const account = privateKeyToAccount(`0x${'1'.repeat(64)}`);
+const delegate = makeAddress(7);
+const call = { to: makeAddress(2), value: 5n, gas: 21_000n, nonce: 3, data: '0x1234' } as const;
+const fees = { maxFeePerGas: 9n, maxPriorityFeePerGas: 0n };
+const accessList = [{ address: makeAddress(9), storageKeys: [makeHash(0, 1, 1), makeHash(0, 1, 2)] }];
+const signable: Record<string, () => Promise<TransactionSerializable>> = {
+  'legacy before EIP-155': async () => ({ ...call, type: 'legacy', gasPrice: 7n }),
+  'legacy with EIP-155': async () => ({ ...call, type: 'legacy', gasPrice: 7n, chainId: 1 }),
+  'with an access list': async () => ({ ...call, type: 'eip2930', gasPrice: 7n, chainId: 1, accessList }),
+  'with a fee market': async () => ({ ...call, ...fees, type: 'eip1559', chainId: 1, accessList }),
+  'that creates a contract': async () => ({ type: 'eip1559', ...fees, chainId: 1, gas: 9n, data: '0x60' }),
+  'with blobs': async () => ({
+    ...{ ...call, ...fees, type: 'eip4844', chainId: 1, maxFeePerBlobGas: 3n },
+    blobVersionedHashes: [`0x01${'5'.repeat(62)}`],
+  }),
+  'with set code': async () => ({
+    ...{ ...call, ...fees, type: 'eip7702', chainId: 1 },
+    authorizationList: [await account.signAuthorization({ address: delegate, chainId: 0, nonce: 0 })],
+  }),
+};
+
+for (const [what, make] of Object.entries(signable)) {
+  test(`a transaction ${what} has the hash that its sender signed for`, async () => {
+    const signed = await account.signTransaction(await make());
+    assert.equal(transactionHash(encodeTransaction(transactionJson(signed))), keccak256(signed));
+  });
+}
+
+/** Changes the last digit. */
+function flip(json: Json | undefined, field: string): void {
+  assert.ok(json !== undefined);
+  const text = String(json[field]);
+  if (text === '0x') json[field] = '0x01';
+  else json[field] = `${text.slice(0, -1)}${text.endsWith('1') ? '2' : '1'}`;
+}

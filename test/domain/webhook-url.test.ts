@@ -1,0 +1,141 @@
+import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { test } from 'node:test';
+import { Fault } from '../../src/core/fault.ts';
+import { parseCidr } from '../../src/domain/public-address.ts';
+import { parseWebhookUrl, type WebhookPolicy, webhookOrigin } from '../../src/domain/webhook-url.ts';
+import { realchainFolder } from '../kit/shared-data.ts';
+
+const strict: WebhookPolicy = { allowHttp: false, allowCidrs: [], ports: [443] };
+const development: WebhookPolicy = { allowHttp: true, allowCidrs: [parseCidr('127.0.0.0/8')], ports: [443] };
+
+function refusal(text: string, policy: WebhookPolicy): string | undefined {
+  try {
+    parseWebhookUrl(text, policy);
+    return undefined;
+  } catch (error) {
+    if (error instanceof Fault && error.code === 'invalid') return error.message;
+    throw error;
+  }
+}
+
+test('a webhook is an https URL of a public host, and a refusal says what to do instead', () => {
+  assert.equal(
+    parseWebhookUrl('HTTPS://Hooks.Example.com:443/a?b=c', strict).href,
+    'https://hooks.example.com/a?b=c',
+  );
+  assert.equal(refusal('https://8.8.8.8/', strict), undefined);
+  assert.equal(refusal('https://[2606:4700::1111]/', strict), undefined);
+
+  const cases: [string, RegExp][] = [
+    ['', /absolute URL/],
+    // Half a character: the database would store another one.
+    ['https://example.com/\ud800', /control characters/],
+    ['/hook', /absolute URL/],
+    ['http://example.com/', /must start with https:\/\/$/],
+    ['ftp://example.com/', /must start with https/],
+    ['https://user@example.com/', /user name or password/],
+    ['https://:secret@example.com/', /user name or password/],
+    ['https://example.com/#part', /fragment/],
+    ['https://example.com/#', /fragment/],
+    ['https://example.com:8443/', /port 8443; allowed: 443/],
+    [`https://example.com/${'a'.repeat(2030)}`, /2048 characters/],
+    [`https://example.com/${'ä'.repeat(400)}`, /2048 characters/],
+    ['https://10.0.0.1/', /private or reserved address/],
+    ['https://localhost/', /this machine/],
+    ['https://receiver/', /full host name/],
+  ];
+  for (const [text, message] of cases) assert.match(refusal(text, strict) ?? 'accepted', message, text);
+});
+
+test('names that only a machine or a private network knows are refused, with trailing dots too', () => {
+  const names = [
+    'localhost',
+    'a.localhost',
+    'metadata.google.internal',
+    'internal',
+    'printer.local',
+    'db.default.svc',
+    'x.home.arpa',
+    ...['nas.lan', 'db.corp', 'router.home', 'vault.service.consul', '1.0.0.10.in-addr.arpa'],
+    ...['smtp.mail', 'wiki.intranet', 'db.private', 'a.test', 'a.invalid', 'a.onion', 'a.alt', 'mail'],
+  ];
+  for (const name of names) {
+    for (const host of [name, `${name}.`, name.toUpperCase()]) {
+      assert.notEqual(refusal(`https://${host}/`, strict), undefined, host);
+    }
+  }
+  for (const name of [
+    'localhost.example.com',
+    'notlocal.example',
+    'internal.example.com',
+    'mylocalhost.com',
+    'mail.example.com',
+    'acme.test.com',
+    'hooks.acme.example',
+  ])
+    assert.equal(refusal(`https://${name}/`, strict), undefined, name);
+});
+
+test('development settings open plain http, port 80, short names and loopback, and nothing else', () => {
+  for (const text of [
+    'http://localhost/',
+    'http://127.0.0.1/',
+    'http://app.localhost./',
+    'http://receiver/',
+    'https://example.com/',
+  ])
+    assert.equal(refusal(text, development), undefined, text);
+  for (const text of [
+    'http://10.0.0.1/',
+    'http://[::1]/',
+    'http://x.internal/',
+    'https://example.com:80/',
+    'http://example.com:8080/',
+    'ws://localhost/',
+  ])
+    assert.notEqual(refusal(text, development), undefined, text);
+});
+
+test('port 80 is not implied once ports are listed', () => {
+  const policy = { ...development, ports: [443, 8080] };
+  assert.equal(refusal('http://example.com:8080/', policy), undefined);
+  assert.notEqual(refusal('http://example.com/', policy), undefined);
+});
+
+test('one receiver has one origin, however its URL is written', () => {
+  for (const text of ['https://Example.com', 'https://example.com:443/a', 'https://example.com./b?c'])
+    assert.equal(webhookOrigin(text), 'https://example.com:443');
+  assert.equal(webhookOrigin('http://example.com/'), 'http://example.com:80');
+  assert.equal(webhookOrigin('https://[2606:4700::1]:8443/'), 'https://[2606:4700::1]:8443');
+});
+
+/** Where the policy is stricter than the published expectation: a fragment, another port, unassigned IPv6 space. */
+const REFUSED_BY_POLICY = new Set([
+  'https://example.com#frag',
+  'https://example.com:22/',
+  'https://[0:1:0:1:0:1:0:1]',
+  'https://[1:0:1:0:1:0:1:0]',
+]);
+
+test('the published collections of SSRF URLs are judged as expected', (context) => {
+  const folder = realchainFolder();
+  const file = path.join(folder ?? '', 'vectors/ssrf-urls.json');
+  if (folder === undefined || !existsSync(file)) {
+    context.skip('needs the shared data folder beside the project');
+    return;
+  }
+  const { cases } = JSON.parse(readFileSync(file, 'utf8')) as {
+    cases: { input: string; expect: string; why: string }[];
+  };
+  assert.ok(cases.length > 100);
+  for (const { input, expect, why } of cases) {
+    const isAccepted = refusal(input, strict) === undefined;
+    assert.equal(
+      isAccepted,
+      expect !== 'reject' && !REFUSED_BY_POLICY.has(input),
+      `${input} (${expect}: ${why})`,
+    );
+  }
+});

@@ -1,0 +1,207 @@
+/**
+ * What is written of pairs with a block: the value of a swap is the one that it had then.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decimal } from '../../../src/core/decimal.ts';
+import type { PairEvents, ValuedPair } from '../../../src/domain/pair.ts';
+import type { Ledger } from '../../../src/ingest/follow.ts';
+import { createMarketLedger } from '../../../src/ingest/pairs/market.ts';
+import { createSwapValuer } from '../../../src/ingest/pairs/swap-values.ts';
+import type { Database, Tx } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { listPairCoverage } from '../../../src/store/market/pairs.ts';
+import { insertPrice } from '../../../src/store/prices/prices.ts';
+import { addressOf, hashOf, headerOf, later, mine, noon } from '../../kit/chain-story.ts';
+import { createTestClock } from '../../kit/clock.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+import { rollbackTo } from '../../kit/rollback.ts';
+
+const ONE = 10n ** 18n;
+const { signal } = new AbortController();
+const clock = createTestClock();
+
+const native: ValuedPair = {
+  ...{ id: 1, name: 'RWD/ETH', address: addressOf(11), token0: addressOf(21), token1: addressOf(20) },
+  ...{ token0Decimals: 18, token1Decimals: 18, fee: 300, usdValueFrom: 1, rewardPid: 0 },
+  ...{ value0: undefined, value1: { asset: 'ETH' }, areIndependent: false },
+};
+const stable: ValuedPair = {
+  ...{ ...native, id: 2, address: addressOf(12), token0Decimals: 6, usdValueFrom: 0 },
+  value0: { fixed: decimal('0.5') },
+};
+const unvalued: ValuedPair = { ...native, id: 3, address: addressOf(13), value1: undefined };
+const pairs = [native, stable, unvalued];
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const price = (usd: string, ms: number) =>
+    insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: later(ms), source: 'test' });
+  const values = () =>
+    database().query<{ block: number; pair: number; usd: string | null; price: number | null }>(sql`
+      select block_number as block, pair_id as pair, trim_scale(usd_value)::text as usd, price_id as price
+      from swap order by 1, 2 limit 100`);
+
+  test('a swap has the value of the price that was in force at the time of its block, for good', async () => {
+    const ledger = createMarketLedger(pairs, clock);
+    await price('1800', 0);
+    await price('2000', 10_000);
+    for (const number of [9, 10, 18]) await write(database(), ledger, number, [native]);
+    // One that is observed later for an earlier time changes nothing that is stored.
+    await price('9999', 8_000);
+    assert.deepEqual(await values(), [
+      { block: 9, pair: 1, usd: '5400', price: 1 },
+      { block: 10, pair: 1, usd: '6000', price: 2 },
+      { block: 18, pair: 1, usd: '6000', price: 2 },
+    ]);
+  });
+
+  test('a fixed token needs no feed, and a token without either counts 0', async () => {
+    const ledger = createMarketLedger(pairs, clock);
+    await write(database(), ledger, 1, [stable, unvalued]);
+    assert.deepEqual(await values(), [
+      { block: 1, pair: 2, usd: '1500000000000', price: null },
+      { block: 1, pair: 3, usd: '0', price: null },
+    ]);
+  });
+
+  test('what happened before the first price has that price as soon as there is one, once', async () => {
+    const ledger = createMarketLedger(pairs, clock);
+    const valuer = createSwapValuer({ database: database(), pairs });
+    await write(database(), ledger, 1, pairs);
+    assert.equal(await valuer(signal), 'idle');
+    assert.equal((await values())[0]?.usd, null);
+    await price('2000', 60_000);
+    await price('3000', 70_000);
+    assert.equal(await valuer(signal), 'worked');
+    assert.equal(await valuer(signal), 'idle');
+    assert.deepEqual((await values())[0], { block: 1, pair: 1, usd: '6000', price: 1 });
+  });
+
+  test('with maxAgeSeconds a swap is valued by a price that was not too old, or else by the next one', async () => {
+    const aging = { ...native, value1: { asset: 'ETH', maxAgeMs: 5_000 } };
+    const ledger = createMarketLedger([aging], clock);
+    const valuer = createSwapValuer({ database: database(), pairs: [aging] });
+    await price('1800', 0);
+    for (const number of [5, 6, 20]) await write(database(), ledger, number, [native]);
+    const told = async () => (await values()).map(({ block, price: id }) => [block, id]);
+    assert.deepEqual(await told(), [
+      [5, 1],
+      [6, null],
+      [20, null],
+    ]);
+    assert.equal(await valuer(signal), 'idle');
+    await price('2000', 10_000);
+    assert.equal(await valuer(signal), 'worked');
+    assert.equal(await valuer(signal), 'idle');
+    assert.deepEqual(await told(), [
+      [5, 1],
+      [6, 2],
+      [20, null],
+    ]);
+  });
+
+  test('a fork undoes swaps and states above the ancestor, and what comes instead is stored', async () => {
+    const ledger = createMarketLedger(pairs, clock);
+    await price('1', 0);
+    for (const number of [1, 2, 3]) await write(database(), ledger, number, [native]);
+    await undo(database(), ledger, { from: 3, to: 1 });
+    await write(database(), ledger, 2, [native, stable]);
+    assert.deepEqual(
+      (await values()).map(({ block, pair }) => [block, pair]),
+      [
+        [1, 1],
+        [2, 1],
+        [2, 2],
+      ],
+    );
+    const [left] = await database().query(sql`select count(*) as states from pair_state`);
+    assert.deepEqual(left, { states: 3 });
+  });
+
+  const followedFrom = async () => {
+    const coverage = await listPairCoverage(
+      database(),
+      pairs.map(({ id }) => id),
+    );
+    return coverage.map(({ pairId, followedFrom: number }) => [pairId, number]);
+  };
+
+  test('a pair whose followed blocks have all died begins anew with the next one', async () => {
+    await write(database(), createMarketLedger([stable], clock), 5, []);
+    const ledger = createMarketLedger([stable, native], clock);
+    await write(database(), ledger, 6, [native]);
+    await write(database(), ledger, 7, [native]);
+    assert.deepEqual(await followedFrom(), [
+      [1, 6],
+      [2, 5],
+    ]);
+    await undo(database(), ledger, { from: 7, to: 5 });
+    assert.deepEqual(await followedFrom(), [[2, 5]]);
+    await undo(database(), ledger, { from: 5, to: 4 });
+    await write(database(), ledger, 5, [native]);
+    assert.deepEqual(await followedFrom(), [
+      [1, 5],
+      [2, 5],
+    ]);
+  });
+
+  test('who undoes what another follower wrote looks again at whom that one followed', async () => {
+    const ledger = createMarketLedger([native], clock);
+    await write(database(), ledger, 5, [native]);
+    await write(database(), createMarketLedger([], clock), 6, []);
+    await undo(database(), ledger, { from: 6, to: 5 });
+    await write(database(), ledger, 6, [native]);
+    assert.deepEqual(await followedFrom(), [[1, 6]]);
+  });
+
+  test('without configured pairs the database is asked once, and not again for later blocks', async () => {
+    const ledger = createMarketLedger([], clock);
+    let asked = 0;
+    const counting: Tx = {
+      kind: 'transaction',
+      query: async <Row>(statement: Parameters<Database['query']>[0]) => {
+        asked += 1;
+        return database().query<Row>(statement);
+      },
+    };
+    for (const number of [1, 2, 3]) await ledger.write(counting, [blockOf(number, [])]);
+    assert.equal(asked, 1);
+  });
+});
+
+async function write(
+  database: Database,
+  ledger: Ledger,
+  number: number,
+  traded: readonly ValuedPair[],
+): Promise<void> {
+  const also = (tx: Parameters<Ledger['write']>[0]) => ledger.write(tx, [blockOf(number, traded)]);
+  const committed = await mine(database, headerOf(number), [], { also });
+  assert.equal(committed.outcome, 'committed');
+}
+
+async function undo(
+  database: Database,
+  ledger: Ledger,
+  { from, to }: { from: number; to: number },
+): Promise<void> {
+  const also = (tx: Parameters<Ledger['undo']>[0]) => ledger.undo(tx, to);
+  const undone = await rollbackTo(database, {
+    ancestorNumber: to,
+    expectedTip: headerOf(from),
+    now: noon,
+    also,
+  });
+  assert.equal(undone, from - to);
+}
+
+/** In each pair one coin goes in and two come out, of both tokens. */
+function blockOf(number: number, traded: readonly ValuedPair[]) {
+  const pairEvents = traded.map(({ id }): PairEvents => {
+    const amounts = { amount0In: ONE, amount1In: ONE, amount0Out: 2n * ONE, amount1Out: 2n * ONE };
+    const swaps = [{ txHash: hashOf(number * 10 + id), ordinal: 0, ...amounts }];
+    const reserves = { reserve0: 5n * ONE, reserve1: ONE };
+    return { pairId: id, swaps, reserves, supplyChange: 0n, liquidityK: undefined };
+  });
+  return { header: headerOf(number), proved: true, traced: false, transfers: [], activities: [], pairEvents };
+}

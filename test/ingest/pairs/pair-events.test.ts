@@ -1,0 +1,90 @@
+/**
+ * What the logs of a block say about pairs. A pair on a real chain is in market.test.ts.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { zeroAddress } from '../../../src/core/hex.ts';
+import { createPairReader } from '../../../src/ingest/pairs/pair-events.ts';
+import { addressOf, alice, bob, hashOf } from '../../kit/chain-story.ts';
+import { logOf, pair, SWAP, transactionOf } from '../../kit/pair-story.ts';
+
+const read = createPairReader([pair, { id: 8, address: addressOf(0x7a2) }]);
+
+const SYNC = 'Sync(uint112,uint112)';
+const MINT = 'Mint(address,uint256,uint256)';
+const BURN = 'Burn(address,uint256,uint256,address)';
+const TRANSFER = 'Transfer(address,address,uint256)';
+
+test('a swap has its four amounts and its place in its transaction, the block the reserves of the last Sync', () => {
+  const logs = [
+    logOf(SYNC, [100n, 200n], [], addressOf(0xbad)),
+    logOf(SYNC, [10n, 20n]),
+    logOf(SWAP, [1n, 2n, 3n, 4n], [alice, bob]),
+  ];
+  const later = [logOf(SYNC, [11n, 19n]), logOf(SWAP, [5n, 0n, 0n, 2n ** 255n], [alice, bob])];
+  assert.deepEqual(read({ transactions: [transactionOf(1, logs), transactionOf(2, later)] }), [
+    {
+      pairId: 7,
+      swaps: [
+        { txHash: hashOf(1), ordinal: 2, amount0In: 1n, amount1In: 2n, amount0Out: 3n, amount1Out: 4n },
+        {
+          txHash: hashOf(2),
+          ordinal: 1,
+          amount0In: 5n,
+          amount1In: 0n,
+          amount0Out: 0n,
+          amount1Out: 2n ** 255n,
+        },
+      ],
+      reserves: { reserve0: 11n, reserve1: 19n },
+      supplyChange: 0n,
+      liquidityK: undefined,
+    },
+  ]);
+});
+
+test('the supply grows by what comes from the zero address and shrinks by what the pair itself destroys', () => {
+  const first = [
+    logOf(TRANSFER, [1000n], [zeroAddress, zeroAddress]),
+    logOf(TRANSFER, [5000n], [zeroAddress, alice]),
+    logOf(SYNC, [100n, 360n]),
+    logOf(MINT, [100n, 360n], [alice]),
+  ];
+  const second = [
+    logOf(TRANSFER, [300n], [alice, pair.address]),
+    logOf(TRANSFER, [300n], [pair.address, zeroAddress]),
+    logOf(SYNC, [90n, 324n]),
+    logOf(BURN, [10n, 36n], [alice, alice]),
+    logOf(SYNC, [91n, 324n]),
+    logOf(TRANSFER, [40n], [alice, zeroAddress]),
+  ];
+  const [events] = read({ transactions: [transactionOf(1, first), transactionOf(2, second)] });
+  assert.equal(events?.supplyChange, 5700n, 'what a holder sends to nobody still counts');
+  assert.equal(events.liquidityK, 90n * 324n, 'of the Sync before the Burn, not of the last one');
+  assert.deepEqual(events.reserves, { reserve0: 91n, reserve1: 324n });
+});
+
+test('other contracts, failed transactions and other events are no events of a pair', () => {
+  const sync = logOf(SYNC, [1n, 1n]);
+  assert.deepEqual(read({ transactions: [{ ...transactionOf(1, [sync]), succeeded: false }] }), []);
+  const foreign = [
+    logOf(SWAP, [1n, 0n, 0n, 1n], [alice, bob], alice),
+    logOf('Approval(address,address,uint256)', [1n]),
+  ];
+  assert.deepEqual(read({ transactions: [transactionOf(1, foreign)] }), []);
+});
+
+test('events that are cut short are none', () => {
+  const logs = [
+    logOf(SWAP, [1n, 2n, 3n], [alice, bob]),
+    logOf(SYNC, [1n]),
+    logOf(TRANSFER, [], [zeroAddress, alice]),
+  ];
+  assert.deepEqual(read({ transactions: [transactionOf(1, logs)] }), []);
+});
+
+test('without configured pairs no log is looked at', () => {
+  const transaction = transactionOf(1, []);
+  Object.defineProperty(transaction, 'logs', { get: () => assert.fail('a log was looked at') });
+  assert.deepEqual(createPairReader([])({ transactions: [transaction] }), []);
+});

@@ -1,0 +1,93 @@
+/**
+ * Pruning of pairs beside the service: what answers are about stays, however old everything else grows.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decimal, decimalText } from '../../../src/core/decimal.ts';
+import { createPairPruner } from '../../../src/ingest/pairs/pair-retention.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { insertPairStates } from '../../../src/store/market/market.ts';
+import { insertSwaps, listVolumeHours, sumSwapValue } from '../../../src/store/market/swaps.ts';
+import { addressOf, hashOf, later } from '../../kit/chain-story.ts';
+import { createTestClock } from '../../kit/clock.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+const PAIR = 1;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const { signal } = new AbortController();
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const count = async (table: 'swap' | 'swap_volume' | 'pair_state') =>
+    (
+      await database().query(
+        sql`select from ${{ swap: sql`swap`, swap_volume: sql`swap_volume`, pair_state: sql`pair_state` }[table]}`,
+      )
+    ).length;
+
+  test('swaps, sums and states go at their age in steps; the last day and the last state never', async () => {
+    const clock = createTestClock(later(0));
+    await database().query(sql`insert into chain (chain_id, finalized_number) values (1, 1000000)`);
+    await database().query(sql`
+      insert into pair (id, address, token0, token1, token0_decimals, token1_decimals, usd_value_from, backfill_until)
+      values (${PAIR}, ${Buffer.from(addressOf(1).slice(2), 'hex')}, ${Buffer.alloc(20)}, ${Buffer.alloc(20)}, 18, 18, 0,
+        ${later(0)})`);
+    const prune = createPairPruner({
+      database: database(),
+      clock,
+      swapsMs: 2 * DAY_MS,
+      pairHistoryMs: 4 * DAY_MS,
+    });
+    const settle = async () => {
+      let steps = 1;
+      while ((await prune(signal)) === 'worked') steps += 1;
+      return steps;
+    };
+    // 1,500 swaps, a block each, over 25 hours.
+    const numbers = Array.from({ length: 1_500 }, (_, index) => index + 1);
+    const placeOf = (number: number) => ({
+      ...{ pairId: PAIR, blockNumber: number, minedAt: later((number - 1_500) * 60_000) },
+    });
+    await database().transaction((tx) =>
+      insertSwaps(
+        tx,
+        numbers.map((number) => ({
+          ...{ ...placeOf(number), txHash: hashOf(number), ordinal: 0 },
+          ...{ amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 1n },
+          price: { usdValue: decimal('1'), priceId: undefined },
+        })),
+      ),
+    );
+    await database().transaction((tx) =>
+      insertPairStates(
+        tx,
+        numbers.map((number) => ({
+          ...{ ...placeOf(number), reserve0: 1n, reserve1: 1n, price: decimal('1') },
+          ...{ supplyChange: 0n, liquidityK: undefined },
+        })),
+      ),
+    );
+    const dayVolume = async () => {
+      const until = clock.now();
+      const sum = await sumSwapValue(database(), PAIR, { after: new Date(until.getTime() - DAY_MS), until });
+      return decimalText(sum);
+    };
+    const hours = async () =>
+      (await listVolumeHours(database(), PAIR, { from: later(-9 * DAY_MS), to: later(0), limit: 99 })).length;
+
+    await settle();
+    assert.equal(await dayVolume(), '1440');
+    assert.equal(await count('swap'), 1_500);
+    const [states, kept] = [await count('pair_state'), await hours()];
+    assert.ok(states >= 1_440 && states < 1_500, 'of more than a day ago the last of its hour');
+
+    clock.advance(2 * DAY_MS + HOUR_MS);
+    assert.ok((await settle()) > 1, 'in steps');
+    assert.equal(await count('swap'), 0);
+    assert.equal(await hours(), kept, 'histories are as long as before');
+
+    clock.advance(2 * DAY_MS);
+    await settle();
+    assert.deepEqual([await count('swap_volume'), await count('pair_state')], [0, 1]);
+  });
+});

@@ -1,0 +1,326 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { compareAwards } from '../../../src/audit/compare-awards.ts';
+import { compareSums } from '../../../src/audit/compare-sums.ts';
+import type { Bundle } from '../../../src/chain/blocks/bundle.ts';
+import { type Address, type Hash, type Hex, toBytes } from '../../../src/core/hex.ts';
+import { createLog } from '../../../src/core/log.ts';
+import { parseEventSignature } from '../../../src/domain/event-signature.ts';
+import { compileRules } from '../../../src/domain/points/compile.ts';
+import { createActivityReader } from '../../../src/ingest/points/activities.ts';
+import { createPointsLedger } from '../../../src/ingest/points/points.ts';
+import { listStoredBlocks } from '../../../src/store/audit/comparison.ts';
+import { applyRepairs } from '../../../src/store/audit/repair.ts';
+import { commitBlocks, findTip } from '../../../src/store/blocks/blocks.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { addressOf, hashOf, noon } from '../../kit/chain-story.ts';
+import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
+import {
+  expectAwards,
+  GENESIS,
+  givePrices,
+  listAwardLines,
+  type StoryBlock,
+  type StoryLog,
+  type StoryTransaction,
+  storyRules,
+} from '../../kit/points-story.ts';
+import { rollbackTo } from '../../kit/rollback.ts';
+import { sampleSize } from '../../kit/sample.ts';
+
+const shop = addressOf(0x5001);
+const gem = addressOf(0x5002);
+const people = [0xa1, 0xa2, 0xa3].map(addressOf);
+const router = addressOf(0xdead);
+
+const { points, tokens } = storyRules({ shop, gem, deny: router });
+const surroundings = {
+  nativeSymbol: 'ETH',
+  rewardSymbol: 'RWD',
+  wrapped: undefined,
+  feeds: ['GEM'],
+  tokens,
+  pairs: [],
+};
+const compiled = compileRules(points, surroundings);
+const read = createActivityReader(compiled.rules);
+const ledger = createPointsLedger({
+  rules: compiled.rules,
+  log: createLog({ level: 'error', format: 'json' }),
+});
+
+const word = (value: bigint | Address): string => BigInt(value).toString(16).padStart(64, '0');
+const topicOf = (signature: string): Hash => parseEventSignature(signature).topic;
+const topics = {
+  paid: topicOf('Paid(address,uint256,string)'),
+  bought: topicOf('Bought(uint256 amount)'),
+  transfer: topicOf('Transfer(address,address,uint256)'),
+  referred: topicOf('Referred(address,address)'),
+};
+
+function rawLog(log: StoryLog): { address: Address; topics: Hash[]; data: Hex } {
+  switch (log.kind) {
+    case 'paid':
+      return {
+        address: shop,
+        topics: [topics.paid, `0x${word(log.user)}`],
+        data: `0x${word(log.amount)}${word(64n)}${word(0n)}`,
+      };
+    case 'bought':
+      return { address: shop, topics: [topics.bought], data: `0x${word(log.amount)}` };
+    case 'transfer':
+      return {
+        address: gem,
+        topics: [topics.transfer, `0x${word(log.from)}`, `0x${word(log.to)}`],
+        data: `0x${word(log.amount)}`,
+      };
+    case 'referred':
+      return {
+        address: shop,
+        topics: [topics.referred, `0x${word(log.user)}`, `0x${word(log.referrer)}`],
+        data: '0x',
+      };
+  }
+}
+
+function bundleOf({ number, hash, minedAt, transactions }: StoryBlock, parentHash: Hash): Bundle {
+  return {
+    header: { number, hash, parentHash, minedAt },
+    proved: true,
+    traced: true,
+    transactions: transactions.map((transaction) => ({
+      ...{
+        hash: transaction.hash,
+        from: transaction.sender,
+        to: shop,
+        value: 0n,
+        succeeded: true,
+        calls: [],
+      },
+      logs: transaction.logs.map(rawLog),
+    })),
+  };
+}
+
+/** A chain that grows and forks, followed by the ledger. */
+function openStory(database: Database) {
+  const blocks: StoryBlock[] = [];
+  let hashes = 0;
+  const newHash = (): Hash => {
+    hashes += 1;
+    return hashOf(hashes);
+  };
+
+  async function mine(
+    added: readonly { seconds: number; transactions: StoryTransaction[] }[],
+  ): Promise<void> {
+    const bundles: Bundle[] = [];
+    for (const { seconds, transactions } of added) {
+      const before = blocks.at(-1);
+      const minedAt = new Date((before?.minedAt ?? GENESIS).getTime() + seconds * 1000);
+      const block = { number: (before?.number ?? 0) + 1, hash: newHash(), minedAt, transactions };
+      bundles.push(bundleOf(block, before?.hash ?? hashOf(0)));
+      blocks.push(block);
+    }
+    const readBlocks = bundles.map((bundle) => {
+      const { header, proved, traced } = bundle;
+      return { header, proved, traced, transfers: [], pairEvents: [], activities: read(bundle) };
+    });
+    const committed = await commitBlocks(database, {
+      expectedTip: await findTip(database),
+      blocks: readBlocks,
+      releasedNumber: 0,
+      finalizedNumber: 0,
+      now: noon,
+      also: (tx) => ledger.write(tx, readBlocks),
+    });
+    assert.equal(committed.outcome, 'committed');
+  }
+
+  return {
+    blocks,
+    newHash,
+    mine,
+    transaction: (sender: Address, ...logs: StoryLog[]): StoryTransaction => ({
+      hash: newHash(),
+      sender,
+      logs,
+    }),
+    /** The transactions of the newest blocks, which are gone. */
+    async fork(depth: number): Promise<StoryTransaction[]> {
+      const tip = await findTip(database);
+      const dead = blocks.splice(Math.max(0, blocks.length - depth));
+      if (tip === undefined || dead.length === 0) return [];
+      const ancestorNumber = tip.number - dead.length;
+      await rollbackTo(database, {
+        ancestorNumber,
+        expectedTip: tip,
+        now: noon,
+        also: (tx) => ledger.undo(tx, ancestorNumber),
+      });
+      return dead.flatMap(({ transactions }) => transactions);
+    },
+    awards: () => listAwardLines(database),
+  };
+}
+
+/** Verifying derives the same awards and sums, whatever blocks it looks at together. */
+async function checkVerified(database: Database, story: readonly StoryBlock[]): Promise<void> {
+  const stored = await listStoredBlocks(database, { from: 0, to: story.length });
+  const blocks = story.flatMap((block) => {
+    const bundle = bundleOf(block, hashOf(0));
+    const { header, proved, traced } = bundle;
+    const found = stored.get(block.number);
+    const own = { header, proved, traced, transfers: [], pairEvents: [], activities: read(bundle) };
+    return found === undefined ? [] : [{ read: own, stored: found }];
+  });
+  const events = (await listAwardLines(database)).filter((line) => !line.startsWith('hold '));
+  for (const size of [1, 2, blocks.length]) {
+    let equal = 0;
+    for (let start = 0; start < blocks.length; start += size) {
+      const side = { rules: compiled.rules, blocks: blocks.slice(start, start + size), limit: 100_000 };
+      const compared = await compareAwards(database, side);
+      assert.ok(compared !== 'too many');
+      assert.deepEqual(compared.verdicts, []);
+      equal += compared.equal;
+    }
+    assert.equal(equal, events.length);
+  }
+  const [first, last] = [blocks[0]?.read.header.minedAt, blocks.at(-1)?.read.header.minedAt];
+  assert.ok(first !== undefined && last !== undefined);
+  const times = { block: blocks.length, swapsKeptSince: first, first, last };
+  assert.deepEqual(await compareSums(database, { pairs: [], ...times }), []);
+}
+
+const person = fc.constantFrom(...people);
+const amounts = fc.oneof(fc.bigInt({ min: 0n, max: 900n }), fc.bigInt({ min: 0n, max: 10n ** 20n }));
+const storyLog: fc.Arbitrary<StoryLog> = fc.oneof(
+  fc.record({ kind: fc.constant('paid' as const), user: person, amount: fc.bigInt({ min: 0n, max: 900n }) }),
+  fc.record({ kind: fc.constant('bought' as const), amount: amounts }),
+  fc.record({
+    kind: fc.constant('transfer' as const),
+    from: fc.constantFrom(...people, addressOf(0)),
+    to: person,
+    amount: amounts,
+  }),
+  fc.record({ kind: fc.constant('referred' as const), user: person, referrer: person }),
+);
+const storyBlock = fc.record({
+  seconds: fc.constantFrom(0, 12, 3_600, 7_199, 7_200, 40_000, 86_400, 200_000),
+  transactions: fc.array(fc.record({ sender: person, logs: fc.array(storyLog, { maxLength: 3 }) }), {
+    maxLength: 3,
+  }),
+  /** How many transactions of dead blocks are mined again. */
+  again: fc.nat(2),
+});
+const steps = fc.array(
+  fc.oneof(
+    { weight: 3, arbitrary: fc.array(storyBlock, { minLength: 1, maxLength: 4 }) },
+    { weight: 1, arbitrary: fc.integer({ min: 1, max: 5 }) },
+  ),
+  { minLength: 1, maxLength: 10 },
+);
+
+test('the rules of this story have no problems', () => assert.deepEqual(compiled.problems, []));
+
+onSampledDatabase(import.meta.url, ({ database, kind }) => {
+  test('whatever is mined together, forked away and mined again, the awards are those of the canonical chain', async () => {
+    await fc.assert(
+      fc.asyncProperty(steps, async (story) => {
+        await emptyDatabase(database());
+        await givePrices(database());
+        const { blocks, mine, fork, awards, transaction } = openStory(database());
+        const pool: StoryTransaction[] = [];
+        for (const step of story) {
+          if (typeof step === 'number') {
+            pool.push(...(await fork(step)));
+            continue;
+          }
+          await mine(
+            step.map(({ seconds, transactions, again }) => ({
+              seconds,
+              transactions: [
+                ...pool.splice(0, again),
+                ...transactions.map(({ sender, logs }) => transaction(sender, ...logs)),
+              ],
+            })),
+          );
+        }
+        if (blocks.length === 0) return;
+        // Days are closed one in each transaction; the time stands still meanwhile.
+        for (let count = 0; count < 40; count += 1) {
+          await mine([{ seconds: 0, transactions: [] }]);
+          const [open] = await database().query(
+            sql`select from accrual where (balance > 0 or balance_seconds > 0) and day < ${Math.floor((blocks.at(-1)?.minedAt.getTime() ?? 0) / 86_400_000)} limit 1`,
+          );
+          if (open === undefined) break;
+        }
+        assert.deepEqual(await awards(), expectAwards(blocks));
+        await checkVerified(database(), blocks);
+      }),
+      { numRuns: sampleSize(kind === 'embedded' ? 10 : 20) },
+    );
+  });
+
+  test('an award that is changed, missing or made up is found; sums of days and months that are wrong are recomputed', async () => {
+    const { mine, blocks, transaction } = openStory(database());
+    const [ann, ben] = [people[0], people[1]];
+    assert.ok(ann !== undefined && ben !== undefined);
+    const pay = (amount: bigint) => transaction(ann, { kind: 'paid', user: ann, amount });
+    for (const amount of [100n, 200n, 300n]) await mine([{ seconds: 12, transactions: [pay(amount)] }]);
+    const verify = async () => {
+      const stored = await listStoredBlocks(database(), { from: 0, to: blocks.length });
+      const compared = await compareAwards(database(), {
+        ...{ rules: compiled.rules, limit: 100 },
+        blocks: blocks.flatMap((block) => {
+          const bundle = bundleOf(block, hashOf(0));
+          const { header, proved, traced } = bundle;
+          const own = { header, proved, traced, transfers: [], pairEvents: [], activities: read(bundle) };
+          const found = stored.get(block.number);
+          return found === undefined ? [] : [{ read: own, stored: found }];
+        }),
+      });
+      assert.ok(compared !== 'too many');
+      return compared.verdicts.map((one) => (typeof one === 'string' ? one : `${one.what} in ${one.block}`));
+    };
+    assert.deepEqual(await verify(), []);
+    await database().query(sql`update point set points = points + 1 where block_number = 2`);
+    await database().query(sql`update point set user_address = ${toBytes(ben)} where block_number = 3`);
+    assert.deepEqual(await verify(), ['changed in 2', 'changed in 3']);
+    const [first, last] = [blocks[0]?.minedAt, blocks.at(-1)?.minedAt];
+    assert.ok(first !== undefined && last !== undefined);
+    const sums = () => compareSums(database(), { pairs: [], swapsKeptSince: first, block: 3, first, last });
+    // A day and a month of each: too much for one, none for the other.
+    const wrong = await sums();
+    assert.deepEqual(
+      wrong.map(({ message }) => message.replace(/0x\w+/, 'somebody')),
+      [
+        'sum: points of somebody on 2026-01-30 in trading by rule pay 1 (user): 6 in 3 awards stored, 4 in 2 awards calculated',
+        'sum: points of somebody on 2026-01-30 in trading by rule pay 1 (user): none stored, 3 in 1 award calculated',
+        'sum: points of somebody in 2026-01: 6 in 3 awards stored, 4 in 2 awards calculated',
+        'sum: points of somebody in 2026-01: none stored, 3 in 1 award calculated',
+      ],
+    );
+    const repairs = wrong.flatMap((one) => one.repairs ?? []);
+    assert.equal(
+      (await applyRepairs(database(), repairs, { confirmations: 0, mayCreditTwice: false, now: noon })).size,
+      4,
+    );
+    assert.deepEqual(await sums(), []);
+    await database().query(sql`delete from point where block_number = 3`);
+    // What a rule gives that never gave anything may have been configured later.
+    await database().query(sql`delete from point where block_number = 1`);
+    await database().query(sql`
+      insert into point (rule, version, category, user_address, points, tx_hash, ordinal, role, block_number, block_hash,
+        awarded_at, inputs)
+      select rule, version, category, user_address, points, tx_hash, 7, role, block_number, block_hash, awarded_at, inputs
+      from point where block_number = 2`);
+    assert.deepEqual(
+      new Set(await verify()),
+      new Set(['changed in 2', 'unexpected in 2', 'missing in 3', 'rule_new']),
+    );
+    assert.equal((await sums()).length, 4);
+  });
+});

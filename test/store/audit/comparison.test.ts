@@ -1,0 +1,203 @@
+/**
+ * What is read of the database to be compared with the chain: all of it that counts, once, and of one moment.
+ */
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import type { Transfer } from '../../../src/domain/block.ts';
+import {
+  listNotificationsOf,
+  listStoredBlocks,
+  listWatchesById,
+  listWatchesOf,
+  type NotificationPlace,
+  readSnapshot,
+} from '../../../src/store/audit/comparison.ts';
+import { findTip } from '../../../src/store/blocks/blocks.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { defaultSettings } from '../../../src/store/watchers/settings.ts';
+import {
+  alice,
+  bob,
+  carol,
+  coin,
+  hashOf,
+  headerOf,
+  later,
+  mine,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+
+const span = { from: 2, to: 3 };
+const ROWS_MAX = 100;
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  /** Five blocks, each with a payment to bob. */
+  async function mineFive(): Promise<Transfer[]> {
+    const payments = [1, 2, 3, 4, 5].map(() => transferOf());
+    for (const [index, payment] of payments.entries()) await mine(database(), headerOf(index + 1), [payment]);
+    return payments;
+  }
+
+  const listOutside = async (places: readonly NotificationPlace[]) =>
+    (await listNotificationsOf(database(), { from: 3, to: 3 }, places, ROWS_MAX))
+      .map(({ blockNumber }) => blockNumber)
+      .filter((number) => number !== 3);
+
+  test('the blocks of a range are those from its first to its last, as they are stored', async () => {
+    for (const number of [1, 2, 3, 4]) await mine(database(), headerOf(number), [], { now: later(number) });
+    await database().query(sql`update block set proved = (number = 2)`);
+    const stored = (number: number) => {
+      const { hash, parentHash } = headerOf(number);
+      return [number, { number, hash, parentHash, proved: number === 2, storedAt: later(number) }];
+    };
+    assert.deepEqual([...(await listStoredBlocks(database(), span))], [stored(2), stored(3)]);
+  });
+
+  test('the records of addresses come with all that they want, up to the limit', async () => {
+    const settings = { ...defaultSettings, direction: 'in', tokens: new Map([[coin, 5n]]) } as const;
+    const records = [
+      await watchAddress(database(), { watchCoin: false, settings }),
+      await watchAddress(database(), { watchToken: false, watcherId: 2 }),
+    ];
+    await watchAddress(database(), { address: carol });
+    await database().query(
+      sql`update watched_address set created_at = ${later(1)}, updated_at = ${later(2)}`,
+    );
+    const times = { createdAt: later(1), updatedAt: later(2) };
+    const webhookUrl = 'https://one.example/hook';
+    assert.deepEqual(await listWatchesOf(database(), [alice, bob], ROWS_MAX), [
+      {
+        ...{ shardId: 1, id: records[0]?.id, address: bob, ...times },
+        ...{ watchCoin: false, watchToken: true, settings, laneId: 1, webhookUrl },
+      },
+      {
+        ...{ shardId: 2, id: records[1]?.id, address: bob, ...times },
+        ...{ watchCoin: true, watchToken: false, settings: defaultSettings, laneId: 2, webhookUrl },
+      },
+    ]);
+    assert.equal((await listWatchesOf(database(), [bob, carol], 2)).length, 2);
+  });
+
+  test('the records of notifications are found by shard and id, as far as they still exist', async () => {
+    const [one, other] = [await watchAddress(database()), await watchAddress(database(), { watcherId: 2 })];
+    const gone = await watchAddress(database());
+    await watchAddress(database());
+    await database().query(sql`delete from watched_address where id = ${gone.id}`);
+    const find = async (records: [shardId: number, id: string][]) =>
+      (
+        await listWatchesById(
+          database(),
+          records.map(([shardId, watchedAddressId]) => ({ shardId, watchedAddressId })),
+        )
+      ).map(({ id }) => id);
+    assert.deepEqual(
+      await find([
+        [2, other.id],
+        [1, gone.id],
+        [1, one.id],
+      ]),
+      [one.id, other.id],
+    );
+    assert.deepEqual(await find([[2, one.id]]), []);
+    assert.deepEqual(await find([]), []);
+  });
+
+  test('the notifications of a range are those of each of its blocks, with all that is compared', async () => {
+    const { id } = await watchAddress(database(), { watcherId: 2 });
+    const transfers = [
+      transferOf({ kind: 'token', ordinal: 7, token: coin, amount: 2n ** 256n - 1n }),
+      transferOf({ kind: 'internal', ordinal: 3, sender: bob, receiver: undefined }),
+    ];
+    await mine(database(), headerOf(1), [transferOf()]);
+    await mine(database(), headerOf(2), transfers.slice(0, 1), { now: later(2) });
+    await mine(database(), headerOf(3), transfers.slice(1), { now: later(3) });
+    await mine(database(), headerOf(4), [transferOf()]);
+    const rows = await listNotificationsOf(database(), span, [], ROWS_MAX);
+    assert.deepEqual(
+      rows.map(({ id: _id, version: _version, ...row }) => row),
+      transfers.map((transfer, index) => ({
+        ...{ shardId: 2, watchedAddressId: id, ...transfer },
+        ...{ blockNumber: index + 2, createdAt: later(index + 2), state: 'waiting' },
+        ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
+        ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: later(index + 2) },
+        ...{ laneId: 1, releaseNumber: undefined, turn: undefined },
+      })),
+    );
+    assert.equal((await listNotificationsOf(database(), span, [], 1)).length, 1);
+  });
+
+  test('a notification counts in every state, also sent again; only one that a reorg orphaned is left out', async () => {
+    const { id } = await watchAddress(database());
+    const payments = await mineFive();
+    const places = payments.map(({ txHash }) => ({ shardId: 1, watchedAddressId: id, txHash }));
+    const fates = [
+      ...(['held', 'waiting', 'processed', 'cancelled'] as const).map((state) => ({
+        ...{ state, revision: 0, reorgId: null },
+      })),
+      { state: 'processed', revision: 2, reorgId: null },
+      { state: 'withdrawn', revision: 0, reorgId: 1 },
+      { state: 'processed', revision: 1, reorgId: 1 },
+    ];
+    for (const { state, revision, reorgId } of fates) {
+      await database().query(
+        sql`update notification set state = ${state}, revision = ${revision}, reorg_id = ${reorgId}::bigint`,
+      );
+      const rows = await listNotificationsOf(database(), span, places, ROWS_MAX);
+      assert.deepEqual(
+        new Set(rows.map(({ blockNumber }) => blockNumber)),
+        new Set(reorgId !== null ? [] : [1, 2, 3, 4, 5]),
+        `${state} ${revision}`,
+      );
+    }
+  });
+
+  test('a notification that names a block outside the range is found by transaction, record and shard alike', async () => {
+    const { id } = await watchAddress(database());
+    const second = await watchAddress(database());
+    const payments = await mineFive();
+    const place = (payment: Transfer | undefined, parts: Partial<NotificationPlace> = {}) => {
+      assert.ok(payment !== undefined);
+      return { shardId: 1, watchedAddressId: id, txHash: payment.txHash, ...parts };
+    };
+    const [one, two, three, four, five] = payments;
+    assert.deepEqual(await listOutside([]), []);
+    for (const [payment, block] of [
+      [one, 1],
+      [two, 2],
+      [four, 4],
+      [five, 5],
+    ] as const)
+      assert.deepEqual(await listOutside([place(payment)]), [block]);
+    assert.deepEqual(await listOutside([place(one, { shardId: 2 })]), []);
+    assert.deepEqual(await listOutside([place(one, { txHash: hashOf(1) })]), []);
+    assert.deepEqual(await listOutside([place(one, { watchedAddressId: randomUUID() })]), []);
+    // What is in the range is there once, looked for or not.
+    const looked = [place(three), place(three, { watchedAddressId: second.id })];
+    const rows = await listNotificationsOf(database(), { from: 3, to: 3 }, looked, ROWS_MAX);
+    assert.deepEqual(rows.map(({ watchedAddressId }) => watchedAddressId).sort(), [id, second.id].sort());
+  });
+
+  test('who compares cannot write', async () => {
+    await mineFive();
+    const write = readSnapshot(database(), (snapshot) => snapshot.query(sql`delete from block`));
+    await assert.rejects(write, /read-only transaction/);
+    assert.deepEqual((await findTip(database()))?.number, 5);
+  });
+});
+
+onPostgres(({ database }) => {
+  test('all that is compared is of one moment, whatever is committed meanwhile', async () => {
+    const span = { from: 1, to: 9 };
+    await mine(database(), headerOf(1), []);
+    const [before, after] = await readSnapshot(database(), async (snapshot) => {
+      const first = await listStoredBlocks(snapshot, span);
+      await mine(database(), headerOf(2), []);
+      return [first, await listStoredBlocks(snapshot, span)];
+    });
+    assert.deepEqual(after, before);
+    assert.equal(after?.size, 1);
+  });
+});

@@ -1,0 +1,306 @@
+/**
+ * What receivers are sent when reorgs change what a transaction did: the case table of docs/reorgs.md, row by row.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { BlockHeader, Transfer } from '../../../src/domain/block.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { freeDeadLanes } from '../../../src/store/delivery/lanes.ts';
+import { listLog } from '../../../src/store/delivery/log.ts';
+import { updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
+import {
+  bob,
+  carol,
+  coin,
+  hashOf,
+  headerOf,
+  later,
+  listNotifications,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+/** What became of the first attempt before the reorg. */
+type Fate = 'never sent' | 'not connected' | 'timed out' | 'acknowledged';
+
+const TX = hashOf(0x77);
+const paymentOf = (amount: bigint, parts: Partial<Transfer> = {}) =>
+  transferOf({ kind: 'token', token: coin, txHash: TX, amount, ...parts });
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  /** What the receivers of a record are sent, as webhook-id and amount, from a story of blocks upon block 1. */
+  function createStory(removed: boolean) {
+    const sent: string[] = [];
+    let ms = 0;
+    const attempt = async (succeeds: boolean, arrives = true) => {
+      ms += 3_600_000;
+      const due = await attemptDue(database(), { now: later(ms), succeeds, arrives });
+      if (arrives)
+        sent.push(
+          ...due
+            .toSorted((one, other) => (other.revision % 2) - (one.revision % 2) || one.id - other.id)
+            .map(({ id, revision, amount }) => `${id}${revision === 0 ? '' : `-${revision}`}: ${amount}`),
+        );
+    };
+    return {
+      sent,
+      watch: (address = bob, confirmations = 0) =>
+        watchAddress(database(), { address, settings: { removed, confirmations } }),
+      mine: (header: BlockHeader, transfers: readonly Transfer[] = []) =>
+        mine(database(), header, transfers, { now: later(ms) }),
+      /** Switches to a branch that leaves after block 1. */
+      reorg: (header: BlockHeader, transfers: readonly Transfer[] = []) =>
+        mine(database(), header, transfers, { now: later(ms), reorg: { ancestorNumber: 1 } }),
+      async first(fate: Fate) {
+        if (fate !== 'never sent') await attempt(fate === 'acknowledged', fate !== 'not connected');
+      },
+      /** Everything is delivered that is due now or later. */
+      async deliver() {
+        for (let round = 0; round < 3; round += 1) await attempt(true);
+        return sent;
+      },
+    };
+  }
+
+  /** Block 2 holds these, with this fate; then a reorg puts those in its place. */
+  async function tell(removed: boolean, fate: Fate, before: readonly Transfer[], after: readonly Transfer[]) {
+    const story = createStory(removed);
+    await story.watch();
+    await story.mine(headerOf(1));
+    await story.mine(headerOf(2), before);
+    await story.first(fate);
+    await story.reorg(headerOf(2, 1, 1), after);
+    return story.deliver();
+  }
+
+  const hundred = () => paymentOf(100n);
+  const ninety = () => paymentOf(90n);
+  const both = async (
+    fate: Fate,
+    [before, after]: [Transfer[], Transfer[]],
+    { off, on }: { off: string[]; on: string[] },
+    removed: boolean,
+  ) => assert.deepEqual(await tell(removed, fate, before, after), removed ? on : off);
+
+  for (const removed of [false, true]) {
+    const name = `with removed ${removed ? 'on' : 'off'}`;
+
+    test(`${name}, the same outcome at the switch is sent once, and only moves to its new block`, async () => {
+      await both('acknowledged', [[hundred()], [hundred()]], { off: ['1: 100'], on: ['1: 100'] }, removed);
+      const [row] = await listNotifications(database());
+      assert.deepEqual([row?.revision, row?.block_number], [0, 2]);
+    });
+
+    test(`${name}, a transfer that timed out and is in both branches goes on with its schedule`, async () => {
+      await both(
+        'timed out',
+        [[hundred()], [hundred()]],
+        { off: ['1: 100', '1: 100'], on: ['1: 100', '1: 100'] },
+        removed,
+      );
+    });
+
+    test(`${name}, the same outcome mined later is sent again only after a removal notice`, async () => {
+      const story = createStory(removed);
+      await story.watch();
+      await story.mine(headerOf(1));
+      await story.mine(headerOf(2), [hundred()]);
+      await story.first('acknowledged');
+      await story.reorg(headerOf(2, 1, 1));
+      await story.deliver();
+      await story.mine(headerOf(3, 1, 1), [hundred()]);
+      const wanted = removed ? ['1: 100', '1-1: 100', '1-2: 100'] : ['1: 100'];
+      assert.deepEqual(await story.deliver(), wanted);
+      const [row] = await listNotifications(database());
+      assert.deepEqual([row?.block_number, row?.state], [3, 'processed']);
+    });
+
+    test(`${name}, the same outcome mined later resumes a delivery that was not acknowledged`, async () => {
+      const story = createStory(removed);
+      await story.watch();
+      await story.mine(headerOf(1));
+      await story.mine(headerOf(2), [hundred()]);
+      await story.first('timed out');
+      await story.reorg(headerOf(2, 1, 1));
+      await story.mine(headerOf(3, 1, 1), [hundred()]);
+      assert.deepEqual(await story.deliver(), removed ? ['1: 100', '1-2: 100'] : ['1: 100', '1: 100']);
+    });
+
+    for (const fate of ['never sent', 'not connected'] as const)
+      test(`${name}, another amount replaces a transfer that was ${fate}`, async () => {
+        await both(fate, [[hundred()], [ninety()]], { off: ['2: 90'], on: ['2: 90'] }, removed);
+        assert.deepEqual(await replacements(), [null, null]);
+      });
+
+    test(`${name}, another amount is sent under a new id after the old one timed out`, async () => {
+      const on = ['1: 100', '1-1: 100', '2: 90'];
+      await both('timed out', [[hundred()], [ninety()]], { off: ['1: 100', '2: 90'], on }, removed);
+      assert.deepEqual(await replacements(), [null, 1]);
+    });
+
+    test(`${name}, another amount is sent under a new id after the old one was acknowledged`, async () => {
+      const on = ['1: 100', '1-1: 100', '2: 90'];
+      await both('acknowledged', [[hundred()], [ninety()]], { off: ['1: 100', '2: 90'], on }, removed);
+      assert.deepEqual(await replacements(), [null, 1]);
+    });
+
+    test(`${name}, another party is a notification of that party's record`, async () => {
+      const story = createStory(removed);
+      await story.watch(bob);
+      await story.watch(carol);
+      await story.mine(headerOf(1));
+      await story.mine(headerOf(2), [hundred()]);
+      await story.first('acknowledged');
+      await story.reorg(headerOf(2, 1, 1), [paymentOf(100n, { receiver: carol })]);
+      assert.deepEqual(
+        await story.deliver(),
+        removed ? ['1: 100', '1-1: 100', '2: 100'] : ['1: 100', '2: 100'],
+      );
+      assert.deepEqual(await replacements(), [null, null]);
+    });
+
+    for (const fate of ['never sent', 'not connected'] as const)
+      test(`${name}, a transfer that vanished and was ${fate} is never sent`, async () => {
+        await both(fate, [[hundred()], []], { off: [], on: [] }, removed);
+      });
+
+    for (const fate of ['timed out', 'acknowledged'] as const)
+      test(`${name}, a transfer that vanished and was ${fate} is ${removed ? 'reported as removed' : 'not sent again'}`, async () => {
+        await both(fate, [[hundred()], []], { off: ['1: 100'], on: ['1: 100', '1-1: 100'] }, removed);
+      });
+
+    test(`${name}, a transfer that appears in the new branch is sent`, async () => {
+      await both('never sent', [[], [hundred()]], { off: ['1: 100'], on: ['1: 100'] }, removed);
+    });
+
+    test(`${name}, back to the first outcome, every id keeps its content`, async () => {
+      const story = createStory(removed);
+      await story.watch();
+      await story.mine(headerOf(1));
+      await story.mine(headerOf(2), [hundred()]);
+      await story.deliver();
+      await story.reorg(headerOf(2, 1, 1), [ninety()]);
+      await story.deliver();
+      await story.reorg(headerOf(2, 2, 1), [hundred()]);
+      const on = ['1: 100', '1-1: 100', '2: 90', '2-1: 90', '1-2: 100'];
+      assert.deepEqual(await story.deliver(), removed ? on : ['1: 100', '2: 90']);
+    });
+
+    test(`${name}, a log inserted before an unchanged transfer changes nothing for it`, async () => {
+      const moved = paymentOf(100n, { ordinal: 3 });
+      await both(
+        'acknowledged',
+        [[hundred()], [paymentOf(5n, { ordinal: 2 }), moved]],
+        { off: ['1: 100', '2: 5'], on: ['1: 100', '2: 5'] },
+        removed,
+      );
+    });
+
+    test(`${name}, of two equal transfers of a transaction only the one that is gone is affected`, async () => {
+      const twice = [hundred(), paymentOf(100n, { ordinal: 1 })];
+      const off = ['1: 100', '2: 100'];
+      await both(
+        'acknowledged',
+        [twice, [paymentOf(100n, { ordinal: 7 })]],
+        { off, on: [...off, '2-1: 100'] },
+        removed,
+      );
+    });
+
+    test(`${name}, a reorg within the confirmations sends nothing, and they count again from the new block`, async () => {
+      const story = createStory(removed);
+      await story.watch(bob, 2);
+      await story.mine(headerOf(1));
+      await story.mine(headerOf(2), [hundred()]);
+      await story.mine(headerOf(3));
+      await story.reorg(headerOf(2, 1, 1), [ninety()]);
+      await story.mine(headerOf(3, 1, 1));
+      assert.deepEqual(await story.deliver(), []);
+      await story.mine(headerOf(4, 1, 1));
+      assert.deepEqual(await story.deliver(), ['2: 90']);
+    });
+
+    test(`${name}, a transfer that was not sent yet waits for its confirmations again in its new block`, async () => {
+      const story = createStory(removed);
+      await story.watch(bob, 1);
+      await story.mine(headerOf(1));
+      await story.mine(headerOf(2), [hundred()]);
+      await story.mine(headerOf(3));
+      await story.reorg(headerOf(2, 1, 1), []);
+      await story.mine(headerOf(3, 1, 1), [hundred()]);
+      assert.deepEqual(await story.deliver(), []);
+      await story.mine(headerOf(4, 1, 1));
+      assert.deepEqual(await story.deliver(), ['1: 100']);
+    });
+  }
+
+  test('a webhook under way to a URL that its record got while it was held counts as seen', async () => {
+    const settings = { removed: true, confirmations: 1 };
+    const record = await watchAddress(database(), { settings });
+    await mine(database(), headerOf(1), []);
+    // The former lane has served for long, the new one never.
+    await database().query(sql`update lane set epoch = 9`);
+    await mine(database(), headerOf(2), [hundred()]);
+    const origin = 'https://two.example';
+    await updateWatchedAddress(database(), 1, record.id, { webhookUrl: `${origin}/` }, { origin, now: noon });
+    await mine(database(), headerOf(3), []);
+    const lanes = await leaseDue(database(), { now: later(1), limit: 9 });
+    for (const lane of lanes) await readDue(database(), lane, later(1));
+    await database().query(sql`update lane set owner = null`);
+    await mine(database(), headerOf(2, 1, 1), [], { reorg: { ancestorNumber: 1 }, now: later(2) });
+    const [row] = await listNotifications(database());
+    assert.deepEqual([row?.state, row?.revision], ['waiting', 1]);
+  });
+
+  test('the log says what is orphaned, and what stands in for what', async () => {
+    await tell(true, 'acknowledged', [hundred()], [ninety()]);
+    const place = { order: 'oldest first', after: undefined, limit: 10 } as const;
+    const { notifications } = await listLog(database(), 1, {}, place);
+    assert.deepEqual(
+      notifications.map(({ id, revision, orphaned, replaces, replacedBy }) => [
+        ...[id, revision, orphaned !== undefined, replaces, replacedBy],
+      ]),
+      [
+        [1, 1, true, undefined, 2],
+        [2, 0, false, 1, undefined],
+      ],
+    );
+  });
+
+  const replacements = async () =>
+    (
+      await database().query<{ replaces: number | null }>(sql`select replaces from notification order by id`)
+    ).map(({ replaces }) => replaces);
+
+  for (const hasFailedSince of [false, true])
+    test(`an attempt that a crash hid counts as seen${hasFailedSince ? ', also after one that proves nothing' : ''}`, async () => {
+      await watchAddress(database(), { settings: { removed: true } });
+      await mine(database(), headerOf(1), []);
+      await mine(database(), headerOf(2), [hundred()]);
+      const now = later(1);
+      const [lane] = await leaseDue(database(), { now, limit: 1 });
+      assert.ok(lane !== undefined);
+      assert.equal((await readDue(database(), lane, now)).length, 1);
+      assert.equal(await freeDeadLanes(database(), { now }), 1);
+      if (hasFailedSince) await attemptDue(database(), { now: later(2), succeeds: false, arrives: false });
+      await mine(database(), headerOf(2, 1, 1), [], { now: later(3), reorg: { ancestorNumber: 1 } });
+      const [row] = await listNotifications(database());
+      assert.deepEqual([row?.state, row?.revision], ['waiting', 1]);
+    });
+
+  test('a record that gives up removal notices is sent none, because one would look like a transfer', async () => {
+    const record = await watchAddress(database(), { settings: { removed: true } });
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [hundred()]);
+    await attemptDue(database(), { now: later(1), succeeds: true });
+    await mine(database(), headerOf(2, 1, 1), [], { now: later(3), reorg: { ancestorNumber: 1 } });
+    await database().query(sql`update watched_address set removed = false where id = ${record.id}`);
+    assert.deepEqual(await attemptDue(database(), { now: later(4), succeeds: true }), []);
+    const [row] = await listNotifications(database());
+    assert.deepEqual([row?.state, row?.revision], ['withdrawn', 1]);
+  });
+});

@@ -1,0 +1,310 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { Fault } from '../../../src/core/fault.ts';
+import { openDatabase } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
+import { startTcpProxy } from '../../kit/tcp-proxy.ts';
+import { waitUntil } from '../../kit/wait.ts';
+
+const isUnavailable = (error: unknown) => error instanceof Fault && error.code === 'unavailable';
+
+onEachDatabase(({ kind, database }) => {
+  test('every type that is stored comes back as the same JavaScript type on both drivers', async () => {
+    const [row] = await database().query(sql`
+      select 9007199254740991::int8 as int8, 7::int4 as int4, true as boolean, 'ä€😀' as text,
+        repeat('9', 78)::numeric(78, 0) as numeric, '2025-11-20 12:00:00.123456+00'::timestamptz as time,
+        'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'::uuid as uuid, count(*) as count, null::int8 as nothing`);
+    assert.deepEqual(row, {
+      int8: Number.MAX_SAFE_INTEGER,
+      int4: 7,
+      boolean: true,
+      text: 'ä€😀',
+      numeric: '9'.repeat(78),
+      time: new Date('2025-11-20T12:00:00.123Z'),
+      uuid: 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11',
+      count: 1,
+      nothing: null,
+    });
+    const [bytes] = await database().query<{ bytes: Uint8Array }>(sql`select '\\x00ff10'::bytea as bytes`);
+    assert.ok(bytes?.bytes instanceof Uint8Array);
+    assert.deepEqual([...bytes.bytes], [0x00, 0xff, 0x10]);
+  });
+
+  test('what the server ended because it heard nothing may be tried again', () =>
+    assert.rejects(database().script(`do $$ begin raise sqlstate '25P03'; end $$`), isUnavailable));
+
+  test('parameters of every type arrive as they are, arrays with nulls included', async () => {
+    const time = new Date('2025-11-20T12:00:00.123Z');
+    const [row] = await database().query<{ bytes: Uint8Array }>(sql`
+      select ${Number.MAX_SAFE_INTEGER}::int8 as int8, ${'9'.repeat(78)}::numeric as numeric, ${time}::timestamptz as time,
+        ${undefined}::text is null as undefined_is_null, ${Buffer.from([0, 255])}::bytea as bytes`);
+    assert.ok(row !== undefined);
+    assert.deepEqual([...row.bytes], [0, 255]);
+    assert.deepEqual(
+      { ...row, bytes: [] },
+      { int8: Number.MAX_SAFE_INTEGER, numeric: '9'.repeat(78), time, undefined_is_null: true, bytes: [] },
+    );
+
+    const rows = await database().query<{ bytes: Uint8Array | null }>(sql`
+      select * from unnest(
+        ${[1, null]}::int8[], ${['9'.repeat(78), null]}::numeric[], ${[time, null]}::timestamptz[],
+        ${[Buffer.from([1, 2]), null]}::bytea[], ${['a,"b"\\', null]}::text[], ${[true, null]}::boolean[]
+      ) as t (int8, numeric, time, bytes, text, boolean)`);
+    const [bytes, nothing] = rows.map((one) => one.bytes);
+    assert.deepEqual([...(bytes ?? [])], [1, 2]);
+    assert.equal(nothing, null);
+    assert.deepEqual(
+      rows.map(({ bytes: _bytes, ...rest }) => rest),
+      [
+        { int8: 1, numeric: '9'.repeat(78), time, text: 'a,"b"\\', boolean: true },
+        { int8: null, numeric: null, time: null, text: null, boolean: null },
+      ],
+    );
+    assert.deepEqual(await database().query(sql`select * from unnest(${[]}::int8[]) as t (id)`), []);
+  });
+
+  test('an int8 that a JavaScript number cannot hold is refused and never rounded', async () => {
+    await assert.rejects(database().query(sql`select 9007199254740993::int8`), /beyond 2\^53/);
+    assert.deepEqual(await database().query(sql`select 1 as one`), [{ one: 1 }]);
+  });
+
+  test('rows are handed on one by one, with the types of all answers, until the statement ends or fails', async () => {
+    const taken: unknown[] = [];
+    const take = (row: unknown) => taken.push(row);
+    await database().each(sql`select i::int8 as i from generate_series(1, ${3}) as i`, take);
+    assert.deepEqual(taken, [{ i: 1 }, { i: 2 }, { i: 3 }]);
+    await database().each(sql`select where ${false}`, take);
+    assert.equal(taken.length, 3);
+    const bug = new Error('at the second');
+    const failing = database().each<{ i: number }>(sql`select generate_series(1, 3) as i`, ({ i }) => {
+      if (i === 2) throw bug;
+      take(i);
+    });
+    await assert.rejects(failing, (error) => error === bug);
+    assert.deepEqual(taken.slice(3), [1]);
+    await assert.rejects(
+      database().each(sql`select 1 / (i - 2) from generate_series(1, 3) as i`, take),
+      /zero/,
+    );
+    assert.deepEqual(await database().query(sql`select 1 as one`), [{ one: 1 }]);
+  });
+
+  test('no uint256 is rounded by the database', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.bigInt({ min: 0n, max: 2n ** 256n - 1n }), async (amount) => {
+        const [row] = await database().query<{ amount: string }>(
+          sql`select ${amount.toString()}::numeric(78, 0) as amount`,
+        );
+        assert.equal(row?.amount, amount.toString());
+      }),
+      { numRuns: 30 },
+    );
+  });
+
+  test('a transaction commits everything or nothing, and the connection stays usable', async () => {
+    const insert = sql`insert into watcher (name, created_at) values ('acme', now())`;
+    const count = async () => (await database().query(sql`select from watcher`)).length;
+    const bug = new Error('in the middle');
+    const failing = database().transaction(async (tx) => {
+      await tx.query(insert);
+      throw bug;
+    });
+    await assert.rejects(failing, (error) => error === bug);
+    assert.equal(await count(), 0);
+    await assert.rejects(
+      database().transaction(async (tx) => tx.query(sql`select * from no_such_table`)),
+      /no_such_table/,
+    );
+    assert.equal(await database().transaction(async (tx) => (await tx.query(insert)).length), 0);
+    assert.equal(await count(), 1);
+  });
+
+  test('transactions that run at once do not mix', async () => {
+    const name = (number: number) => `watcher ${number}`;
+    const outcomes = await Promise.allSettled(
+      [1, 2, 3, 4].map((number) =>
+        database().transaction(async (tx) => {
+          await tx.query(sql`insert into watcher (name, created_at) values (${name(number)}, now())`);
+          await tx.query(sql`select 1`);
+          if (number % 2 === 0) throw new Error('rolled back');
+        }),
+      ),
+    );
+    assert.deepEqual(
+      outcomes.map(({ status }) => status),
+      ['fulfilled', 'rejected', 'fulfilled', 'rejected'],
+    );
+    const names = await database().query(sql`select name from watcher order by name`);
+    assert.deepEqual(names, [{ name: name(1) }, { name: name(3) }]);
+  });
+
+  test('a script is one transaction', async () => {
+    const script = "insert into watcher (name, created_at) values ('a', now()); select * from no_such_table;";
+    await assert.rejects(database().script(script), /no_such_table/);
+    assert.deepEqual(await database().query(sql`select from watcher`), []);
+  });
+
+  test('the payload of a NOTIFY arrives when its transaction has committed', async () => {
+    const session = await database().session();
+    try {
+      const heard: string[] = [];
+      await session.listen('story', (payload) => heard.push(payload));
+      await assert.rejects(
+        database().transaction(async (tx) => {
+          await tx.query(sql`select pg_notify('story', 'rolled back')`);
+          throw new Error('no');
+        }),
+      );
+      await database().query(sql`select pg_notify('story', '1,2')`);
+      await waitUntil(() => heard.length > 0);
+      assert.deepEqual(heard, ['1,2']);
+    } finally {
+      await session.close();
+    }
+  });
+
+  test('a session can take its own advisory lock again', async () => {
+    const session = await database().session();
+    try {
+      assert.equal(await session.tryLock(1, 2), true);
+      assert.equal(await session.tryLock(1, 2), true);
+      assert.equal(session.lost.aborted, false);
+    } finally {
+      await session.close();
+    }
+  });
+
+  test(`the database says that it is ${kind}`, () => assert.equal(database().kind, kind));
+});
+
+onPostgres(({ database, place }) => {
+  const endOthers = sql`
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()`;
+
+  test('an advisory lock is one session’s until that session ends', async () => {
+    const [first, second] = [await database().session(), await database().session()];
+    assert.equal(await first.tryLock(5, 6), true);
+    assert.equal(await second.tryLock(5, 6), false);
+    assert.equal(await second.tryLock(5, 7), true);
+    await first.close();
+    await waitUntil(() => second.tryLock(5, 6), { describe: 'the lock of the ended session' });
+    await second.close();
+  });
+
+  test('a connection that is ended under a transaction is a Fault, and the next query works', async () => {
+    const administrator = await place().open();
+    const broken = database().transaction(async (tx) => {
+      await tx.query(sql`insert into watcher (name, created_at) values ('lost', now())`);
+      await administrator.query(endOthers);
+      await tx.query(sql`select 1`);
+    });
+    await assert.rejects(broken, isUnavailable);
+    assert.deepEqual(await database().query(sql`select name from watcher`), []);
+    await administrator.close();
+  });
+
+  test('a session whose connection is ended is lost, and says so', async () => {
+    const session = await database().session();
+    assert.equal(await session.tryLock(8, 9), true);
+    await database().query(endOthers);
+    await waitUntil(() => session.lost.aborted);
+    await assert.rejects(session.tryLock(8, 9), isUnavailable);
+    const next = await database().session();
+    assert.equal(await next.tryLock(8, 9), true);
+    await Promise.all([session.close(), next.close()]);
+  });
+
+  test('while the server is away everything is a Fault, and afterwards everything works again', async () => {
+    const url = new URL(place().url);
+    await using proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) });
+    url.port = String(proxy.port);
+    const behind = await openDatabase({ url: url.href, dataDir: '' });
+    const session = await behind.session();
+    const interrupted = behind.query(sql`select pg_sleep(60)`);
+    interrupted.catch(() => {});
+    const [{ one }] = (await behind.query<{ one: number }>(sql`select 1 as one`)) as [{ one: number }];
+    assert.equal(one, 1);
+    await proxy.cut();
+    await assert.rejects(interrupted, isUnavailable);
+    await waitUntil(() => session.lost.aborted);
+    await assert.rejects(behind.query(sql`select 1`), isUnavailable);
+    await assert.rejects(
+      behind.transaction(async () => 1),
+      isUnavailable,
+    );
+    await assert.rejects(behind.script('select 1'), isUnavailable);
+    await assert.rejects(behind.session(), isUnavailable);
+    await assert.rejects(openDatabase({ url: url.href, dataDir: '' }), isUnavailable);
+    await proxy.mend();
+    assert.deepEqual(await behind.query(sql`select 2 as two`), [{ two: 2 }]);
+    const again = await behind.session();
+    assert.equal(await again.tryLock(1, 1), true);
+    await Promise.all([session.close(), again.close()]);
+    await behind.close();
+  });
+
+  test('a session that breaks while it begins to listen is a Fault', async () => {
+    const session = await database().session();
+    await database().query(endOthers);
+    await assert.rejects(
+      session.listen('story', () => {}),
+      isUnavailable,
+    );
+    await session.close();
+  });
+
+  test('a wrong password and an unknown database are for the operator: invalid, not unavailable', async () => {
+    const wrongPassword = new URL(place().url);
+    wrongPassword.password = 'wrong';
+    const unknownDatabase = new URL(place().url);
+    unknownDatabase.pathname = '/no_such_database';
+    for (const url of [wrongPassword.href, unknownDatabase.href]) {
+      await assert.rejects(
+        openDatabase({ url, dataDir: '' }),
+        (error) => error instanceof Fault && error.code === 'invalid',
+      );
+    }
+  });
+});
+
+/** A message of PostgreSQL's protocol, version 3: its type, its length and what it says. */
+function message(type: string, body: Buffer): Buffer {
+  const length = Buffer.alloc(4);
+  length.writeInt32BE(body.length + 4);
+  return Buffer.concat([Buffer.from(type), length, body]);
+}
+
+test('a connection that breaks in the packet that says it is ready is a Fault, and the process lives', async () => {
+  const answer = Buffer.concat([
+    message('R', Buffer.alloc(4)),
+    message('Z', Buffer.from('I')),
+    message(
+      'E',
+      Buffer.from('SFATAL\0C57P01\0Mterminating connection due to unexpected postmaster exit\0\0'),
+    ),
+  ]);
+  const server = createServer((socket) => socket.once('data', () => socket.end(answer)));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  try {
+    const { port } = server.address() as AddressInfo;
+    for (const parameters of ['', '?target_session_attrs=any'])
+      await assert.rejects(
+        openDatabase({ url: `postgres://postgres@127.0.0.1:${port}/postgres${parameters}`, dataDir: '' }),
+        isUnavailable,
+      );
+  } finally {
+    server.close();
+  }
+});
+
+test('a nested statement keeps its parameters in their places', () => {
+  const inner = sql`b = ${2} and c = ${3}`;
+  const { text, values } = sql`select ${1} where ${inner} and d = ${undefined}`;
+  assert.equal(text, 'select $1 where b = $2 and c = $3 and d = $4');
+  assert.deepEqual(values, [1, 2, 3, null]);
+});

@@ -1,0 +1,147 @@
+/**
+ * A real primary with a streaming standby: the primary dies, the standby has its address for a while, and is promoted.
+ */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
+import { openDatabase, type Share, type SharedDatabase, shares } from '../../../src/store/db/db.ts';
+import { createSessionKeeper } from '../../../src/store/db/session-keeper.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { onPostgres } from '../../kit/each-database.ts';
+import { type PostgresPair, startPostgresPair } from '../../kit/postgres-pair.ts';
+import { startTcpProxy, type TcpProxy } from '../../kit/tcp-proxy.ts';
+import { waitUntil } from '../../kit/wait.ts';
+
+const write = sql`insert into mark default values`;
+const isUnavailable = (error: unknown) => error instanceof Fault && error.code === 'unavailable';
+
+describe('a primary and a standby', () => {
+  let pair: PostgresPair;
+  let proxy: TcpProxy;
+  const opened: SharedDatabase[] = [];
+  const open = async (url: string) => {
+    const database = await openDatabase({ url, dataDir: '' });
+    opened.push(database);
+    return database;
+  };
+  const hosts = (parameters: string) => {
+    const url = new URL(pair.primary.url);
+    return `postgres://${url.username}:${url.password}@127.0.0.1:${pair.standby.port},127.0.0.1:${pair.primary.port}/postgres${parameters}`;
+  };
+  before(async () => {
+    pair = await startPostgresPair();
+    proxy = await startTcpProxy({ host: '127.0.0.1', port: pair.primary.port });
+    await (await open(pair.primary.url)).script(
+      'create table mark (id integer generated always as identity)',
+    );
+  });
+  after(async () => {
+    for (const database of opened) await database.close();
+    await proxy[Symbol.asyncDispose]();
+    await pair[Symbol.asyncDispose]();
+  });
+
+  test('of several hosts the one that takes writes is found, by every share and by sessions', async () => {
+    for (const parameters of ['?target_session_attrs=read-write', '']) {
+      const database = await open(hosts(parameters));
+      for (const share of shares) await database.for(share).query(write);
+      const session = await database.session();
+      await session.listen('story', () => {});
+      assert.equal(await session.tryLock(1, 1), true);
+      await session.close();
+    }
+  });
+
+  test('where any host may be taken, a write that meets the standby moves on to the primary', async () => {
+    const database = await open(hosts('?target_session_attrs=any'));
+    assert.deepEqual(await database.query(sql`select pg_is_in_recovery() as standby`), [{ standby: true }]);
+    await assert.rejects(
+      database.transaction((tx) => tx.query(write)),
+      isUnavailable,
+    );
+    for (const share of shares) await database.for(share).query(write);
+  });
+
+  test('a host that must take writes and does not is waited for', async () => {
+    await assert.rejects(
+      openDatabase({ url: `${pair.standby.url}?target_session_attrs=read-write`, dataDir: '' }),
+      (error) => isUnavailable(error) && error instanceof Error && /read-only/.test(error.message),
+    );
+  });
+
+  test('a process goes on where the standby takes over its address, before and after the promotion', async () => {
+    const url = new URL(pair.primary.url);
+    url.port = String(proxy.port);
+    const byAddress = await open(url.href);
+    const byHosts = await open(hosts('?target_session_attrs=read-write'));
+    const heard: string[] = [];
+    const keepers = [byAddress, byHosts].map((database) =>
+      createSessionKeeper(database, { story: (payload) => heard.push(payload) }),
+    );
+    for (const keeper of keepers) await keeper.current();
+    for (const database of [byAddress, byHosts])
+      for (const share of shares) await database.for(share).query(write);
+
+    await pair.killPrimary();
+    await proxy.cut();
+    proxy.target = { host: '127.0.0.1', port: pair.standby.port };
+    await proxy.mend();
+    // The standby answers questions and refuses the rest, which is no bug and ends nothing.
+    for (const keeper of keepers)
+      await waitUntil(async () => {
+        const error = await keeper.current().then(
+          () => undefined,
+          (fault: unknown) => fault,
+        );
+        return isUnavailable(error) && /recovery|read-only/.test(String(error));
+      });
+    for (const share of shares)
+      await assert.rejects(
+        byAddress.for(share).transaction((tx) => tx.query(write)),
+        isUnavailable,
+      );
+    await assert.rejects(byHosts.query(write), isUnavailable);
+
+    await pair.promote();
+    for (const database of [byAddress, byHosts])
+      for (const share of shares) await database.for(share).transaction((tx) => tx.query(write));
+    for (const keeper of keepers)
+      assert.equal(await (await keeper.current()).tryLock(7, 7), keeper === keepers[0]);
+    await byHosts.query(sql`select pg_notify('story', 'after')`);
+    await waitUntil(() => heard.length === 2);
+    for (const keeper of keepers) await keeper.close();
+  });
+});
+
+onPostgres(({ database, place }) => {
+  test('a connection that led to a read-only server is not used again, of whatever share it is', async () => {
+    const setReadOnly = (value: 'on' | 'off') =>
+      database().script(
+        `do $$ begin execute format('alter database %I set default_transaction_read_only = ${value}', current_database()); end $$`,
+      );
+    await setReadOnly('on');
+    const own = await openDatabase({
+      ...{ url: place().url, dataDir: '', connections: { follower: 1, api: 1, delivery: 2 } },
+    });
+    const isReadOnly = async (share: Share) => {
+      const [row] = await own
+        .for(share)
+        .query<{ value: string }>(sql`select current_setting('transaction_read_only') as value`);
+      return row?.value === 'on';
+    };
+    assert.deepEqual(
+      await Promise.all(shares.map(isReadOnly)),
+      shares.map(() => true),
+    );
+    // As when the address leads elsewhere: connections of before stay with the server that they have.
+    await setReadOnly('off');
+    const remove = (share: Share) => own.for(share).transaction((tx) => tx.query(sql`delete from watcher`));
+    await assert.rejects(remove('delivery'), isUnavailable);
+    assert.deepEqual(
+      await Promise.all(shares.map(isReadOnly)),
+      shares.map(() => false),
+    );
+    await remove('delivery');
+    await own.close();
+  });
+});

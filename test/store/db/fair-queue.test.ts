@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import { Fault } from '../../../src/core/fault.ts';
+import { type Share, shares } from '../../../src/store/db/db.ts';
+import { createFairQueue } from '../../../src/store/db/fair-queue.ts';
+
+/** A queue on a clock that only its turns move, and what was served, in order. */
+function startStory() {
+  let nowMs = 0;
+  const queue = createFairQueue(() => nowMs);
+  const served: string[] = [];
+  const ask = (share: Share, name: string, ms: number) =>
+    queue.run(share, async () => {
+      await Promise.resolve();
+      nowMs += ms;
+      served.push(name);
+      return name;
+    });
+  return { queue, served, ask };
+}
+
+test('within a share the first that asked is served first, and each gets its own answer or error', async () => {
+  const { queue, served, ask } = startStory();
+  const failing = queue.run('api', async () => {
+    throw new Error('this one');
+  });
+  const names = await Promise.all([ask('api', 'one', 5), ask('api', 'two', 1), ask('api', 'three', 9)]);
+  await assert.rejects(failing, /this one/);
+  assert.deepEqual(names, ['one', 'two', 'three']);
+  assert.deepEqual(served, names);
+});
+
+test('a share that comes to a long line of another is served after the turn under way', async () => {
+  const { served, ask } = startStory();
+  const first = ask('api', 'api', 10);
+  const others = Array.from({ length: 500 }, () => ask('api', 'api', 10));
+  await first;
+  await ask('follower', 'follower', 10);
+  assert.ok(served.indexOf('follower') <= 2, served.slice(0, 10).join());
+  await Promise.all(others);
+});
+
+test('a share that rested has saved nothing up, and one with long turns does not hold back the others', async () => {
+  const { served, ask } = startStory();
+  await Promise.all(Array.from({ length: 100 }, () => ask('api', 'api', 10)));
+  served.length = 0;
+  await Promise.all([
+    ...Array.from({ length: 10 }, () => ask('follower', 'follower', 100)),
+    ...Array.from({ length: 100 }, () => ask('api', 'api', 10)),
+  ]);
+  // Half of the time each: about ten short turns between two long ones.
+  const between = served
+    .join('')
+    .split('follower')
+    .slice(1, -1)
+    .map((turns) => turns.length / 'api'.length);
+  assert.ok(
+    between.every((turns) => turns >= 9 && turns <= 11),
+    between.join(),
+  );
+});
+
+test('two shares that always have something waiting differ in time by two of the longest turns at most', async () => {
+  const equals = shares.filter((share) => share !== 'operator');
+  const turnMs = fc.integer({ min: 0, max: 50 });
+  const line = fc.array(turnMs, { minLength: 30, maxLength: 30 });
+  await fc.assert(
+    fc.asyncProperty(fc.constantFrom(...equals), line, line, async (share, ones, others) => {
+      const { queue } = startStory();
+      const used = { one: 0, other: 0 };
+      let nowMs = 0;
+      const fair = createFairQueue(() => nowMs);
+      const open = { one: ones.length, other: others.length };
+      const ask = (of: Share, key: 'one' | 'other', ms: number) =>
+        fair.run(of, async () => {
+          nowMs += ms;
+          used[key] += ms;
+          open[key] -= 1;
+          if (open.one > 0 && open.other > 0) assert.ok(Math.abs(used.one - used.other) <= 2 * 50 + 2);
+        });
+      const second = equals.find((one) => one !== share) ?? 'api';
+      await Promise.all([
+        ...ones.map((ms) => ask(share, 'one', ms)),
+        ...others.map((ms) => ask(second, 'other', ms)),
+      ]);
+      await queue.idle();
+      await fair.idle();
+    }),
+  );
+});
+
+test('what waits has a limit for each share, and beyond it others go on being served', async () => {
+  const { queue, ask } = startStory();
+  const gate = Promise.withResolvers<void>();
+  const blocked = queue.run('follower', () => gate.promise);
+  const asked = Array.from({ length: 1_000 }, () => ask('api', 'api', 1));
+  await assert.rejects(
+    ask('api', 'one too many', 1),
+    (error) => error instanceof Fault && error.code === 'unavailable' && /1000 .* api/.test(error.message),
+  );
+  const other = ask('settle', 'settle', 1);
+  gate.resolve();
+  await Promise.all([blocked, other, ...asked]);
+  assert.equal(await ask('api', 'again', 1), 'again');
+  await queue.idle();
+});
+
+test('a long line lets timers and requests through', async () => {
+  const { served, ask } = startStory();
+  const flood = Promise.all(Array.from({ length: 100 }, () => ask('api', 'api', 5)));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.ok(served.length < 10, `${served.length} turns came first`);
+  await flood;
+});
+
+test("an operator's turns count four times, so the service's own work goes first", async () => {
+  const { served, ask } = startStory();
+  await Promise.all([
+    ...Array.from({ length: 50 }, () => ask('operator', 'operator', 10)),
+    ...Array.from({ length: 100 }, () => ask('api', 'api', 10)),
+  ]);
+  const firsts = served.slice(0, 100).filter((name) => name === 'operator').length;
+  assert.ok(firsts >= 19 && firsts <= 21, String(firsts));
+});

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { afterEach, test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
+import { type Database, openDatabase } from '../../../src/store/db/db.ts';
+import { migrate, migrationState } from '../../../src/store/db/migrate.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { renderSchema, schemaFile } from '../../generate.ts';
+import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
+
+onEachDatabase(({ kind, database }) => {
+  const forgetNewer = sql`delete from migration where name = 'from the future'`;
+  afterEach(() => database().query(forgetNewer));
+
+  test('schema.sql is what the migrations make', async () => {
+    assert.equal(await renderSchema(database()), await readFile(schemaFile, 'utf8'));
+  });
+
+  test('a migrated database has nothing pending, and migrating again does nothing', async () => {
+    const { applied, known, pending } = await migrationState(database());
+    assert.deepEqual({ applied, pending }, { applied: known, pending: [] });
+    assert.deepEqual(await migrate(database()), []);
+    const rows = await database().query<{ id: number }>(sql`select id from migration order by id`);
+    assert.deepEqual(
+      rows.map(({ id }) => id),
+      Array.from({ length: known }, (_, index) => index + 1),
+    );
+  });
+
+  test('a database that is newer than the program is refused and not touched', async () => {
+    const { known } = await migrationState(database());
+    await database().query(sql`insert into migration values (${known + 1}, 'from the future', now())`);
+    const isRefusal = (error: unknown) =>
+      error instanceof Fault &&
+      error.code === 'conflict' &&
+      error.message.includes('start the newer version');
+    await assert.rejects(migrationState(database()), isRefusal);
+    await assert.rejects(migrate(database()), isRefusal);
+  });
+
+  test(`amounts, hashes and addresses of a wrong size cannot be stored (${kind})`, async () => {
+    const block = (hash: Buffer) => sql`
+      insert into block (number, hash, parent_hash, mined_at, proved, stored_at)
+      values (1, ${hash}, ${Buffer.alloc(32)}, now(), true, now())`;
+    await assert.rejects(database().query(block(Buffer.alloc(31))), /block_hash_check/);
+    await database().query(block(Buffer.alloc(32)));
+  });
+});
+
+onPostgres(({ database, place }) => {
+  /** A database of this name without any table. */
+  async function openEmpty(name: string, connections: number): Promise<Database[]> {
+    await database().query({ text: `create database ${name}`, values: [] });
+    const url = new URL(place().url);
+    url.pathname = `/${name}`;
+    return Promise.all(
+      Array.from({ length: connections }, () => openDatabase({ url: url.href, dataDir: '' })),
+    );
+  }
+
+  async function drop(name: string, opened: Database[]): Promise<void> {
+    for (const one of opened) await one.close();
+    await database().query({ text: `drop database ${name} with (force)`, values: [] });
+  }
+
+  test('of ten processes that migrate at once each migration is applied by exactly one', async () => {
+    const name = `many_${process.pid}`;
+    const opened = await openEmpty(name, 10);
+    try {
+      const [first] = opened;
+      assert.ok(first !== undefined);
+      const before = await migrationState(first);
+      assert.deepEqual([before.applied, before.pending.length], [0, before.known]);
+      const applied = await Promise.all(opened.map(migrate));
+      assert.deepEqual(applied.flat().sort(), before.pending);
+      assert.deepEqual((await migrationState(first)).pending, []);
+      assert.equal(await renderSchema(first), await readFile(schemaFile, 'utf8'));
+    } finally {
+      await drop(name, opened);
+    }
+  });
+
+  test('what was held before records had settings is released with its block, as it would have been', async () => {
+    const name = `held_${process.pid}`;
+    const opened = await openEmpty(name, 1);
+    try {
+      const [one] = opened;
+      assert.ok(one !== undefined);
+      const { pending } = await migrationState(one);
+      const earlier = pending.slice(
+        0,
+        pending.findIndex((file) => file.endsWith('_record_settings.sql')),
+      );
+      await one.script('create table migration (id integer, name text, applied_at timestamptz)');
+      for (const [index, file] of earlier.entries()) {
+        const body = await readFile(new URL(`../../src/store/migrations/${file}`, import.meta.url), 'utf8');
+        await one.script(`insert into migration values (${index + 1}, '${file}', now()); ${body}`);
+      }
+      await one.query(sql`
+        insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
+          block_number, state, next_attempt_at, created_at)
+        select 1, 1, gen_random_uuid(), 1, 'transaction', ${Buffer.alloc(32)}, 0, ${Buffer.alloc(20)}, 1, 7, state, now(), now()
+        from unnest(array['held', 'waiting']) as state`);
+      await migrate(one);
+      assert.deepEqual(await one.query(sql`select state, release_number from notification order by state`), [
+        { state: 'held', release_number: 7 },
+        { state: 'waiting', release_number: null },
+      ]);
+    } finally {
+      await drop(name, opened);
+    }
+  });
+
+  test('a migration that fails leaves nothing behind and says why', async () => {
+    const name = `half_${process.pid}`;
+    const opened = await openEmpty(name, 1);
+    try {
+      const [one] = opened;
+      assert.ok(one !== undefined);
+      // The first migration makes a table of this name too.
+      await one.script('create table watched_address (id bigint)');
+      await assert.rejects(migrate(one), /watched_address/);
+      const tables = await one.query(
+        sql`select tablename as name from pg_tables where schemaname = 'public'`,
+      );
+      assert.deepEqual(tables, [{ name: 'watched_address' }]);
+      assert.equal((await migrationState(one)).applied, 0);
+    } finally {
+      await drop(name, opened);
+    }
+  });
+});
+
+test('an empty embedded database is migrated from nothing', async () => {
+  const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-migrate-'));
+  try {
+    const database = await openDatabase({ url: '', dataDir });
+    const { applied, pending } = await migrationState(database);
+    assert.equal(applied, 0);
+    assert.deepEqual(await migrate(database), pending);
+    await database.close();
+  } finally {
+    await rm(dataDir, { recursive: true, force: true });
+  }
+});

@@ -1,0 +1,56 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Fault } from '../../../src/core/fault.ts';
+import { openDatabase } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { createTestDatabase } from '../../kit/database.ts';
+import { hasPgbouncer, startPgbouncer } from '../../kit/pgbouncer.ts';
+import { startTestService } from '../../kit/service.ts';
+
+const skip = !hasPgbouncer && 'needs pgbouncer';
+
+test('behind a pooler in transaction mode a start ends and says what to do', { skip }, async () => {
+  await using place = await createTestDatabase('postgres');
+  await using pooler = await startPgbouncer(place.url, 'transaction');
+  const start = startTestService({
+    database: { url: pooler.url, dataDir: place.dataDir },
+    rpc: ['http://127.0.0.1:1'],
+    roles: ['api'],
+  });
+  await assert.rejects(
+    start,
+    (error) =>
+      error instanceof Fault && error.code === 'invalid' && /pool_mode = session/.test(error.message),
+  );
+});
+
+test('a pooler that other clients keep busy is found out too', { skip }, async () => {
+  await using place = await createTestDatabase('postgres');
+  await using pooler = await startPgbouncer(place.url, 'transaction');
+  const others = await openDatabase({ url: pooler.url, dataDir: '' });
+  const ended = new AbortController();
+  const busy = Array.from({ length: 5 }, async () => {
+    while (!ended.signal.aborted) await others.query(sql`select pg_sleep(0.002)`);
+  });
+  const database = await openDatabase({ url: pooler.url, dataDir: '' });
+  for (let times = 0; times < 20; times += 1)
+    await assert.rejects(database.requireSessions(), { code: 'invalid' });
+  ended.abort();
+  await Promise.all(busy);
+  await database.close();
+  await others.close();
+});
+
+test('a direct connection and a pooler in session mode have sessions', { skip }, async () => {
+  await using place = await createTestDatabase('postgres');
+  await using pooler = await startPgbouncer(place.url, 'session');
+  for (const url of [place.url, pooler.url]) {
+    const database = await openDatabase({ url, dataDir: '' });
+    await database.requireSessions();
+    const [one, other] = [await database.session(), await database.session()];
+    assert.equal(await one.tryLock(1, 1), true);
+    assert.equal(await other.tryLock(1, 1), false);
+    await Promise.all([one.close(), other.close()]);
+    await database.close();
+  }
+});

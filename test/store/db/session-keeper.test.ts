@@ -1,0 +1,37 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { createSessionKeeper } from '../../../src/store/db/session-keeper.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
+
+onEachDatabase(({ database }) => {
+  test('all who ask share one session, which hears its channels', async () => {
+    const heard: string[] = [];
+    const keeper = createSessionKeeper(database(), { story: (payload) => heard.push(payload) });
+    const [first, second] = await Promise.all([keeper.current(), keeper.current()]);
+    assert.equal(first, second);
+    assert.equal(await keeper.current(), first);
+    await database().query(sql`select pg_notify('story', 'one')`);
+    await waitUntil(() => heard.length === 1);
+    await keeper.close();
+  });
+});
+
+onPostgres(({ database }) => {
+  test('after a session was lost the next one hears the same channels', async () => {
+    const heard: string[] = [];
+    const keeper = createSessionKeeper(database(), { story: (payload) => heard.push(payload) });
+    const first = await keeper.current();
+    await database().query(sql`
+      select pg_terminate_backend(pid) from pg_stat_activity
+      where datname = current_database() and pid <> pg_backend_pid()`);
+    await waitUntil(() => first.lost.aborted);
+    const second = await keeper.current();
+    assert.notEqual(second, first);
+    await database().query(sql`select pg_notify('story', 'two')`);
+    await waitUntil(() => heard.length === 1);
+    await keeper.close();
+    await first.close();
+  });
+});

@@ -1,0 +1,139 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Db } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { createHorizon, listAttempts, listAttemptsBetween } from '../../../src/store/delivery/attempts.ts';
+import { noon } from '../../kit/chain-story.ts';
+import { createTestDatabase } from '../../kit/database.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+
+type Parts = { shardId?: number; notificationId?: number };
+
+async function insertAttempt(db: Db, { shardId = 1, notificationId = 1 }: Parts = {}): Promise<number> {
+  const [row] = await db.query<{ id: number }>(sql`
+    insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome, status, response)
+    values (${shardId}, ${notificationId}, ${noon}, 7, 'http_5xx', 503, 'down') returning id`);
+  return row?.id ?? 0;
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('the attempts of a notification come newest first, in pages', async () => {
+    const ids = [];
+    for (let count = 0; count < 3; count += 1) ids.push(await insertAttempt(database()));
+    await insertAttempt(database(), { notificationId: 2 });
+    await insertAttempt(database(), { shardId: 2 });
+    const [a, b, c] = ids;
+    const page = await listAttempts(database(), 1, 1, { before: undefined, limit: 2 });
+    assert.deepEqual(
+      page.map(({ id }) => id),
+      [c, b],
+    );
+    const rest = await listAttempts(database(), 1, 1, { before: b, limit: 2 });
+    assert.deepEqual(rest, [
+      {
+        id: a,
+        notificationId: 1,
+        revision: 0,
+        startedAt: noon,
+        durationMs: 7,
+        requestCount: 1,
+        outcome: 'http_5xx',
+        status: 503,
+        response: 'down',
+      },
+    ]);
+  });
+
+  test('a watcher’s attempts come in their order, from one place to another', async () => {
+    const ids = [];
+    for (let count = 0; count < 5; count += 1) ids.push(await insertAttempt(database()));
+    await insertAttempt(database(), { shardId: 2 });
+    const [a = 0, b, c, d = 0] = ids;
+    const between = { after: a, upTo: d, limit: 2 };
+    const found = await listAttemptsBetween(database(), 1, between);
+    assert.deepEqual(
+      found.map(({ id }) => id),
+      [b, c],
+    );
+  });
+
+  test('the horizon is the last attempt, also when there is none', async () => {
+    const horizon = createHorizon(database());
+    assert.equal(await horizon(), 0);
+    const id = await insertAttempt(database());
+    assert.equal(await horizon(), id);
+    assert.equal(await horizon(), id);
+  });
+});
+
+onPostgres(({ database }) => {
+  test('the horizon does not pass an attempt that another transaction may still bring', async () => {
+    const before = await insertAttempt(database());
+    const horizon = createHorizon(database());
+    assert.equal(await horizon(), before);
+    let slow = 0;
+    let fast = 0;
+    await database().transaction(async (tx) => {
+      slow = await insertAttempt(tx);
+      fast = await insertAttempt(database());
+      assert.equal(await horizon(), before);
+      // A younger transaction that ends does not move it either.
+      await insertAttempt(database());
+      assert.equal(await horizon(), before);
+    });
+    assert.ok(slow < fast);
+    await horizon();
+    const upTo = await horizon();
+    assert.ok(upTo !== undefined && upTo > fast);
+    const found = await listAttemptsBetween(database(), 1, { after: before, upTo, limit: 10 });
+    assert.deepEqual(found.map(({ id }) => id).slice(0, 2), [slow, fast]);
+  });
+
+  test('the horizon waits for nobody who does not write attempts here, however old', async () => {
+    // Made of the same template: its tables have the same numbers.
+    await using elsewhere = await createTestDatabase('postgres');
+    const other = await elsewhere.open();
+    await other.transaction(async (writing) => {
+      await insertAttempt(writing);
+      await database().transaction(async (tx) => {
+        await tx.query(sql`select from delivery_attempt`);
+        await tx.query(sql`insert into watcher (name, created_at) values ('slow', now())`);
+        const horizon = createHorizon(database());
+        assert.equal(await horizon(), 0);
+        const id = await insertAttempt(database());
+        assert.equal(await horizon(), id);
+      });
+    });
+    await other.close();
+  });
+
+  test('the horizon waits for nobody who came after it looked', async () => {
+    const horizon = createHorizon(database());
+    const isOpen = Promise.withResolvers<number>();
+    const isLooked = Promise.withResolvers<void>();
+    const older = database().transaction(async (tx) => {
+      isOpen.resolve(await insertAttempt(tx));
+      await isLooked.promise;
+    });
+    const id = await isOpen.promise;
+    assert.equal(await horizon(), undefined);
+    await database().transaction(async (tx) => {
+      await insertAttempt(tx);
+      isLooked.resolve();
+      await older;
+      assert.equal(await horizon(), id);
+    });
+  });
+
+  test('an attempt whose transaction came to nothing does not hold the horizon up', async () => {
+    const horizon = createHorizon(database());
+    await database()
+      .transaction(async (tx) => {
+        await insertAttempt(tx);
+        throw new Error('rolled back');
+      })
+      .catch(() => {});
+    const last = await insertAttempt(database());
+    assert.equal(await horizon(), last);
+  });
+});

@@ -1,0 +1,114 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { silentLog } from '../../../src/core/log.ts';
+import { createMetrics } from '../../../src/core/metrics.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import {
+  createLaneRepair,
+  findForgottenLanes,
+  type LanePage,
+} from '../../../src/store/delivery/lane-repair.ts';
+import { leaseDue } from '../../kit/attempts.ts';
+import { headerOf, later, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { createTestClock } from '../../kit/clock.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const find = async (at = noon) => {
+    const page = { after: 0, limit: 100 };
+    return (await findForgottenLanes(database(), { now: at, stepsMs: 0, page })).laneIds;
+  };
+  /** A lane with a first attempt that is due. */
+  async function makeDue(): Promise<void> {
+    await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await database().query(sql`update notification set next_attempt_at = ${noon}`);
+  }
+  const forget = (nextDue: Date | undefined) =>
+    database().query(sql`update lane set next_due = ${nextDue ?? null}`);
+  const repair = (metrics = createMetrics('test'), at = noon) => {
+    const step = createLaneRepair({
+      ...{ database: database(), clock: createTestClock(at), log: silentLog(), metrics },
+    });
+    return step(new AbortController().signal);
+  };
+
+  test('a due notification in a lane that is not due is found, and its lane can be leased again', async () => {
+    await makeDue();
+    for (const retries of [0, 3])
+      for (const nextDue of [undefined, later(60)]) {
+        await database().query(sql`update notification set retry_count = ${retries}`);
+        await forget(nextDue);
+        assert.equal((await find()).length, 1);
+        const metrics = createMetrics('test');
+        await repair(metrics);
+        assert.deepEqual(await find(), []);
+        assert.equal((await metrics.webhookLanesHealed.get()).values[0]?.value, 1);
+        const leased = await leaseDue(database(), { now: noon });
+        assert.equal(leased.length, 1);
+        await database().query(sql`update lane set owner = null, lease_until = null`);
+      }
+  });
+
+  test('a due lane whose watcher has no visit due is found, and its lane can be leased again', async () => {
+    await makeDue();
+    for (const nextDue of [null, later(60_000)]) {
+      await database().query(sql`update lane set owner = null, lease_until = null, next_due = ${noon}`);
+      await database().query(sql`update watcher_queue set next_due = ${nextDue}`);
+      assert.equal((await find(later(1_000))).length, 1);
+      await repair(createMetrics('test'), later(1_000));
+      assert.deepEqual(await find(later(1_000)), []);
+      assert.equal((await leaseDue(database(), { now: later(1_000) })).length, 1);
+    }
+  });
+
+  test('a lane that only looks forgotten at a time that has passed is left alone', async () => {
+    await makeDue();
+    await forget(later(30_000));
+    const clock = createTestClock(later(31_000));
+    // As of a process that was stopped before its question reached the database.
+    const times = [noon];
+    const stopped = { ...clock, now: () => times.shift() ?? clock.now() };
+    const metrics = createMetrics('test');
+    const step = createLaneRepair({ database: database(), clock: stopped, log: silentLog(), metrics });
+    await step(new AbortController().signal);
+    assert.equal((await metrics.webhookLanesHealed.get()).values[0]?.value, 0);
+  });
+
+  test('nothing is found where a worker has the lane, the lane is due, or nothing in it is', async () => {
+    await makeDue();
+    assert.deepEqual(await find(), []);
+    await forget(undefined);
+    await database().query(sql`update lane set owner = 1, lease_until = ${later(30)}`);
+    assert.deepEqual(await find(), []);
+    await database().query(sql`update lane set owner = null, lease_until = null`);
+    for (const change of [
+      sql`update notification set next_attempt_at = ${later(1)}`,
+      sql`update notification set next_attempt_at = ${noon}, state = 'processed', processed_at = ${noon}`,
+    ]) {
+      await database().query(change);
+      assert.deepEqual(await find(), []);
+    }
+  });
+
+  test('a process that has not followed all steps of the clock finds nothing', async () => {
+    await makeDue();
+    await forget(undefined);
+    await database().query(sql`update clock_state set steps_ms = 1000`);
+    assert.deepEqual(await find(), []);
+  });
+
+  test('every lane gets its turn, a page at a time', async () => {
+    await database().query(sql`
+      insert into lane (shard_id, watcher_id, origin) select 1, 1, 'https://host' || n from generate_series(1, 5) as n`);
+    const lanes = await database().query<{ id: number }>(sql`select id from lane order by id`);
+    const ids = lanes.map(({ id }) => id);
+    const pages: (number | undefined)[] = [];
+    for (let after: number | undefined = 0; after !== undefined; ) {
+      const page: LanePage = { after, limit: 2 };
+      after = (await findForgottenLanes(database(), { now: noon, stepsMs: 0, page })).last;
+      pages.push(after);
+    }
+    assert.deepEqual(pages, [ids[1], ids[3], undefined]);
+  });
+});

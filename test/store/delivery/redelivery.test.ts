@@ -1,0 +1,250 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import type { Lane } from '../../../src/store/delivery/lanes.ts';
+import { type DueNotification, settle } from '../../../src/store/delivery/outbox.ts';
+import { redeliverOne, redeliverStep } from '../../../src/store/delivery/redelivery.ts';
+import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { leaseDue, readDue } from '../../kit/attempts.ts';
+import {
+  headerOf,
+  later,
+  listLanes,
+  listNotifications,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { insertNotifications, withPlans } from '../../kit/many-notifications.ts';
+import { rollbackTo } from '../../kit/rollback.ts';
+import { waitUntil } from '../../kit/wait.ts';
+
+const WATCHER = 1;
+
+/** One record, one notification, its lane leased. */
+async function createStory(database: Database) {
+  const record = await watchAddress(database);
+  await mine(database, headerOf(0), []);
+  await mine(database, headerOf(1), [transferOf()]);
+  const [lane] = await leaseDue(database, { now: noon, limit: 1 });
+  assert.ok(lane !== undefined);
+  const [due] = await readDue(database, lane, noon);
+  assert.ok(due !== undefined);
+  return { record, lane, due };
+}
+
+/** Settles an attempt at so many milliseconds after noon; with a success unless it is to be tried again. */
+const settleAt = (database: Database, lane: Lane, due: DueNotification, ms: number, nextRetryAt?: Date) =>
+  settle(database, [
+    {
+      lane,
+      notificationId: due.id,
+      retryCount: due.retryCount,
+      redeliveryCount: due.redeliveryCount,
+      revision: due.revision,
+      startedAt: later(ms - 1),
+      mayHaveArrived: true,
+      durationMs: 1,
+      outcome: nextRetryAt === undefined ? 'success' : 'timeout',
+      status: undefined,
+      response: undefined,
+      nextRetryAt,
+      settledAt: later(ms),
+    },
+  ]);
+
+const rowOf = async (database: Database) => {
+  const [row] = await listNotifications(database);
+  assert.ok(row !== undefined);
+  return row;
+};
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('a processed notification that is asked for again is due at once, under its id, with a schedule of its own', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5, later(60_000));
+    const [second] = await readDue(database(), lane, later(60_000));
+    assert.ok(second !== undefined);
+    await settleAt(database(), lane, second, 60_005);
+    await database().query(sql`update lane set next_due = null`);
+
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(70_000)), true);
+    const row = await rowOf(database());
+    assert.deepEqual(
+      [row.id, row.state, row.retry_count, row.next_retry_at, row.next_attempt_at, row.processed_at],
+      [due.id, 'waiting', 0, null, later(70_000), null],
+    );
+    assert.deepEqual((await listLanes(database()))[0]?.next_due, later(70_000));
+    const [again] = await readDue(database(), lane, later(70_000));
+    assert.ok(again !== undefined);
+    assert.deepEqual([again.id, again.retryCount, again.redeliveryCount], [due.id, 0, 1]);
+    await settleAt(database(), lane, again, 70_005, later(130_000));
+    assert.deepEqual((await rowOf(database())).retry_count, 1);
+  });
+
+  test('a waiting one becomes due at once and keeps its place in the schedule', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5, later(60_000));
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(100)), true);
+    const row = await rowOf(database());
+    assert.deepEqual(
+      [row.state, row.retry_count, row.next_retry_at, row.next_attempt_at],
+      ['waiting', 1, later(100), later(100)],
+    );
+    const [again] = await readDue(database(), lane, later(100));
+    assert.deepEqual([again?.retryCount, again?.redeliveryCount], [1, 0]);
+  });
+
+  test('while an attempt is under way, asking for it again changes nothing', async () => {
+    const { lane, due } = await createStory(database());
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(5)), false);
+    await settleAt(database(), lane, due, 10, later(60_000));
+    const row = await rowOf(database());
+    assert.deepEqual([row.retry_count, row.next_attempt_at], [1, later(60_000)]);
+  });
+
+  for (const retryAt of [undefined, later(60_000)]) {
+    const outcome = retryAt === undefined ? 'success' : 'failure';
+    test(`a ${outcome} of the delivery before, settled late, does not count for the one that was asked for`, async () => {
+      const { lane, due } = await createStory(database());
+      await settleAt(database(), lane, due, 5);
+      await redeliverOne(database(), WATCHER, due.id, later(10));
+      // As when the answer to a commit was lost: the settler cannot know that it was made, and makes it again.
+      await settleAt(database(), lane, due, 5, retryAt);
+      const row = await rowOf(database());
+      assert.deepEqual([row.state, row.retry_count, row.next_attempt_at], ['waiting', 0, later(10)]);
+      assert.equal((await readDue(database(), lane, later(10))).length, 1);
+    });
+  }
+
+  test('what is held, withdrawn or cancelled stays so', async () => {
+    const record = await watchAddress(database());
+    await insertNotifications(database(), { records: [record], count: 3 });
+    const states = ['held', 'withdrawn', 'cancelled'];
+    for (const [index, state] of states.entries())
+      await database().query(sql`update notification set state = ${state} where id = ${index + 1}`);
+    for (const id of [1, 2, 3])
+      assert.equal(await redeliverOne(database(), WATCHER, id, later(9_999_999)), false);
+    const place = { startedAt: later(9_999_999), after: undefined, now: later(9_999_999) };
+    assert.deepEqual(await redeliverStep(database(), WATCHER, {}, place), { count: 0, next: undefined });
+    assert.deepEqual(await listStates(database()), states);
+  });
+
+  test('a range asked for after the clock was set back holds what was processed before that, seconds ago or long ago', async () => {
+    for (const ms of [6_000, 60_000, 86_400_000]) {
+      const { lane, due } = await createStory(database());
+      await settleAt(database(), lane, due, ms);
+      const place = { startedAt: noon, after: undefined, now: noon };
+      assert.equal((await redeliverStep(database(), WATCHER, {}, place)).count, 1, `${ms} ms ago`);
+      await database().query(sql`truncate notification, watched_address, lane, block, delivery_attempt`);
+    }
+  });
+
+  test('a notification whose record is gone stays processed', async () => {
+    const { record, lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5);
+    await deleteWatchedAddress(database(), WATCHER, record.id, { now: noon });
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(10)), false);
+    assert.deepEqual(await listStates(database()), ['processed']);
+  });
+
+  test('it goes to the URL that its record has now', async () => {
+    const { record, lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5);
+    const at = { origin: 'https://two.example:443', now: noon };
+    await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/x' }, at);
+    await redeliverOne(database(), WATCHER, due.id, later(10));
+    const lanes = await listLanes(database());
+    const row = await rowOf(database());
+    assert.notEqual(row.lane_id, lane.id);
+    assert.deepEqual(lanes.find(({ id }) => id === row.lane_id)?.next_due, later(10));
+  });
+
+  test('one that a reorg orphans is not delivered again, and not sent by what was asked for before', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5);
+    await redeliverOne(database(), WATCHER, due.id, later(10));
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(20) });
+    assert.deepEqual(await listStates(database()), ['withdrawn']);
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(30)), false);
+    assert.deepEqual(await listStates(database()), ['withdrawn']);
+  });
+
+  test('a delivered one that a reorg orphaned is not delivered again', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5);
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(20) });
+    assert.equal(await redeliverOne(database(), WATCHER, due.id, later(30)), false);
+    assert.deepEqual(await listStates(database()), ['processed']);
+  });
+
+  test('another watcher’s notification is not touched', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5);
+    assert.equal(await redeliverOne(database(), 2, due.id, later(10)), false);
+    assert.deepEqual(await listStates(database()), ['processed']);
+  });
+
+  test('many are delivered again in bounded steps, oldest first, each once, also when a step is repeated', async () => {
+    const record = await watchAddress(database());
+    await insertNotifications(database(), { records: [record], count: 2_500, state: 'processed' });
+    const startedAt = later(9_999_999);
+    const filter = { fromBlock: 11, toBlock: 240 };
+    const step = (after: number | undefined) =>
+      redeliverStep(database(), WATCHER, filter, { startedAt, after, now: startedAt });
+    const first = await step(undefined);
+    assert.equal(first.count, 1_000);
+    // A crash before the answer: the client asks again.
+    assert.deepEqual(await step(undefined), { count: 0, next: first.next });
+    // Meanwhile some of them have arrived.
+    const done = await database().query(sql`
+      update notification set state = 'processed', processed_at = ${later(10_000_001)}
+      where state = 'waiting' and id <= 500 returning id`);
+    assert.ok(done.length > 300);
+    assert.deepEqual(await step(undefined), { count: 0, next: first.next });
+    const second = await step(first.next);
+    const third = await step(second.next);
+    assert.deepEqual([second.count, third.count, third.next], [1_000, 300, undefined]);
+    const blocks = await database().query<{ from: number; to: number; count: number }>(sql`
+      select min(block_number) as from, max(block_number) as to, count(*) as count
+      from notification where redelivery_count = 1`);
+    assert.deepEqual(blocks, [{ from: 11, to: 240, count: 2_300 }]);
+  });
+});
+
+onPostgres(({ database }) => {
+  test('what is being settled is delivered again after that, and neither waits for the other for ever', async () => {
+    const { lane, due } = await createStory(database());
+    await settleAt(database(), lane, due, 5, later(60_000));
+    const redelivered = await database().transaction(async (tx) => {
+      await tx.query(sql`select id from lane where id = ${lane.id} for share`);
+      const redelivering = redeliverOne(database(), WATCHER, due.id, later(100));
+      await waitUntil(async () => {
+        const [row] = await database().query(sql`
+          select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database() limit 1`);
+        return row !== undefined;
+      });
+      await tx.query(sql`update notification set retry_count = 2 where id = ${due.id}`);
+      return { redelivering };
+    });
+    assert.equal(await redelivered.redelivering, true);
+    const row = await rowOf(database());
+    assert.deepEqual([row.retry_count, row.next_attempt_at], [2, later(100)]);
+  });
+
+  test('a step through 100,000 notifications reads no whole table', async () => {
+    const records = await Promise.all(Array.from({ length: 20 }, () => watchAddress(database())));
+    await insertNotifications(database(), { records, count: 100_000, state: 'processed' });
+    await database().query(sql`analyze notification`);
+    await database().query(sql`analyze watched_address`);
+    const { plans, db } = withPlans(database());
+    const planned: Database = { ...database(), transaction: (work) => work({ ...db, kind: 'transaction' }) };
+    const place = { startedAt: later(999_999_999), after: 50_000, now: later(999_999_999) };
+    assert.equal((await redeliverStep(planned, WATCHER, {}, place)).count, 1_000);
+    assert.doesNotMatch(plans.join('\n'), /Seq Scan on notification/);
+  });
+});

@@ -1,0 +1,287 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Transfer } from '../../../src/domain/block.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { releaseLanes } from '../../../src/store/delivery/lanes.ts';
+import { settle } from '../../../src/store/delivery/outbox.ts';
+import { redeliverOne } from '../../../src/store/delivery/redelivery.ts';
+import { defaultSettings, replaceSettings } from '../../../src/store/watchers/settings.ts';
+import { deleteWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
+import {
+  headerOf,
+  later,
+  listNotifications,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  type Watch,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
+import { rollbackTo } from '../../kit/rollback.ts';
+
+const removed: Watch = { settings: { removed: true } };
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  /** A record and a block 2 with these payments, upon an empty block 1. */
+  async function begin(payments: readonly Transfer[], watch = removed) {
+    const record = await watchAddress(database(), watch);
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), payments);
+    return record;
+  }
+  const kill = (now = later(10)) =>
+    rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now });
+  const attempt = async (ms: number, succeeds: boolean) =>
+    (await attemptDue(database(), { now: later(ms), succeeds })).map(({ id, revision, retryCount }) => ({
+      id,
+      revision,
+      retryCount,
+    }));
+  const onlyRow = async () => {
+    const [row, ...more] = await listNotifications(database());
+    assert.ok(row !== undefined && more.length === 0);
+    return row;
+  };
+
+  test('what was delivered of a dead block is told to be gone, under its id, on a schedule of its own until a 2xx', async () => {
+    await begin([transferOf()]);
+    const { id } = await onlyRow();
+    assert.deepEqual(await attempt(1, true), [{ id, revision: 0, retryCount: 0 }]);
+    await kill();
+    const dead = await onlyRow();
+    assert.deepEqual(
+      [dead.id, dead.state, dead.revision, dead.next_attempt_at, dead.next_retry_at, dead.processed_at],
+      [id, 'waiting', 1, later(10), null, null],
+    );
+    assert.deepEqual(await attempt(10, false), [{ id, revision: 1, retryCount: 0 }]);
+    assert.deepEqual(await attempt(60_009, true), []);
+    assert.deepEqual(await attempt(60_010, false), [{ id, revision: 1, retryCount: 1 }]);
+    assert.deepEqual(await attempt(120_010, true), [{ id, revision: 1, retryCount: 2 }]);
+    const { state, processed_at } = await onlyRow();
+    assert.deepEqual([state, processed_at], ['processed', later(120_010)]);
+  });
+
+  test('a removal notice is sent again when its watcher asks; an orphaned transfer is not', async () => {
+    for (const [watch, revisions] of [
+      [removed, [1]],
+      [{}, []],
+    ] as const) {
+      await emptyDatabase(database());
+      await begin([transferOf()], watch);
+      await attempt(1, true);
+      await kill();
+      await attempt(10, true);
+      const { id } = await onlyRow();
+      assert.equal(await redeliverOne(database(), 1, id, later(20)), revisions.length > 0);
+      assert.deepEqual(
+        (await attempt(30, true)).map(({ revision }) => revision),
+        revisions,
+      );
+    }
+  });
+
+  test('what was tried and not delivered is told to be gone: its receiver may have heard it', async () => {
+    await begin([transferOf()]);
+    await attempt(1, false);
+    await kill();
+    assert.deepEqual(
+      (await attempt(10, true)).map(({ revision, retryCount }) => [revision, retryCount]),
+      [[1, 0]],
+    );
+  });
+
+  test('without the setting an orphaned block changes nothing for what was delivered', async () => {
+    await begin([transferOf()], {});
+    await attempt(1, true);
+    const before = await onlyRow();
+    await kill();
+    assert.deepEqual(await onlyRow(), before);
+  });
+
+  test('what was never tried is withdrawn silently, and revived as if nothing had been', async () => {
+    const payment = transferOf();
+    await begin([payment]);
+    await kill();
+    assert.deepEqual(await attempt(20, true), []);
+    await mine(database(), headerOf(2, 1, 1), [payment]);
+    assert.deepEqual(
+      (await attempt(30, true)).map(({ revision }) => revision),
+      [0],
+    );
+  });
+
+  for (const heard of [true, false]) {
+    test(`an attempt under way when its block dies ${heard ? 'arrives' : 'fails'}: what it told is gone`, async () => {
+      await begin([transferOf()]);
+      const end = await startAttempt(database(), heard);
+      await kill();
+      const notice = await onlyRow();
+      assert.deepEqual([notice.state, notice.revision], ['waiting', 1]);
+      await end();
+      assert.deepEqual(
+        (await attempt(20, true)).map(({ revision }) => revision),
+        [1],
+      );
+      assert.deepEqual(await listStates(database()), ['processed']);
+    });
+
+    test(`a retry under way when its block dies ${heard ? 'arrives' : 'fails'}, and settles nothing of the notice`, async () => {
+      await begin([transferOf()]);
+      await attempt(1, false);
+      const end = await startAttempt(database(), heard, 60_001);
+      await kill(later(60_002));
+      const before = await onlyRow();
+      await end();
+      assert.deepEqual(await onlyRow(), before);
+      assert.equal(before.revision, 1);
+    });
+  }
+
+  for (const heard of [true, false]) {
+    test(`an attempt under way that ${heard ? 'arrives' : 'fails'} after its transaction was mined again settles nothing of what followed`, async () => {
+      const payment = transferOf();
+      await begin([payment]);
+      const end = await startAttempt(database(), heard);
+      await kill();
+      await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
+      const before = await onlyRow();
+      assert.deepEqual([before.state, before.revision], ['held', 2]);
+      await end();
+      assert.deepEqual(await onlyRow(), before);
+      await mine(database(), headerOf(3, 1, 1), [], { now: later(30) });
+      assert.deepEqual(
+        (await attempt(31, true)).map(({ revision }) => revision),
+        [2],
+      );
+    });
+  }
+
+  test('a transfer that was told to be gone and is mined again is told once more, under its id, and may go again', async () => {
+    const payment = transferOf();
+    await begin([payment]);
+    await attempt(1, true);
+    await kill();
+    await attempt(10, true);
+    const again = await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20), releasedNumber: 1 });
+    assert.deepEqual(again, {
+      outcome: 'committed',
+      notificationCount: 0,
+      orphanedCount: 0,
+      hasDeferred: false,
+    });
+    const held = await onlyRow();
+    assert.deepEqual([held.state, held.revision, held.processed_at], ['held', 2, null]);
+    await mine(database(), headerOf(3, 1, 1), [], { now: later(30) });
+    assert.deepEqual(
+      (await attempt(30, true)).map(({ id, revision }) => [id, revision]),
+      [[held.id, 2]],
+    );
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(3, 1, 1), now: later(40) });
+    assert.deepEqual(
+      (await attempt(40, true)).map(({ id, revision }) => [id, revision]),
+      [[held.id, 3]],
+    );
+  });
+
+  test('a notice that still waits becomes the transfer again when that is mined again', async () => {
+    const payment = transferOf();
+    await begin([payment]);
+    await attempt(1, true);
+    await kill();
+    await attempt(10, false);
+    await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20) });
+    assert.deepEqual(
+      (await attempt(20, true)).map(({ revision, retryCount }) => [revision, retryCount]),
+      [[2, 0]],
+    );
+    assert.deepEqual(await attempt(99_000, true), []);
+  });
+
+  test('a second fork from further below does not tell twice that it is gone', async () => {
+    await begin([transferOf()]);
+    await attempt(1, true);
+    await kill();
+    const before = await onlyRow();
+    await mine(database(), headerOf(2, 1, 1), []);
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(2, 1, 1), now: later(20) });
+    assert.deepEqual(await onlyRow(), before);
+  });
+
+  test('what died before its record wanted to hear of that is not told to be gone by a later fork', async () => {
+    const { watcherId, id } = await begin([transferOf()], {});
+    await attempt(1, true);
+    await kill();
+    const settings = { ...defaultSettings, removed: true };
+    await replaceSettings(database(), watcherId, id, { settings, now: later(11) });
+    await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(12) });
+    const { state, revision } = await onlyRow();
+    assert.deepEqual([state, revision], ['processed', 0]);
+  });
+
+  test('notices of a record with strict_order go one at a time too, the newest first, before what the new chain has', async () => {
+    const payments = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await begin(payments, { settings: { removed: true, strictOrder: true } });
+    await attempt(1, true);
+    await attempt(2, true);
+    await kill();
+    await mine(database(), headerOf(2, 1, 1), [transferOf({ amount: 3n })]);
+    const tried = [];
+    for (const ms of [20, 21, 22, 23])
+      for (const { amount, revision } of await attemptDue(database(), { now: later(ms), succeeds: true }))
+        tried.push([ms, amount, revision]);
+    assert.deepEqual(tried, [
+      [20, 2n, 1],
+      [21, 1n, 1],
+      [22, 3n, 0],
+    ]);
+  });
+
+  test('in strict order a notice does not wait for what its reorg has withdrawn', async () => {
+    const payments = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await begin(payments, { settings: { removed: true, strictOrder: true } });
+    await attempt(1, false);
+    await kill();
+    assert.deepEqual(await listStates(database()), ['waiting', 'withdrawn']);
+    assert.deepEqual(
+      (await attempt(20, true)).map(({ revision }) => revision),
+      [1],
+    );
+  });
+
+  test('a deleted record hears nothing more, not even that something is gone', async () => {
+    const record = await begin([transferOf()]);
+    await attempt(1, true);
+    await deleteWatchedAddress(database(), 1, record.id, { now: noon });
+    await kill();
+    assert.deepEqual(await attempt(20, true), []);
+  });
+});
+
+/** Begins an attempt of the only one that is due; the returned function settles it and gives the lane back. */
+async function startAttempt(database: Database, succeeds: boolean, ms = 1) {
+  const now = later(ms);
+  const [lane] = await leaseDue(database, { now, limit: 1 });
+  assert.ok(lane !== undefined);
+  const [due] = await readDue(database, lane, now, 1);
+  assert.ok(due !== undefined);
+  const { id: notificationId, revision, retryCount, redeliveryCount } = due;
+  const outcome = succeeds
+    ? { outcome: 'success', status: 200, nextRetryAt: undefined }
+    : { outcome: 'timeout', status: undefined, nextRetryAt: later(ms + 60_000) };
+  const times = {
+    startedAt: noon,
+    mayHaveArrived: true,
+    durationMs: 1,
+    settledAt: later(ms + 2),
+    response: undefined,
+  };
+  return async () => {
+    await settle(database, [
+      { lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times },
+    ]);
+    await releaseLanes(database, [lane], later(ms + 5));
+  };
+}

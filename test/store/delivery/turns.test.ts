@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { settle } from '../../../src/store/delivery/outbox.ts';
+import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
+import {
+  alice,
+  headerOf,
+  later,
+  listNotifications,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { inLine } from '../../kit/in-line.ts';
+import { rollbackTo } from '../../kit/rollback.ts';
+
+const strict = { settings: { strictOrder: true } };
+const payments = (amounts: readonly bigint[]) => amounts.map((amount) => transferOf({ amount }));
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  /** The amounts of what was tried now. */
+  const attempt = async (ms: number, succeeds = true) =>
+    (await attemptDue(database(), { now: later(ms), succeeds })).map(({ amount }) => amount);
+  const attemptSorted = async (ms: number, succeeds = true) =>
+    (await attempt(ms, succeeds)).sort((a, b) => Number(a - b));
+
+  test('notifications of a record with strict_order are tried one at a time, in the order of the chain', async () => {
+    await watchAddress(database(), strict);
+    await mine(database(), headerOf(1), payments([3n, 1n]));
+    await mine(database(), headerOf(2), payments([2n]));
+    assert.deepEqual(await listStates(database()), ['waiting', 'held', 'held']);
+    const tried = [await attempt(1), await attempt(2), await attempt(3), await attempt(4)];
+    assert.deepEqual(tried, [[3n], [1n], [2n], []]);
+    await mine(database(), headerOf(3), payments([4n]));
+    assert.deepEqual(await attempt(5), [4n]);
+  });
+
+  test('a failing one holds back those behind it, and nothing of another record, until its retry succeeds', async () => {
+    await watchAddress(database(), strict);
+    await watchAddress(database(), { address: alice });
+    await mine(database(), headerOf(1), payments([1n, 2n]));
+    assert.deepEqual(await attemptSorted(1, false), [1n, 1n, 2n]);
+    await mine(database(), headerOf(2), payments([3n]));
+    assert.deepEqual(await attempt(2), [3n]);
+    assert.deepEqual(await attemptSorted(60_001, false), [1n, 1n, 2n]);
+    assert.deepEqual(await attemptSorted(120_001), [1n, 1n, 2n]);
+    assert.deepEqual(await attempt(120_002), [2n]);
+    assert.deepEqual(await attempt(120_003), [3n]);
+  });
+
+  test('what is mined again in another order is tried in the order of the new chain', async () => {
+    await watchAddress(database(), strict);
+    const [first, second] = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), [first, second]);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now: noon });
+    assert.deepEqual(await listStates(database()), ['withdrawn', 'withdrawn']);
+    await mine(database(), headerOf(2, 1, 1), [transferOf({ amount: 3n }), second, first]);
+    assert.deepEqual([await attempt(1), await attempt(2), await attempt(3)], [[3n], [2n], [1n]]);
+  });
+
+  test('a first one that lacks confirmations holds back those behind it', async () => {
+    await watchAddress(database(), { settings: { strictOrder: true, confirmations: 2 } });
+    await mine(database(), headerOf(1), payments([1n]), { releasedBefore: 0 });
+    await database().query(sql`update watched_address set confirmations = null`);
+    await mine(database(), headerOf(2), payments([2n]), { releasedBefore: 1 });
+    assert.deepEqual(await attempt(1), []);
+    await mine(database(), headerOf(3), [], { releasedBefore: 2 });
+    assert.deepEqual([await attempt(2), await attempt(3)], [[1n], [2n]]);
+  });
+
+  test('what was tried of an orphaned block leaves the order: the new branch does not wait for it', async () => {
+    await watchAddress(database(), strict);
+    await mine(database(), headerOf(1), []);
+    await mine(database(), headerOf(2), []);
+    await mine(database(), headerOf(3), payments([1n]));
+    assert.deepEqual(await attempt(1, false), [1n]);
+    await rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(3), now: later(2) });
+    await mine(database(), headerOf(2, 1, 1), payments([2n]));
+    assert.deepEqual([await attempt(3), await attempt(60_001)], [[2n], []]);
+  });
+
+  test('with a new URL the first and those behind it go there, in their order', async () => {
+    const record = await watchAddress(database(), strict);
+    await mine(database(), headerOf(1), payments([1n, 2n]));
+    const at = { origin: 'https://two.example:443', now: noon };
+    await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/' }, at);
+    const tried = await attemptDue(database(), { now: later(1), succeeds: true });
+    assert.deepEqual(
+      tried.map(({ amount, webhookUrl }) => [amount, webhookUrl]),
+      [[1n, 'https://two.example/']],
+    );
+    assert.deepEqual(await attempt(2), [2n]);
+  });
+
+  test('those behind the first are cancelled with their record, also when it goes while they are made', async () => {
+    const record = await watchAddress(database(), strict);
+    await mine(database(), headerOf(1), payments([1n, 2n]));
+    await deleteWatchedAddress(database(), 1, record.id, { now: noon });
+    assert.deepEqual(await listStates(database()), ['cancelled', 'cancelled']);
+    const other = await watchAddress(database(), strict);
+    await mine(database(), headerOf(2), payments([1n, 2n]));
+    await database().query(sql`delete from watched_address where id = ${other.id}`);
+    assert.deepEqual(await attempt(1), []);
+    assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
+  });
+});
+
+onPostgres(({ database, place }) => {
+  for (const firstInLine of ['the commit', 'the outcome'] as const) {
+    test(`no turn is lost when a block is committed while the one before it is settled in a former lane: ${firstInLine} comes first`, async () => {
+      const record = await watchAddress(database(), strict);
+      await mine(database(), headerOf(1), payments([1n]));
+      const [lane] = await leaseDue(database(), { now: noon, limit: 1 });
+      assert.ok(lane !== undefined);
+      const [due] = await readDue(database(), lane, noon, 1);
+      assert.ok(due !== undefined);
+      const at = { origin: 'https://two.example:443', now: noon };
+      await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/' }, at);
+
+      const commit = (one: Database) => mine(one, headerOf(2), payments([2n]));
+      const outcome = { outcome: 'success', status: 200, response: undefined, nextRetryAt: undefined };
+      const { id: notificationId, revision, retryCount, redeliveryCount } = due;
+      const times = { startedAt: noon, mayHaveArrived: true, durationMs: 1, settledAt: later(1) };
+      const end = (one: Database) =>
+        settle(one, [{ lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times }]);
+      const turns = sql`select pg_advisory_xact_lock(${0x6362_0007}, hashtext(${record.id}))`;
+      await inLine(place(), turns, firstInLine === 'the commit' ? [commit, end] : [end, commit]);
+      const rows = await listNotifications(database());
+      assert.deepEqual(
+        rows.map(({ amount, state }) => [amount, state]),
+        [
+          ['1', 'processed'],
+          ['2', 'waiting'],
+        ],
+      );
+    });
+  }
+});

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { sql } from '../../../src/store/db/sql.ts';
+import {
+  endProcess,
+  type FollowerReport,
+  listProcesses,
+  type ProcessIdentity,
+  removeFormerProcesses,
+  writeHeartbeat,
+} from '../../../src/store/deployment/processes.ts';
+import { noon } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+const LOST_MS = 10_000;
+const processOf = (id: string, parts: Partial<ProcessIdentity> = {}): ProcessIdentity => ({
+  ...{ id, roles: ['follower'], version: '1.2.3', host: 'one', pid: 7, startedAt: noon },
+  ...parts,
+});
+const report: FollowerReport = {
+  ...{ leads: true, state: 'holding', head: 9 },
+  problem: { message: 'no node answers', since: noon },
+};
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const age = (id: string, seconds: number) =>
+    database().query(sql`
+      update process set seen_at = clock_timestamp() - ${seconds}::integer * interval '1 second' where id = ${id}`);
+  const ids = async () => (await listProcesses(database())).map(({ id }) => id).sort();
+
+  test('a heartbeat stores who the process is and what it says of the chain, and the next one counts up', async () => {
+    await writeHeartbeat(database(), processOf('a'), report);
+    await writeHeartbeat(database(), processOf('b', { roles: ['api'] }), undefined);
+    await writeHeartbeat(database(), processOf('a'), { ...report, state: 'ok', problem: undefined });
+    const [first, second] = await listProcesses(database());
+    assert.ok(first !== undefined && second !== undefined);
+    const { seenAt: _seenAt, ageMs, ...rest } = first;
+    assert.deepEqual(rest, {
+      ...processOf('a'),
+      ...{ beat: 2, isStopped: false, writeFailures: [] },
+      follower: { leads: true, state: 'ok', head: 9, problem: undefined },
+    });
+    assert.ok(ageMs >= 0 && ageMs < 60_000, String(ageMs));
+    assert.deepEqual([second.id, second.beat, second.follower], ['b', 1, undefined]);
+    await writeHeartbeat(database(), processOf('a'), report);
+    assert.deepEqual((await listProcesses(database()))[0]?.follower, report);
+    const failures = [{ part: 'delivery', message: 'no space left', since: noon }];
+    await writeHeartbeat(database(), processOf('a'), report, failures);
+    assert.deepEqual((await listProcesses(database()))[0]?.writeFailures, failures);
+  });
+
+  test('a process that ended as asked says so, in a heartbeat of its own', async () => {
+    await writeHeartbeat(database(), processOf('a'), report);
+    await endProcess(database(), 'a');
+    const [stored] = await listProcesses(database());
+    assert.deepEqual([stored?.isStopped, stored?.beat], [true, 2]);
+  });
+
+  test('those that ended or fell silent go once the same host has a successor, others after a day', async () => {
+    for (const id of ['lost', 'stopped', 'living', 'old', 'me'])
+      await writeHeartbeat(database(), processOf(id), undefined);
+    await writeHeartbeat(database(), processOf('elsewhere', { host: 'two' }), undefined);
+    await writeHeartbeat(database(), processOf('other role', { roles: ['api'] }), undefined);
+    for (const id of ['lost', 'elsewhere', 'other role']) await age(id, 11);
+    await endProcess(database(), 'stopped');
+    await age('old', 90_000);
+    await age('me', 90_000);
+    await removeFormerProcesses(database(), processOf('me'), LOST_MS);
+    assert.deepEqual(await ids(), ['elsewhere', 'living', 'me', 'other role']);
+    await age('elsewhere', 86_401);
+    await removeFormerProcesses(database(), processOf('me'), LOST_MS);
+    assert.deepEqual(await ids(), ['living', 'me', 'other role']);
+  });
+
+  test('however long a problem is, the row stays small', async () => {
+    const problem = { message: 'x'.repeat(100_000), since: noon };
+    await writeHeartbeat(database(), processOf('a'), { ...report, problem });
+    const [row] = await database().query<{ bytes: number }>(
+      sql`select pg_column_size(p.*)::integer as bytes from process p`,
+    );
+    assert.ok(row !== undefined && row.bytes < 2_000, String(row?.bytes));
+  });
+});

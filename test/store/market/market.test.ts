@@ -1,0 +1,84 @@
+/**
+ * States of pairs and the prices over time that come of them.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decimal, decimalText } from '../../../src/core/decimal.ts';
+import {
+  deletePairStatesAbove,
+  findAveragePairPrice,
+  findLatestPairPrice,
+  findPairStateAt,
+  insertPairStates,
+  type PairStateChange,
+} from '../../../src/store/market/market.ts';
+import { findPairNow, insertReadings } from '../../../src/store/market/pair-readings.ts';
+import { later } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+const PAIR = 1;
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('the newest block decides the price of a pair', async () => {
+    await database().transaction((tx) =>
+      insertPairStates(tx, [stateOf(10, '0.5'), stateOf(12, '0.25'), stateOf(11, '3')]),
+    );
+    assert.equal(textOf(await findLatestPairPrice(database(), PAIR)), '0.25');
+    assert.equal(await findLatestPairPrice(database(), 2), undefined);
+  });
+
+  test('a pool without reserves has no price', async () => {
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(10, '0.5'), stateOf(11, undefined)]));
+    assert.equal(await findLatestPairPrice(database(), PAIR), undefined);
+  });
+
+  test('at a time a pair is as the newest block until then left it', async () => {
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(10, '1'), stateOf(20, '2')]));
+    const numberAt = async (ms: number) => (await findPairStateAt(database(), PAIR, later(ms)))?.blockNumber;
+    assert.equal(await numberAt(9_999), undefined);
+    assert.equal(await numberAt(10_000), 10);
+    assert.equal(await numberAt(19_999), 10);
+    assert.equal(await numberAt(20_000), 20);
+  });
+
+  test('an average weighs each price with the time that it was in force', async () => {
+    await database().transaction((tx) =>
+      insertPairStates(tx, [stateOf(10, '1'), stateOf(20, '2'), stateOf(50, '10')]),
+    );
+    const average = (from: number, to: number) =>
+      findAveragePairPrice(database(), PAIR, { from: later(from), to: later(to) });
+    // 10 s at 1, 30 s at 2, 10 s at 10.
+    assert.equal(textOf(await average(10_000, 60_000)), '3.4');
+    assert.equal(textOf(await average(15_000, 25_000)), '1.5', 'a price counts from the beginning on');
+    assert.equal(textOf(await average(30_000, 31_000)), '2', 'between two blocks');
+    assert.equal(await average(9_000, 60_000), undefined, 'before the first block nothing is known');
+  });
+
+  test('a fork takes what was read of contracts in dead blocks: what they said before counts again', async () => {
+    await database().transaction((tx) => insertPairStates(tx, [stateOf(5, '1')]));
+    const reading = { pairId: PAIR, reserve0: 1n, reserve1: 1n, kLast: 0n, isFeeOn: false };
+    await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 100n }], 5));
+    await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 200n }], 6));
+    await database().transaction((tx) => deletePairStatesAbove(tx, 5));
+    assert.equal((await findPairNow(database(), PAIR))?.supply?.totalSupply, 100n);
+  });
+
+  test('the average of a time in which the pool was empty is not known', async () => {
+    await database().transaction((tx) =>
+      insertPairStates(tx, [stateOf(10, '1'), stateOf(20, undefined), stateOf(30, '1')]),
+    );
+    const range = { from: later(10_000), to: later(40_000) };
+    assert.equal(await findAveragePairPrice(database(), PAIR, range), undefined);
+  });
+});
+
+/** Block n is mined n seconds after noon. */
+function stateOf(blockNumber: number, price: string | undefined): PairStateChange {
+  return {
+    ...{ pairId: PAIR, blockNumber, minedAt: later(blockNumber * 1000), reserve0: 1n, reserve1: 1n },
+    price: price === undefined ? undefined : decimal(price),
+    ...{ supplyChange: 0n, liquidityK: undefined },
+  };
+}
+
+const textOf = (value: Awaited<ReturnType<typeof findLatestPairPrice>>) => value && decimalText(value);

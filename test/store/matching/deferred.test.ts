@@ -1,0 +1,185 @@
+import assert from 'node:assert/strict';
+import { describe, test } from 'node:test';
+import type { Transfer } from '../../../src/domain/block.ts';
+import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { queueStatistics } from '../../../src/store/delivery/pending.ts';
+import {
+  countDeferred,
+  type DeferralLimits,
+  findFirstDeferred,
+} from '../../../src/store/matching/deferred.ts';
+import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
+import {
+  addressOf,
+  bob,
+  headerOf,
+  listNotifications,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+/** Groups of more than one record are deferred once a commit has written this many rows of them. */
+const tight = (rowsAtOnce: number): DeferralLimits => ({ recordsMin: 1, rowsAtOnce, rowsMax: 2 });
+
+const write = (database: Database, byTurn = (ids: readonly number[]) => ids, confirmations = 0) =>
+  writeDeferred(database, { confirmations, now: noon, byTurn, limits: tight(0) });
+
+async function writeAll(database: Database): Promise<void> {
+  while ((await write(database)) !== undefined);
+}
+
+const watchTimes = async (
+  database: Database,
+  count: number,
+  watch: Parameters<typeof watchAddress>[1] = {},
+) =>
+  Promise.all(
+    Array.from({ length: count }, (_, index) =>
+      watchAddress(database, { url: `https://host${index}.example/hook`, ...watch }),
+    ),
+  );
+
+async function listAmounts(database: Database): Promise<[amount: string, state: string][]> {
+  return (await listNotifications(database)).map(({ amount, state }) => [amount, state]);
+}
+
+/** Block 1 with this transfer, then block 2 with that one; both deferred. */
+async function deferTwo(database: Database, first: Transfer, second: Transfer): Promise<void> {
+  await mine(database, headerOf(1), [first], { deferral: tight(0) });
+  // Alone, the second block would write everything at once.
+  await mine(database, headerOf(2), [second]);
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  describe('deferred notifications', () => {
+    test('the smallest groups are written with the block, and the others not much later', async () => {
+      await watchTimes(database(), 5);
+      await watchTimes(database(), 2, { watcherId: 2 });
+      const single = await watchAddress(database(), { watcherId: 3 });
+      const committed = await mine(database(), headerOf(1), [transferOf()], { deferral: tight(3) });
+      assert.deepEqual(committed, {
+        ...{ outcome: 'committed', notificationCount: 3, orphanedCount: 0, hasDeferred: true },
+      });
+      const written = await listNotifications(database());
+      assert.ok(written.some((row) => row.watched_address_id === single.id));
+      assert.equal(await countDeferred(database()), 5);
+      assert.equal((await queueStatistics(database(), noon)).deferred, 5);
+      assert.deepEqual(await write(database()), { notificationCount: 2, watcherIds: [1] });
+      await writeAll(database());
+      assert.equal(await countDeferred(database()), 0);
+      const records = (await listNotifications(database())).map((row) => row.watched_address_id);
+      assert.deepEqual([records.length, new Set(records).size], [8, 8]);
+      assert.ok((await listStates(database())).every((state) => state === 'waiting'));
+    });
+
+    test('a watcher that pays for every row, one record for each address, is never deferred', async () => {
+      const addresses = Array.from({ length: 5 }, (_, index) => addressOf(0x100 + index));
+      for (const address of addresses) await watchAddress(database(), { address });
+      const transfers = addresses.map((receiver) => transferOf({ receiver }));
+      await mine(database(), headerOf(1), transfers, { deferral: tight(0) });
+      assert.equal((await listNotifications(database())).length, 5);
+    });
+
+    test('a record whose address changes meanwhile still gets what it matched, and no more', async () => {
+      const [one, two] = await watchTimes(database(), 2);
+      assert.ok(one !== undefined && two !== undefined);
+      await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
+      const at = { origin: undefined, now: noon };
+      await updateWatchedAddress(database(), 1, one.id, { address: addressOf(0x99) }, at);
+      await updateWatchedAddress(database(), 1, two.id, { address: bob }, at);
+      await writeAll(database());
+      assert.deepEqual(
+        (await listNotifications(database())).map((row) => row.watched_address_id).sort(),
+        [one.id, two.id].sort(),
+      );
+    });
+
+    test('watchers take turns in the order that the caller gives', async () => {
+      for (const watcherId of [1, 2, 3]) await watchTimes(database(), 4, { watcherId });
+      await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
+      const written = [
+        await write(database()),
+        await write(database(), (ids) => ids.toReversed()),
+        await write(database(), (ids) => ids.toReversed()),
+        await write(database(), (ids) => ids.toReversed()),
+      ];
+      assert.deepEqual(
+        written.map((one) => one?.watcherIds),
+        [[1], [3], [3], [2]],
+      );
+    });
+
+    test('what follows a deferred block waits for it, so that strict order is kept', async () => {
+      await watchTimes(database(), 2, { settings: { strictOrder: true } });
+      const [first, second] = [transferOf({ amount: 11n }), transferOf({ amount: 22n })];
+      await deferTwo(database(), first, second);
+      assert.deepEqual(await listNotifications(database()), []);
+      assert.equal(await findFirstDeferred(database()), 1);
+      await writeAll(database());
+      assert.deepEqual(await listAmounts(database()), [
+        ['11', 'waiting'],
+        ['11', 'waiting'],
+        ['22', 'held'],
+        ['22', 'held'],
+      ]);
+    });
+
+    test('a reorg forgets what is deferred of its blocks, so nothing is sent for it', async () => {
+      await watchTimes(database(), 2);
+      await deferTwo(database(), transferOf({ amount: 11n }), transferOf({ amount: 22n }));
+      const other = transferOf({ amount: 33n });
+      await mine(database(), headerOf(2, 1, 1), [other], {
+        reorg: { ancestorNumber: 1 },
+        deferral: tight(0),
+      });
+      await writeAll(database());
+      assert.deepEqual(await listAmounts(database()), [
+        ['11', 'waiting'],
+        ['11', 'waiting'],
+        ['33', 'waiting'],
+        ['33', 'waiting'],
+      ]);
+    });
+
+    test('a reorg writes at once what it mines again: no notification is taken back', async () => {
+      await watchTimes(database(), 3);
+      const again = transferOf();
+      await mine(database(), headerOf(1), [again]);
+      const before = await listNotifications(database());
+      const committed = await mine(database(), headerOf(1, 1), [again], {
+        ...{ reorg: { ancestorNumber: 0 }, deferral: tight(0) },
+      });
+      assert.equal(committed.outcome === 'committed' && committed.hasDeferred, false);
+      const after = await listNotifications(database());
+      const plain = ({ id, state, revision }: (typeof after)[number]) => [id, state, revision];
+      assert.deepEqual(after.map(plain), before.map(plain));
+    });
+
+    test('confirmations count from the block, not from when it is written', async () => {
+      await watchTimes(database(), 2);
+      const held = { deferral: tight(0), releasedNumber: 0 };
+      await mine(database(), headerOf(1), [transferOf()], held);
+      await write(database(), undefined, 1);
+      assert.deepEqual(await listStates(database()), ['held', 'held']);
+      await mine(database(), headerOf(2), [transferOf()], { ...held, releasedNumber: 1, releasedBefore: 0 });
+      await mine(database(), headerOf(3), [], { releasedNumber: 2, releasedBefore: 1 });
+      await write(database(), undefined, 1);
+      assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'waiting', 'waiting']);
+    });
+
+    test('a record that is deleted meanwhile gets nothing, and one that is made meanwhile neither', async () => {
+      const [kept, gone] = await watchTimes(database(), 2);
+      await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
+      await deleteWatchedAddress(database(), 1, gone?.id ?? '', { now: noon });
+      await watchAddress(database(), { address: bob });
+      await writeAll(database());
+      const records = (await listNotifications(database())).map((row) => row.watched_address_id);
+      assert.deepEqual(records, [kept?.id]);
+    });
+  });
+});

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { insertChain } from '../../../src/store/blocks/blocks.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import {
+  forgetFinalAccruals,
+  listOpenPositions,
+  listPositions,
+  type Position,
+  savePositions,
+  undoAccruals,
+} from '../../../src/store/points/accruals.ts';
+import { alice, bob, hashOf, later } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+function positionOf(parts: Partial<Position> = {}): Position {
+  const numbers = { balance: 2n ** 256n, day: 20_000, balanceSeconds: -(2n ** 300n) };
+  return {
+    rule: 'hold',
+    user: alice,
+    ...numbers,
+    touchedAt: later(1),
+    txHash: hashOf(1),
+    touch: 2 ** 24,
+    ...parts,
+  };
+}
+
+/** Saves the position as changed by a block. */
+async function change(database: Database, position: Position, blockNumber: number): Promise<void> {
+  const [before] = await listPositions(database, [position]);
+  const { rule, user } = position;
+  await database.transaction((tx) =>
+    savePositions(tx, [position], [{ rule, user, blockNumber, position: before }]),
+  );
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('positions come back as they were saved, all digits', async () => {
+    const positions = [positionOf({ user: bob, balance: -1n }), positionOf()];
+    await database().transaction((tx) => savePositions(tx, positions, []));
+    assert.deepEqual(await listPositions(database(), positions), positions);
+    assert.deepEqual(await listPositions(database(), [{ rule: 'other', user: alice }]), []);
+  });
+
+  test('a fork gives back what was there before its first block, or nothing', async () => {
+    const first = positionOf({ balance: 1n });
+    await change(database(), first, 5);
+    await change(database(), positionOf({ balance: 2n }), 6);
+    await change(database(), positionOf({ balance: 3n }), 8);
+    await change(database(), positionOf({ user: bob }), 8);
+    await database().transaction((tx) => undoAccruals(tx, 5));
+    assert.deepEqual(await listPositions(database(), [first, { rule: 'hold', user: bob }]), [first]);
+    await database().transaction((tx) => undoAccruals(tx, 4));
+    assert.deepEqual(await listPositions(database(), [first]), []);
+  });
+
+  test('what a block changes twice is given back as before the first time', async () => {
+    const first = positionOf({ balance: 1n });
+    await change(database(), first, 5);
+    await change(database(), positionOf({ balance: 2n }), 6);
+    await change(database(), positionOf({ balance: 3n }), 6);
+    await database().transaction((tx) => undoAccruals(tx, 5));
+    assert.deepEqual(await listPositions(database(), [first]), [first]);
+  });
+
+  test('open are the days before today with something to close, of the rules asked for, the oldest first', async () => {
+    const some = { balanceSeconds: 0n, balance: 1n };
+    const positions = [
+      positionOf({ ...some, day: 20_002, user: bob }),
+      positionOf({ ...some, day: 20_001 }),
+      positionOf({ ...some, day: 20_000, rule: 'kept', balance: 0n, balanceSeconds: 1n }),
+      positionOf({ ...some, day: 20_000, rule: 'gone' }),
+      positionOf({ ...some, day: 20_000, rule: 'kept', user: bob, balance: 0n }),
+    ];
+    await database().transaction((tx) => savePositions(tx, positions, []));
+    const open = (limit: number) =>
+      database().transaction((tx) =>
+        listOpenPositions(tx, { rules: ['hold', 'kept'], today: 20_002, limit }),
+      );
+    assert.deepEqual(await open(9), [positions[2], positions[1]]);
+    assert.deepEqual(await open(1), [positions[2]]);
+  });
+
+  test('what is final is forgotten bit by bit, and what is not can still be undone', async () => {
+    await insertChain(database(), 31_337, hashOf(1));
+    await database().query(sql`update chain set finalized_number = 6`);
+    for (const block of [5, 6, 7]) await change(database(), positionOf({ balance: BigInt(block) }), block);
+    const count = async () => (await database().query(sql`select from accrual_before limit 9`)).length;
+    await database().transaction((tx) => forgetFinalAccruals(tx, 1));
+    assert.equal(await count(), 2);
+    await database().transaction((tx) => forgetFinalAccruals(tx, 9));
+    assert.equal(await count(), 1);
+    await database().transaction((tx) => undoAccruals(tx, 6));
+    assert.equal((await listPositions(database(), [positionOf()]))[0]?.balance, 6n);
+  });
+});

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import fc from 'fast-check';
+import type { Award } from '../../../src/domain/award.ts';
+import { type Database, openDatabase } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { createBatchStore, rehearse } from '../../../src/store/points/award-import.ts';
+import { insertAwards, undoAwards } from '../../../src/store/points/points.ts';
+import { awardOf, listWrongSums } from '../../kit/awards.ts';
+import { addressOf, alice, bob, hashOf, headerOf } from '../../kit/chain-story.ts';
+import { emptyDatabase, onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { waitUntil } from '../../kit/wait.ts';
+
+/** An award of an import, by its key. */
+const importedOf = (key: number, parts: Parameters<typeof awardOf>[0] = {}) =>
+  awardOf({ rule: 'import', block: undefined, txHash: hashOf(key), ...parts });
+
+async function countAwards(database: Database): Promise<number | undefined> {
+  const [row] = await database.query<{ count: number }>(sql`select count(*) from point`);
+  return row?.count;
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('what is stored is known the next time, and what differs from it keeps the whole batch out', async () => {
+    const store = createBatchStore(database());
+    assert.deepEqual(await store([importedOf(1), importedOf(2)]), { addedCount: 2, conflicts: [] });
+    assert.deepEqual(await store([importedOf(2), importedOf(3)]), { addedCount: 1, conflicts: [] });
+    const others: Award[] = [
+      importedOf(1, { user: bob }),
+      importedOf(1, { category: 'bridge' }),
+      importedOf(1, { points: '10.000000000000000001' }),
+      importedOf(1, { awardedAt: new Date('2026-01-15T12:00:00.001Z') }),
+    ];
+    for (const other of others)
+      assert.deepEqual(await store([importedOf(4), other]), { addedCount: 0, conflicts: [1] });
+    assert.deepEqual(await store([importedOf(1, { rule: 'import:b' }), importedOf(1, { ordinal: 1 })]), {
+      addedCount: 2,
+      conflicts: [],
+    });
+    assert.equal(await countAwards(database()), 5);
+    assert.deepEqual(await listWrongSums(database()), []);
+  });
+
+  test('a rehearsal says of each batch what storing it would, and stores nothing', async () => {
+    const batch = fc.uniqueArray(
+      fc.record({ key: fc.integer({ min: 1, max: 8 }), points: fc.constantFrom('1', '2') }),
+      { selector: ({ key }) => key, minLength: 1, maxLength: 5 },
+    );
+    await fc.assert(
+      fc
+        .asyncProperty(
+          fc.array(batch, { maxLength: 4 }),
+          fc.array(batch, { maxLength: 1 }),
+          async (given, before) => {
+            const toAwards = (lines: { key: number; points: string }[]) =>
+              lines.map(({ key, points }) => importedOf(key, { points }));
+            const store = createBatchStore(database());
+            for (const lines of before) await store(toAwards(lines));
+            const rehearsed = await rehearse(database(), async (rehearsal) => {
+              const results = [];
+              for (const lines of given) results.push(await rehearsal(toAwards(lines)));
+              return results;
+            });
+            assert.equal(await countAwards(database()), before.flat().length);
+            const stored = [];
+            for (const lines of given) stored.push(await store(toAwards(lines)));
+            assert.deepEqual(rehearsed, stored);
+          },
+        )
+        .beforeEach(() => emptyDatabase(database())),
+      { numRuns: 25 },
+    );
+  });
+});
+
+onPostgres(({ database, place }) => {
+  test('blocks, forks and imports at once neither stop each other nor lose or double anything', async () => {
+    const store = createBatchStore(await place().open());
+    const other = createBatchStore(await place().open());
+    const users = Array.from({ length: 20 }, (_, index) => addressOf(index + 1));
+    // In opposite orders: whoever locks rows by themselves stops the other.
+    const importsOf = (start: number) =>
+      users.map((user, index) => importedOf(start * 100 + index, { user, points: String(start + 1) }));
+    const batches = Array.from({ length: 30 }, (_, index) => importsOf(index));
+    const imports = async (batchStore: typeof store, order: Award[][]) => {
+      let added = 0;
+      for (const batch of order) added += (await batchStore(batch)).addedCount;
+      return added;
+    };
+    const blocks = async () => {
+      for (let number = 1; number <= 30; number += 1) {
+        await database().transaction(async (tx) => {
+          for (const user of users.toReversed())
+            await insertAwards(tx, [awardOf({ user, block: headerOf(number) })]);
+        });
+        if (number % 10 === 5) await database().transaction((tx) => undoAwards(tx, number - 3));
+      }
+    };
+    const [first, second] = await Promise.all([
+      imports(store, batches),
+      imports(
+        other,
+        batches.toReversed().map((batch) => batch.toReversed()),
+      ),
+      blocks(),
+    ]);
+    assert.equal(first + second, 600);
+    assert.equal(await countAwards(database()), 600 + (30 - 3 * 3) * 20);
+    assert.deepEqual(await listWrongSums(database()), []);
+  });
+
+  test('nobody waits for a rehearsal', async () => {
+    await rehearse(await place().open(), async (rehearsal) => {
+      await rehearsal([importedOf(1)]);
+      const added = await database().transaction((tx) =>
+        insertAwards(tx, [importedOf(1), importedOf(2, { user: alice })]),
+      );
+      assert.equal(added, 2);
+      assert.deepEqual(await rehearsal([importedOf(2, { user: bob })]), { addedCount: 0, conflicts: [0] });
+    });
+    assert.equal(await countAwards(database()), 2);
+  });
+});
+
+onPostgres(({ database, place }) => {
+  test('a dry run waits for its lines for longer than other transactions may wait', async () => {
+    const impatient = await openDatabase({ url: place().url, dataDir: '', silentMsMax: 200 });
+    const begun = Promise.withResolvers<number>();
+    const isOver = Promise.withResolvers<void>();
+    /** Of a transaction that began later and says nothing more. */
+    const waitForEnd = async () => {
+      const silent = impatient.transaction(async (tx) => {
+        const [row] = await tx.query<{ pid: number }>(sql`select pg_backend_pid() as pid`);
+        begun.resolve(row?.pid ?? 0);
+        await isOver.promise;
+        await tx.query(sql`select`);
+      });
+      const pid = await begun.promise;
+      const isEnded = async () =>
+        (await database().query(sql`select from pg_stat_activity where pid = ${pid}`)).length === 0;
+      await waitUntil(isEnded, { describe: 'the server to end the other transaction' });
+      isOver.resolve();
+      await assert.rejects(silent, { code: 'unavailable' });
+    };
+    try {
+      const stored = await rehearse(impatient, async (store) => {
+        const first = await store([importedOf(1)]);
+        await waitForEnd();
+        return [first, await store([importedOf(1), importedOf(2)])];
+      });
+      assert.deepEqual(
+        stored.map(({ addedCount }) => addedCount),
+        [1, 1],
+      );
+    } finally {
+      await impatient.close();
+    }
+  });
+});

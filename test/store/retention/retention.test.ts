@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { decimal } from '../../../src/core/decimal.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import { findLastRoundAt, insertRound } from '../../../src/store/prices/price-rounds.ts';
+import { createPruner } from '../../../src/store/retention/retention.ts';
+import { headerOf, later, listStates, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
+import { createTestClock } from '../../kit/clock.ts';
+import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
+import { insertNotifications, withPlans } from '../../kit/many-notifications.ts';
+
+const HOUR_MS = 3_600_000;
+const { signal } = new AbortController();
+
+function createStory(database: Database) {
+  const clock = createTestClock(noon);
+  return {
+    clock,
+    prune: createPruner({
+      database,
+      clock,
+      attemptsMs: HOUR_MS,
+      notificationsMs: 2 * HOUR_MS,
+      observationsMs: HOUR_MS,
+    }),
+  };
+}
+
+const insertAttempts = (database: Database, startedAt: Date, count: number) =>
+  database.query(sql`
+    insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
+    select 1, number, ${startedAt}::timestamptz, 1, 'success' from generate_series(1, ${count}::int) as number`);
+
+const countAttempts = async (database: Database) =>
+  (await database.query(sql`select from delivery_attempt`)).length;
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('what is done with goes after its retention; what is still to be delivered never goes', async () => {
+    await watchAddress(database());
+    const states = ['held', 'waiting', 'withdrawn', 'cancelled', 'processed'];
+    await mine(
+      database(),
+      headerOf(1),
+      states.map(() => transferOf()),
+    );
+    for (const [index, state] of states.entries()) {
+      await database().query(sql`
+        update notification set state = ${state}, processed_at = ${state === 'processed' ? noon : null} where id = ${index + 1}`);
+    }
+    const { clock, prune } = createStory(database());
+    clock.advance(2 * HOUR_MS);
+    assert.equal(await prune(signal), 'idle');
+    assert.deepEqual(await listStates(database()), states);
+    clock.advance(1);
+    await prune(signal);
+    assert.deepEqual(await listStates(database()), ['held', 'waiting']);
+    clock.advance(1_000 * 24 * HOUR_MS);
+    await prune(signal);
+    assert.deepEqual(await listStates(database()), ['held', 'waiting']);
+  });
+
+  test('observations of prices go after their own retention, prices never', async () => {
+    for (const at of [noon, later(HOUR_MS)]) {
+      const report = {
+        source: 'fixed',
+        price: decimal('2'),
+        conf: undefined,
+        observedAt: at,
+        message: undefined,
+      };
+      const reports = [{ ...report, verdict: 'used' as const }];
+      const last = await findLastRoundAt(database(), 'BELL');
+      await insertRound(database(), { asset: 'BELL', at, reports, price: decimal('2') }, last);
+    }
+    const { clock, prune } = createStory(database());
+    clock.advance(HOUR_MS + 1);
+    assert.equal(await prune(signal), 'idle');
+    const times = await database().query(sql`select round_at from price_observation`);
+    assert.deepEqual(times, [{ round_at: later(HOUR_MS) }]);
+    assert.equal((await database().query(sql`select from price`)).length, 2);
+  });
+
+  test('attempts go after their own retention', async () => {
+    await insertAttempts(database(), noon, 2);
+    await insertAttempts(database(), later(HOUR_MS), 3);
+    const { clock, prune } = createStory(database());
+    clock.advance(HOUR_MS + 1);
+    await prune(signal);
+    assert.equal(await countAttempts(database()), 3);
+  });
+
+  test('one step deletes a bounded number of rows and says when there are more', async () => {
+    const record = await watchAddress(database());
+    const left = async () => (await listStates(database())).length + (await countAttempts(database()));
+    const fill = {
+      attempts: () => insertAttempts(database(), noon, 1_500),
+      processed: () =>
+        insertNotifications(database(), { records: [record], count: 1_500, state: 'processed' }),
+      withdrawn: async () => {
+        await insertNotifications(database(), { records: [record], count: 1_500 });
+        await database().query(sql`update notification set state = 'withdrawn'`);
+      },
+    };
+    const { clock, prune } = createStory(database());
+    clock.advance(24 * HOUR_MS);
+    for (const [name, insert] of Object.entries(fill)) {
+      await insert();
+      assert.equal(await prune(signal), 'worked', name);
+      assert.equal(await left(), 500, name);
+      assert.equal(await prune(signal), 'idle', name);
+      assert.equal(await left(), 0, name);
+    }
+  });
+});
+
+onPostgres(({ database }) => {
+  test('a step reads what it deletes by an index, however much there is', async () => {
+    const record = await watchAddress(database());
+    await insertNotifications(database(), { records: [record], count: 50_000, state: 'processed' });
+    await insertNotifications(database(), { records: [record], count: 50_000 });
+    await database().query(
+      sql`update notification set state = 'cancelled' where state = 'waiting' and id % 2 = 0`,
+    );
+    await insertAttempts(database(), noon, 100_000);
+    await database().query(sql`
+      insert into idempotent_answer (shard_id, key, part, digest, answer, created_at)
+      select 1, 'key', number, '', '[]', ${noon} from generate_series(1, 20000) as number`);
+    await database().query(sql`
+      insert into price_observation (asset, round_at, source, price, verdict)
+      select 'BELL', ${noon}::timestamptz + make_interval(secs => number), 'fixed', 1, 'used'
+      from generate_series(1, 50000) as number`);
+    await database().query(sql`analyze`);
+    const { clock } = createStory(database());
+    clock.advance(1_000 * 24 * HOUR_MS);
+    const { db, plans } = withPlans(database());
+    const timing = { clock, attemptsMs: HOUR_MS, notificationsMs: 2 * HOUR_MS, observationsMs: HOUR_MS };
+    await createPruner({ database: { ...database(), ...db }, ...timing })(signal);
+    assert.equal(plans.length, 5);
+    assert.doesNotMatch(plans.join('\n'), /Seq Scan on/);
+  });
+
+  test('answers under an Idempotency-Key go after a day', async () => {
+    await database().query(sql`
+      insert into idempotent_answer (shard_id, key, part, digest, answer, created_at)
+      select 1, 'key', number, '', '[]', ${noon}::timestamptz + number * interval '1 hour'
+      from generate_series(0, 149) as number`);
+    const { clock, prune } = createStory(database());
+    const countAnswers = async () => (await database().query(sql`select from idempotent_answer`)).length;
+    clock.advance(24 * HOUR_MS);
+    assert.equal(await prune(signal), 'idle');
+    assert.equal(await countAnswers(), 150);
+    clock.advance(120 * HOUR_MS);
+    assert.equal(await prune(signal), 'worked');
+    assert.equal(await countAnswers(), 50);
+    await prune(signal);
+    assert.equal(await countAnswers(), 30);
+  });
+});

@@ -1,0 +1,142 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { endKey, issueKey, rotateKey } from '../../../src/app/keys.ts';
+import { Fault } from '../../../src/core/fault.ts';
+import { decryptKey, lookupsOf } from '../../../src/domain/api-key.ts';
+import { deriveKeyRing } from '../../../src/domain/key-ring.ts';
+import type { Database } from '../../../src/store/db/db.ts';
+import { sql } from '../../../src/store/db/sql.ts';
+import {
+  findDeliveryKey,
+  findKey,
+  findWatcherByLookup,
+  listKekIds,
+  listKeys,
+  revokeKey,
+} from '../../../src/store/watchers/keys.ts';
+import { later, noon } from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
+
+const findBy = (database: Database, key: string, now: Date) =>
+  findWatcherByLookup(database, lookupsOf(key, keyRing), now).then((watcher) => watcher?.id);
+
+/** The text of the key that a webhook of this watcher would carry. */
+async function deliveryKeyOf(database: Database, watcherId: number, now: Date): Promise<string | undefined> {
+  const key = await findDeliveryKey(database, watcherId, now);
+  return key && decryptKey(key, { keyId: key.id, watcherId }, keyRing);
+}
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  const issue = (name: string, now = noon) => issueKey({ database: database(), keyRing }, name, now);
+  const rotate = (keyId: string, now: Date, overlapMs: number) =>
+    rotateKey({ database: database(), keyRing }, keyId, { now, overlapMs });
+
+  test('a key names its watcher, and two keys of one name are one watcher’s', async () => {
+    const [first, second, other] = [
+      await issue('acme'),
+      await issue('acme', later(1)),
+      await issue('other', later(2)),
+    ];
+    assert.equal(second.watcherId, first.watcherId);
+    assert.notEqual(other.watcherId, first.watcherId);
+    assert.equal(await findBy(database(), first.key, noon), first.watcherId);
+    assert.equal(await findBy(database(), other.key, noon), other.watcherId);
+    assert.equal(await findBy(database(), `${first.key}x`, noon), undefined);
+    assert.deepEqual(
+      (await listKeys(database(), 10)).map(({ id, watcherName }) => [id, watcherName]),
+      [
+        [first.keyId, 'acme'],
+        [second.keyId, 'acme'],
+        [other.keyId, 'other'],
+      ],
+    );
+    assert.deepEqual(await listKekIds(database()), [keyRing.kekId]);
+  });
+
+  test('a new name asked for at once by several is one watcher', async () => {
+    const issued = await Promise.all(Array.from({ length: 6 }, () => issue('acme')));
+    assert.equal(new Set(issued.map(({ watcherId }) => watcherId)).size, 1);
+  });
+
+  test('nothing that is stored holds the text of a key', async () => {
+    const { key } = await issue('acme');
+    const [row] = await database().query<{ text: string; ciphertext: Uint8Array }>(
+      sql`select api_key::text as text, ciphertext from api_key`,
+    );
+    assert.ok(row !== undefined);
+    assert.ok(
+      !row.text.includes(key.slice(22, 60)) && !Buffer.from(row.ciphertext).includes(key.slice(22, 60)),
+    );
+  });
+
+  test('a ciphertext that was moved to another row does not decrypt', async () => {
+    const [victim, thief] = [await issue('victim'), await issue('thief')];
+    await database().query(sql`
+      update api_key set ciphertext = (select ciphertext from api_key where id = ${victim.keyId}) where id = ${thief.keyId}`);
+    await assert.rejects(deliveryKeyOf(database(), thief.watcherId, noon));
+    assert.equal(await deliveryKeyOf(database(), victim.watcherId, noon), victim.key);
+  });
+
+  test('a rotated key and its successor are both valid for the overlap; webhooks carry the new one at once', async () => {
+    const old = await issue('acme');
+    const next = await rotate(old.keyId, later(1_000), 60_000);
+    assert.equal(next.watcherId, old.watcherId);
+    assert.equal(await deliveryKeyOf(database(), old.watcherId, later(1_000)), next.key);
+    assert.equal(await findBy(database(), old.key, later(60_999)), old.watcherId);
+    assert.equal(await findBy(database(), old.key, later(61_000)), undefined);
+    assert.equal(await findBy(database(), next.key, later(61_000)), old.watcherId);
+    assert.deepEqual((await findKey(database(), old.keyId))?.revokedAt, later(61_000));
+  });
+
+  test('webhooks carry the newest valid key, and none when all are revoked', async () => {
+    const first = await issue('acme');
+    const second = await issue('acme', later(1));
+    assert.equal(await deliveryKeyOf(database(), first.watcherId, later(1)), second.key);
+    await revokeKey(database(), second.keyId, later(2));
+    assert.equal(await deliveryKeyOf(database(), first.watcherId, later(2)), first.key);
+    await revokeKey(database(), first.keyId, later(3));
+    assert.equal(await deliveryKeyOf(database(), first.watcherId, later(3)), undefined);
+  });
+
+  test('a revocation counts from its moment on, and a later one does not undo it', async () => {
+    const { key, keyId, watcherId } = await issue('acme');
+    assert.equal(await revokeKey(database(), keyId, later(5)), true);
+    assert.equal(await findBy(database(), key, later(4)), watcherId);
+    assert.equal(await findBy(database(), key, later(5)), undefined);
+    await revokeKey(database(), keyId, later(500));
+    assert.equal(await findBy(database(), key, later(5)), undefined);
+    assert.equal(await revokeKey(database(), 'no such id', noon), false);
+  });
+
+  test('a key that is ended, or rotated without an overlap, is refused at once, also by clocks a second behind', async () => {
+    const [ended, rotated] = [await issue('acme'), await issue('acme')];
+    const { revokedAt } = await endKey(database(), ended.keyId, later(2_000));
+    await rotate(rotated.keyId, later(2_000), 0);
+    for (const { key, keyId } of [ended, rotated]) {
+      assert.equal(await findBy(database(), key, later(1_000)), undefined);
+      assert.deepEqual((await findKey(database(), keyId))?.revokedAt, revokedAt);
+    }
+    await assert.rejects(endKey(database(), 'no such id', noon), { code: 'not_found' });
+  });
+
+  test('an unknown key cannot be rotated, nor a revoked one, nor can a watcher be nameless', async () => {
+    const { keyId } = await issue('acme');
+    await revokeKey(database(), keyId, later(1));
+    const hasCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;
+    await assert.rejects(rotate('no such id', later(2), 0), hasCode('not_found'));
+    await assert.rejects(rotate(keyId, later(2), 0), hasCode('conflict'));
+    await assert.rejects(issue('  '), hasCode('invalid'));
+    assert.equal((await listKeys(database(), 10)).length, 1);
+  });
+
+  test('a rotation that fails leaves no key behind', async () => {
+    const { keyId } = await issue('acme');
+    await assert.rejects(rotate(keyId, noon, Number.MAX_VALUE));
+    assert.deepEqual(
+      (await listKeys(database(), 10)).map(({ id, revokedAt }) => [id, revokedAt]),
+      [[keyId, undefined]],
+    );
+  });
+});

@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import {
+  deleteWatchedAddress,
+  findWatchedAddress,
+  insertWatchedAddress,
+  listWatchedAddresses,
+  updateWatchedAddress,
+} from '../../../src/store/watchers/watched.ts';
+import {
+  addWatchers,
+  bob,
+  carol,
+  headerOf,
+  later,
+  listLanes,
+  listNotifications,
+  listStates,
+  mine,
+  noon,
+  transferOf,
+  watchAddress,
+} from '../../kit/chain-story.ts';
+import { onSampledDatabase } from '../../kit/each-database.ts';
+
+onSampledDatabase(import.meta.url, ({ database }) => {
+  test('a record comes back as it was stored, for its watcher alone', async () => {
+    const record = await watchAddress(database(), { watchToken: false });
+    assert.deepEqual(record, {
+      id: record.id,
+      watcherId: 1,
+      address: bob,
+      watchCoin: true,
+      watchToken: false,
+      webhookUrl: 'https://one.example/hook',
+      createdAt: noon,
+      updatedAt: noon,
+    });
+    assert.deepEqual(await findWatchedAddress(database(), 1, record.id), record);
+    assert.equal(await findWatchedAddress(database(), 2, record.id), undefined);
+    assert.equal(await findWatchedAddress(database(), 1, randomUUID()), undefined);
+  });
+
+  test('a patch changes what it names and nothing else', async () => {
+    const record = await watchAddress(database());
+    const at = { origin: undefined, now: later(10) };
+    const update = (patch: Parameters<typeof updateWatchedAddress>[3]) =>
+      updateWatchedAddress(database(), 1, record.id, patch, at);
+    assert.deepEqual(await update({ watchCoin: false }), {
+      ...record,
+      watchCoin: false,
+      updatedAt: later(10),
+    });
+    assert.deepEqual(await update({ address: carol }), {
+      ...record,
+      watchCoin: false,
+      address: carol,
+      updatedAt: later(11),
+    });
+    assert.deepEqual(await update({ watchCoin: true, watchToken: false }), {
+      ...record,
+      watchToken: false,
+      address: carol,
+      updatedAt: later(12),
+    });
+  });
+
+  test('another watcher can neither change nor delete a record', async () => {
+    const record = await watchAddress(database());
+    const at = { origin: undefined, now: later(10) };
+    assert.equal(await updateWatchedAddress(database(), 2, record.id, { watchCoin: false }, at), undefined);
+    assert.equal(await deleteWatchedAddress(database(), 2, record.id, { now: noon }), false);
+    assert.deepEqual(await findWatchedAddress(database(), 1, record.id), record);
+  });
+
+  test('with a new URL its notifications that wait or are held go there, and no others', async () => {
+    const record = await watchAddress(database());
+    const other = await watchAddress(database());
+    await mine(database(), headerOf(1), [transferOf()]);
+    await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 1 });
+    const at = { origin: 'https://two.example:443', now: later(10) };
+    await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/' }, at);
+    const [oldLane, newLane] = await listLanes(database());
+    const rows = await listNotifications(database());
+    const inOldLane = (id: string) =>
+      rows
+        .filter((row) => row.watched_address_id === id)
+        .map((row) => [row.state, row.lane_id === oldLane?.id] as const);
+    assert.deepEqual(
+      new Map(inOldLane(record.id)),
+      new Map([
+        ['waiting', false],
+        ['held', false],
+      ]),
+    );
+    assert.deepEqual(
+      new Map(inOldLane(other.id)),
+      new Map([
+        ['waiting', true],
+        ['held', true],
+      ]),
+    );
+    assert.deepEqual(newLane?.next_due, later(10));
+  });
+
+  test('deleting a record cancels what waits for it, once', async () => {
+    const record = await watchAddress(database());
+    await watchAddress(database(), { watcherId: 2 });
+    await mine(database(), headerOf(1), [transferOf()]);
+    assert.equal(await deleteWatchedAddress(database(), 1, record.id, { now: noon }), true);
+    assert.deepEqual((await listStates(database())).sort(), ['cancelled', 'waiting']);
+    assert.equal(await deleteWatchedAddress(database(), 1, record.id, { now: noon }), false);
+    await mine(database(), headerOf(2), [transferOf()]);
+    assert.deepEqual((await listStates(database())).sort(), ['cancelled', 'waiting', 'waiting']);
+  });
+
+  test('pages cover every record once, in the order of creation, those of one moment by id', async () => {
+    await addWatchers(database(), 1);
+    const ids = [];
+    for (let number = 0; number < 7; number += 1) {
+      const record = {
+        id: randomUUID(),
+        address: bob,
+        watchCoin: true,
+        watchToken: true,
+        webhookUrl: 'https://one.example/',
+      };
+      const createdAt = later(Math.floor(number / 3));
+      ids.push([createdAt.getTime(), record.id] as const);
+      await database().transaction((tx) =>
+        insertWatchedAddress(tx, 1, record, {
+          origin: 'https://one.example:443',
+          now: createdAt,
+        }),
+      );
+    }
+    await watchAddress(database(), { watcherId: 2 });
+    const expected = ids
+      .sort(([timeA, a], [timeB, b]) => timeA - timeB || (a < b ? -1 : 1))
+      .map(([, id]) => id);
+    const read: string[] = [];
+    let after: { createdAt: Date; id: string } | undefined;
+    do {
+      const page = await listWatchedAddresses(database(), 1, { after, limit: 2 });
+      read.push(...page.map(({ id }) => id));
+      after = page.at(-1);
+    } while (after !== undefined);
+    assert.deepEqual(read, expected);
+  });
+});
