@@ -4,7 +4,7 @@
 import { performance } from 'node:perf_hooks';
 import pg from 'pg';
 import { decimal } from '../src/core/decimal.ts';
-import { openDatabase } from '../src/store/db/db.ts';
+import { openDatabase } from '../src/store/db/open.ts';
 import { insertSwaps, type PricedSwap, sumSwapValue } from '../src/store/market/swaps.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
 import type { Figures } from './run.ts';

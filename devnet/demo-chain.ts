@@ -3,7 +3,7 @@
  */
 import { Fault, messageOf } from '../src/core/fault.ts';
 import { findTip } from '../src/store/blocks/blocks.ts';
-import { openDatabase } from '../src/store/db/db.ts';
+import { openDatabase } from '../src/store/db/open.ts';
 import { type Anvil, startAnvil } from './anvil.ts';
 import { clearDemoFolder, type DemoFolder, type DemoNote, findDemoNote } from './demo-folder.ts';
 import { retryOnConflict } from './free-port.ts';

@@ -7,8 +7,9 @@ import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { renderOpenApi } from '../src/app/openapi.ts';
-import { type Database, openDatabase } from '../src/store/db/db.ts';
+import type { Database } from '../src/store/db/db.ts';
 import { migrate } from '../src/store/db/migrate.ts';
+import { openDatabase } from '../src/store/db/open.ts';
 import { sql } from '../src/store/db/sql.ts';
 
 export const schemaFile = new URL('../src/store/db/schema.sql', import.meta.url);

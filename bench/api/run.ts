@@ -4,8 +4,8 @@
  */
 import { loadavg } from 'node:os';
 import { isDeepStrictEqual, parseArgs } from 'node:util';
-import { openDatabase } from '../../src/store/db/db.ts';
 import { migrate } from '../../src/store/db/migrate.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import { startDurableServer } from '../deliver/stage.ts';
 import { describeMachine, type Machine } from '../machine.ts';

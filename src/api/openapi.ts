@@ -7,11 +7,11 @@ import swaggerUi from '@fastify/swagger-ui';
 import type { FastifyReply, FastifyRequest, FastifySchema, RouteOptions } from 'fastify';
 import type { TSchema } from 'typebox';
 import packageJson from '../../package.json' with { type: 'json' };
+import type { Api } from './context.ts';
 import { SUSPENDED } from './http/auth.ts';
 import { type Contents, ErrorBody, Failure, type Operation } from './http/operation.ts';
 import { ADMIN_PREFIX, isKeyed } from './http/shared-headers.ts';
 import { webhooks } from './notifications/webhook-document.ts';
-import type { Api } from './server.ts';
 
 /** By the beginning of their paths; the first that fits counts. */
 const tags: [prefix: string, name: string, description: string][] = [

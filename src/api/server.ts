@@ -2,19 +2,12 @@
  * The HTTP server: one Fastify instance, its routes, and one place that turns every error into a specified answer.
  */
 import { randomUUID } from 'node:crypto';
-import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
-import fastify, { type FastifyBaseLogger, type FastifyInstance, type RawServerDefault } from 'fastify';
-import type { Clock } from '../core/clock.ts';
-import type { Log } from '../core/log.ts';
-import type { Metrics } from '../core/metrics.ts';
-import type { KeyRing } from '../domain/key-ring.ts';
-import type { ValuedPair } from '../domain/pair.ts';
-import type { WebhookPolicy } from '../domain/webhook-url.ts';
-import type { Database } from '../store/db/db.ts';
+import fastify from 'fastify';
 import { addAdminDeploymentRoutes } from './admin/deployment.ts';
 import { guardAdmin } from './admin/gate.ts';
 import { addAdminWatcherRoutes } from './admin/watchers.ts';
+import type { Api, ApiOptions } from './context.ts';
 import { passAgain } from './http/auth.ts';
 import { limitBodies } from './http/body-limit.ts';
 import { checkBodyNames } from './http/body-names.ts';
@@ -30,48 +23,18 @@ import { NO_SNIFF } from './http/shared-headers.ts';
 import { addAttemptStreamRoute } from './notifications/attempt-stream.ts';
 import { addBulkRoutes } from './notifications/bulk.ts';
 import { addDeliveryLogRoutes } from './notifications/delivery-log.ts';
-import { addLimitRoute, type WatcherLimits } from './notifications/limits.ts';
+import { addLimitRoute } from './notifications/limits.ts';
 import { addReceiverRoutes } from './notifications/receivers.ts';
-import { addRecordDeliveryRoutes, type SendTest } from './notifications/record-delivery.ts';
+import { addRecordDeliveryRoutes } from './notifications/record-delivery.ts';
 import { addSettingsRoutes } from './notifications/settings.ts';
 import { addSigningSecretRoutes } from './notifications/signing-secrets.ts';
 import { addWatchedAddressRoutes } from './notifications/watched-addresses.ts';
 import { addDocumentation, addDocumentRoute } from './openapi.ts';
-import { addOpsRoutes, type OpsSources } from './ops/ops.ts';
+import { addOpsRoutes } from './ops/ops.ts';
 import { addPointRoutes } from './public/points.ts';
-import { addPriceRoutes, type PriceBook } from './public/prices.ts';
+import { addPriceRoutes } from './public/prices.ts';
 import { addSupplyRoutes } from './public/supply.ts';
-import type { SupplyReader } from './public/supply-reader.ts';
 import { addSwapRoutes } from './public/swap.ts';
-
-export type Api = FastifyInstance<
-  RawServerDefault,
-  IncomingMessage,
-  ServerResponse,
-  FastifyBaseLogger,
-  TypeBoxTypeProvider
->;
-
-export type ApiOptions = {
-  database: Database;
-  clock: Clock;
-  log: Log;
-  metrics: Metrics;
-  keyRing: KeyRing;
-  webhookPolicy: WebhookPolicy;
-  nativeSymbol: string;
-  sendTest: SendTest;
-  /** Those that every notification waits for. */
-  confirmations: number;
-  limits: WatcherLimits;
-  prices: PriceBook;
-  /** Undefined where the supply is not published. */
-  supply: SupplyReader | undefined;
-  pairs: readonly ValuedPair[];
-  ops: OpsSources;
-  /** Of the operator API, which is off without one. */
-  adminToken: string | undefined;
-};
 
 /** A watched address with a URL of 2,048 characters is below 3 KiB. */
 const BODY_BYTES_MAX = 64 * 1024;

@@ -1,7 +1,7 @@
 /**
  * The state of the whole deployment, read from the database: the same on every process.
  */
-import type { DeploymentDetails } from '../api/admin/deployment.ts';
+import type { DeploymentDetails } from '../api/ops/deployment-body.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';

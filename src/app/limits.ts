@@ -1,7 +1,7 @@
 /**
  * The limits of the configuration, as the API and /status use them.
  */
-import type { WatcherLimits } from '../api/notifications/limits.ts';
+import type { WatcherLimits } from '../api/context.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';

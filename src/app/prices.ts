@@ -1,7 +1,7 @@
 /**
  * The configured prices: feeds with their sources for the role `prices`, and where the API finds the price of what.
  */
-import type { PriceBook, PricedAsset, PriceOrigin } from '../api/public/prices.ts';
+
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';
@@ -9,6 +9,7 @@ import { type Decimal, decimal } from '../core/decimal.ts';
 import { Fault } from '../core/fault.ts';
 import { parseJsonPath } from '../core/json-path.ts';
 import { pairRate } from '../domain/pair-rate.ts';
+import type { PriceBook, PricedAsset, PriceOrigin } from '../domain/price-book.ts';
 import { createPriceFeed, type PriceFeed, type PriceFeedOptions } from '../prices/feed.ts';
 import {
   binancePage,

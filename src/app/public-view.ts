@@ -2,7 +2,7 @@
  * What everyone may see of /status and /readyz: states, and the names that nodes have in the configuration. Where a node, a
  * database or a price source is, is for the operator, who has the log.
  */
-import type { Check } from '../api/ops/ops.ts';
+import type { Check } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
 import { httpUrls } from '../chain/nodes/nodes.ts';
 import type { Config } from '../config/schema.ts';

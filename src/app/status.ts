@@ -1,7 +1,7 @@
 /**
  * What operators see: the checks of /readyz, the body of /status, and the gauges that are read on demand.
  */
-import type { Check, OpsSources } from '../api/ops/ops.ts';
+import type { Check, OpsSources } from '../api/context.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { Voters } from '../chain/nodes/voting.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';

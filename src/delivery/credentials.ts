@@ -7,8 +7,7 @@ import { decryptKey } from '../domain/api-key.ts';
 import type { SigningKeys } from '../domain/signature.ts';
 import { findDeliveryKeys } from '../store/watchers/keys.ts';
 import { listSecretsOf, type SecretStore } from '../store/watchers/signing-secrets.ts';
-import type { Message } from './payload.ts';
-import type { Send, SendResult } from './send.ts';
+import type { Message, Send, SendResult } from './send.ts';
 
 /** With what lies between two turns of a lane, a revocation is effective within the 5 s that are promised. */
 const CREDENTIALS_MS_MAX = 4_000;

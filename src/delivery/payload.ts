@@ -7,10 +7,9 @@ import { exactInteger } from '../core/json.ts';
 import { signMessage } from '../domain/signature.ts';
 import type { DueNotification } from '../store/delivery/outbox.ts';
 import type { Credentials } from './credentials.ts';
+import type { Message } from './send.ts';
 
 /** One HTTP POST, ready to be sent. */
-export type Message = { url: string; headers: Record<string, string>; body: string };
-
 const USER_AGENT = `chainbell/${packageJson.version}`;
 
 /**

@@ -9,7 +9,6 @@ import { parseWebhookUrl, type WebhookPolicy } from '../domain/webhook-url.ts';
 import { type Connection, createConnections } from './connections.ts';
 import { createExcerpt } from './excerpt.ts';
 import { ConnectFailure, createGuard, createSecureContext } from './guard.ts';
-import type { Message } from './payload.ts';
 import { createResolver, type Resolver } from './resolver.ts';
 
 /** How an attempt ended. Coarse on purpose: it is shown to watchers and must not map a network for them. */
@@ -27,6 +26,9 @@ export type SendOutcome =
   | 'network'
   /** The policy does not allow this URL; nothing was sent. Older rows also have it for a name with a private address. */
   | 'refused';
+
+/** A POST as it goes out. */
+export type Message = { url: string; headers: Record<string, string>; body: string };
 
 export type SendResult = {
   outcome: SendOutcome;

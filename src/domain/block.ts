@@ -14,6 +14,9 @@ export type BlockHeader = {
 /** A block by number and hash: a head, a tip, a cursor. */
 export type BlockId = Pick<BlockHeader, 'number' | 'hash'>;
 
+/** By hash at the tip, where "not here yet" must be an error; by number for history. */
+export type BlockReference = Hash | number;
+
 export type TransferKind = 'transaction' | 'internal' | 'token';
 
 /** One movement of native coin or of an ERC-20 token inside a transaction (DESIGN §4). */

@@ -1,11 +1,12 @@
 /**
  * Blocks in one request whose answers are bounded, however large the blocks turn out to be.
  */
-import type { BlockReference, Bundle } from '../chain/blocks/bundle.ts';
+import type { Bundle } from '../chain/blocks/bundle.ts';
 import type { BundleOptions } from '../chain/nodes/fetch.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import { startAbort } from '../core/abort.ts';
 import { Fault } from '../core/fault.ts';
+import type { BlockReference } from '../domain/block.ts';
 
 /** The blocks, and how many bytes of JSON they came in. */
 export type FetchedBlocks = { bundles: Bundle[]; bytes: number };

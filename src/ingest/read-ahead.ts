@@ -3,7 +3,7 @@
  * time. Requests are small, because what a request brings is garbage as soon as its transfers are read; commits are
  * large, because each costs the database the same dozen statements.
  */
-import type { BlockReference, Bundle } from '../chain/blocks/bundle.ts';
+import type { Bundle } from '../chain/blocks/bundle.ts';
 import type { BundleOptions } from '../chain/nodes/fetch.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { SenderEvidence } from '../chain/proof/proof.ts';
@@ -11,7 +11,7 @@ import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
-import type { BlockHeader, Transfer } from '../domain/block.ts';
+import type { BlockHeader, BlockReference, Transfer } from '../domain/block.ts';
 import type { PairEvents } from '../domain/pair.ts';
 import { extractTransfers } from './extract.ts';
 import { fetchBlocks, REQUEST_BYTES_MAX } from './fetch-blocks.ts';

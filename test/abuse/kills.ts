@@ -10,7 +10,7 @@ import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Role } from '../../src/app/service.ts';
 import type { Address } from '../../src/core/hex.ts';
-import { openDatabase } from '../../src/store/db/db.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { createOracle } from '../faults/oracle.ts';
 import { findAll, noteRemovals } from '../faults/stage.ts';

@@ -2,19 +2,17 @@
  * The API on a database, asked as a client would ask it.
  */
 
-import type { WatcherLimits } from '../../src/api/notifications/limits.ts';
-import type { SendTest } from '../../src/api/notifications/record-delivery.ts';
-import type { OpsSources } from '../../src/api/ops/ops.ts';
+import type { Api, OpsSources, SendTest, WatcherLimits } from '../../src/api/context.ts';
 import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
-import type { PriceBook } from '../../src/api/public/prices.ts';
 import type { SupplyReader } from '../../src/api/public/supply-reader.ts';
-import { type Api, createApi } from '../../src/api/server.ts';
+import { createApi } from '../../src/api/server.ts';
 import { issueKey } from '../../src/app/keys.ts';
 import { renderOpenApi } from '../../src/app/openapi.ts';
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { ValuedPair } from '../../src/domain/pair.ts';
+import type { PriceBook } from '../../src/domain/price-book.ts';
 import type { WebhookPolicy } from '../../src/domain/webhook-url.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';

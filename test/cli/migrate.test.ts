@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { openDatabase } from '../../src/store/db/db.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
 import { createTestDatabase } from '../kit/database.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { chain, chainbell } from './chainbell.ts';

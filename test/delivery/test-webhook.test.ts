@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { issueKey } from '../../src/app/keys.ts';
 import { silentLog } from '../../src/core/log.ts';
-import type { Message } from '../../src/delivery/payload.ts';
+import type { Message } from '../../src/delivery/send.ts';
 import { createTestSender } from '../../src/delivery/test-webhook.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { sql } from '../../src/store/db/sql.ts';

@@ -8,7 +8,7 @@ import { clearDemoFolder, type DemoFolder, openDemoFolder, writeDemoNote } from 
 import { findBlock } from '../../devnet/wallet.ts';
 import type { BlockId } from '../../src/domain/block.ts';
 import { commitBlocks } from '../../src/store/blocks/blocks.ts';
-import { openDatabase } from '../../src/store/db/db.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
 import { copyEmbedded } from '../kit/database.ts';
 import { sampledTest } from '../kit/sample.ts';
 

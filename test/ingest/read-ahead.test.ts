@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { BlockReference, Bundle, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
+import type { Bundle, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import type { BundleOptions } from '../../src/chain/nodes/fetch.ts';
 import { Fault } from '../../src/core/fault.ts';
 import type { Hash } from '../../src/core/hex.ts';
+import type { BlockReference } from '../../src/domain/block.ts';
 import { createReadAhead, extractNothing, type ReadAhead } from '../../src/ingest/read-ahead.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';

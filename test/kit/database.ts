@@ -10,8 +10,9 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
-import { type Database, openDatabase } from '../../src/store/db/db.ts';
+import type { Database } from '../../src/store/db/db.ts';
 import { migrate } from '../../src/store/db/migrate.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
 import { startPostgresServer } from './postgres-server.ts';
 
 export type DatabaseKind = 'embedded' | 'postgres';

@@ -4,9 +4,9 @@
 
 import { applyPlan, planRepairs, type RepairPlan } from '../../src/audit/repair.ts';
 import type { VerifyOptions } from '../../src/audit/verify.ts';
-import type { BlockReference, BundleTransaction } from '../../src/chain/blocks/bundle.ts';
+import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';
 import { Fault } from '../../src/core/fault.ts';
-import type { Transfer } from '../../src/domain/block.ts';
+import type { BlockReference, Transfer } from '../../src/domain/block.ts';
 import { commitBlocks, insertChain } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import type { WatchSettings } from '../../src/store/watchers/settings.ts';

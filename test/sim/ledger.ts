@@ -3,7 +3,7 @@
  * with the canonical chain.
  */
 import { isRecord, parseExact } from '../../src/core/json.ts';
-import type { Message } from '../../src/delivery/payload.ts';
+import type { Message } from '../../src/delivery/send.ts';
 import type { Oracle } from './oracle.ts';
 import type { SimRecord } from './rules.ts';
 

@@ -5,8 +5,7 @@
 
 import type { Clock } from '../../src/core/clock.ts';
 import { isRecord, parseExact } from '../../src/core/json.ts';
-import type { Message } from '../../src/delivery/payload.ts';
-import type { SendResult } from '../../src/delivery/send.ts';
+import type { Message, SendResult } from '../../src/delivery/send.ts';
 import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import type { Oracle } from './oracle.ts';
 import { type Notification, settle as settleOne, type Version } from './rules.ts';

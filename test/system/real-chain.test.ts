@@ -8,7 +8,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { findTip } from '../../src/store/blocks/blocks.ts';
-import { openDatabase } from '../../src/store/db/db.ts';
+import { openDatabase } from '../../src/store/db/open.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { type Receiver, startReceiver } from '../kit/receiver.ts';

@@ -168,8 +168,8 @@ async function issueKeys(
     'domain/key-ring.ts',
     'core/key-ring.ts',
   );
-  const { openDatabase }: typeof import('../../../src/store/db/db.ts') = await load(
-    'store/db/db.ts',
+  const { openDatabase }: typeof import('../../../src/store/db/open.ts') = await load(
+    'store/db/open.ts',
     'store/db.ts',
   );
   const database = await openDatabase(place);

@@ -3,13 +3,13 @@
  */
 import { type Static, Type } from 'typebox';
 import { listReceivers, type Receiver, type ReceiverPlace } from '../../store/delivery/receivers.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { invalid } from '../http/errors.ts';
 import { parseWhole } from '../http/parameters.ts';
 import { answerOf } from '../notifications/log-json.ts';
 import { linkNext, readPage } from '../notifications/log-query.ts';
 import { parseFailing, ReceiverJson, receiverJson } from '../notifications/receivers.ts';
-import { Process } from '../ops/deployment-body.ts';
-import type { Api, ApiOptions } from '../server.ts';
+import { DeploymentDetails } from '../ops/deployment-body.ts';
 
 const RECEIVERS = '/api/admin/receivers';
 
@@ -37,28 +37,6 @@ export function watcherReceiverJson(one: Receiver): Static<typeof WatcherReceive
   const { watcherId, watcherName, isSuspended } = one;
   return { watcher_id: watcherId, watcher: watcherName, suspended: isSuspended, ...receiverJson(one) };
 }
-
-export const DeploymentDetails = Type.Object(
-  {
-    processes: Type.Array(Type.Object({ ...Process.properties, host: Type.String(), pid: Type.Integer() }), {
-      description: 'As in /status.',
-    }),
-    late_watchers: Type.Array(
-      Type.Object({
-        watcher_id: Type.Integer(),
-        watcher: Type.String(),
-        oldest_due_at: Type.String({ description: 'When its most overdue webhook was due.' }),
-        seconds: Type.Number({ description: 'How long ago that was.' }),
-      }),
-      {
-        description:
-          'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The latest first, up to 100.',
-      },
-    ),
-  },
-  { title: 'DeploymentDetails' },
-);
-export type DeploymentDetails = Static<typeof DeploymentDetails>;
 
 const AT = '2026-01-31T12:00:00.000Z';
 const receiver = {

@@ -5,9 +5,9 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest, onRequestHookHandler } from 'fastify';
 import { Fault } from '../../core/fault.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { answerUnknownPath, pathOf } from '../http/errors.ts';
 import { ADMIN_PREFIX } from '../http/shared-headers.ts';
-import type { Api, ApiOptions } from '../server.ts';
 
 /** No path of the operator API is that long. */
 const LOGGED_CHARACTERS_MAX = 200;

@@ -21,10 +21,10 @@ import {
   type Watcher,
   watcherQueue,
 } from '../../store/watchers/watchers.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { parseWhole } from '../http/parameters.ts';
 import { answerOf, textOrNull } from '../notifications/log-json.ts';
 import { linkNext, Page, readPage } from '../notifications/log-query.ts';
-import type { Api, ApiOptions } from '../server.ts';
 
 const PATH = '/api/admin/watchers';
 /** Keys that `show` lists, newest first. */

@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
-import type { Api } from '../server.ts';
+import type { Api } from '../context.ts';
 
 const BODY_MS_MAX = 30_000;
 const TIMEOUT = `Request Timeout: the body did not come within ${BODY_MS_MAX / 1000} s`;

@@ -5,7 +5,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
 import type { Problem } from '../../core/fault.ts';
-import type { Api } from '../server.ts';
+import type { Api } from '../context.ts';
 import { invalidRequest } from './errors.ts';
 import { isKeyed } from './shared-headers.ts';
 

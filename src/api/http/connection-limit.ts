@@ -5,7 +5,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import type { Api, ApiOptions } from '../server.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { isBodyAwaited } from './body-limit.ts';
 
 /**

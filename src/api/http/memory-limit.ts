@@ -3,7 +3,7 @@
  * is taken, and answers, until they are taken. The rest of a watcher's requests wait in turn.
  */
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
-import type { Api, ApiOptions } from '../server.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { passAgain, watcherOf } from './auth.ts';
 import { liftBodyLimit, restartBodyLimit } from './body-limit.ts';
 import { LINES_TYPE } from './json-lines.ts';

@@ -2,8 +2,8 @@
  * 405 with `allow` for a known path and another method (RFC 9110, section 15.5.6).
  */
 import type { HTTPMethods } from 'fastify';
+import type { Api } from '../context.ts';
 import { DOCS_PATH } from '../openapi.ts';
-import type { Api } from '../server.ts';
 import { sendAnswer } from './errors.ts';
 
 const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'];

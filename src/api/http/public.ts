@@ -8,7 +8,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { TSchema } from 'typebox';
 import { Fault } from '../../core/fault.ts';
 import type { Metrics } from '../../core/metrics.ts';
-import type { Api, ApiOptions } from '../server.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { type Cache, createCache, type Found } from './cache.ts';
 import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './kept-answer.ts';
 import type { Operation } from './operation.ts';

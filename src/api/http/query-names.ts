@@ -3,7 +3,7 @@
  * everything. Public paths pass over it: there it is how caches are passed by.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Api } from '../server.ts';
+import type { Api } from '../context.ts';
 import { invalidRequest } from './errors.ts';
 import { isKeyed } from './shared-headers.ts';
 

@@ -8,9 +8,9 @@ import { Type } from 'typebox';
 import { startAbort } from '../../core/abort.ts';
 import { Fault } from '../../core/fault.ts';
 import { type Attempt, createHorizon, listAttemptsBetween } from '../../store/delivery/attempts.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate, isRefusal } from '../http/auth.ts';
 import { invalid } from '../http/errors.ts';
-import type { Api, ApiOptions } from '../server.ts';
 import { attemptJson } from './log-json.ts';
 
 const PATH = '/api/notifications/attempts/stream';

@@ -6,9 +6,9 @@ import type { Static } from 'typebox';
 import { Fault, orFault } from '../../core/fault.ts';
 import { doOnce, type Once } from '../../store/watchers/idempotency.ts';
 import { alignChanged, changeWatchedAddresses } from '../../store/watchers/watched-bulk.ts';
+import type { ApiOptions } from '../context.ts';
 import { type Answer, toAnswer } from '../http/errors.ts';
 import { readLineGroups } from '../http/json-lines.ts';
-import type { ApiOptions } from '../server.ts';
 import { parseLine } from './changes.ts';
 import { found, type Record, toJson } from './watched-addresses.ts';
 

@@ -8,10 +8,10 @@ import { Fault } from '../../core/fault.ts';
 import { listAttempts } from '../../store/delivery/attempts.ts';
 import { findLogged, type LoggedNotification, listLog } from '../../store/delivery/log.ts';
 import { redeliverOne, redeliverStep } from '../../store/delivery/redelivery.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { invalid } from '../http/errors.ts';
 import { parseWhole } from '../http/parameters.ts';
-import type { Api, ApiOptions } from '../server.ts';
 import {
   AttemptJson,
   answerOf,

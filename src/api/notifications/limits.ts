@@ -3,13 +3,10 @@
  */
 import { type Static, Type } from 'typebox';
 import { countPending, PENDING_COUNTED_MAX } from '../../store/delivery/pending.ts';
-import { hasLimits, type Limits, readUsage } from '../../store/watchers/limits.ts';
+import { hasLimits, readUsage } from '../../store/watchers/limits.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
-import type { Api, ApiOptions } from '../server.ts';
 import { answerOf } from './log-json.ts';
-
-/** Beside the limits, how many notifications of a watcher may wait before the operator is alarmed. */
-export type WatcherLimits = Limits & { pendingNotifications?: number | undefined };
 
 /** Of an operation that adds something that is limited. */
 export const LIMIT_REACHED =

@@ -3,9 +3,9 @@
  */
 import { type Static, Type } from 'typebox';
 import { listReceivers, PENDING_MAX, type Receiver } from '../../store/delivery/receivers.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { invalid } from '../http/errors.ts';
-import type { Api, ApiOptions } from '../server.ts';
 import { answerOf, textOrNull } from './log-json.ts';
 import { linkNext, readPage } from './log-query.ts';
 

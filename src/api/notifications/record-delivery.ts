@@ -7,19 +7,10 @@ import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import { recordStatistics } from '../../store/delivery/record-statistics.ts';
 import { findWatchedAddress, type WatchedAddress } from '../../store/watchers/watched.ts';
+import type { Api, ApiOptions, TestResult } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
-import type { Api, ApiOptions } from '../server.ts';
 import { answerOf, textOrNull } from './log-json.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
-
-/** Sends a made-up webhook to the record's URL, on no record; rejects only with the signal's reason. */
-export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<TestResult>;
-type TestResult = {
-  outcome: string;
-  status: number | undefined;
-  durationMs: number;
-  responseText: string | undefined;
-};
 
 /** An attempt's 10 s, and as long again for a place among the attempts that are under way to the same receiver. */
 const TEST_MS_MAX = 20_000;

@@ -11,10 +11,10 @@ import {
   replaceSettings,
   type WatchSettings,
 } from '../../store/watchers/settings.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { strict } from '../http/body-names.ts';
 import { invalidRequest } from '../http/errors.ts';
-import type { Api, ApiOptions } from '../server.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
 
 /** They are read with every token transfer of the address. */

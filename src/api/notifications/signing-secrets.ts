@@ -9,9 +9,9 @@ import {
   rotateSigningSecret,
   type SigningSecret,
 } from '../../store/watchers/signing-secrets.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { strict } from '../http/body-names.ts';
-import type { Api, ApiOptions } from '../server.ts';
 
 const PATH = '/api/notifications/signing-secrets';
 

@@ -19,12 +19,12 @@ import {
   type WatchedAddress,
   type WatchedAddressPatch,
 } from '../../store/watchers/watched.ts';
+import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { invalidRequest } from '../http/errors.ts';
 import { onceOf } from '../http/idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
 import { parseWhole } from '../http/parameters.ts';
-import type { Api, ApiOptions } from '../server.ts';
 import { LIMIT_REACHED } from './limits.ts';
 
 export const PATH = '/api/notifications/watched-addresses';

@@ -93,3 +93,26 @@ export const deploymentExample: Static<typeof Example> = {
   receivers: { failing: 2, watchers: 1, since: AT },
   late: { watchers: 0, seconds: 0 },
 };
+
+/** What only operators see. */
+export const DeploymentDetails = Type.Object(
+  {
+    processes: Type.Array(Type.Object({ ...Process.properties, host: Type.String(), pid: Type.Integer() }), {
+      description: 'As in /status.',
+    }),
+    late_watchers: Type.Array(
+      Type.Object({
+        watcher_id: Type.Integer(),
+        watcher: Type.String(),
+        oldest_due_at: Type.String({ description: 'When its most overdue webhook was due.' }),
+        seconds: Type.Number({ description: 'How long ago that was.' }),
+      }),
+      {
+        description:
+          'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The latest first, up to 100.',
+      },
+    ),
+  },
+  { title: 'DeploymentDetails' },
+);
+export type DeploymentDetails = Static<typeof DeploymentDetails>;

@@ -5,23 +5,9 @@ import { createServer, type Server } from 'node:http';
 import { Type } from 'typebox';
 import { messageOf } from '../../core/fault.ts';
 import type { Metrics } from '../../core/metrics.ts';
-import type { DeploymentDetails } from '../admin/deployment.ts';
+import type { Api, OpsSources } from '../context.ts';
 import { NO_SNIFF } from '../http/shared-headers.ts';
-import type { Api } from '../server.ts';
 import { STATUS_EXAMPLE, StatusBody } from './status-body.ts';
-
-export type Check = { ok: boolean; message: string };
-
-export type OpsSources = {
-  /** Each thing that must work before requests are sent here. */
-  checks(): Promise<Record<string, Check>>;
-  /** The state of the whole deployment, which no process's readiness depends on. */
-  deployment?(): Promise<{ state: 'ok' | 'degraded' | 'holding'; message: string | null } | undefined>;
-  /** The body of /status. */
-  status(): Promise<StatusBody>;
-  /** What only operators see. */
-  details(): Promise<DeploymentDetails>;
-};
 
 const Alive = Type.Object({ status: Type.Literal('ok') });
 const Ready = Type.Object({

@@ -27,10 +27,10 @@ import {
   renderLeaderPage,
   renderLeaders,
 } from '../../store/points/point-lists.ts';
+import type { Api } from '../context.ts';
 import { createLargeBody } from '../http/kept-answer.ts';
 import { readOptional } from '../http/parameters.ts';
 import { addPublicRoute, json, jsonText, type PublicAnswer } from '../http/public.ts';
-import type { Api } from '../server.ts';
 import { formatAwardPlace, formatLeaderPlace, parseAwardPlace, parseLeaderPlace } from './point-cursors.ts';
 
 const LIMIT_MAX = 1_000;

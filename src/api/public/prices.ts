@@ -6,33 +6,12 @@ import type { Clock } from '../../core/clock.ts';
 import { type Decimal, exactNumber } from '../../core/decimal.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
-import type { PairRate } from '../../domain/pair-rate.ts';
+import type { PriceBook, PricedAsset, PriceOrigin } from '../../domain/price-book.ts';
 import type { Database } from '../../store/db/db.ts';
 import { findLatestPairPrice } from '../../store/market/market.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
+import type { Api } from '../context.ts';
 import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
-import type { Api } from '../server.ts';
-
-/**
- * Where a price comes from: a feed of its own, a fixed value, the newest price of a pair against the native coin. none: the
- * token is known, and nothing tells its price.
- */
-export type PriceOrigin =
-  /** Older prices do not count where there is a `maxAgeMs`; beyond `staleMs` they are called stale. */
-  | { kind: 'feed'; maxAgeMs: number | undefined; staleMs: number }
-  | { kind: 'fixed'; usd: Decimal }
-  | { kind: 'pair'; rate: PairRate }
-  | { kind: 'none' };
-
-export type PricedAsset = { asset: string; origin: PriceOrigin };
-
-/** What has a price. The real symbols of native coin and reward token are in `tokens` too. */
-export type PriceBook = {
-  native: PricedAsset;
-  reward: PricedAsset;
-  /** By symbol in lower case. */
-  tokens: ReadonlyMap<string, PricedAsset>;
-};
 
 /** Spec 8. */
 const CACHE_SECONDS = 60;

@@ -3,8 +3,8 @@
  */
 import Type from 'typebox';
 import { Fault } from '../../core/fault.ts';
+import type { Api } from '../context.ts';
 import { addPublicRoute, json, plainText } from '../http/public.ts';
-import type { Api } from '../server.ts';
 import type { SupplyReader } from './supply-reader.ts';
 import { coinText, SUPPLY_CACHE_SECONDS, supplyFigures, supplyRecord } from './supply-record.ts';
 

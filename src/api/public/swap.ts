@@ -14,9 +14,9 @@ import { findPairNow, type PairNow } from '../../store/market/pair-readings.ts';
 import { findReadPairs } from '../../store/market/pairs.ts';
 import { listVolumeHours, sumSwapValue } from '../../store/market/swaps.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
+import type { Api } from '../context.ts';
 import { readOptional } from '../http/parameters.ts';
 import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
-import type { Api } from '../server.ts';
 
 export type SwapOptions = { database: Database; clock: Clock; pairs: readonly ValuedPair[] };
 

@@ -6,7 +6,7 @@
 import { disproof, Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';
-import type { BlockHeader } from '../../domain/block.ts';
+import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { checkBlock, type RawBlock, type SenderEvidence } from '../proof/proof.ts';
 import { notVerified, type Verify } from '../proof/verifier.ts';
 import {
@@ -21,9 +21,6 @@ import {
 } from '../rpc/parse.ts';
 import { lacksMethod, type Rpc, type RpcAnswer, type RpcCall, resultOf } from '../rpc/rpc.ts';
 import { parseCallTracer, parseTraceBlock, sumOfGas, type TransactionTrace } from './traces.ts';
-
-/** By hash at the tip, where "not here yet" must be an error; by number for history. */
-export type BlockReference = Hash | number;
 
 export type TraceMethod = 'debug_traceBlockByHash' | 'debug_traceBlockByNumber' | 'trace_block';
 

@@ -5,8 +5,7 @@
 
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hex } from '../../core/hex.ts';
-import type { BlockHeader } from '../../domain/block.ts';
-import type { BlockReference } from '../blocks/bundle.ts';
+import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import { parseHeader } from '../rpc/parse.ts';
 import type { RpcAnswer } from '../rpc/rpc.ts';
 import { blockParameter, type ContractReader } from './contracts.ts';

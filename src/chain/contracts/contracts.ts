@@ -4,8 +4,8 @@
 
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hash, Hex } from '../../core/hex.ts';
-import type { BlockHeader } from '../../domain/block.ts';
-import { type BlockReference, quantityOf } from '../blocks/bundle.ts';
+import type { BlockHeader, BlockReference } from '../../domain/block.ts';
+import { quantityOf } from '../blocks/bundle.ts';
 import type { ChainNodes } from '../nodes/nodes.ts';
 import type { RpcAnswer } from '../rpc/rpc.ts';
 

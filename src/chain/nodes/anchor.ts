@@ -6,9 +6,9 @@
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
-import type { BlockHeader } from '../../domain/block.ts';
+import type { BlockHeader, BlockReference } from '../../domain/block.ts';
 import type { Quorum } from '../../domain/quorum.ts';
-import type { BlockReference, Bundle } from '../blocks/bundle.ts';
+import type { Bundle } from '../blocks/bundle.ts';
 import { areLinked, digestOf } from '../blocks/content.ts';
 import { openBallot } from './ballot.ts';
 import { byReadiness, type Node, overdueMs } from './node.ts';

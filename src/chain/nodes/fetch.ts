@@ -5,8 +5,8 @@
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
-import type { BlockId } from '../../domain/block.ts';
-import { type BlockReference, type Bundle, fetchBundles } from '../blocks/bundle.ts';
+import type { BlockId, BlockReference } from '../../domain/block.ts';
+import { type Bundle, fetchBundles } from '../blocks/bundle.ts';
 import type { Lie } from '../proof/lie.ts';
 import type { RawBlock } from '../proof/proof.ts';
 import type { Verifier } from '../proof/verifier.ts';

@@ -3,7 +3,8 @@
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
-import { type BlockReference, fetchBundles } from '../blocks/bundle.ts';
+import type { BlockReference } from '../../domain/block.ts';
+import { fetchBundles } from '../blocks/bundle.ts';
 import type { Sampling } from '../proof/verifier.ts';
 import { parseHeader } from '../rpc/parse.ts';
 import type { LearningRpc } from '../rpc/rpc.ts';

@@ -6,8 +6,9 @@ import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
+import type { BlockReference } from '../../domain/block.ts';
 import type { Quorum } from '../../domain/quorum.ts';
-import { askAll, type BlockReference, type Bundle, quantityOf, traceCall } from '../blocks/bundle.ts';
+import { askAll, type Bundle, quantityOf, traceCall } from '../blocks/bundle.ts';
 import {
   digestOf,
   type InternalTransfer,

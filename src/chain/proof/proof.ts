@@ -4,7 +4,7 @@
  * prover's threads).
  */
 import { disproof } from '../../core/fault.ts';
-import type { BlockReference } from '../blocks/bundle.ts';
+import type { BlockReference } from '../../domain/block.ts';
 import type { ChainBlock, ChainReceipt, ChainTransaction } from '../rpc/parse.ts';
 
 /** A block and its receipts, in any order, as the node's JSON has them. */

@@ -2,11 +2,12 @@
  * What the contracts of a pair say of themselves (IUniswapV2Pair, IUniswapV2Factory, EIP-20): checked when the service
  * starts, and read at a block.
  */
-import type { BlockReference } from '../../chain/blocks/bundle.ts';
+
 import { type ContractCall, callContracts, type ReadAt } from '../../chain/contracts/contracts.ts';
 import type { ChainNodes } from '../../chain/nodes/nodes.ts';
 import { Fault, type Problem } from '../../core/fault.ts';
 import { type Address, type Hex, zeroAddress } from '../../core/hex.ts';
+import type { BlockReference } from '../../domain/block.ts';
 import type { Pair } from '../../domain/pair.ts';
 import type { PairReading } from '../../store/market/pair-readings.ts';
 

@@ -4,7 +4,8 @@
 import { never } from '../../core/abort.ts';
 import { machineSteadyMs, waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
-import { type DatabaseOptions, openDatabase, type SharedDatabase } from './db.ts';
+import type { SharedDatabase } from './db.ts';
+import { type DatabaseOptions, openDatabase } from './open.ts';
 import { joinDatabase } from './socket-client.ts';
 import { pathProblem, socketPathOf } from './socket-frames.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { DeploymentDetails } from '../../../src/api/admin/deployment.ts';
+import type { DeploymentDetails } from '../../../src/api/ops/deployment-body.ts';
 import { attemptDue } from '../../kit/attempts.ts';
 import { addressOf, headerOf, mine, noon, transferOf, watchAddress } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';

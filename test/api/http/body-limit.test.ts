@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { mock, test } from 'node:test';
-import type { Api } from '../../../src/api/server.ts';
+import type { Api } from '../../../src/api/context.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 import { createApiStory, PATH } from '../api-story.ts';

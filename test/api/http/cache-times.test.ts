@@ -3,10 +3,10 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { PricedAsset } from '../../../src/api/public/prices.ts';
 import { decimal } from '../../../src/core/decimal.ts';
 import { toBytes, zeroAddress } from '../../../src/core/hex.ts';
 import type { ValuedPair } from '../../../src/domain/pair.ts';
+import type { PricedAsset } from '../../../src/domain/price-book.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { insertPairStates } from '../../../src/store/market/market.ts';
 import { insertReadings } from '../../../src/store/market/pair-readings.ts';

@@ -4,7 +4,7 @@
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { createInterface } from 'node:readline';
-import type { WatcherLimits } from '../../../src/api/notifications/limits.ts';
+import type { WatcherLimits } from '../../../src/api/context.ts';
 import type { Address } from '../../../src/core/hex.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { type ApiStory, createApiStory, PATH } from '../api-story.ts';

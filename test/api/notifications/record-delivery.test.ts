@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { SendTest } from '../../../src/api/notifications/record-delivery.ts';
+import type { SendTest } from '../../../src/api/context.ts';
 import { abortOf } from '../../../src/core/abort.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import type { WatchedAddress } from '../../../src/store/watchers/watched.ts';

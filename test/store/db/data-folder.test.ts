@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, beforeEach } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
-import { openDatabase } from '../../../src/store/db/db.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { chain, chainbell } from '../../cli/chainbell.ts';
 import { copyEmbedded } from '../../kit/database.ts';
 import { sampledTest } from '../../kit/sample.ts';

@@ -4,7 +4,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { Fault } from '../../../src/core/fault.ts';
-import { openDatabase } from '../../../src/store/db/db.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { startTcpProxy } from '../../kit/tcp-proxy.ts';

@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
-import { openDatabase, type Share, type SharedDatabase, shares } from '../../../src/store/db/db.ts';
+import { type Share, type SharedDatabase, shares } from '../../../src/store/db/db.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { createSessionKeeper } from '../../../src/store/db/session-keeper.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { onPostgres } from '../../kit/each-database.ts';

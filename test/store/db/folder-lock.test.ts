@@ -7,8 +7,8 @@ import path from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Fault } from '../../../src/core/fault.ts';
-import { openDatabase } from '../../../src/store/db/db.ts';
 import { lockFolder } from '../../../src/store/db/folder-lock.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 
 const MODULE = fileURLToPath(new URL('../../../src/store/db/folder-lock.ts', import.meta.url));
 

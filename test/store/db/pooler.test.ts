@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
-import { openDatabase } from '../../../src/store/db/db.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { hasPgbouncer, startPgbouncer } from '../../kit/pgbouncer.ts';

@@ -3,7 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { openDatabase, type Share, type SharedDatabase, shares } from '../../../src/store/db/db.ts';
+import { type Share, type SharedDatabase, shares } from '../../../src/store/db/db.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createTestDatabase, databaseKinds, type TestDatabase } from '../../kit/database.ts';
 import { waitUntil } from '../../kit/wait.ts';

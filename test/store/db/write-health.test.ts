@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fault } from '../../../src/core/fault.ts';
-import { type Database, databaseError, openDatabase } from '../../../src/store/db/db.ts';
+import { type Database, databaseError } from '../../../src/store/db/db.ts';
 import { migrate } from '../../../src/store/db/migrate.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { createWriteHealth } from '../../../src/store/db/write-health.ts';
 import { createTestClock } from '../../kit/clock.ts';

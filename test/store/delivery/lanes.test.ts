@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type Database, openDatabase, type Tx } from '../../../src/store/db/db.ts';
+import type { Database, Tx } from '../../../src/store/db/db.ts';
+import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import {
   ensureLane,
