@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import { request } from 'node:http';
-import type { Figures } from './run.ts';
+import type { Figures } from './figures.ts';
 import { setStage } from './stage.ts';
 
 const RECORDS = 1_000_000;

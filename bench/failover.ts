@@ -7,7 +7,7 @@ import pg from 'pg';
 import { type PostgresPair, startPostgresPair } from '../test/kit/postgres-pair.ts';
 import { startTcpProxy } from '../test/kit/tcp-proxy.ts';
 import { waitUntil } from '../test/kit/wait.ts';
-import type { Figures } from './run.ts';
+import type { Figures } from './figures.ts';
 import { spreadOf } from './spread.ts';
 import { type Stage, setStage } from './stage.ts';
 

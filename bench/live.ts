@@ -3,7 +3,7 @@
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
-import type { Figures } from './run.ts';
+import type { Figures } from './figures.ts';
 import { percentile, setStage } from './stage.ts';
 
 const BLOCKS = 500;

@@ -7,7 +7,7 @@ import { decimal } from '../src/core/decimal.ts';
 import { openDatabase } from '../src/store/db/open.ts';
 import { insertSwaps, type PricedSwap, sumSwapValue } from '../src/store/market/swaps.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
-import type { Figures } from './run.ts';
+import type { Figures } from './figures.ts';
 import { percentile } from './stage.ts';
 
 const SWAPS_IN_WINDOW = 1_000_000;

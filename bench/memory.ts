@@ -3,7 +3,7 @@
  */
 
 import { waitUntil } from '../test/kit/wait.ts';
-import type { Figures } from './run.ts';
+import type { Figures } from './figures.ts';
 import { setStage } from './stage.ts';
 
 const BLOCKS = 10_000;

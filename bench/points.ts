@@ -9,9 +9,9 @@ import { insertAwards } from '../src/store/points/points.ts';
 import { awardOf } from '../test/kit/awards.ts';
 import { hashOf } from '../test/kit/chain-story.ts';
 import { createTestDatabase } from '../test/kit/database.ts';
+import type { Figures } from './figures.ts';
 import { type Boards, boardMonth, fillAwards, fillBoards, userOf } from './points/fill.ts';
 import { type PointsApi, startApi } from './points/service.ts';
-import type { Figures } from './run.ts';
 import { spreadOf } from './spread.ts';
 import { percentile } from './stage.ts';
 

@@ -18,7 +18,7 @@ import { encodeReceipt, encodeTransaction } from '../src/chain/proof/roots.ts';
 import { listRoot } from '../src/chain/proof/trie.ts';
 import { readMainnetBlocks } from '../test/kit/real-blocks.ts';
 import { realchainFolder } from '../test/kit/shared-data.ts';
-import type { Figures } from './run.ts';
+import type { Figures } from './figures.ts';
 import { makeMainnetSizedBlock, type SyntheticBlock } from './synthetic-block.ts';
 
 const REPEATS = 9;

@@ -9,6 +9,7 @@ import { api } from './api/run.ts';
 import { bulk } from './bulk.ts';
 import { deliver } from './deliver/run.ts';
 import { failover } from './failover.ts';
+import type { Figures } from './figures.ts';
 import { follow } from './follow/run.ts';
 import { live } from './live.ts';
 import { describeMachine } from './machine.ts';
@@ -17,12 +18,6 @@ import { memory } from './memory.ts';
 import { profilePoints } from './points/profile.ts';
 import { points } from './points.ts';
 import { proof } from './proof.ts';
-
-/** Rows of a table, one object each; units are in the names. */
-export type Figures = {
-  conditions: Record<string, string | number>;
-  rows: Record<string, string | number>[];
-};
 
 const scenarios: Record<string, () => Promise<Figures>> = {
   ...{ bulk, failover, live, market, memory, points, proof },

@@ -1,6 +1,6 @@
 /**
- * `npm run generate`, second part: writes src/store/db/schema.sql, what all migrations together make, and
- * docs/api/openapi.json, what all routes say of themselves. With `--check` it changes nothing and fails when a file is not
+ * `npm run generate`, second part: writes src/store/db/schema.sql, what all migrations together make, docs/api/openapi.json,
+ * what all routes say of themselves, and the floor plan in docs/architecture.md. With `--check` it changes nothing and fails when a file is not
  * what it would write.
  */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -11,9 +11,17 @@ import type { Database } from '../src/store/db/db.ts';
 import { migrate } from '../src/store/db/migrate.ts';
 import { openDatabase } from '../src/store/db/open.ts';
 import { sql } from '../src/store/db/sql.ts';
+import { renderPlan } from './kit/floor-plan.ts';
 
 export const schemaFile = new URL('../src/store/db/schema.sql', import.meta.url);
 export const openApiFile = new URL('../docs/api/openapi.json', import.meta.url);
+
+const planFile = new URL('../docs/architecture.md', import.meta.url);
+/** The floor plan lies between these lines. */
+const PLAN_MARKS = [
+  '<!-- floor plan, made by `npm run generate` -->\n',
+  '\n<!-- end of the floor plan -->',
+] as const;
 
 const HEADER =
   '-- Made by `npm run generate` from the migrations: the schema as it is today. Not to be edited.\n';
@@ -23,6 +31,7 @@ if (import.meta.main) await main();
 async function main(): Promise<void> {
   await generate(schemaFile, await renderFresh());
   await generate(openApiFile, await renderOpenApi());
+  await generate(planFile, await withPlan());
 }
 
 async function generate(file: URL, text: string): Promise<void> {
@@ -33,6 +42,17 @@ async function generate(file: URL, text: string): Promise<void> {
   if ((await readFile(file, 'utf8').catch(() => undefined)) === text) return;
   process.stderr.write(`${path.basename(file.pathname)} is not what it is made from: npm run generate\n`);
   process.exitCode = 1;
+}
+
+/** The document with the plan as it is today. */
+async function withPlan(): Promise<string> {
+  const text = await readFile(planFile, 'utf8');
+  const [begin, end] = PLAN_MARKS;
+  const [before, rest, ...more] = text.split(begin);
+  const after = rest?.split(end)[1];
+  if (after === undefined || more.length > 0)
+    throw new Error(`${planFile.pathname} has no place for the floor plan`);
+  return [before, begin, renderPlan(), end, after].join('');
 }
 
 async function renderFresh(): Promise<string> {

@@ -9,26 +9,9 @@ import path from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
+import { floorPlan, importProblem, outside } from './kit/floor-plan.ts';
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
-
-/** Who may import whom. */
-const MAY_IMPORT: Record<string, readonly string[]> = {
-  core: [],
-  domain: ['core'],
-  chain: ['domain', 'core'],
-  store: ['domain', 'core'],
-  config: ['domain', 'core'],
-  ingest: ['chain', 'store', 'domain', 'core'],
-  prices: ['chain', 'store', 'domain', 'core'],
-  audit: ['ingest', 'chain', 'store', 'domain', 'core'],
-  delivery: ['store', 'domain', 'core'],
-  api: ['chain', 'store', 'domain', 'core'],
-  app: ['api', 'audit', 'chain', 'config', 'core', 'delivery', 'domain', 'ingest', 'prices', 'store'],
-  cli: ['app', 'api', 'audit', 'chain', 'config', 'core', 'devnet', 'domain', 'ingest', 'store'],
-  devnet: ['app', 'config', 'core', 'domain', 'store'],
-  src: ['cli', 'core'],
-};
 
 /** What may happen only in some places: the pattern in the code without its comments, and the places with the reason. */
 const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }[] = [
@@ -92,11 +75,27 @@ const texts = listFiles('{*.{md,json,mjs,yaml},{src,devnet,bench,test,docs,.ci}/
 
 test('every import follows the floor plan', () => {
   const broken = programs.flatMap((file) =>
-    listImports(file)
-      .filter((target) => !isAllowed(moduleOf(file), moduleOf(target)))
-      .map((target) => `${file} imports ${target}: ${moduleOf(file)} may not import ${moduleOf(target)}`),
+    listImports(file).flatMap((target) => {
+      const problem = importProblem(file, target);
+      return problem === undefined ? [] : `${file} imports ${target}: ${problem}`;
+    }),
   );
   assertNone(broken);
+});
+
+test('no file imports itself by way of others, types included', () => {
+  const importsOf = new Map([...programs, ...tests].map((file) => [file, listImports(file)]));
+  const found: string[] = [];
+  const done = new Set<string>();
+  const visit = (file: string, way: readonly string[]) => {
+    const start = way.indexOf(file);
+    if (start !== -1) found.push([...way.slice(start), file].join(' → '));
+    if (done.has(file)) return;
+    done.add(file);
+    for (const target of importsOf.get(file) ?? []) visit(target, [...way, file]);
+  };
+  for (const file of importsOf.keys()) visit(file, []);
+  assertNone(found);
 });
 
 for (const { what, pattern, places } of ONLY_IN) {
@@ -129,7 +128,7 @@ test('the folders of test/ mirror the folders of the program', () => {
   const folders = new Set(
     tests.map((file) => file.split('/')).flatMap(([, folder, rest]) => (rest === undefined ? [] : folder)),
   );
-  const known = [...Object.keys(MAY_IMPORT), 'bench', ...TEST_FOLDERS];
+  const known = [...Object.keys(floorPlan), ...Object.keys(outside), 'bench', ...TEST_FOLDERS];
   assertNone(
     [...folders]
       .filter((folder) => folder !== undefined && !known.includes(folder))
@@ -157,16 +156,6 @@ test('generated files are what `npm run generate` makes', async () => {
     await promisify(execFile)(process.execPath, [...words, '--check'], { cwd: ROOT });
   }
 });
-
-function isAllowed(from: string, to: string): boolean {
-  return from === to || from === 'bench' || (MAY_IMPORT[from]?.includes(to) ?? false);
-}
-
-/** The folder below src/, or the top folder: `src/core/hex.ts` → core, `src/main.ts` → src, `devnet/x.ts` → devnet. */
-function moduleOf(file: string): string {
-  const [top = '', folder = '', rest] = file.split('/');
-  return top === 'src' && rest !== undefined ? folder : top;
-}
 
 /** The project's own files that a file imports or starts, as paths from the root. */
 function listImports(file: string): string[] {

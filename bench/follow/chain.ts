@@ -5,7 +5,7 @@
 import { type Anvil, startAnvil } from '../../devnet/anvil.ts';
 import { listAccounts, quantity } from '../../devnet/wallet.ts';
 import type { Address, Hex } from '../../src/core/hex.ts';
-import { installPairs, type SwapPair, swapCalls } from './pairs.ts';
+import { installPairs, type SwapPair, swapCalls, type Transaction } from './pairs.ts';
 
 /** How many transfers of either kind; each kind is numbered from 1. */
 export type Counts = { token: number; native: number };
@@ -125,8 +125,6 @@ export async function startBenchChain(
     throw error;
   }
 }
-
-export type Transaction = { from: Address; to: Address; value?: Hex; data?: Hex };
 
 /** The transactions of the next block, and what has been sent with them. */
 function denseBlock(senders: readonly Address[], { token, native }: Counts) {

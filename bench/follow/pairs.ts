@@ -6,7 +6,6 @@ import { createRequire } from 'node:module';
 import { keccak_256 } from '@noble/hashes/sha3';
 import type { Anvil } from '../../devnet/anvil.ts';
 import type { Address, Hex } from '../../src/core/hex.ts';
-import type { Transaction } from './chain.ts';
 
 export type SwapPair = { id: number; address: Address; token0: Address; token1: Address };
 
@@ -19,6 +18,9 @@ const SWAP_IN = 10n ** 15n;
 const SWAP_OUT = 9n * 10n ** 14n;
 /** Where UniswapV2ERC20 and UniswapV2Pair keep what they are asked for. */
 const SLOTS = { totalSupply: 0n, balanceOf: 1n, token0: 6n, token1: 7n, reserves: 8n, unlocked: 12n };
+
+/** As eth_sendTransaction takes it. */
+export type Transaction = { from: Address; to: Address; value?: Hex; data?: Hex };
 
 const require = createRequire(import.meta.url);
 

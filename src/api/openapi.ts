@@ -9,7 +9,7 @@ import type { TSchema } from 'typebox';
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Api } from './context.ts';
 import { SUSPENDED } from './http/auth.ts';
-import { type Contents, ErrorBody, Failure, type Operation } from './http/operation.ts';
+import { type Contents, DOCS_PATH, ErrorBody, Failure, type Operation } from './http/operation.ts';
 import { ADMIN_PREFIX, isKeyed } from './http/shared-headers.ts';
 import { webhooks } from './notifications/webhook-document.ts';
 
@@ -30,7 +30,6 @@ const tags: [prefix: string, name: string, description: string][] = [
   ['/', 'Operation', 'For operators and orchestrators.'],
 ];
 
-export const DOCS_PATH = '/docs';
 const JSON_TYPE = 'application/json; charset=utf-8';
 /** Nothing but what lies beside the page; its styles are partly in attributes. */
 const DOCS_POLICY =

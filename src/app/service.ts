@@ -20,7 +20,7 @@ import type { WebhookPolicy } from '../domain/webhook-url.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from '../ingest/backfill.ts';
 import { createDeferredWriter } from '../ingest/deferred-writer.ts';
 import { createFollower } from '../ingest/follow.ts';
-import { createMarketLedger } from '../ingest/pairs/market.ts';
+import { createMarketProjection } from '../ingest/pairs/market.ts';
 import { createPairBackfill } from '../ingest/pairs/pair-backfill.ts';
 import { checkPairs } from '../ingest/pairs/pair-contracts.ts';
 import { createPairReader } from '../ingest/pairs/pair-events.ts';
@@ -28,7 +28,7 @@ import { createPairReadings } from '../ingest/pairs/pair-readings.ts';
 import { createPairPruner } from '../ingest/pairs/pair-retention.ts';
 import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
-import { createPointsLedger } from '../ingest/points/points.ts';
+import { createPointsProjection } from '../ingest/points/points.ts';
 import { createScrutiny, withDoubts } from '../ingest/scrutiny.ts';
 import { createVouch } from '../ingest/vouch.ts';
 import type { Database, Share } from '../store/db/db.ts';
@@ -218,7 +218,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     startBlock: config.chain.startBlock,
     confirmations: config.chain.confirmations,
     finalityDepth: config.chain.finalityDepth,
-    ledgers: [createMarketLedger(pairs, clock), createPointsLedger({ rules, log })],
+    projections: [createMarketProjection(pairs, clock), createPointsProjection({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({
       clock: steadyClock,

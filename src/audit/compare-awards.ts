@@ -5,9 +5,10 @@
 import { decimalText } from '../core/decimal.ts';
 import { silentLog } from '../core/log.ts';
 import type { Award } from '../domain/award.ts';
+import type { Placed } from '../domain/points/activity.ts';
+import { ofKind } from '../domain/points/activity.ts';
 import type { Rules } from '../domain/points/rules.ts';
 import { dayOf, startOf } from '../domain/points/window.ts';
-import { ofKind, type Placed } from '../ingest/points/activities.ts';
 import type { Claim } from '../ingest/points/claims.ts';
 import { claimEvents, loadReferrers } from '../ingest/points/points.ts';
 import { dayKey, settleClaims } from '../ingest/points/settle-claims.ts';

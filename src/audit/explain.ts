@@ -9,10 +9,10 @@ import type { Address, Hash } from '../core/hex.ts';
 import type { Award } from '../domain/award.ts';
 import type { BlockHeader } from '../domain/block.ts';
 import { decodeEvent } from '../domain/event-signature.ts';
+import type { Activity } from '../domain/points/activity.ts';
 import type { EventListener, EventRule, Listener, Movement, Rules } from '../domain/points/rules.ts';
 import { dayOf, dayText, edgeText, startOf } from '../domain/points/window.ts';
 import { changeOf } from '../ingest/points/accruals.ts';
-import type { Activity } from '../ingest/points/activities.ts';
 import { type Claim, judgeEvent, type Refusal } from '../ingest/points/claims.ts';
 import {
   assetsOf,

@@ -28,15 +28,9 @@ import type { DeferralLimits } from '../store/matching/deferred.ts';
 import type { Backfill } from './backfill.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
+import type { Projection } from './projection.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
-
-/** What else is taken from blocks and written in their transaction: swap pairs, points. */
-export type Ledger = {
-  write(tx: Tx, blocks: readonly ReadBlock[]): Promise<void>;
-  /** Undoes what was written for all blocks above this one. */
-  undo(tx: Tx, ancestorNumber: number): Promise<void>;
-};
 
 export type FollowerOptions = {
   database: Database;
@@ -51,7 +45,7 @@ export type FollowerOptions = {
   finalityDepth: number;
   backfill: Backfill;
   /** Written in this order, undone in the opposite one. */
-  ledgers: readonly Ledger[];
+  projections: readonly Projection[];
   extract: Extract;
   /**
    * What this chain was seen to honour: stored with the next blocks, and taken over from who followed before.
@@ -234,7 +228,7 @@ export function createFollower(options: FollowerOptions): Follower {
         enforcedChecks: options.checks.learned(),
         ...(options.deferral && { deferral: options.deferral }),
         async also(tx) {
-          for (const ledger of options.ledgers) await ledger.write(tx, blocks);
+          for (const projection of options.projections) await projection.write(tx, blocks);
         },
       },
       signal,
@@ -307,7 +301,7 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   async function undo(tx: Tx, ancestor: number): Promise<void> {
-    for (const ledger of options.ledgers.toReversed()) await ledger.undo(tx, ancestor);
+    for (const projection of options.projections.toReversed()) await projection.undo(tx, ancestor);
   }
 
   function reportReorg(tip: BlockId, branch: BlockId, reorg: { ancestor: number; depth: number }): void {

@@ -13,9 +13,9 @@ import { Fault } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { BlockHeader, BlockReference, Transfer } from '../domain/block.ts';
 import type { PairEvents } from '../domain/pair.ts';
+import type { Activity } from '../domain/points/activity.ts';
 import { extractTransfers } from './extract.ts';
 import { fetchBlocks, REQUEST_BYTES_MAX } from './fetch-blocks.ts';
-import type { Activity } from './points/activities.ts';
 
 /** A block as it is committed. */
 export type ReadBlock = {
@@ -34,7 +34,7 @@ export type ReadBlock = {
   believed?: string | undefined;
 };
 
-/** What is taken out of a block for the ledgers; the block itself is garbage then. */
+/** What is taken out of a block for the projections; the block itself is garbage then. */
 export type Extract = {
   pairEvents(bundle: Bundle): PairEvents[];
   activities(bundle: Bundle): Activity[];

@@ -3,8 +3,8 @@
  */
 import type { HTTPMethods } from 'fastify';
 import type { Api } from '../context.ts';
-import { DOCS_PATH } from '../openapi.ts';
 import { sendAnswer } from './errors.ts';
+import { DOCS_PATH } from './operation.ts';
 
 const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'];
 

@@ -4,6 +4,9 @@
  */
 import { type TSchema, Type } from 'typebox';
 
+/** Where its pages are. */
+export const DOCS_PATH = '/docs';
+
 export type Operation = {
   /** One line. */
   summary: string;

@@ -6,6 +6,7 @@
 import { floor } from '../../core/fraction.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { evaluateBoolean, evaluateNumber } from '../../domain/expression/evaluate.ts';
+import type { Activity, Placed } from '../../domain/points/activity.ts';
 import { MOVEMENTS_MAX, type Movement } from '../../domain/points/rules.ts';
 import { dayOf } from '../../domain/points/window.ts';
 import type { Tx } from '../../store/db/db.ts';
@@ -19,7 +20,6 @@ import {
   savePositions,
 } from '../../store/points/accruals.ts';
 import { type ClosedDay, closeDay, openPosition, type Touch, touchPosition } from './accrual.ts';
-import type { Activity, Placed } from './activities.ts';
 import { type Inputs, logEnvironment, type PriceAt, userOf } from './environment.ts';
 
 /** A day that was closed, with the block in which that happened. */

@@ -4,39 +4,9 @@
  */
 import type { Bundle } from '../../chain/blocks/bundle.ts';
 import type { Address, Hash } from '../../core/hex.ts';
-import type { BlockHeader } from '../../domain/block.ts';
-import { type AbiValue, decodeEvent } from '../../domain/event-signature.ts';
+import { decodeEvent } from '../../domain/event-signature.ts';
+import type { Activity } from '../../domain/points/activity.ts';
 import type { Listener, Rules } from '../../domain/points/rules.ts';
-
-/** A log, for one of those that asked for it. */
-export type Activity<Listening extends Listener = Listener> = {
-  listener: Listening;
-  txHash: Hash;
-  /** Who sent the transaction. */
-  sender: Address;
-  contract: Address;
-  /** Index of the log within its receipt, which survives re-inclusion; and within its block, by which it has its turn. */
-  ordinal: number;
-  logIndex: number;
-  /** In the order of the signature. */
-  values: readonly (AbiValue | undefined)[];
-};
-
-/** An activity with its block. */
-export type Placed<Listening extends Listener = Listener> = {
-  activity: Activity<Listening>;
-  block: BlockHeader;
-};
-
-/** Those of one kind of listener. */
-export function ofKind<Kind extends Listener['kind']>(
-  placed: readonly Placed[],
-  kind: Kind,
-): Placed<Extract<Listener, { kind: Kind }>>[] {
-  return placed.filter(
-    (one): one is Placed<Extract<Listener, { kind: Kind }>> => one.activity.listener.kind === kind,
-  );
-}
 
 /** What the rules ask for in a block, in its order. Transactions that failed have no activities. */
 export function createActivityReader({ listeners }: Rules): (bundle: Bundle) => Activity[] {

@@ -6,6 +6,7 @@ import { compare, type Fraction, fractionOf, multiply, zero } from '../../core/f
 import type { Address, Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { type Environment, evaluateBoolean, evaluateNumber } from '../../domain/expression/evaluate.ts';
+import type { Activity } from '../../domain/points/activity.ts';
 import {
   type AccrualRule,
   type CommonRule,
@@ -16,7 +17,6 @@ import {
 import { dayText, isWithin, type Moment, startOf } from '../../domain/points/window.ts';
 import type { ReferredBefore } from '../../store/points/referrals.ts';
 import type { ClosedDay } from './accrual.ts';
-import type { Activity } from './activities.ts';
 import {
   type Inputs,
   logEnvironment,

@@ -7,10 +7,10 @@ import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { AbiValue } from '../../domain/event-signature.ts';
 import type { CheckedExpression, Value } from '../../domain/expression/check.ts';
 import type { Environment } from '../../domain/expression/evaluate.ts';
+import type { Activity } from '../../domain/points/activity.ts';
 import type { UserSource } from '../../domain/points/rules.ts';
 import type { TokenInfo } from '../../domain/points/tokens.ts';
 import type { Price } from '../../store/prices/prices.ts';
-import type { Activity } from './activities.ts';
 
 /** The price of an asset that was in force at a time. */
 export type PriceAt = (asset: string, at: Date) => Price | undefined;

@@ -5,6 +5,8 @@
 import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { CheckedExpression } from '../../domain/expression/check.ts';
+import type { Placed } from '../../domain/points/activity.ts';
+import { ofKind } from '../../domain/points/activity.ts';
 import type {
   EventListener,
   Listener,
@@ -23,18 +25,17 @@ import {
   undoReferrals,
 } from '../../store/points/referrals.ts';
 import { listPrices, type Price } from '../../store/prices/prices.ts';
-import type { Ledger } from '../follow.ts';
+import type { Projection } from '../projection.ts';
 import { type Closed, closeDays, moveBalances } from './accruals.ts';
-import { ofKind, type Placed } from './activities.ts';
 import { type Claim, claimDay, claimEvent, lastMomentOf } from './claims.ts';
 import { assetsOf, type PriceAt } from './environment.ts';
 import { dayKey, settleClaims } from './settle-claims.ts';
 
 /** Writes referrals, awards and balances with their blocks, in the order of the chain. */
-export function createPointsLedger({ rules, log }: { rules: Rules; log: Log }): Ledger {
+export function createPointsProjection({ rules, log }: { rules: Rules; log: Log }): Projection {
   const accrualIds = [...rules.accruals.keys()];
 
-  async function write(tx: Tx, blocks: Parameters<Ledger['write']>[1]): Promise<void> {
+  async function write(tx: Tx, blocks: Parameters<Projection['write']>[1]): Promise<void> {
     const placed = blocks.flatMap(({ header, activities }) =>
       activities.map((activity): Placed => ({ activity, block: header })),
     );

@@ -3,7 +3,6 @@
  */
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { countDeferred } from '../matching/deferred.ts';
 import { shardOf } from './lanes.ts';
 
 /** Some ten milliseconds. */
@@ -67,4 +66,11 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
     due: row?.due ?? 0,
     oldestDueAt: row?.oldest ?? undefined,
   };
+}
+
+/** How many notifications are deferred at most: a record whose flags don't fit gets none. */
+export async function countDeferred(db: Db): Promise<number> {
+  const [row] = await db.query<{ count: number }>(sql`
+    select coalesce(sum(cardinality(record_ids) * jsonb_array_length(matches)), 0)::bigint as count from deferred_match`);
+  return row?.count ?? 0;
 }

@@ -121,13 +121,6 @@ export async function findFirstDeferred(db: Db): Promise<number | undefined> {
   return row?.block_number;
 }
 
-/** How many notifications are deferred at most: a record whose flags don't fit gets none. */
-export async function countDeferred(db: Db): Promise<number> {
-  const [row] = await db.query<{ count: number }>(sql`
-    select coalesce(sum(cardinality(record_ids) * jsonb_array_length(matches)), 0)::bigint as count from deferred_match`);
-  return row?.count ?? 0;
-}
-
 /** One entry: matches of an address in one block, and which records of a watcher they are for. */
 export type Deferred = { block: number; recordIds: string[]; matches: Match[]; isMet: boolean };
 

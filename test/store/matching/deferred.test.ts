@@ -3,12 +3,8 @@ import { describe, test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
 import { writeDeferred } from '../../../src/store/blocks/write-deferred.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { queueStatistics } from '../../../src/store/delivery/pending.ts';
-import {
-  countDeferred,
-  type DeferralLimits,
-  findFirstDeferred,
-} from '../../../src/store/matching/deferred.ts';
+import { countDeferred, queueStatistics } from '../../../src/store/delivery/pending.ts';
+import { type DeferralLimits, findFirstDeferred } from '../../../src/store/matching/deferred.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
   addressOf,

@@ -1,0 +1,37 @@
+/**
+ * Activities: logs that rules of points ask for, decoded.
+ */
+import type { Address, Hash } from '../../core/hex.ts';
+import type { BlockHeader } from '../block.ts';
+import type { AbiValue } from '../event-signature.ts';
+import type { Listener } from './rules.ts';
+
+/** A log, for one of those that asked for it. */
+export type Activity<Listening extends Listener = Listener> = {
+  listener: Listening;
+  txHash: Hash;
+  /** Who sent the transaction. */
+  sender: Address;
+  contract: Address;
+  /** Index of the log within its receipt, which survives re-inclusion; and within its block, by which it has its turn. */
+  ordinal: number;
+  logIndex: number;
+  /** In the order of the signature. */
+  values: readonly (AbiValue | undefined)[];
+};
+
+/** An activity with its block. */
+export type Placed<Listening extends Listener = Listener> = {
+  activity: Activity<Listening>;
+  block: BlockHeader;
+};
+
+/** Those of one kind of listener. */
+export function ofKind<Kind extends Listener['kind']>(
+  placed: readonly Placed[],
+  kind: Kind,
+): Placed<Extract<Listener, { kind: Kind }>>[] {
+  return placed.filter(
+    (one): one is Placed<Extract<Listener, { kind: Kind }>> => one.activity.listener.kind === kind,
+  );
+}

@@ -1,0 +1,121 @@
+/**
+ * The floor plan: the folders of the program, what each holds and whom it may import. `test/tidy.test.ts` compares the imports
+ * with it, and `npm run generate` draws it in docs/architecture.md.
+ */
+
+export type Folder = { holds: string; mayImport: readonly string[]; rooms?: readonly string[] };
+
+/**
+ * From the lowest to the highest. A room, a folder within a folder, may import those that are named before it; `.` are the files
+ * that lie directly in the folder, and where it isn't named they may import every room.
+ */
+export const floorPlan: Record<string, Folder> = {
+  core: {
+    holds: 'what knows nothing of chains and webhooks: faults, clock, log, loops, decimals',
+    mayImport: [],
+  },
+  domain: {
+    holds: 'pure rules: transfers, webhook URLs, retries, keys, pairs, prices, awards',
+    mayImport: ['core'],
+    rooms: ['.', 'expression', 'points'],
+  },
+  config: { holds: 'the configuration, its schema and its messages', mayImport: ['domain', 'core'] },
+  chain: {
+    holds: 'the nodes, and the proof of what they say',
+    mayImport: ['domain', 'core'],
+    rooms: ['rpc', 'proof', 'blocks', 'nodes', 'contracts'],
+  },
+  store: {
+    holds: 'the database and all SQL',
+    mayImport: ['domain', 'core'],
+    rooms: [
+      ...['db', 'prices', 'supply', 'points', 'market', 'delivery', 'matching', 'blocks', 'watchers'],
+      ...['retention', 'deployment', 'audit'],
+    ],
+  },
+  ingest: {
+    holds: 'following the chain: blocks with their notifications, pairs and points',
+    mayImport: ['chain', 'store', 'domain', 'core'],
+    rooms: ['.', 'pairs', 'points'],
+  },
+  prices: { holds: 'price feeds and their sources', mayImport: ['chain', 'store', 'domain', 'core'] },
+  audit: {
+    holds: 'comparing what is stored with the chain, explaining and repairing it',
+    mayImport: ['ingest', 'chain', 'store', 'domain', 'core'],
+  },
+  delivery: { holds: 'sending webhooks, fairly and safely', mayImport: ['store', 'domain', 'core'] },
+  api: {
+    holds: 'the HTTP API',
+    mayImport: ['chain', 'store', 'domain', 'core'],
+    rooms: ['http', 'ops', 'public', 'notifications', 'admin'],
+  },
+  app: {
+    holds: 'the program, put together from a configuration',
+    mayImport: [
+      ...['api', 'delivery', 'audit', 'prices', 'ingest', 'store', 'chain', 'config', 'domain', 'core'],
+    ],
+  },
+  cli: {
+    holds: 'one file for each command',
+    mayImport: ['app', 'api', 'audit', 'ingest', 'store', 'chain', 'config', 'domain', 'core', 'devnet'],
+  },
+};
+
+/** Beside src/, and what starts it. */
+export const outside: Record<string, readonly string[]> = {
+  src: ['cli', 'core'],
+  devnet: ['app', 'store', 'config', 'domain', 'core'],
+};
+
+/** Why `from` must not import `to`, both paths from the root; undefined where it may. */
+export function importProblem(from: string, to: string): string | undefined {
+  const [one, other] = [folderOf(from), folderOf(to)];
+  if (one === 'bench') return undefined;
+  const mayImport = floorPlan[one]?.mayImport ?? outside[one] ?? [];
+  if (one !== other) return mayImport.includes(other) ? undefined : `${one} may not import ${other}`;
+  const rooms = floorPlan[one]?.rooms ?? [];
+  const [room, otherRoom] = [roomOf(from), roomOf(to)];
+  const [place, otherPlace] = [rooms.indexOf(room), rooms.indexOf(otherRoom)];
+  if (room === otherRoom || place === -1 || otherPlace === -1 || otherPlace < place) return undefined;
+  return `${one}/${room} may not import ${one}/${otherRoom}`;
+}
+
+/** The folder below src/, or the top folder: `src/core/hex.ts` → core, `src/main.ts` → src, `devnet/x.ts` → devnet. */
+function folderOf(file: string): string {
+  const [top = '', folder = '', rest] = file.split('/');
+  return top === 'src' && rest !== undefined ? folder : top;
+}
+
+function roomOf(file: string): string {
+  const [, , room = '', rest] = file.split('/');
+  return rest === undefined ? '.' : room;
+}
+
+/** The plan as Markdown. An arrow is left out where others lead there too. */
+export function renderPlan(): string {
+  const names = Object.keys(floorPlan).reverse();
+  const importsOf = (name: string) =>
+    (floorPlan[name]?.mayImport ?? []).filter((other) => other in floorPlan);
+  const reaches = (from: string, to: string): boolean =>
+    importsOf(from).some((next) => next === to || reaches(next, to));
+  const arrows = names.flatMap((name) =>
+    importsOf(name)
+      .filter((to) => !importsOf(name).some((other) => other !== to && reaches(other, to)))
+      .map((to) => `  ${name} --> ${to}`),
+  );
+  const rows = names.map((name) => {
+    const { holds, rooms = [] } = floorPlan[name] ?? { holds: '' };
+    const named = rooms.filter((room) => room !== '.').map((room) => `\`${room}/\``);
+    return `| \`${name}/\` | ${holds} | ${named.join(' ')} |`;
+  });
+  return [
+    '```mermaid',
+    'flowchart TD',
+    ...arrows,
+    '```',
+    '',
+    '| Folder | Holds | Rooms |',
+    '|---|---|---|',
+    ...rows,
+  ].join('\n');
+}
