@@ -3,7 +3,8 @@
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import { createProgramLog } from '../app/program-log.ts';
-import { type Role, roles, type ServiceOptions, startService } from '../app/service.ts';
+import { type Role, roles } from '../app/roles.ts';
+import { type ServiceOptions, startService } from '../app/service.ts';
 import type { Config } from '../config/schema.ts';
 import { abortOf } from '../core/abort.ts';
 import { messageOf } from '../core/fault.ts';

@@ -8,7 +8,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Role } from '../../src/app/service.ts';
+import type { Role } from '../../src/app/roles.ts';
 import type { Address } from '../../src/core/hex.ts';
 import { openDatabase } from '../../src/store/db/open.ts';
 import { sql } from '../../src/store/db/sql.ts';

@@ -4,7 +4,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import type { Role } from '../../src/app/service.ts';
+import type { Role } from '../../src/app/roles.ts';
 import { CHAIN_ID, SECRET } from './service.ts';
 
 export type Program = {

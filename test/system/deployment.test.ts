@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { StatusBody } from '../../src/api/ops/status-body.ts';
-import type { Role } from '../../src/app/service.ts';
+import type { Role } from '../../src/app/roles.ts';
 import { chainbell } from '../cli/chainbell.ts';
 import { startChain } from '../kit/anvil.ts';
 import { createTestDatabase } from '../kit/database.ts';

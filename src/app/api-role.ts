@@ -1,0 +1,46 @@
+/**
+ * The role `api`: the HTTP API. A process without the role does not load it.
+ */
+import type { OpsSources } from '../api/context.ts';
+import type { ContractReader } from '../chain/contracts/contracts.ts';
+import { createSender, type SenderOptions } from '../delivery/send.ts';
+import { createTestSender } from '../delivery/test-webhook.ts';
+import type { Foundation } from './foundation.ts';
+import { openLimits } from './limits.ts';
+import { listenFault } from './listen.ts';
+import { createPriceBook } from './prices.ts';
+import { openSupply } from './supply.ts';
+import { valuedPairs } from './valued-pairs.ts';
+
+/** Listens when this resolves, at the returned URL. @throws Fault as startService does. */
+export async function startApi(
+  { config, log, metrics, clock, steadyClock, shares, keyRing, loops, atStart }: Foundation,
+  { sender, contracts, ops }: { sender: SenderOptions; contracts: ContractReader; ops: OpsSources },
+  parts: AsyncDisposableStack,
+): Promise<string> {
+  const { createApi } = await import('../api/server.ts');
+  const database = shares.api;
+  // With connections of its own: no attempt waits for one that a test holds.
+  const { send, close } = createSender(sender);
+  parts.defer(close);
+  const nativeSymbol = config.chain.native.symbol;
+  const { signal } = loops;
+  const limits = await atStart('database', () => openLimits(config, { database, clock: steadyClock, log }));
+  const api = createApi({
+    ...{ database, clock, log, metrics, keyRing, nativeSymbol, limits, ops },
+    webhookPolicy: sender.policy,
+    confirmations: config.chain.confirmations,
+    pairs: valuedPairs(config),
+    sendTest: createTestSender({ database, clock, log, keyRing, nativeSymbol, send }),
+    adminToken: config.http.adminToken ?? undefined,
+    prices: createPriceBook(config),
+    supply: openSupply(config, { database, nodes: contracts, clock, log, signal }),
+  });
+  parts.defer(() => api.close());
+  try {
+    const { host, port } = config.http;
+    return await api.listen({ host, port });
+  } catch (error) {
+    throw listenFault(error, config.http);
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * The role `delivery`: webhooks that are due go out, and what is old is removed.
+ */
+import { createDeliverer, HEARTBEAT_MS } from '../delivery/deliver.ts';
+import { createPendingAlarm, PENDING_ALARM_MS } from '../delivery/pending-alarm.ts';
+import { createSender, type SenderOptions } from '../delivery/send.ts';
+import type { SessionKeeper } from '../store/db/session-keeper.ts';
+import { createLaneRepair } from '../store/delivery/lane-repair.ts';
+import { createReceiverRepair } from '../store/delivery/receivers.ts';
+import { createPruner } from '../store/retention/retention.ts';
+import type { Foundation } from './foundation.ts';
+import { limitsOf } from './limits.ts';
+import { RESUME_MS_MAX } from './loops.ts';
+
+export type DeliveryRole = {
+  /** Something is due in a lane, or in any. */
+  ring(lane: string): void;
+  run(): void;
+  /** Resolves when no attempt is under way. */
+  stop(): Promise<void>;
+};
+
+/** How often a thousand lanes, and a thousand failing receivers, are looked at. */
+const REPAIR_MS = 2_000;
+const PRUNE_MS = 60_000;
+
+export function createDeliveryRole(
+  { config, log, metrics, clock, shares, keyRing, loops, unlessStepped }: Foundation,
+  { sender, sessions }: { sender: SenderOptions; sessions: () => SessionKeeper },
+  parts: AsyncDisposableStack,
+): DeliveryRole {
+  const { send, close } = createSender(sender);
+  parts.defer(close);
+  const { nativeSymbol, retryMinutes } = { nativeSymbol: config.chain.native.symbol, ...config.webhooks };
+  const deliverer = createDeliverer({
+    ...{ database: shares.delivery, settling: shares.settle, clock, log, metrics, keyRing },
+    ...{ nativeSymbol, retryMinutes, send },
+    session: () => sessions().current(),
+  });
+  deliverer.failed.catch(loops.fail);
+  return {
+    ring: deliverer.ring,
+    stop: deliverer.stop,
+    run() {
+      const retryMsMax = RESUME_MS_MAX;
+      const { run } = loops;
+      run('delivery', deliverer.step, { idleMs: deliverer.idleMs, wake: deliverer.wake, retryMsMax });
+      run('delivery heartbeat', deliverer.heartbeat, { idleMs: () => HEARTBEAT_MS, retryMsMax });
+      const database = shares.delivery;
+      const repair = createLaneRepair({ database, clock, log, metrics });
+      run('lane repair', unlessStepped(repair), { idleMs: () => REPAIR_MS });
+      const alarm = createPendingAlarm({ database, log, limits: limitsOf(config) });
+      run('pending alarm', alarm, { idleMs: () => PENDING_ALARM_MS });
+      run('receiver repair', createReceiverRepair(database), { idleMs: () => REPAIR_MS });
+      const pruner = createPruner({ database, clock, ...config.retention });
+      run('retention', unlessStepped(pruner), { idleMs: () => PRUNE_MS });
+    },
+  };
+}

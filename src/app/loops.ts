@@ -1,0 +1,48 @@
+/**
+ * The background loops of a process, which end together.
+ */
+import type { Clock } from '../core/clock.ts';
+import { type Fault, messageOf } from '../core/fault.ts';
+import type { Log } from '../core/log.ts';
+import { runLoop, type Step, type Wake } from '../core/loop.ts';
+
+export type LoopTiming = { idleMs(): number | Promise<number>; wake?: Wake; retryMsMax?: number };
+
+export type Loops = {
+  run(name: string, step: Step, timing: LoopTiming): void;
+  /** Aborts when they are to end. */
+  readonly signal: AbortSignal;
+  /** Resolves with the reason when one has died of a bug. */
+  readonly failed: Promise<Error>;
+  /** A part that runs no loop has died of a bug. */
+  fail(error: Error): void;
+  /** Aborts the signal; resolves when `others` and all loops have ended. */
+  end(others?: () => Promise<void>): Promise<void>;
+};
+
+const RETRY_MS_MAX = 15_000;
+/** What rings and follows goes on this soon after a standby has taken over the database. */
+export const RESUME_MS_MAX = 2_000;
+
+export function createLoops({ clock, log }: { clock: Clock; log: Log }): Loops {
+  const closing = new AbortController();
+  const { signal } = closing;
+  const died = Promise.withResolvers<Error>();
+  const loops: Promise<void>[] = [];
+  return {
+    signal,
+    failed: died.promise,
+    fail: died.resolve,
+    run(name, step, timing) {
+      const onFault = (fault: Fault, retryMs: number) =>
+        log.warn({ loop: name, code: fault.code, error: messageOf(fault), retryMs }, 'loop.fault');
+      const loop = runLoop(step, { name, clock, signal, retryMsMax: RETRY_MS_MAX, onFault, ...timing });
+      loops.push(loop.catch((error: Error) => died.resolve(error)));
+    },
+    async end(others) {
+      closing.abort();
+      await others?.();
+      await Promise.all(loops);
+    },
+  };
+}
