@@ -1,5 +1,5 @@
 /**
- * Back-fill: from the start of the process until the transfers of all blocks are in the database.
+ * Backfill: from the start of the process until the transfers of all blocks are in the database.
  */
 
 import { cpuSecondsOf } from '../program.ts';

@@ -1,5 +1,5 @@
 /**
- * Where Chainbell's time goes in a back-fill: the functions with the most self time, of the main thread and of each
+ * Where Chainbell's time goes in a backfill: the functions with the most self time, of the main thread and of each
  * worker, in bench/results/follow-profile.json.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -13,7 +13,7 @@ import { chainbell } from './chainbell.ts';
 
 const RESULT = new URL('../results/follow-profile.json', import.meta.url);
 
-/** Runs one proved back-fill under V8's profiler, prints the tables and writes them. */
+/** Runs one proved backfill under V8's profiler, prints the tables and writes them. */
 export async function profile(chain: BenchChain): Promise<void> {
   const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-profile-'));
   try {

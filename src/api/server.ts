@@ -16,7 +16,7 @@ import { answerError, answerUnknownPath, invalid } from './http/errors.ts';
 import { noteBody } from './http/idempotency-key.ts';
 import { limitMemory } from './http/memory-limit.ts';
 import { watchMethods } from './http/methods.ts';
-import { keepAnswers } from './http/public.ts';
+import { cacheResponses } from './http/public.ts';
 import { checkQueryNames } from './http/query-names.ts';
 import { answerClientError, answerConnect, answerExpectation } from './http/raw-errors.ts';
 import { NO_SNIFF } from './http/shared-headers.ts';
@@ -77,7 +77,7 @@ export function createApi(options: ApiOptions): Api {
   limitMemory(api, options);
   api.server.on('connect', answerConnect).on('checkExpectation', answerExpectation);
   api.setNotFoundHandler(answerUnknownPath);
-  // Without promises: they are much of what a kept answer costs.
+  // Without promises: they are much of what a cached response costs.
   api.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id).headers(NO_SNIFF);
     const { httpVersion, headers } = request.raw;
@@ -102,7 +102,7 @@ export function createApi(options: ApiOptions): Api {
     if (!request.is404) return done();
     answerUnknownPath(request, reply).catch(() => reply.raw.destroy());
   });
-  keepAnswers(api, options);
+  cacheResponses(api, options);
   addDocumentation(api);
   // Once the plugins are there that look at routes.
   api.register(async (scope: Api) => {

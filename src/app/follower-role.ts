@@ -9,7 +9,7 @@ import { createWake, type Step } from '../core/loop.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from '../ingest/backfill.ts';
 import { createDeferredWriter } from '../ingest/deferred-writer.ts';
 import { createFollower } from '../ingest/follow.ts';
-import { createMarketProjection } from '../ingest/pairs/market.ts';
+import { createMarketProcessor } from '../ingest/pairs/market.ts';
 import { createPairBackfill } from '../ingest/pairs/pair-backfill.ts';
 import { checkPairs } from '../ingest/pairs/pair-contracts.ts';
 import { createPairReader } from '../ingest/pairs/pair-events.ts';
@@ -17,7 +17,7 @@ import { createPairReadings } from '../ingest/pairs/pair-readings.ts';
 import { createPairPruner } from '../ingest/pairs/pair-retention.ts';
 import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
-import { createPointsProjection } from '../ingest/points/points.ts';
+import { createPointsProcessor } from '../ingest/points/points.ts';
 import { createScrutiny, type Scrutiny } from '../ingest/scrutiny.ts';
 import { createVouch } from '../ingest/vouch.ts';
 import type { ChainAccess } from './chain-access.ts';
@@ -67,7 +67,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   let leads = () => false;
   const follower = createFollower({
     ...{ database, nodes, clock, log, metrics, chainId, startBlock, confirmations, finalityDepth },
-    projections: [createMarketProjection(pairs, clock), createPointsProjection({ rules, log })],
+    processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
     backfill: createBackfill({
       clock: steadyClock,

@@ -9,9 +9,9 @@ import type { Placed } from '../domain/points/activity.ts';
 import { ofKind } from '../domain/points/activity.ts';
 import type { Rules } from '../domain/points/rules.ts';
 import { dayOf, startOf } from '../domain/points/window.ts';
-import type { Claim } from '../ingest/points/claims.ts';
-import { claimEvents, loadReferrers } from '../ingest/points/points.ts';
-import { dayKey, settleClaims } from '../ingest/points/settle-claims.ts';
+import { capAwards, dayKey } from '../ingest/points/cap-awards.ts';
+import type { PendingAward } from '../ingest/points/pending-awards.ts';
+import { awardEvents, loadReferrers } from '../ingest/points/points.ts';
 import type { ReadBlock } from '../ingest/read-ahead.ts';
 import type { StoredBlock } from '../store/audit/comparison.ts';
 import type { Db } from '../store/db/db.ts';
@@ -80,15 +80,20 @@ async function deriveAwards(snapshot: Db, rules: Rules, blocks: AwardSide['block
   const placed = blocks.flatMap(({ read: { header, activities } }) =>
     activities.map((activity): Placed => ({ activity, block: header })),
   );
-  const claims = await claimEvents(snapshot, ofKind(placed, 'event'), silentLog());
-  if (claims.length === 0) return [];
-  const earnedBefore = await loadEarnedBefore(snapshot, claims, blocks[0]?.stored.number ?? 0);
-  return settleClaims(claims, { earnedBefore, referrers: await loadReferrers(snapshot, rules, claims) });
+  const pendingAwards = await awardEvents(snapshot, ofKind(placed, 'event'), silentLog());
+  if (pendingAwards.length === 0) return [];
+  const earnedBefore = await loadEarnedBefore(snapshot, pendingAwards, blocks[0]?.stored.number ?? 0);
+  return capAwards(pendingAwards, {
+    earnedBefore,
+    referrers: await loadReferrers(snapshot, rules, pendingAwards),
+  });
 }
 
-async function loadEarnedBefore(snapshot: Db, claims: readonly Claim[], blockNumber: number) {
+async function loadEarnedBefore(snapshot: Db, pendingAwards: readonly PendingAward[], blockNumber: number) {
   const byKey = new Map(
-    claims.flatMap((claim) => (claim.rule.perUserPerDay === undefined ? [] : [[dayKey(claim), claim]])),
+    pendingAwards.flatMap((pendingAward) =>
+      pendingAward.rule.perUserPerDay === undefined ? [] : [[dayKey(pendingAward), pendingAward]],
+    ),
   );
   const questions = Array.from(byKey.values(), ({ rule: { id: rule, version }, user, earnedAt }) => ({
     ...{ rule, version, user, day: startOf(dayOf(earnedAt)) },

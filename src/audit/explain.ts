@@ -13,7 +13,6 @@ import type { Activity } from '../domain/points/activity.ts';
 import type { EventListener, EventRule, Listener, Movement, Rules } from '../domain/points/rules.ts';
 import { dayOf, dayText, edgeText, startOf } from '../domain/points/window.ts';
 import { changeOf } from '../ingest/points/accruals.ts';
-import { type Claim, judgeEvent, type Refusal } from '../ingest/points/claims.ts';
 import {
   assetsOf,
   type Inputs,
@@ -22,6 +21,7 @@ import {
   textOf,
   userOf,
 } from '../ingest/points/environment.ts';
+import { judgeEvent, type PendingAward, type Refusal } from '../ingest/points/pending-awards.ts';
 import type { Db } from '../store/db/db.ts';
 import { sumUserDays } from '../store/points/points.ts';
 import { findPrice, type Price } from '../store/prices/prices.ts';
@@ -211,9 +211,13 @@ function refusalOf(
 
 const conditionOf = (when = '') => `its condition "${when}" is false, or divides by zero`;
 
-/** The cap that leaves nothing for the claim, by what is stored now. */
-async function findFullCap(db: Db, claim: Claim, awards: readonly Award[]): Promise<string | undefined> {
-  const { rule, user, earnedAt } = claim;
+/** The cap that leaves nothing for the pending award, by what is stored now. */
+async function findFullCap(
+  db: Db,
+  pendingAward: PendingAward,
+  awards: readonly Award[],
+): Promise<string | undefined> {
+  const { rule, user, earnedAt } = pendingAward;
   const { perTx, perUserPerDay } = rule;
   const isFull = (used: Decimal, cap: typeof perTx) =>
     cap !== undefined && compare(fractionFrom(used), cap) >= 0;

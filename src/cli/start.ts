@@ -37,14 +37,14 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
   });
   const bug = await Promise.race([abortOf(signal), service.failed]);
   await service.stop();
-  // A back-fill that was broken off leaves no unfinished line to who types next.
+  // A backfill that was broken off leaves no unfinished line to who types next.
   terminal?.display.end();
   if (bug === undefined) return;
   process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
   process.exitCode = 1;
 }
 
-/** The log above, and a back-fill's progress as a bar below it. */
+/** The log above, and a backfill's progress as a bar below it. */
 function onTerminal(config: Config): Required<Pick<ServiceOptions, 'log' | 'display'>> {
   const statusLine = createStatusLine(process.stderr);
   return { log: createProgramLog(config, {}, statusLine), display: barDisplay(statusLine) };

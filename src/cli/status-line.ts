@@ -70,12 +70,12 @@ function renderBar(
     `, ${whole(transfersPerSecond)} transfers/s`,
     `, block ${whole(block)} of ${whole(head)}`,
   ];
-  const frame = 'back-fill []'.length;
+  const frame = 'backfill []'.length;
   while (facts.length > 1 && frame + BAR_CELLS_MIN + facts.join('').length > width) facts.pop();
   const text = facts.join('');
   const cells = Math.min(BAR_CELLS_MAX, Math.max(BAR_CELLS_MIN, width - frame - text.length));
   const full = Math.round(share * cells);
-  return `back-fill [${'#'.repeat(full)}${'-'.repeat(cells - full)}]${text}`;
+  return `backfill [${'#'.repeat(full)}${'-'.repeat(cells - full)}]${text}`;
 }
 
 const whole = (value: number) => Math.round(value).toLocaleString('en');

@@ -171,7 +171,7 @@ function describe(shown: NonNullable<Awaited<ReturnType<typeof showWatcher>>>): 
       [counts.records, 'records'],
       [counts.notifications, 'notifications'],
       [counts.attempts, 'attempts'],
-      [counts.answers, 'kept answers'],
+      [counts.answers, 'stored responses'],
       [counts.signing_secrets, 'signing secrets'],
       [counts.origins, 'origins'],
     ] as const

@@ -25,7 +25,7 @@ export type BackfillDisplay = {
 };
 
 export type Backfill = {
-  /** After each commit: the newest block of it, the head, and what was committed. Whether this is a back-fill. */
+  /** After each commit: the newest block of it, the head, and what was committed. Whether this is a backfill. */
   advance(commit: { block: number; head: number; blocks: number; transfers: number }): boolean;
 };
 

@@ -26,9 +26,9 @@ import {
 import type { Database, Tx } from '../store/db/db.ts';
 import type { DeferralLimits } from '../store/matching/deferred.ts';
 import type { Backfill } from './backfill.ts';
+import type { BlockProcessor } from './block-processor.ts';
 import { changedAgain, createBranchReader, findAncestor, linkedPrefix } from './branch.ts';
 import { absurdHead, adviseOnSilence, lowerBranch, prunedBlock, unconfirmedBranch } from './follow-faults.ts';
-import type { Projection } from './projection.ts';
 import { type BeyondHashes, createProvedCommit } from './proved-commit.ts';
 import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
 
@@ -45,7 +45,7 @@ export type FollowerOptions = {
   finalityDepth: number;
   backfill: Backfill;
   /** Written in this order, undone in the opposite one. */
-  projections: readonly Projection[];
+  processors: readonly BlockProcessor[];
   extract: Extract;
   /**
    * What this chain was seen to honour: stored with the next blocks, and taken over from who followed before.
@@ -228,7 +228,7 @@ export function createFollower(options: FollowerOptions): Follower {
         enforcedChecks: options.checks.learned(),
         ...(options.deferral && { deferral: options.deferral }),
         async also(tx) {
-          for (const projection of options.projections) await projection.write(tx, blocks);
+          for (const processor of options.processors) await processor.write(tx, blocks);
         },
       },
       signal,
@@ -301,7 +301,7 @@ export function createFollower(options: FollowerOptions): Follower {
   }
 
   async function undo(tx: Tx, ancestor: number): Promise<void> {
-    for (const projection of options.projections.toReversed()) await projection.undo(tx, ancestor);
+    for (const processor of options.processors.toReversed()) await processor.undo(tx, ancestor);
   }
 
   function reportReorg(tip: BlockId, branch: BlockId, reorg: { ancestor: number; depth: number }): void {

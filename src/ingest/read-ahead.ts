@@ -34,7 +34,7 @@ export type ReadBlock = {
   believed?: string | undefined;
 };
 
-/** What is taken out of a block for the projections; the block itself is garbage then. */
+/** What is taken out of a block for the processors; the block itself is garbage then. */
 export type Extract = {
   pairEvents(bundle: Bundle): PairEvents[];
   activities(bundle: Bundle): Activity[];

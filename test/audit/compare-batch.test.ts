@@ -7,7 +7,7 @@ import { type CompareOptions, compareBatch, type KeptSince } from '../../src/aud
 import { comparePrices, compareSums } from '../../src/audit/compare-sums.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import type { PairEvents, ValuedPair } from '../../src/domain/pair.ts';
-import { createMarketProjection } from '../../src/ingest/pairs/market.ts';
+import { createMarketProcessor } from '../../src/ingest/pairs/market.ts';
 import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
 import { applyRepairs } from '../../src/store/audit/repair.ts';
 import { commitBlocks } from '../../src/store/blocks/blocks.ts';
@@ -62,10 +62,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const change = (statement: Sql) => database().query(statement);
 
   async function follow(): Promise<void> {
-    const projection = createMarketProjection([fed, fixed], createTestClock());
+    const processor = createMarketProcessor([fed, fixed], createTestClock());
     await commitBlocks(database(), {
       ...{ expectedTip: undefined, blocks, releasedNumber: BLOCKS, finalizedNumber: 0, now: stored },
-      also: (tx) => projection.write(tx, blocks),
+      also: (tx) => processor.write(tx, blocks),
     });
   }
 

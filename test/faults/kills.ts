@@ -58,7 +58,7 @@ const writes: ReadonlySet<string> = new Set([
     'update notification',
     'update chain',
   ],
-  // Projections of points and pairs, whose rules the stories have none of: they only look whether a fork undoes anything.
+  // Block processors of points and pairs, whose rules the stories have none of: they only look whether a fork undoes anything.
   ...['delete from point', 'delete from point_day', 'delete from point_month', 'update point_day'],
   ...['update point_month', 'delete from accrual_before', 'delete from accrual', 'update accrual'],
   ...['delete from referral', 'delete from swap', 'update swap_volume', 'delete from pair_state'],

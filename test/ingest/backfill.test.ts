@@ -4,7 +4,7 @@ import { silentLog } from '../../src/core/log.ts';
 import { type BackfillProgress, createBackfill, logDisplay } from '../../src/ingest/backfill.ts';
 import { createTestClock } from '../kit/clock.ts';
 
-/** A back-fill that notes what it shows and logs. */
+/** A backfill that notes what it shows and logs. */
 function open() {
   const clock = createTestClock();
   const lines: { event: string; fields: Record<string, unknown> }[] = [];
@@ -28,7 +28,7 @@ test('the ordinary beat of the chain shows nothing', () => {
   assert.deepEqual([shown, lines], [[], []]);
 });
 
-test('twenty blocks behind is a back-fill, which has no time left to tell at first; nineteen are not', () => {
+test('twenty blocks behind is a backfill, which has no time left to tell at first; nineteen are not', () => {
   const { backfill, shown } = open();
   assert.equal(backfill.advance({ block: 81, head: 100, blocks: 1, transfers: 0 }), false);
   assert.equal(backfill.advance({ block: 80, head: 100, blocks: 1, transfers: 0 }), true);
@@ -38,7 +38,7 @@ test('twenty blocks behind is a back-fill, which has no time left to tell at fir
   assert.deepEqual([first.blocksPerSecond, first.secondsLeft], [0, undefined]);
 });
 
-test('a back-fill shows its share, its rates of the last half minute and the time left, until the head is reached', () => {
+test('a backfill shows its share, its rates of the last half minute and the time left, until the head is reached', () => {
   const { backfill, shown, lines, clock } = open();
   assert.equal(backfill.advance({ block: 1_000, head: 3_000, blocks: 1, transfers: 0 }), true);
   // Slow at first; that is forgotten after half a minute.

@@ -51,7 +51,7 @@ async function follow(
 onSampledDatabase(import.meta.url, ({ database }) => {
   const readFinal = async () => (await findChain(database()))?.finalizedNumber ?? 0;
 
-  test('during a back-fill what is deep below the tip is final, though the tag names a block that is not stored', async () => {
+  test('during a backfill what is deep below the tip is final, though the tag names a block that is not stored', async () => {
     await follow(database(), { tagged: 290, branchOf: () => 0 }, 150);
     const tip = (await findTip(database()))?.number ?? 0;
     const final = await readFinal();

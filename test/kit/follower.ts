@@ -83,7 +83,7 @@ export function followMadeUp(
   return createFollower({
     ...{ database, nodes, clock, log, metrics: createMetrics('test') },
     ...{ chainId: 1, startBlock: chain.startBlock ?? 1, confirmations, finalityDepth },
-    ...{ projections: [], extract: extractNothing, backfill: { advance: () => false } },
+    ...{ processors: [], extract: extractNothing, backfill: { advance: () => false } },
     checks,
     isLeader,
     ...(beyondHashes !== undefined && { beyondHashes }),

@@ -128,7 +128,7 @@ export function createCast(world: World, bugName: BugName): Cast {
       ...{ database: seat, nodes, clock: own, log, metrics, chainId: CHAIN_ID, startBlock, confirmations },
       finalityDepth: FINALITY_BLOCKS,
       backfill: { advance: () => false },
-      projections: [],
+      processors: [],
       extract: extractNothing,
       checks: noChecks,
       isLeader,

@@ -1,5 +1,5 @@
 /**
- * A back-fill of some thousand blocks by the real program: it ends and goes on anywhere, waits for nodes that limit it,
+ * A backfill of some thousand blocks by the real program: it ends and goes on anywhere, waits for nodes that limit it,
  * says what to do where they have pruned, and draws its bar on a terminal.
  */
 import assert from 'node:assert/strict';
@@ -68,7 +68,7 @@ async function assertWhole(database: TestDatabase, record: { id: string }, rpc =
 }
 
 for (const kind of sampledKinds(import.meta.url)) {
-  test(`a back-fill that is ended again and again, in order and by force, loses and doubles nothing (${kind})`, async () => {
+  test(`a backfill that is ended again and again, in order and by force, loses and doubles nothing (${kind})`, async () => {
     await using database = await createTestDatabase(kind);
     const record = await watchAhead(database);
     const { number: head } = await chain.head();
@@ -110,7 +110,7 @@ for (const kind of sampledKinds(import.meta.url)) {
   });
 }
 
-test('a node that limits requests in the midst of a back-fill is waited for', async () => {
+test('a node that limits requests in the midst of a backfill is waited for', async () => {
   await using database = await createTestDatabase('postgres');
   const record = await watchAhead(database);
   let limitedCount = 0;
@@ -178,7 +178,7 @@ test('a first block above the head is waited for, which is told once', async () 
 const hasTerminal =
   spawnSync('script', ['--version'], { encoding: 'utf8' }).stdout?.includes('util-linux') === true;
 
-test('on a terminal a back-fill is a bar below the log, and Ctrl-C leaves no unfinished line', {
+test('on a terminal a backfill is a bar below the log, and Ctrl-C leaves no unfinished line', {
   skip: hasTerminal ? false : 'script of util-linux is not here',
 }, async () => {
   await using database = await createTestDatabase('postgres');
@@ -208,14 +208,14 @@ test('on a terminal a back-fill is a bar below the log, and Ctrl-C leaves no unf
   );
   let shown = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
-    const hadBar = shown.includes('back-fill [');
+    const hadBar = shown.includes('backfill [');
     shown += text;
     // Ctrl-C, by the terminal.
-    if (!hadBar && shown.includes('back-fill [')) child.stdin?.write('\u0003');
+    if (!hadBar && shown.includes('backfill [')) child.stdin?.write('\u0003');
   });
   const [code] = await once(child, 'close');
   assert.equal(code, 0, shown);
-  assert.match(shown, /back-fill \[[#-]+\] \d+\.\d %/);
+  assert.match(shown, /backfill \[[#-]+\] \d+\.\d %/);
   // Nothing but an erased line after the last line of the log.
   const last = shown.split('\n').at(-1) ?? '';
   assert.equal(last.split('\r\u001B[K').at(-1), '', JSON.stringify(last));

@@ -127,7 +127,7 @@ for (const kind of sampleOf(databaseKinds, { shares: 2 })) {
       await pay(watched.address, 2);
       const startBlock = (await chain.head()).number + 1;
       const hashes = await pay(watched.address, 2);
-      // More than one batch of the back-fill.
+      // More than one batch of the backfill.
       await chain.mine(150);
       hashes.push(...(await pay(watched.address, 2)));
       await using service = await startTestService({

@@ -43,7 +43,7 @@ const Left = Type.Object(
     records: Type.Integer(counted),
     notifications: Type.Integer(counted),
     attempts: Type.Integer(counted),
-    answers: Type.Integer({ description: `Kept answers of bulk requests, counted up to ${COUNT_MAX}.` }),
+    answers: Type.Integer({ description: `Stored responses of bulk requests, counted up to ${COUNT_MAX}.` }),
     signing_secrets: Type.Integer(),
     origins: Type.Integer({ description: `Delivery queues, counted up to ${COUNT_MAX}.` }),
     is_complete: isComplete,
@@ -146,7 +146,7 @@ const operations = {
   remove: {
     summary: 'Delete a watcher with all that belongs to it',
     description:
-      'Records, notifications, their log, keys, signing secrets and kept answers. Sending stops first. One request works for 10 seconds at most: repeat it until `deleted` is true.',
+      'Records, notifications, their log, keys, signing secrets and stored responses. Sending stops first. One request works for 10 seconds at most: repeat it until `deleted` is true.',
     example: { success: true, data: { deleted: false, left: counts } },
     errors,
   },

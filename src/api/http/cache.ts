@@ -5,7 +5,7 @@
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
-import { type KeptAnswer, keepAnswer, type PublicAnswer } from './kept-answer.ts';
+import { type CachedResponse, keepAnswer, type PublicAnswer } from './cached-response.ts';
 import { createLru } from './lru.ts';
 
 /** How long answers of a route are kept, and for how long after that the old one is given while a new one is made. */
@@ -13,7 +13,7 @@ export type Lifetime = { cacheSeconds: number; staleSeconds: number };
 
 /** The entry for a key: an answer, or that there is none. Times are those of `Clock.steadyMs`. */
 export type Kept = {
-  outcome: { answer: KeptAnswer } | { notFound: string };
+  outcome: { answer: CachedResponse } | { notFound: string };
   /** Since when it has been so. */
   asOfMs: number;
   /** For how long it may be kept: what its route says, or less. */

@@ -10,11 +10,11 @@ import { Fault } from '../../core/fault.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { type Cache, createCache, type Found } from './cache.ts';
-import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './kept-answer.ts';
+import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './cached-response.ts';
 import type { Operation } from './operation.ts';
 import { SHARED } from './shared-headers.ts';
 
-export type { PublicAnswer } from './kept-answer.ts';
+export type { PublicAnswer } from './cached-response.ts';
 
 export type PublicRoute = {
   path: string;
@@ -67,7 +67,7 @@ const PARTS = 'publicParts';
 type Parts = { cache: Cache; metrics: Metrics };
 
 /** Gives the API the place where the answers of its public routes are kept; before the first of them is added. */
-export function keepAnswers(api: Api, options: Pick<ApiOptions, 'clock' | 'log' | 'metrics'>): void {
+export function cacheResponses(api: Api, options: Pick<ApiOptions, 'clock' | 'log' | 'metrics'>): void {
   const cache = createCache(options);
   api.decorate(PARTS, { cache, metrics: options.metrics } satisfies Parts);
   // What is being made still needs the database.

@@ -28,7 +28,7 @@ import {
   renderLeaders,
 } from '../../store/points/point-lists.ts';
 import type { Api } from '../context.ts';
-import { createLargeBody } from '../http/kept-answer.ts';
+import { createLargeBody } from '../http/cached-response.ts';
 import { readOptional } from '../http/parameters.ts';
 import { addPublicRoute, json, jsonText, type PublicAnswer } from '../http/public.ts';
 import { formatAwardPlace, formatLeaderPlace, parseAwardPlace, parseLeaderPlace } from './point-cursors.ts';

@@ -19,13 +19,13 @@ import { deletePairStatesAbove, insertPairStates, type PairStateChange } from '.
 import { followPairs, unfollowPairsAbove } from '../../store/market/pairs.ts';
 import { deleteSwapsAbove, insertSwaps, type PricedSwap, type SwapPrice } from '../../store/market/swaps.ts';
 import { listPrices, type Price } from '../../store/prices/prices.ts';
-import type { Projection } from '../projection.ts';
+import type { BlockProcessor } from '../block-processor.ts';
 
 /** What is written of a block. */
 export type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
 
-/** The projection of these pairs. Without pairs it asks the database once, and forgets those of others before it. */
-export function createMarketProjection(pairs: readonly ValuedPair[], clock: Clock): Projection {
+/** The processor of these pairs. Without pairs it asks the database once, and forgets those of others before it. */
+export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock): BlockProcessor {
   /** The block that comes next if nobody else has written since: then it is known who is followed. */
   let expected: number | undefined;
   return {

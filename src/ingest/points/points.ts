@@ -25,17 +25,17 @@ import {
   undoReferrals,
 } from '../../store/points/referrals.ts';
 import { listPrices, type Price } from '../../store/prices/prices.ts';
-import type { Projection } from '../projection.ts';
+import type { BlockProcessor } from '../block-processor.ts';
 import { type Closed, closeDays, moveBalances } from './accruals.ts';
-import { type Claim, claimDay, claimEvent, lastMomentOf } from './claims.ts';
+import { capAwards, dayKey } from './cap-awards.ts';
 import { assetsOf, type PriceAt } from './environment.ts';
-import { dayKey, settleClaims } from './settle-claims.ts';
+import { awardDay, awardEvent, lastMomentOf, type PendingAward } from './pending-awards.ts';
 
 /** Writes referrals, awards and balances with their blocks, in the order of the chain. */
-export function createPointsProjection({ rules, log }: { rules: Rules; log: Log }): Projection {
+export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }): BlockProcessor {
   const accrualIds = [...rules.accruals.keys()];
 
-  async function write(tx: Tx, blocks: Parameters<Projection['write']>[1]): Promise<void> {
+  async function write(tx: Tx, blocks: Parameters<BlockProcessor['write']>[1]): Promise<void> {
     const placed = blocks.flatMap(({ header, activities }) =>
       activities.map((activity): Placed => ({ activity, block: header })),
     );
@@ -44,15 +44,18 @@ export function createPointsProjection({ rules, log }: { rules: Rules; log: Log 
       ...(await writeMovements(tx, ofKind(placed, 'movement'))),
       ...(await closeDays(tx, accrualIds, blocks)),
     ];
-    const claims = [
-      ...(await claimEvents(tx, ofKind(placed, 'event'), log)),
-      ...(await claimDays(tx, rules, closed)),
+    const pendingAwards = [
+      ...(await awardEvents(tx, ofKind(placed, 'event'), log)),
+      ...(await awardDays(tx, rules, closed)),
     ];
-    if (claims.length === 0) return;
-    const [earnedBefore, referrers] = [await loadEarned(tx, claims), await loadReferrers(tx, rules, claims)];
-    const awards = settleClaims(claims, { earnedBefore, referrers });
+    if (pendingAwards.length === 0) return;
+    const [earnedBefore, referrers] = [
+      await loadEarned(tx, pendingAwards),
+      await loadReferrers(tx, rules, pendingAwards),
+    ];
+    const awards = capAwards(pendingAwards, { earnedBefore, referrers });
     const count = await insertAwards(tx, awards);
-    log.debug({ claims: claims.length, awards: count }, 'points.awarded');
+    log.debug({ pendingAwards: pendingAwards.length, awards: count }, 'points.awarded');
   }
 
   async function writeMovements(tx: Tx, movements: readonly Placed<Movement>[]): Promise<Closed[]> {
@@ -60,7 +63,7 @@ export function createPointsProjection({ rules, log }: { rules: Rules; log: Log 
     return moveBalances(tx, movements, await loadPrices(tx, needs, log));
   }
 
-  async function claimDays(tx: Tx, { accruals }: Rules, closed: readonly Closed[]): Promise<Claim[]> {
+  async function awardDays(tx: Tx, { accruals }: Rules, closed: readonly Closed[]): Promise<PendingAward[]> {
     const due = closed.flatMap(({ day, block }) =>
       (accruals.get(day.rule) ?? []).map((rule) => ({ rule, day, block })),
     );
@@ -68,7 +71,7 @@ export function createPointsProjection({ rules, log }: { rules: Rules; log: Log 
       assetsOf([rule.when, rule.points], rule.tokens).map((asset) => ({ asset, at: lastMomentOf(day.day) })),
     );
     const priceAt = await loadPrices(tx, needs, log);
-    return due.flatMap(({ rule, day, block }) => claimDay(rule, day, { block, priceAt }) ?? []);
+    return due.flatMap(({ rule, day, block }) => awardDay(rule, day, { block, priceAt }) ?? []);
   }
 
   return {
@@ -82,14 +85,14 @@ export function createPointsProjection({ rules, log }: { rules: Rules; log: Log 
 }
 
 /** What the events have earned, before caps. Prices in force that are not there are logged. */
-export async function claimEvents(
+export async function awardEvents(
   db: Db,
   events: readonly Placed<EventListener>[],
   log: Log,
-): Promise<Claim[]> {
+): Promise<PendingAward[]> {
   const needs = events.flatMap((placed) => needsOf(placed, ({ rule }) => [rule.when, rule.points]));
   const priceAt = await loadPrices(db, needs, log);
-  return events.flatMap(({ activity, block }) => claimEvent(activity, { block, priceAt }) ?? []);
+  return events.flatMap(({ activity, block }) => awardEvent(activity, { block, priceAt }) ?? []);
 }
 
 /** Prices in force. Logs assets without one, because they are worth nothing then. */
@@ -137,9 +140,9 @@ async function writeReferrals(
 }
 
 /** What users have earned on the days in question, where a cap asks for it. */
-async function loadEarned(tx: Tx, claims: readonly Claim[]) {
-  const capped = claims.filter(({ rule }) => rule.perUserPerDay !== undefined);
-  const byKey = new Map(capped.map((claim) => [dayKey(claim), claim]));
+async function loadEarned(tx: Tx, pendingAwards: readonly PendingAward[]) {
+  const capped = pendingAwards.filter(({ rule }) => rule.perUserPerDay !== undefined);
+  const byKey = new Map(capped.map((pendingAward) => [dayKey(pendingAward), pendingAward]));
   const questions = Array.from(byKey.values(), ({ rule, user, earnedAt }) => ({
     rule: rule.id,
     version: rule.version,
@@ -152,16 +155,18 @@ async function loadEarned(tx: Tx, claims: readonly Claim[]) {
   );
 }
 
-/** Who referred the users of claims of which a referrer gets a share, at the time of each. */
+/** Who referred the users of pending awards of which a referrer gets a share, at the time of each. */
 export async function loadReferrers(
   db: Db,
   rules: Rules,
-  claims: readonly Claim[],
-): Promise<Map<Claim, Address>> {
-  const sharing = claims.filter(({ rule }) => rule.referralShare.numerator > 0n);
+  pendingAwards: readonly PendingAward[],
+): Promise<Map<PendingAward, Address>> {
+  const sharing = pendingAwards.filter(({ rule }) => rule.referralShare.numerator > 0n);
   const questions = sharing.map(({ user, referredBefore }) => ({ user, before: referredBefore }));
   const referrers = await findReferrers(db, questions, orderOf(rules));
   return new Map(
-    sharing.flatMap((claim, index) => (referrers[index] ? [[claim, referrers[index]] as const] : [])),
+    sharing.flatMap((pendingAward, index) =>
+      referrers[index] ? [[pendingAward, referrers[index]] as const] : [],
+    ),
   );
 }

@@ -10,11 +10,11 @@ import { ANSWER_KEPT_MS, pruneAnswers } from '../watchers/idempotency.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
-/** Kept answers are up to a thousand times as large. */
+/** Stored responses are up to a thousand times as large. */
 const STEP_ANSWERS = 100;
 
 /**
- * The step that deletes attempts, kept answers, observations of prices, and notifications that are done with (processed, withdrawn,
+ * The step that deletes attempts, stored responses, observations of prices, and notifications that are done with (processed, withdrawn,
  * cancelled), beyond their retention. Attempts go by their age alone: what is still tried is tried every hour, so its newest ones are there.
  */
 export function createPruner(options: {

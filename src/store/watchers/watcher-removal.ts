@@ -10,7 +10,7 @@ import { markSuspended } from './watchers.ts';
 
 /** A delete of this size takes milliseconds on a server, and some ten on the embedded database. */
 const BATCH_ROWS = 1_000;
-/** Kept answers are up to a thousand times as large. */
+/** Stored responses are up to a thousand times as large. */
 const BATCH_ANSWERS = 100;
 
 /**

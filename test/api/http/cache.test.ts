@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createCache, type Found, type Kept } from '../../../src/api/http/cache.ts';
-import type { PublicAnswer } from '../../../src/api/http/kept-answer.ts';
+import type { PublicAnswer } from '../../../src/api/http/cached-response.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { createTestClock } from '../../kit/clock.ts';
 

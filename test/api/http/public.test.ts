@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { Type } from 'typebox';
-import { createLargeBody } from '../../../src/api/http/kept-answer.ts';
+import { createLargeBody } from '../../../src/api/http/cached-response.ts';
 import { addPublicRoute, json, jsonText, type PublicRoute, plainText } from '../../../src/api/http/public.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { createApiStory } from '../api-story.ts';

@@ -59,7 +59,7 @@ function withFollower(
     async ({ scripted, nodes, clock, metrics }) => {
       const follower = createFollower({
         ...{ database, nodes, clock, log: silentLog(), metrics, chainId: 1, startBlock: 1 },
-        ...{ confirmations: 0, finalityDepth: 64, projections: [], extract: extractNothing },
+        ...{ confirmations: 0, finalityDepth: 64, processors: [], extract: extractNothing },
         ...{ backfill: { advance: () => false }, checks: noChecks, isLeader: async () => true },
       });
       const writes = createWriteHealth(database, clock);

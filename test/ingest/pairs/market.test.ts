@@ -12,7 +12,7 @@ import type { Step } from '../../../src/core/loop.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';
 import { supplyWithFee, type ValuedPair } from '../../../src/domain/pair.ts';
 import { createFollower } from '../../../src/ingest/follow.ts';
-import { createMarketProjection } from '../../../src/ingest/pairs/market.ts';
+import { createMarketProcessor } from '../../../src/ingest/pairs/market.ts';
 import { createPairBackfill } from '../../../src/ingest/pairs/pair-backfill.ts';
 import { createPairReader } from '../../../src/ingest/pairs/pair-events.ts';
 import { createPairReadings } from '../../../src/ingest/pairs/pair-readings.ts';
@@ -221,7 +221,7 @@ function openWatch(
     ...{ database, nodes: counted, clock, log, metrics, chainId: 31_337, startBlock, confirmations: 0 },
     finalityDepth: 64,
     backfill: { advance: () => false },
-    projections: [createMarketProjection(pairs, clock)],
+    processors: [createMarketProcessor(pairs, clock)],
     extract: { ...extractNothing, pairEvents: createPairReader(pairs) },
     checks: noChecks,
     isLeader: async () => true,

@@ -9,7 +9,7 @@ import { createLog } from '../../../src/core/log.ts';
 import { parseEventSignature } from '../../../src/domain/event-signature.ts';
 import { compileRules } from '../../../src/domain/points/compile.ts';
 import { createActivityReader } from '../../../src/ingest/points/activities.ts';
-import { createPointsProjection } from '../../../src/ingest/points/points.ts';
+import { createPointsProcessor } from '../../../src/ingest/points/points.ts';
 import { listStoredBlocks } from '../../../src/store/audit/comparison.ts';
 import { applyRepairs } from '../../../src/store/audit/repair.ts';
 import { commitBlocks, findTip } from '../../../src/store/blocks/blocks.ts';
@@ -46,7 +46,7 @@ const surroundings = {
 };
 const compiled = compileRules(points, surroundings);
 const read = createActivityReader(compiled.rules);
-const projection = createPointsProjection({
+const processor = createPointsProcessor({
   rules: compiled.rules,
   log: createLog({ level: 'error', format: 'json' }),
 });
@@ -104,7 +104,7 @@ function bundleOf({ number, hash, minedAt, transactions }: StoryBlock, parentHas
   };
 }
 
-/** A chain that grows and forks, followed by the projection. */
+/** A chain that grows and forks, followed by the processor. */
 function openStory(database: Database) {
   const blocks: StoryBlock[] = [];
   let hashes = 0;
@@ -134,7 +134,7 @@ function openStory(database: Database) {
       releasedNumber: 0,
       finalizedNumber: 0,
       now: noon,
-      also: (tx) => projection.write(tx, readBlocks),
+      also: (tx) => processor.write(tx, readBlocks),
     });
     assert.equal(committed.outcome, 'committed');
   }
@@ -158,7 +158,7 @@ function openStory(database: Database) {
         ancestorNumber,
         expectedTip: tip,
         now: noon,
-        also: (tx) => projection.undo(tx, ancestorNumber),
+        also: (tx) => processor.undo(tx, ancestorNumber),
       });
       return dead.flatMap(({ transactions }) => transactions);
     },

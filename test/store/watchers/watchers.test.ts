@@ -173,7 +173,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.notEqual((await issueKey(store, 'acme', noon)).watcherId, watcherId);
   });
 
-  test('a request that passed before its watcher was deleted leaves no secret, no kept answer and no usage behind', async () => {
+  test('a request that passed before its watcher was deleted leaves no secret, no cached response and no usage behind', async () => {
     const store = { database: database(), keyRing };
     const { watcherId } = await issueKey(store, 'acme', noon);
     await listSigningSecrets(store, watcherId, noon);

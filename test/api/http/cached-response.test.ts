@@ -10,7 +10,7 @@ import {
   matchTag,
   piecesOf,
   variantOf,
-} from '../../../src/api/http/kept-answer.ts';
+} from '../../../src/api/http/cached-response.ts';
 import { countTurns } from '../turns.ts';
 
 const type = 'application/json; charset=utf-8';

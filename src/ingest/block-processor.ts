@@ -4,7 +4,7 @@
 import type { Tx } from '../store/db/db.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
-export type Projection = {
+export type BlockProcessor = {
   write(tx: Tx, blocks: readonly ReadBlock[]): Promise<void>;
   /** Undoes what was written for all blocks above this one. */
   undo(tx: Tx, ancestorNumber: number): Promise<void>;

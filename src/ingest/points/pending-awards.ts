@@ -1,5 +1,5 @@
 /**
- * From activities to claims: who has earned how many points by which rule, before caps. Pure.
+ * Turns activities into pending awards: the points that each rule gives to whom, before caps. Pure.
  */
 
 import { compare, type Fraction, fractionOf, multiply, zero } from '../../core/fraction.ts';
@@ -26,7 +26,7 @@ import {
   userOf,
 } from './environment.ts';
 
-export type Claim = {
+export type PendingAward = {
   rule: CommonRule & { perTx?: Fraction | undefined };
   user: Address;
   /** More than zero; multipliers are in it. */
@@ -62,13 +62,16 @@ const POINTS_MAX = fractionOf(10n ** 48n);
 const TOUCHES_MAX = 2 ** 25;
 
 /** What an event has earned; undefined when it is nothing. */
-export function claimEvent(activity: Activity<EventListener>, context: Context): Claim | undefined {
+export function awardEvent(activity: Activity<EventListener>, context: Context): PendingAward | undefined {
   const judged = judgeEvent(activity, context);
   return 'refused' in judged ? undefined : judged;
 }
 
 /** What an event has earned, or why nothing. */
-export function judgeEvent(activity: Activity<EventListener>, { block, priceAt }: Context): Claim | Refusal {
+export function judgeEvent(
+  activity: Activity<EventListener>,
+  { block, priceAt }: Context,
+): PendingAward | Refusal {
   const { rule } = activity.listener;
   const { txHash, contract, ordinal, logIndex, listener } = activity;
   const inputs: Inputs = { event: listener.signature.name, contract, log: String(ordinal) };
@@ -85,11 +88,11 @@ export function judgeEvent(activity: Activity<EventListener>, { block, priceAt }
 }
 
 /** What a day's balance has earned; undefined when it is nothing. It is earned in the last moment of the day. */
-export function claimDay(
+export function awardDay(
   rule: AccrualRule,
   { user, day, balanceSeconds, txHash, touch }: ClosedDay,
   { block, priceAt }: Context,
-): Claim | undefined {
+): PendingAward | undefined {
   const moment = { number: block.number, minedAt: startOf(day) };
   if (!isInForce(rule, moment) || rule.deny.has(user)) return undefined;
   const earnedAt = lastMomentOf(day);

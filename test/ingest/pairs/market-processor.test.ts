@@ -5,9 +5,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal } from '../../../src/core/decimal.ts';
 import type { PairEvents, ValuedPair } from '../../../src/domain/pair.ts';
-import { createMarketProjection } from '../../../src/ingest/pairs/market.ts';
+import type { BlockProcessor } from '../../../src/ingest/block-processor.ts';
+import { createMarketProcessor } from '../../../src/ingest/pairs/market.ts';
 import { createSwapValuer } from '../../../src/ingest/pairs/swap-values.ts';
-import type { Projection } from '../../../src/ingest/projection.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { listPairCoverage } from '../../../src/store/market/pairs.ts';
@@ -42,10 +42,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       from swap order by 1, 2 limit 100`);
 
   test('a swap has the value of the price that was in force at the time of its block, for good', async () => {
-    const projection = createMarketProjection(pairs, clock);
+    const processor = createMarketProcessor(pairs, clock);
     await price('1800', 0);
     await price('2000', 10_000);
-    for (const number of [9, 10, 18]) await write(database(), projection, number, [native]);
+    for (const number of [9, 10, 18]) await write(database(), processor, number, [native]);
     // One that is observed later for an earlier time changes nothing that is stored.
     await price('9999', 8_000);
     assert.deepEqual(await values(), [
@@ -56,8 +56,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   test('a fixed token needs no feed, and a token without either counts 0', async () => {
-    const projection = createMarketProjection(pairs, clock);
-    await write(database(), projection, 1, [stable, unvalued]);
+    const processor = createMarketProcessor(pairs, clock);
+    await write(database(), processor, 1, [stable, unvalued]);
     assert.deepEqual(await values(), [
       { block: 1, pair: 2, usd: '1500000000000', price: null },
       { block: 1, pair: 3, usd: '0', price: null },
@@ -65,9 +65,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   test('what happened before the first price has that price as soon as there is one, once', async () => {
-    const projection = createMarketProjection(pairs, clock);
+    const processor = createMarketProcessor(pairs, clock);
     const valuer = createSwapValuer({ database: database(), pairs });
-    await write(database(), projection, 1, pairs);
+    await write(database(), processor, 1, pairs);
     assert.equal(await valuer(signal), 'idle');
     assert.equal((await values())[0]?.usd, null);
     await price('2000', 60_000);
@@ -79,10 +79,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('with maxAgeSeconds a swap is valued by a price that was not too old, or else by the next one', async () => {
     const aging = { ...native, value1: { asset: 'ETH', maxAgeMs: 5_000 } };
-    const projection = createMarketProjection([aging], clock);
+    const processor = createMarketProcessor([aging], clock);
     const valuer = createSwapValuer({ database: database(), pairs: [aging] });
     await price('1800', 0);
-    for (const number of [5, 6, 20]) await write(database(), projection, number, [native]);
+    for (const number of [5, 6, 20]) await write(database(), processor, number, [native]);
     const told = async () => (await values()).map(({ block, price: id }) => [block, id]);
     assert.deepEqual(await told(), [
       [5, 1],
@@ -101,11 +101,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   test('a fork undoes swaps and states above the ancestor, and what comes instead is stored', async () => {
-    const projection = createMarketProjection(pairs, clock);
+    const processor = createMarketProcessor(pairs, clock);
     await price('1', 0);
-    for (const number of [1, 2, 3]) await write(database(), projection, number, [native]);
-    await undo(database(), projection, { from: 3, to: 1 });
-    await write(database(), projection, 2, [native, stable]);
+    for (const number of [1, 2, 3]) await write(database(), processor, number, [native]);
+    await undo(database(), processor, { from: 3, to: 1 });
+    await write(database(), processor, 2, [native, stable]);
     assert.deepEqual(
       (await values()).map(({ block, pair }) => [block, pair]),
       [
@@ -127,18 +127,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   };
 
   test('a pair whose followed blocks have all died begins anew with the next one', async () => {
-    await write(database(), createMarketProjection([stable], clock), 5, []);
-    const projection = createMarketProjection([stable, native], clock);
-    await write(database(), projection, 6, [native]);
-    await write(database(), projection, 7, [native]);
+    await write(database(), createMarketProcessor([stable], clock), 5, []);
+    const processor = createMarketProcessor([stable, native], clock);
+    await write(database(), processor, 6, [native]);
+    await write(database(), processor, 7, [native]);
     assert.deepEqual(await followedFrom(), [
       [1, 6],
       [2, 5],
     ]);
-    await undo(database(), projection, { from: 7, to: 5 });
+    await undo(database(), processor, { from: 7, to: 5 });
     assert.deepEqual(await followedFrom(), [[2, 5]]);
-    await undo(database(), projection, { from: 5, to: 4 });
-    await write(database(), projection, 5, [native]);
+    await undo(database(), processor, { from: 5, to: 4 });
+    await write(database(), processor, 5, [native]);
     assert.deepEqual(await followedFrom(), [
       [1, 5],
       [2, 5],
@@ -146,16 +146,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   test('who undoes what another follower wrote looks again at whom that one followed', async () => {
-    const projection = createMarketProjection([native], clock);
-    await write(database(), projection, 5, [native]);
-    await write(database(), createMarketProjection([], clock), 6, []);
-    await undo(database(), projection, { from: 6, to: 5 });
-    await write(database(), projection, 6, [native]);
+    const processor = createMarketProcessor([native], clock);
+    await write(database(), processor, 5, [native]);
+    await write(database(), createMarketProcessor([], clock), 6, []);
+    await undo(database(), processor, { from: 6, to: 5 });
+    await write(database(), processor, 6, [native]);
     assert.deepEqual(await followedFrom(), [[1, 6]]);
   });
 
   test('without configured pairs the database is asked once, and not again for later blocks', async () => {
-    const projection = createMarketProjection([], clock);
+    const processor = createMarketProcessor([], clock);
     let asked = 0;
     const counting: Tx = {
       kind: 'transaction',
@@ -164,28 +164,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         return database().query<Row>(statement);
       },
     };
-    for (const number of [1, 2, 3]) await projection.write(counting, [blockOf(number, [])]);
+    for (const number of [1, 2, 3]) await processor.write(counting, [blockOf(number, [])]);
     assert.equal(asked, 1);
   });
 });
 
 async function write(
   database: Database,
-  projection: Projection,
+  processor: BlockProcessor,
   number: number,
   traded: readonly ValuedPair[],
 ): Promise<void> {
-  const also = (tx: Parameters<Projection['write']>[0]) => projection.write(tx, [blockOf(number, traded)]);
+  const also = (tx: Parameters<BlockProcessor['write']>[0]) => processor.write(tx, [blockOf(number, traded)]);
   const committed = await mine(database, headerOf(number), [], { also });
   assert.equal(committed.outcome, 'committed');
 }
 
 async function undo(
   database: Database,
-  projection: Projection,
+  processor: BlockProcessor,
   { from, to }: { from: number; to: number },
 ): Promise<void> {
-  const also = (tx: Parameters<Projection['undo']>[0]) => projection.undo(tx, to);
+  const also = (tx: Parameters<BlockProcessor['undo']>[0]) => processor.undo(tx, to);
   const undone = await rollbackTo(database, {
     ancestorNumber: to,
     expectedTip: headerOf(from),

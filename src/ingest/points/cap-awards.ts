@@ -1,5 +1,5 @@
 /**
- * From claims to awards: caps in the order of the chain, and what the referrer of a user gets. Pure.
+ * Turns pending awards into awards: applies caps in the order of the chain and adds the shares of referrers. Pure.
  */
 
 import { type Decimal, decimalText } from '../../core/decimal.ts';
@@ -17,38 +17,38 @@ import {
 import type { Address } from '../../core/hex.ts';
 import type { Award } from '../../domain/award.ts';
 import { dayOf } from '../../domain/points/window.ts';
-import type { Claim } from './claims.ts';
 import { POINTS_DIGITS, textOf } from './environment.ts';
+import type { PendingAward } from './pending-awards.ts';
 
 /** The category of what referrers get (spec 2.1). */
 const REFERRAL = 'referral';
 
 /** What caps by user and day are about: one version of a rule, a user, a day in UTC. */
-export function dayKey({ rule: { id, version }, user, earnedAt }: Claim): string {
+export function dayKey({ rule: { id, version }, user, earnedAt }: PendingAward): string {
   return `${id} ${version} ${user} ${dayOf(earnedAt)}`;
 }
 
 /**
- * The awards of the claims in this order. `earnedBefore` is what was awarded before, by dayKey; `referrers` whom each claim's
- * user was referred by.
+ * Awards for these pending awards, in this order. `earnedBefore` holds the points awarded before, by dayKey; `referrers` holds
+ * the referrer of the user of each pending award.
  */
-export function settleClaims(
-  claims: readonly Claim[],
+export function capAwards(
+  pendingAwards: readonly PendingAward[],
   {
     earnedBefore,
     referrers,
-  }: { earnedBefore: ReadonlyMap<string, Decimal>; referrers: ReadonlyMap<Claim, Address> },
+  }: { earnedBefore: ReadonlyMap<string, Decimal>; referrers: ReadonlyMap<PendingAward, Address> },
 ): Award[] {
   const byDay = createMeter((key) => earnedBefore.get(key));
   const byTransaction = createMeter(() => undefined);
-  return claims.flatMap((claim): Award[] => {
-    const { rule, inputs } = claim;
-    const transactionKey = `${rule.id} ${rule.version} ${claim.txHash}`;
+  return pendingAwards.flatMap((pendingAward): Award[] => {
+    const { rule, inputs } = pendingAward;
+    const transactionKey = `${rule.id} ${rule.version} ${pendingAward.txHash}`;
     const limits: [name: string, cap: Fraction | undefined, used: Fraction][] = [
       ['perTx', rule.perTx, byTransaction.read(transactionKey)],
-      ['perUserPerDay', rule.perUserPerDay, byDay.read(dayKey(claim))],
+      ['perUserPerDay', rule.perUserPerDay, byDay.read(dayKey(pendingAward))],
     ];
-    let allowed = claim.points;
+    let allowed = pendingAward.points;
     for (const [name, cap, used] of limits) {
       if (cap === undefined) continue;
       inputs[`cap.${name}`] = textOf(cap);
@@ -58,20 +58,23 @@ export function settleClaims(
     const points = floorTo(allowed, POINTS_DIGITS);
     if (points.lte(0)) return [];
     byTransaction.count(transactionKey, points);
-    byDay.count(dayKey(claim), points);
-    const award = awardOf(claim, points);
-    return [award, ...referralOf(claim, award, referrers.get(claim))];
+    byDay.count(dayKey(pendingAward), points);
+    const award = awardOf(pendingAward, points);
+    return [award, ...referralOf(pendingAward, award, referrers.get(pendingAward))];
   });
 }
 
-function awardOf({ rule, user, txHash, ordinal, block, earnedAt, inputs }: Claim, points: Decimal): Award {
+function awardOf(
+  { rule, user, txHash, ordinal, block, earnedAt, inputs }: PendingAward,
+  points: Decimal,
+): Award {
   const { id, version, category } = rule;
   const { number, hash } = block;
   const place = { txHash, ordinal, block: { number, hash }, awardedAt: earnedAt };
   return { rule: id, version, category, user, points, ...place, role: 'user', inputs };
 }
 
-function referralOf({ rule }: Claim, award: Award, referrer: Address | undefined): Award[] {
+function referralOf({ rule }: PendingAward, award: Award, referrer: Address | undefined): Award[] {
   if (referrer === undefined || compare(rule.referralShare, zero) <= 0) return [];
   const points = floorTo(multiply(fractionFrom(award.points), rule.referralShare), POINTS_DIGITS);
   if (points.lte(0)) return [];

@@ -35,7 +35,7 @@ export type Variant = {
   headers: Readonly<Record<string, string>>;
 };
 
-export type KeptAnswer = {
+export type CachedResponse = {
   /** Those that came with it. */
   headers: Readonly<Record<string, string>>;
   /** Of the plain body: SHA-256, as much of it as a UUID has. */
@@ -76,7 +76,7 @@ export function createLargeBody(): LargeBody {
 }
 
 /** The answer as it is kept. */
-export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Promise<KeptAnswer> {
+export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Promise<CachedResponse> {
   const { pieces, digest } =
     typeof body === 'string' || Buffer.isBuffer(body) ? finished(body) : await body.finish();
   const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
@@ -100,7 +100,7 @@ export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Pr
  * the thread pool. `onMade` is told how many more bytes are kept.
  */
 export function variantOf(
-  answer: KeptAnswer,
+  answer: CachedResponse,
   coding: Coding,
   onMade: (bytes: number) => void,
 ): Variant | Promise<Variant> {
@@ -119,7 +119,7 @@ export function variantOf(
   return answer.compressed[coding];
 }
 
-async function compress({ identity, digest }: KeptAnswer, coding: 'br' | 'gzip'): Promise<Variant> {
+async function compress({ identity, digest }: CachedResponse, coding: 'br' | 'gzip'): Promise<Variant> {
   const encoder =
     coding === 'gzip'
       ? createGzip()
@@ -157,7 +157,11 @@ const tagOf = (digest: string, coding: Coding): string =>
  * The tag of this answer that an If-None-Match names (RFC 9110, section 13.1.2; weak comparison), in whichever coding:
  * who has one has the answer. Undefined when there is none.
  */
-export function matchTag(ifNoneMatch: string, { digest }: KeptAnswer, coding: Coding): string | undefined {
+export function matchTag(
+  ifNoneMatch: string,
+  { digest }: CachedResponse,
+  coding: Coding,
+): string | undefined {
   if (ifNoneMatch.trim() === '*') return tagOf(digest, coding);
   const own = (['identity', 'br', 'gzip'] as const).map((one) => tagOf(digest, one));
   return ifNoneMatch.match(/"[^"]*"/g)?.find((tag) => own.includes(tag));

@@ -3,12 +3,12 @@ import { test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
 import { fractionFrom, zero } from '../../../src/core/fraction.ts';
 import { checkExpression } from '../../../src/domain/expression/check.ts';
-import type { Claim } from '../../../src/ingest/points/claims.ts';
-import { dayKey, settleClaims } from '../../../src/ingest/points/settle-claims.ts';
+import { capAwards, dayKey } from '../../../src/ingest/points/cap-awards.ts';
+import type { PendingAward } from '../../../src/ingest/points/pending-awards.ts';
 import { alice, bob, hashOf, headerOf } from '../../kit/chain-story.ts';
 
 const scope = { what: '', names: new Map(), tokens: new Map() };
-const rule: Claim['rule'] = {
+const rule: PendingAward['rule'] = {
   ...{
     id: 'pay',
     version: 1,
@@ -23,43 +23,50 @@ const rule: Claim['rule'] = {
 };
 const block = headerOf(3);
 
-function claim(points: string, parts: Partial<Claim> = {}): Claim {
+function pendingAward(points: string, parts: Partial<PendingAward> = {}): PendingAward {
   const place = { txHash: hashOf(1), ordinal: 0, block, earnedAt: block.minedAt };
   const referredBefore = { blockNumber: block.number, logIndex: 0 };
   return { rule, user: alice, points: fractionFrom(points), ...place, referredBefore, inputs: {}, ...parts };
 }
 
 const nothing = { earnedBefore: new Map(), referrers: new Map() };
-const pointsOf = (claims: readonly Claim[], state = nothing) =>
-  settleClaims(claims, state).map(({ role, points }) => `${role} ${decimalText(points)}`);
+const pointsOf = (pendingAwards: readonly PendingAward[], state = nothing) =>
+  capAwards(pendingAwards, state).map(({ role, points }) => `${role} ${decimalText(points)}`);
 
 test('a transaction earns up to its cap, whoever its users are, and the next one anew', () => {
-  const claims = [claim('4'), claim('4', { user: bob }), claim('4'), claim('3', { txHash: hashOf(2) })];
-  assert.deepEqual(pointsOf(claims), ['user 4', 'user 2', 'user 3']);
+  const pendingAwards = [
+    pendingAward('4'),
+    pendingAward('4', { user: bob }),
+    pendingAward('4'),
+    pendingAward('3', { txHash: hashOf(2) }),
+  ];
+  assert.deepEqual(pointsOf(pendingAwards), ['user 4', 'user 2', 'user 3']);
 });
 
 test('a user earns up to the cap of the day, what was stored before counted in', () => {
-  const earnedBefore = new Map([[dayKey(claim('1')), decimal('7.5')]]);
+  const earnedBefore = new Map([[dayKey(pendingAward('1')), decimal('7.5')]]);
   const next = new Date(block.minedAt.getTime() + 86_400_000);
-  const claims = [
-    claim('2'),
-    claim('2', { txHash: hashOf(2) }),
-    claim('2', { txHash: hashOf(3), earnedAt: next }),
+  const pendingAwards = [
+    pendingAward('2'),
+    pendingAward('2', { txHash: hashOf(2) }),
+    pendingAward('2', { txHash: hashOf(3), earnedAt: next }),
   ];
-  assert.deepEqual(pointsOf(claims, { ...nothing, earnedBefore }), ['user 2', 'user 0.5', 'user 2']);
+  assert.deepEqual(pointsOf(pendingAwards, { ...nothing, earnedBefore }), ['user 2', 'user 0.5', 'user 2']);
 });
 
 test('points are cut off behind 18 digits, and what is nothing then is no award', () => {
   const capless = { ...rule, perTx: undefined, perUserPerDay: undefined };
   const third = { numerator: 2n, denominator: 3n };
   const tiny = { numerator: 1n, denominator: 10n ** 19n };
-  assert.deepEqual(pointsOf([claim('1', { rule: capless, points: third })]), ['user 0.666666666666666666']);
-  assert.deepEqual(pointsOf([claim('1', { rule: capless, points: tiny })]), []);
+  assert.deepEqual(pointsOf([pendingAward('1', { rule: capless, points: third })]), [
+    'user 0.666666666666666666',
+  ]);
+  assert.deepEqual(pointsOf([pendingAward('1', { rule: capless, points: tiny })]), []);
 });
 
 test('the referrer gets a share of what was awarded after caps, in a row beside its parent', () => {
-  const parent = claim('9');
-  const [award, share] = settleClaims([parent], { ...nothing, referrers: new Map([[parent, bob]]) });
+  const parent = pendingAward('9');
+  const [award, share] = capAwards([parent], { ...nothing, referrers: new Map([[parent, bob]]) });
   assert.deepEqual(
     [award, share].map((one) => one && [one.role, one.user, decimalText(one.points), one.category]),
     [
@@ -72,6 +79,6 @@ test('the referrer gets a share of what was awarded after caps, in a row beside 
     [award?.txHash, award?.ordinal, award?.rule],
   );
   assert.deepEqual(share?.inputs, { referred: alice, points: '6', share: '0.1' });
-  const unshared = claim('1', { rule: { ...rule, referralShare: zero } });
-  assert.equal(settleClaims([unshared], { ...nothing, referrers: new Map([[unshared, bob]]) }).length, 1);
+  const unshared = pendingAward('1', { rule: { ...rule, referralShare: zero } });
+  assert.equal(capAwards([unshared], { ...nothing, referrers: new Map([[unshared, bob]]) }).length, 1);
 });
