@@ -100,6 +100,14 @@ export async function renderSchema(database: Database): Promise<string> {
     from pg_trigger t join pg_class c on c.oid = t.tgrelid
     where c.relnamespace = 'public'::regnamespace and not t.tgisinternal
     order by c.relname, t.tgname`);
+  const comments = await database.query<{ table: string; line: string }>(sql`
+    select c.relname as table,
+      case when a.attname is null then format('comment on table %I is %L;', c.relname, d.description)
+        else format('comment on column %I.%I is %L;', c.relname, a.attname, d.description) end as line
+    from pg_description d join pg_class c on c.oid = d.objoid and d.classoid = 'pg_class'::regclass
+    left join pg_attribute a on a.attrelid = c.oid and a.attnum = d.objsubid and d.objsubid > 0
+    where c.relnamespace = 'public'::regnamespace and c.relkind in ('r', 'p')
+    order by c.relname, d.objsubid`);
   const functions = await database.query<{ line: string }>(sql`
     select trim(trailing E'\n' from pg_get_functiondef(oid)) || ';' as line from pg_proc
     where pronamespace = 'public'::regnamespace
@@ -108,7 +116,7 @@ export async function renderSchema(database: Database): Promise<string> {
     rows.filter((row) => row.table === table).map(({ line }) => line);
   const tables = [...new Set(columns.map(({ table }) => table))].map((table) => {
     const inside = [...linesOf(columns, table), ...linesOf(constraints, table)].map((line) => `  ${line}`);
-    const after = [...linesOf(indexes, table), ...linesOf(triggers, table)];
+    const after = [...linesOf(indexes, table), ...linesOf(triggers, table), ...linesOf(comments, table)];
     return [`create table ${table} (`, `${inside.join(',\n')}`, ');', ...after].join('\n');
   });
   return `${HEADER}\n${[...tables, ...functions.map(({ line }) => line)].join('\n\n')}\n`;

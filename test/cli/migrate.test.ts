@@ -20,13 +20,13 @@ test('migrate --check changes nothing and ends with 75 while something is pendin
       const check = await run('--check', '--json');
       assert.equal(check.code, 75, check.err);
       const { applied, pending, applied_now } = JSON.parse(check.out);
-      assert.deepEqual([applied, pending[0], applied_now], [0, '0001_init.sql', []]);
+      assert.deepEqual([applied, pending[0], applied_now], [0, '0001_baseline.sql', []]);
     }
     const done = await run();
     assert.deepEqual([done.code, done.out], [0, '']);
     assert.match(
       done.err,
-      /^applied 0001_init\.sql\n(applied .*\n)*the schema is up to date at migration \d+\n$/,
+      /^applied 0001_baseline\.sql\n(applied .*\n)*the schema is up to date at migration \d+\n$/,
     );
     const after = await run('--check', '--json');
     assert.equal(after.code, 0);

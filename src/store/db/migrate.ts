@@ -1,5 +1,6 @@
 /**
- * Brings the schema up to date: numbered files, forward only, each in one transaction with its own row first.
+ * Brings the schema up to date: numbered files, forward only, each in one transaction with its own row first. `folder`: of the
+ * migrations; the program's own unless given.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -14,8 +15,8 @@ const MIGRATION_LOCK = 0x6362_0001;
 export type MigrationState = { applied: number; known: number; pending: string[] };
 
 /** What is applied and what is not. @throws Fault `conflict` when the database is newer than this program. */
-export async function migrationState(database: Db): Promise<MigrationState> {
-  const files = await listMigrations();
+export async function migrationState(database: Db, folder = FOLDER): Promise<MigrationState> {
+  const files = await listMigrations(folder);
   const applied = await findApplied(database);
   if (applied > files.length) {
     throw new Fault(
@@ -30,18 +31,21 @@ export async function migrationState(database: Db): Promise<MigrationState> {
  * Applies what is missing; several processes may do so at once. Returns the names of what this one applied.
  * @throws Fault `conflict` when the database is newer than this program.
  */
-export async function migrate(database: Database): Promise<string[]> {
+export async function migrate(database: Database, folder = FOLDER): Promise<string[]> {
   const done: string[] = [];
   for (;;) {
-    const { applied, pending } = await migrationState(database);
+    const { applied, pending } = await migrationState(database, folder);
     const file = pending[0];
     if (file === undefined) return done;
-    if (await apply(database, applied + 1, file)) done.push(file);
+    if (await apply(database, { id: applied + 1, file, folder })) done.push(file);
   }
 }
 
-async function apply(database: Database, id: number, file: string): Promise<boolean> {
-  const body = await readFile(new URL(file, FOLDER), 'utf8');
+async function apply(
+  database: Database,
+  { id, file, folder }: { id: number; file: string; folder: URL },
+): Promise<boolean> {
+  const body = await readFile(new URL(file, folder), 'utf8');
   try {
     await database.script(`
       select pg_advisory_xact_lock(${MIGRATION_LOCK});
@@ -67,8 +71,8 @@ async function findApplied(database: Db): Promise<number> {
   return row?.id ?? 0;
 }
 
-async function listMigrations(): Promise<string[]> {
-  const files = (await readdir(fileURLToPath(FOLDER))).filter((name) => name.endsWith('.sql')).sort();
+async function listMigrations(folder: URL): Promise<string[]> {
+  const files = (await readdir(fileURLToPath(folder))).filter((name) => name.endsWith('.sql')).sort();
   files.forEach((name, index) => {
     if (Number(name.slice(0, 4)) !== index + 1) throw new Error(`migration ${name} is out of order`);
   });

@@ -14,6 +14,11 @@ create table accrual (
   constraint accrual_user_address_check CHECK ((octet_length(user_address) = 20))
 );
 CREATE INDEX accrual_open ON public.accrual USING btree (day, rule, user_address) WHERE ((balance > (0)::numeric) OR (balance_seconds > (0)::numeric));
+comment on table accrual is 'Balances that rules count over time, up to the last change of each';
+comment on column accrual.day is 'First day that is not closed, in days since 1970-01-01 (UTC)';
+comment on column accrual.balance_seconds is 'Balance times seconds of that day until touched_at';
+comment on column accrual.tx_hash is 'Transaction of the last change';
+comment on column accrual.touch is 'Index of the log of the last change';
 
 create table accrual_before (
   block_number bigint not null,
@@ -27,6 +32,7 @@ create table accrual_before (
   touch integer,
   constraint accrual_before_pkey PRIMARY KEY (block_number, rule, user_address)
 );
+comment on table accrual_before is 'Accruals before the first change in each block that a reorg may still orphan; nulls where there was none';
 
 create table api_key (
   id text not null,
@@ -41,6 +47,11 @@ create table api_key (
   constraint api_key_watcher_id_fkey FOREIGN KEY (watcher_id) REFERENCES watcher(id)
 );
 CREATE INDEX api_key_watcher ON public.api_key USING btree (watcher_id, created_at DESC);
+comment on table api_key is 'API keys, without their text';
+comment on column api_key.lookup is 'HMAC of the key, by which a request finds it';
+comment on column api_key.ciphertext is 'The key for the Authorization header of webhooks (AES-256-GCM)';
+comment on column api_key.kek_id is 'Key-encryption key of the ciphertext';
+comment on column api_key.revoked_at is 'The key is refused from then on; in the future while a rotated key overlaps with its successor';
 
 create table block (
   number bigint not null,
@@ -53,6 +64,9 @@ create table block (
   constraint block_hash_check CHECK ((octet_length(hash) = 32)),
   constraint block_parent_hash_check CHECK ((octet_length(parent_hash) = 32))
 );
+comment on table block is 'Headers of the canonical chain. The newest one is the tip';
+comment on column block.mined_at is 'Timestamp of the header';
+comment on column block.proved is 'Whether its hash was checked against its contents';
 
 create table chain (
   only_row boolean not null default true,
@@ -60,11 +74,15 @@ create table chain (
   genesis_hash bytea,
   start_number bigint,
   finalized_number bigint not null default 0,
-  enforced_checks text[] not null default '{}'::text[],
   corroborated_number bigint,
+  enforced_checks text[] not null default '{}'::text[],
   constraint chain_pkey PRIMARY KEY (only_row),
   constraint chain_only_row_check CHECK (only_row)
 );
+comment on table chain is 'The chain that this database belongs to: one row, written by the first follower';
+comment on column chain.start_number is 'First followed block';
+comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
+comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
 
 create table clock_state (
   only_row boolean not null default true,
@@ -76,6 +94,10 @@ create table clock_state (
   constraint clock_state_pkey PRIMARY KEY (only_row),
   constraint clock_state_only_row_check CHECK (only_row)
 );
+comment on table clock_state is 'How far the schedule has followed steps of the clock that all processes share: one row';
+comment on column clock_state.steps_ms is 'Sum of all steps: a process leases and reads nothing until it has followed these';
+comment on column clock_state.prune_from is 'Nothing is pruned before this time, after a step';
+comment on column clock_state.probed_at is 'Written by the probe of /readyz';
 
 create table deferred_match (
   id bigint not null generated always as identity,
@@ -90,22 +112,29 @@ create table deferred_match (
 );
 CREATE INDEX deferred_match_block ON public.deferred_match USING btree (block_number);
 CREATE INDEX deferred_match_watcher ON public.deferred_match USING btree (watcher_id, id);
+comment on table deferred_match is 'Matches whose notifications are written after their block: of one watcher, one address and up to some hundred records';
+comment on column deferred_match.matches is 'Transfers of the address';
+comment on column deferred_match.is_met is 'Whether some of their transactions had notifications before the block';
 
 create table delivery_attempt (
   shard_id bigint not null,
   id bigint not null generated always as identity,
   notification_id bigint not null,
+  revision integer not null default 0,
   started_at timestamp with time zone not null,
   duration_ms integer not null,
+  request_count smallint not null default 1,
   outcome text not null,
   status integer,
   response text,
-  revision integer not null default 0,
-  request_count smallint not null default 1,
   constraint delivery_attempt_pkey PRIMARY KEY (shard_id, id)
 );
 CREATE INDEX delivery_attempt_notification ON public.delivery_attempt USING btree (shard_id, notification_id, id);
 CREATE INDEX delivery_attempt_started ON public.delivery_attempt USING btree (started_at);
+comment on table delivery_attempt is 'Delivery attempts and their outcomes';
+comment on column delivery_attempt.revision is 'As notification.revision at the time of the attempt';
+comment on column delivery_attempt.request_count is '2 when the receiver was closing the kept connection of the first request';
+comment on column delivery_attempt.response is 'Beginning of the body of the response, without keys';
 
 create table idempotent_answer (
   shard_id bigint not null,
@@ -117,21 +146,28 @@ create table idempotent_answer (
   constraint idempotent_answer_pkey PRIMARY KEY (shard_id, key, part)
 );
 CREATE INDEX idempotent_answer_created ON public.idempotent_answer USING btree (created_at);
+comment on table idempotent_answer is 'Responses to requests with an Idempotency-Key, stored in the transaction that did the work';
+comment on column idempotent_answer.part is 'A long request is answered in several parts, each with its own transaction';
+comment on column idempotent_answer.digest is 'Hash of the request, which must be the same when it is repeated';
 
 create table lane (
   id bigint not null generated always as identity,
   shard_id bigint not null,
+  watcher_id bigint not null,
   origin text not null,
   next_due timestamp with time zone,
   owner integer,
   epoch bigint not null default 0,
   lease_until timestamp with time zone,
-  watcher_id bigint not null,
   constraint lane_pkey PRIMARY KEY (id),
   constraint lane_shard_id_origin_key UNIQUE (shard_id, origin)
 );
 CREATE INDEX lane_owned ON public.lane USING btree (owner) WHERE (owner IS NOT NULL);
 CREATE INDEX lane_watcher_due ON public.lane USING btree (watcher_id, next_due) WHERE ((next_due IS NOT NULL) AND (owner IS NULL));
+comment on table lane is 'Delivery queues: all work of one shard for one receiver origin. Workers lease them';
+comment on column lane.next_due is 'When its next notification is due at the earliest; null while nothing is due';
+comment on column lane.owner is 'Lock key of the worker that leases it; null while none does';
+comment on column lane.epoch is 'Counts leases: results of an earlier lease are refused';
 
 create table lane_usage (
   lane_id bigint not null,
@@ -139,6 +175,7 @@ create table lane_usage (
   records bigint not null,
   constraint lane_usage_pkey PRIMARY KEY (lane_id)
 );
+comment on table lane_usage is 'Records of each delivery queue';
 
 create table migration (
   id integer not null,
@@ -156,32 +193,32 @@ create table notification (
   kind text not null,
   tx_hash bytea not null,
   ordinal integer not null,
+  occurrence integer not null default 0,
   sender bytea not null,
   receiver bytea,
   amount numeric(78,0) not null,
   token bytea,
-  block_number bigint not null,
-  state text not null,
-  retry_count integer not null default 0,
-  next_retry_at timestamp with time zone,
-  next_attempt_at timestamp with time zone not null,
-  created_at timestamp with time zone not null,
-  processed_at timestamp with time zone,
-  redelivery_count integer not null default 0,
-  release_number bigint,
-  turn bigint,
-  revision integer not null default 0,
-  occurrence integer not null default 0,
-  reorg_id bigint,
-  replaces bigint,
-  may_be_seen boolean not null default false,
-  unsent_epoch bigint not null default 0,
   content bytea not null generated always as (substr(sha256((((((
 CASE kind
     WHEN 'transaction'::text THEN '\x00'::bytea
     WHEN 'internal'::text THEN '\x01'::bytea
     ELSE '\x02'::bytea
 END || sender) || COALESCE(receiver, '\x'::bytea)) || COALESCE(token, '\x'::bytea)) || numeric_send(amount)) || int4send(occurrence))), 1, 16)) stored,
+  block_number bigint not null,
+  created_at timestamp with time zone not null,
+  state text not null,
+  release_number bigint,
+  turn bigint,
+  next_attempt_at timestamp with time zone not null,
+  next_retry_at timestamp with time zone,
+  retry_count integer not null default 0,
+  redelivery_count integer not null default 0,
+  processed_at timestamp with time zone,
+  revision integer not null default 0,
+  reorg_id bigint,
+  replaces bigint,
+  may_be_seen boolean not null default false,
+  unsent_epoch bigint not null default 0,
   constraint notification_pkey PRIMARY KEY (shard_id, id),
   constraint notification_content UNIQUE (tx_hash, content, watched_address_id, shard_id),
   constraint notification_kind_check CHECK ((kind = ANY (ARRAY['transaction'::text, 'internal'::text, 'token'::text]))),
@@ -201,6 +238,22 @@ CREATE INDEX notification_retry ON public.notification USING btree (shard_id, la
 CREATE INDEX notification_retry_age ON public.notification USING btree (shard_id, lane_id, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_retry_due ON public.notification USING btree (shard_id, next_attempt_at) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
+comment on table notification is 'Transfers of watched addresses, and how far each has been delivered';
+comment on column notification.kind is 'transaction: the value of a transaction. internal: the value of a call. token: an ERC-20 Transfer log';
+comment on column notification.ordinal is 'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
+comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';
+comment on column notification.amount is 'In wei, or in the smallest unit of the token';
+comment on column notification.content is 'Identity of the transfer: what it says, not where it stands in its transaction, which a reorg may change';
+comment on column notification.state is 'held: waits for confirmations or for its sequence. waiting: has an attempt to come. processed: a 2xx came. withdrawn: its block was orphaned before any attempt. cancelled: its record was deleted';
+comment on column notification.release_number is 'Held until this block is released; null once it is';
+comment on column notification.turn is 'Position in the sequence of a record with strict_order';
+comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
+comment on column notification.redelivery_count is 'How often its watcher had it delivered again: the outcome of an earlier delivery does not count for a later one';
+comment on column notification.revision is '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
+comment on column notification.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
+comment on column notification.replaces is 'Notification of the transfer that this one stands in for, after its transaction was mined again with other contents';
+comment on column notification.may_be_seen is 'Whether an attempt may have reached the receiver';
+comment on column notification.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
 
 create table orphaned_block (
   reorg_id bigint not null,
@@ -210,6 +263,7 @@ create table orphaned_block (
   constraint orphaned_block_hash_check CHECK ((octet_length(hash) = 32)),
   constraint orphaned_block_reorg_id_fkey FOREIGN KEY (reorg_id) REFERENCES reorg(id)
 );
+comment on table orphaned_block is 'Blocks that each reorg orphaned';
 
 create table pair (
   id integer not null,
@@ -231,6 +285,11 @@ create table pair (
   constraint pair_token1_check CHECK ((octet_length(token1) = 20)),
   constraint pair_usd_value_from_check CHECK ((usd_value_from = ANY (ARRAY[0, 1])))
 );
+comment on table pair is 'Swap pairs as they were configured when their data was stored';
+comment on column pair.usd_value_from is 'Which token gives swaps their value in USD';
+comment on column pair.followed_from is 'Nothing of the pair was missed from this block on; null while it is not configured';
+comment on column pair.backfill_number is 'Next block of the past to read, downwards; null when all are read';
+comment on column pair.backfill_until is 'Blocks up to this time are not read';
 
 create table pair_reading (
   pair_id integer not null,
@@ -241,6 +300,9 @@ create table pair_reading (
   constraint pair_reading_pkey PRIMARY KEY (pair_id, block_number)
 );
 CREATE INDEX pair_reading_block ON public.pair_reading USING btree (block_number);
+comment on table pair_reading is 'Answers of the contracts of a pair at the end of a block';
+comment on column pair_reading.k_last is 'Product of the reserves after the last liquidity event, as the contract has it';
+comment on column pair_reading.is_fee_on is 'Whether a protocol fee is minted';
 
 create table pair_state (
   pair_id integer not null,
@@ -256,6 +318,10 @@ create table pair_state (
 CREATE INDEX pair_state_block ON public.pair_state USING btree (block_number);
 CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE (liquidity_k IS NOT NULL);
 CREATE INDEX pair_state_time ON public.pair_state USING btree (pair_id, mined_at DESC);
+comment on table pair_state is 'A pair at the end of each block that changed it. The newest row is its state';
+comment on column pair_state.price is 'Units of the token that gives the value in USD, for one unit of the other; null without reserves';
+comment on column pair_state.supply_change is 'What liquidity events of this block added to the supply';
+comment on column pair_state.liquidity_k is 'Product of the reserves after the last liquidity event of this block';
 
 create table point (
   id bigint not null generated always as identity,
@@ -280,6 +346,8 @@ create table point (
 );
 CREATE INDEX point_block ON public.point USING btree (block_number) WHERE (block_number IS NOT NULL);
 CREATE INDEX point_user ON public.point USING btree (user_address, awarded_at, id);
+comment on table point is 'Awards. Those without a block were imported, and no reorg removes them';
+comment on column point.inputs is 'Values that the rule calculated with';
 
 create table point_day (
   user_address bytea not null,
@@ -293,6 +361,7 @@ create table point_day (
   constraint point_day_pkey PRIMARY KEY (user_address, day, category, rule, version, role),
   constraint point_day_award_count_check CHECK ((award_count > 0))
 );
+comment on table point_day is 'Sums of awards by day (UTC), kept in the transactions that write awards';
 
 create table point_month (
   month date not null,
@@ -305,6 +374,10 @@ create table point_month (
   constraint point_month_award_count_check CHECK ((award_count > 0))
 );
 CREATE INDEX point_month_leaders ON public.point_month USING btree (month, minus_points, user_address) INCLUDE (entry) WHERE (points <> (0)::numeric);
+comment on table point_month is 'Sums of awards by month (UTC): the leaderboard';
+comment on column point_month.month is 'Its first day';
+comment on column point_month.minus_points is 'The leaderboard is ascending in it, so that one comparison of rows finds where a page begins';
+comment on column point_month.entry is 'Entry of the leaderboard as JSON';
 
 create table price (
   id bigint not null generated always as identity,
@@ -316,6 +389,7 @@ create table price (
   constraint price_price_check CHECK ((price > (0)::numeric))
 );
 CREATE INDEX price_asset ON public.price USING btree (asset, observed_at DESC, id DESC);
+comment on table price is 'Accepted prices in USD. The newest one of an asset is its price';
 
 create table price_observation (
   id bigint not null generated always as identity,
@@ -335,6 +409,9 @@ create table price_observation (
 );
 CREATE INDEX price_observation_asset ON public.price_observation USING btree (asset, round_at DESC);
 CREATE INDEX price_observation_round ON public.price_observation USING btree (round_at);
+comment on table price_observation is 'Answers of the price sources in each round, and what was decided on them';
+comment on column price_observation.conf is 'Half the width of the interval that the source gives, in USD';
+comment on column price_observation.price_id is 'Price that the round decided on; null when it decided on none';
 
 create table process (
   id text not null,
@@ -354,6 +431,10 @@ create table process (
   write_failures jsonb not null default '[]'::jsonb,
   constraint process_pkey PRIMARY KEY (id)
 );
+comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
+comment on column process.beat is 'Counts heartbeats, whatever the clock does';
+comment on column process.leads is 'Whether it is the follower that leads. The columns up to problem_since are null without that role';
+comment on column process.write_failures is 'What it could not store at its last heartbeat: part, message and since when';
 
 create table receiver_failure (
   shard_id bigint not null,
@@ -367,6 +448,7 @@ create table receiver_failure (
   last_status integer,
   constraint receiver_failure_pkey PRIMARY KEY (shard_id, origin)
 );
+comment on table receiver_failure is 'Receivers with failed attempts, as long as something waits for a retry';
 
 create table record_counting (
   only_row boolean not null default true,
@@ -374,6 +456,7 @@ create table record_counting (
   constraint record_counting_pkey PRIMARY KEY (only_row),
   constraint record_counting_only_row_check CHECK (only_row)
 );
+comment on table record_counting is 'Whether records are counted, which costs each change a little: one row';
 
 create table referral (
   user_address bytea not null,
@@ -386,6 +469,8 @@ create table referral (
   constraint referral_user_address_check CHECK ((octet_length(user_address) = 20))
 );
 CREATE INDEX referral_block ON public.referral USING btree (block_number);
+comment on table referral is 'Referrers of users, as events on the chain name them';
+comment on column referral.log_index is 'Index of the log in its block';
 
 create table reorg (
   id bigint not null generated always as identity,
@@ -393,6 +478,8 @@ create table reorg (
   ancestor_number bigint not null,
   constraint reorg_pkey PRIMARY KEY (id)
 );
+comment on table reorg is 'Reorgs that orphaned stored blocks';
+comment on column reorg.ancestor_number is 'Newest block that stayed';
 
 create table signing_secret (
   watcher_id bigint not null,
@@ -403,6 +490,9 @@ create table signing_secret (
   ends_at timestamp with time zone,
   constraint signing_secret_pkey PRIMARY KEY (watcher_id, number)
 );
+comment on table signing_secret is 'Secrets that sign the webhooks of a watcher';
+comment on column signing_secret.ciphertext is 'An HMAC key and an ed25519 private key (AES-256-GCM)';
+comment on column signing_secret.ends_at is 'Null for the newest; a rotation sets it for the others';
 
 create table supply_balance (
   address bytea not null,
@@ -411,6 +501,7 @@ create table supply_balance (
   constraint supply_balance_pkey PRIMARY KEY (address),
   constraint supply_balance_address_check CHECK ((octet_length(address) = 20))
 );
+comment on table supply_balance is 'Newest known balance of each address of the supply';
 
 create table supply_reading (
   only_row boolean not null default true,
@@ -424,6 +515,8 @@ create table supply_reading (
   constraint supply_reading_method_check CHECK ((method = ANY (ARRAY['multicall3'::text, 'eth_getBalance'::text]))),
   constraint supply_reading_only_row_check CHECK (only_row)
 );
+comment on table supply_reading is 'Last good reading of the supply, used while no node answers';
+comment on column supply_reading.node_name is 'scheme://host';
 
 create table swap (
   pair_id integer not null,
@@ -442,6 +535,8 @@ create table swap (
 );
 CREATE INDEX swap_time ON public.swap USING btree (pair_id, mined_at) INCLUDE (usd_value);
 CREATE INDEX swap_unvalued ON public.swap USING btree (pair_id, block_number) WHERE (usd_value IS NULL);
+comment on table swap is 'Swap events';
+comment on column swap.usd_value is 'Value at the price that was in force, never changed; null until there was a price';
 
 create table swap_volume (
   pair_id integer not null,
@@ -450,6 +545,7 @@ create table swap_volume (
   swap_count bigint not null,
   constraint swap_volume_pkey PRIMARY KEY (pair_id, started_at)
 );
+comment on table swap_volume is 'Sums of swap.usd_value over five minutes';
 
 create table watched_address (
   shard_id bigint not null,
@@ -479,6 +575,13 @@ CREATE TRIGGER count_deleted AFTER DELETE ON public.watched_address REFERENCING 
 CREATE TRIGGER count_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
 CREATE TRIGGER count_updated_from AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('-1');
 CREATE TRIGGER count_updated_to AFTER UPDATE ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
+comment on table watched_address is 'Records: an address and the webhook URL for its transfers. Settings that are null or false leave the specified behavior';
+comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
+comment on column watched_address.confirmations is 'Confirmations to wait for; null: those of the configuration';
+comment on column watched_address.min_amount is 'Smallest transfer of the native coin, in wei';
+comment on column watched_address.tokens is 'Smallest amount by token contract; other tokens are left out';
+comment on column watched_address.removed is 'Whether removal notices are sent';
+comment on column watched_address.strict_order is 'Whether notifications are sent one after the other, in the order of the chain';
 
 create table watcher (
   id bigint not null generated always as identity,
@@ -489,6 +592,9 @@ create table watcher (
   constraint watcher_pkey PRIMARY KEY (id),
   constraint watcher_name_key UNIQUE (name)
 );
+comment on table watcher is 'Tenants: each owns API keys and watched addresses';
+comment on column watcher.suspended_at is 'Since then its keys are refused and nothing is sent; null while it is active';
+comment on column watcher.deleting_at is 'Since then it is being deleted, in batches';
 
 create table watcher_queue (
   watcher_id bigint not null,
@@ -498,6 +604,9 @@ create table watcher_queue (
 );
 CREATE INDEX watcher_queue_due ON public.watcher_queue USING btree (next_due) WHERE ((next_due IS NOT NULL) AND (NOT suspended));
 CREATE INDEX watcher_queue_suspended ON public.watcher_queue USING btree (watcher_id) WHERE suspended;
+comment on table watcher_queue is 'Watchers in the order in which workers visit them: the one visited longest ago first, each for a few lanes';
+comment on column watcher_queue.next_due is 'When the next visit is due: not after the earliest due time of its lanes without an owner';
+comment on column watcher_queue.suspended is 'As watcher.suspended_at, for workers, which never read that table';
 
 create table watcher_usage (
   watcher_id bigint not null,
@@ -505,6 +614,7 @@ create table watcher_usage (
   origins bigint not null,
   constraint watcher_usage_pkey PRIMARY KEY (watcher_id)
 );
+comment on table watcher_usage is 'Records of each watcher, and receiver origins with records';
 
 CREATE OR REPLACE FUNCTION public.count_records()
  RETURNS trigger

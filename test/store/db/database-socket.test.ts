@@ -204,9 +204,9 @@ test('a path that is too long for a socket is refused with the reason', async ()
 test('a command beside a suspended service ends with advice, and one whose work is long gets its answer', async () => {
   await using folder = await createTestDatabase('embedded');
   const source = (name: string) =>
-    JSON.stringify(new URL(`../../src/store/${name}.ts`, import.meta.url).href);
+    JSON.stringify(new URL(`../../../src/store/db/${name}.ts`, import.meta.url).href);
   const script = `
-    import { openDatabase } from ${source('db')};
+    import { openDatabase } from ${source('open')};
     import { serveDatabase } from ${source('socket-server')};
     const database = await openDatabase({ url: '', dataDir: process.argv[2] });
     await serveDatabase(database.for('operator'), process.argv[2]);

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { afterEach, test } from 'node:test';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { migrate, migrationState } from '../../../src/store/db/migrate.ts';
@@ -74,7 +75,7 @@ onPostgres(({ database, place }) => {
       assert.ok(first !== undefined);
       const before = await migrationState(first);
       assert.deepEqual([before.applied, before.pending.length], [0, before.known]);
-      const applied = await Promise.all(opened.map(migrate));
+      const applied = await Promise.all(opened.map((one) => migrate(one)));
       assert.deepEqual(applied.flat().sort(), before.pending);
       assert.deepEqual((await migrationState(first)).pending, []);
       assert.equal(await renderSchema(first), await readFile(schemaFile, 'utf8'));
@@ -83,34 +84,34 @@ onPostgres(({ database, place }) => {
     }
   });
 
-  test('what was held before records had settings is released with its block, as it would have been', async () => {
-    const name = `held_${process.pid}`;
-    const opened = await openEmpty(name, 1);
+  test('the next release adds a migration: it is applied once, to a database with data, and keeps the data', async () => {
+    const name = `next_${process.pid}`;
+    const opened = await openEmpty(name, 2);
+    const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-migrations-'));
     try {
-      const [one] = opened;
-      assert.ok(one !== undefined);
-      const { pending } = await migrationState(one);
-      const earlier = pending.slice(
-        0,
-        pending.findIndex((file) => file.endsWith('_record_settings.sql')),
+      const [one, other] = opened;
+      assert.ok(one !== undefined && other !== undefined);
+      const own = fileURLToPath(new URL('../../../src/store/db/migrations/', import.meta.url));
+      await cp(own, folder, { recursive: true });
+      await cp(
+        fileURLToPath(new URL('./0002_example.sql', import.meta.url)),
+        path.join(folder, '0002_example.sql'),
       );
-      await one.script('create table migration (id integer, name text, applied_at timestamptz)');
-      for (const [index, file] of earlier.entries()) {
-        const body = await readFile(new URL(`../../src/store/migrations/${file}`, import.meta.url), 'utf8');
-        await one.script(`insert into migration values (${index + 1}, '${file}', now()); ${body}`);
-      }
-      await one.query(sql`
-        insert into notification (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender, amount,
-          block_number, state, next_attempt_at, created_at)
-        select 1, 1, gen_random_uuid(), 1, 'transaction', ${Buffer.alloc(32)}, 0, ${Buffer.alloc(20)}, 1, 7, state, now(), now()
-        from unnest(array['held', 'waiting']) as state`);
       await migrate(one);
-      assert.deepEqual(await one.query(sql`select state, release_number from notification order by state`), [
-        { state: 'held', release_number: 7 },
-        { state: 'waiting', release_number: null },
+      await one.query(sql`insert into watcher (name, created_at) values ('acme', now())`);
+      const next = pathToFileURL(`${folder}/`);
+      const applied = await Promise.all([migrate(one, next), migrate(other, next)]);
+      assert.deepEqual(applied.flat(), ['0002_example.sql']);
+      assert.deepEqual(await one.query(sql`select name, contact from watcher`), [
+        { name: 'acme', contact: null },
       ]);
+      await assert.rejects(
+        migrate(one),
+        /the database has migration 2, this version of chainbell knows 1: start the newer/,
+      );
     } finally {
       await drop(name, opened);
+      await rm(folder, { recursive: true });
     }
   });
 

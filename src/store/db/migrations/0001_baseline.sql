@@ -1,0 +1,622 @@
+-- The chain as far as it was followed.
+
+create table chain (
+  only_row boolean primary key default true check (only_row),
+  chain_id bigint not null,
+  genesis_hash bytea,
+  start_number bigint,
+  finalized_number bigint not null default 0,
+  corroborated_number bigint,
+  enforced_checks text[] not null default '{}'
+);
+comment on table chain is 'The chain that this database belongs to: one row, written by the first follower';
+comment on column chain.start_number is 'First followed block';
+comment on column chain.corroborated_number is 'Newest block that a quorum of the nodes was seen to have; null until one was';
+comment on column chain.enforced_checks is 'Proof checks that the chain was seen to honor, enforced after a restart too';
+
+create table block (
+  number bigint primary key,
+  hash bytea not null check (octet_length(hash) = 32),
+  parent_hash bytea not null check (octet_length(parent_hash) = 32),
+  mined_at timestamptz not null,
+  proved boolean not null,
+  stored_at timestamptz not null
+);
+comment on table block is 'Headers of the canonical chain. The newest one is the tip';
+comment on column block.mined_at is 'Timestamp of the header';
+comment on column block.proved is 'Whether its hash was checked against its contents';
+
+create table reorg (
+  id bigint generated always as identity primary key,
+  happened_at timestamptz not null,
+  ancestor_number bigint not null
+);
+comment on table reorg is 'Reorgs that orphaned stored blocks';
+comment on column reorg.ancestor_number is 'Newest block that stayed';
+
+create table orphaned_block (
+  reorg_id bigint not null references reorg (id),
+  number bigint not null,
+  hash bytea not null check (octet_length(hash) = 32),
+  primary key (reorg_id, number)
+);
+comment on table orphaned_block is 'Blocks that each reorg orphaned';
+
+-- Watchers, their keys and records.
+
+create table watcher (
+  id bigint generated always as identity primary key,
+  name text not null unique,
+  created_at timestamptz not null,
+  suspended_at timestamptz,
+  deleting_at timestamptz
+);
+comment on table watcher is 'Tenants: each owns API keys and watched addresses';
+comment on column watcher.suspended_at is 'Since then its keys are refused and nothing is sent; null while it is active';
+comment on column watcher.deleting_at is 'Since then it is being deleted, in batches';
+
+create table api_key (
+  id text primary key,
+  watcher_id bigint not null references watcher,
+  lookup bytea not null unique,
+  ciphertext bytea not null,
+  kek_id text not null,
+  created_at timestamptz not null,
+  revoked_at timestamptz
+);
+create index api_key_watcher on api_key (watcher_id, created_at desc);
+comment on table api_key is 'API keys, without their text';
+comment on column api_key.lookup is 'HMAC of the key, by which a request finds it';
+comment on column api_key.ciphertext is 'The key for the Authorization header of webhooks (AES-256-GCM)';
+comment on column api_key.kek_id is 'Key-encryption key of the ciphertext';
+comment on column api_key.revoked_at is 'The key is refused from then on; in the future while a rotated key overlaps with its successor';
+
+create table signing_secret (
+  watcher_id bigint not null,
+  number integer not null,
+  ciphertext bytea not null,
+  kek_id text not null,
+  created_at timestamptz not null,
+  ends_at timestamptz,
+  primary key (watcher_id, number)
+);
+comment on table signing_secret is 'Secrets that sign the webhooks of a watcher';
+comment on column signing_secret.ciphertext is 'An HMAC key and an ed25519 private key (AES-256-GCM)';
+comment on column signing_secret.ends_at is 'Null for the newest; a rotation sets it for the others';
+
+create table watched_address (
+  shard_id bigint not null,
+  id uuid not null,
+  watcher_id bigint not null,
+  lane_id bigint not null,
+  address bytea not null check (octet_length(address) = 20),
+  watch_coin boolean not null,
+  watch_token boolean not null,
+  webhook_url text not null,
+  created_at timestamptz not null,
+  updated_at timestamptz not null,
+  confirmations integer,
+  direction text check (direction in ('in', 'out')),
+  min_amount numeric(78, 0),
+  tokens jsonb check (tokens <> '{}'),
+  removed boolean not null default false,
+  strict_order boolean not null default false,
+  primary key (shard_id, id)
+);
+create index watched_address_address on watched_address (address);
+create index watched_address_listed on watched_address (shard_id, created_at, id);
+comment on table watched_address is
+  'Records: an address and the webhook URL for its transfers. Settings that are null or false leave the specified behavior';
+comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
+comment on column watched_address.confirmations is 'Confirmations to wait for; null: those of the configuration';
+comment on column watched_address.min_amount is 'Smallest transfer of the native coin, in wei';
+comment on column watched_address.tokens is 'Smallest amount by token contract; other tokens are left out';
+comment on column watched_address.removed is 'Whether removal notices are sent';
+comment on column watched_address.strict_order is 'Whether notifications are sent one after the other, in the order of the chain';
+
+create table idempotent_answer (
+  shard_id bigint not null,
+  key text not null,
+  part integer not null,
+  digest bytea not null,
+  answer text not null,
+  created_at timestamptz not null,
+  primary key (shard_id, key, part)
+);
+create index idempotent_answer_created on idempotent_answer (created_at);
+comment on table idempotent_answer is
+  'Responses to requests with an Idempotency-Key, stored in the transaction that did the work';
+comment on column idempotent_answer.part is 'A long request is answered in several parts, each with its own transaction';
+comment on column idempotent_answer.digest is 'Hash of the request, which must be the same when it is repeated';
+
+-- Counts for limits.
+
+create table record_counting (
+  only_row boolean primary key default true check (only_row),
+  is_counted boolean not null default false
+);
+insert into record_counting default values;
+comment on table record_counting is 'Whether records are counted, which costs each change a little: one row';
+
+create table watcher_usage (
+  watcher_id bigint primary key,
+  records bigint not null,
+  origins bigint not null
+) with (fillfactor = 50);
+comment on table watcher_usage is 'Records of each watcher, and receiver origins with records';
+
+create table lane_usage (
+  lane_id bigint primary key,
+  watcher_id bigint not null,
+  records bigint not null
+) with (fillfactor = 50);
+comment on table lane_usage is 'Records of each delivery queue';
+
+-- Adds (argument 1) or subtracts (-1) the changed rows. Locks the watcher's row first, as readers of the count do. A trigger,
+-- so that no statement can forget it.
+create function count_records() returns trigger language plpgsql as $$
+begin
+  if not (select is_counted from record_counting) then return null; end if;
+  insert into watcher_usage (watcher_id, records, origins)
+  select distinct watcher_id, 0, 0 from changed order by watcher_id
+  on conflict (watcher_id) do update set records = watcher_usage.records;
+  with deltas as (
+    select lane_id, watcher_id, count(*) * tg_argv[0]::bigint as delta from changed group by lane_id, watcher_id
+  ), counted as (
+    insert into lane_usage as u (lane_id, watcher_id, records)
+    select lane_id, watcher_id, delta from deltas order by lane_id
+    on conflict (lane_id) do update set records = u.records + excluded.records
+    returning lane_id, records
+  ), sums as (
+    select watcher_id, sum(delta) as records, sum((c.records > 0)::int - (c.records - delta > 0)::int) as origins
+    from deltas join counted c using (lane_id) group by watcher_id
+  )
+  update watcher_usage u set records = u.records + s.records, origins = u.origins + s.origins
+  from sums s where u.watcher_id = s.watcher_id;
+  return null;
+end
+$$;
+
+create trigger count_inserted after insert on watched_address referencing new table as changed
+  for each statement execute function count_records('1');
+create trigger count_deleted after delete on watched_address referencing old table as changed
+  for each statement execute function count_records('-1');
+create trigger count_updated_from after update on watched_address referencing old table as changed
+  for each statement execute function count_records('-1');
+create trigger count_updated_to after update on watched_address referencing new table as changed
+  for each statement execute function count_records('1');
+
+-- Delivery.
+
+create table lane (
+  id bigint generated always as identity primary key,
+  shard_id bigint not null,
+  watcher_id bigint not null,
+  origin text not null,
+  next_due timestamptz,
+  owner integer,
+  epoch bigint not null default 0,
+  lease_until timestamptz,
+  unique (shard_id, origin)
+);
+create index lane_owned on lane (owner) where owner is not null;
+-- Without leased lanes, which a lease would walk over.
+create index lane_watcher_due on lane (watcher_id, next_due) where next_due is not null and owner is null;
+comment on table lane is 'Delivery queues: all work of one shard for one receiver origin. Workers lease them';
+comment on column lane.next_due is 'When its next notification is due at the earliest; null while nothing is due';
+comment on column lane.owner is 'Lock key of the worker that leases it; null while none does';
+comment on column lane.epoch is 'Counts leases: results of an earlier lease are refused';
+
+create table watcher_queue (
+  watcher_id bigint primary key,
+  next_due timestamptz,
+  suspended boolean not null default false
+) with (fillfactor = 50);
+create index watcher_queue_due on watcher_queue (next_due) where next_due is not null and not suspended;
+create index watcher_queue_suspended on watcher_queue (watcher_id) where suspended;
+comment on table watcher_queue is
+  'Watchers in the order in which workers visit them: the one visited longest ago first, each for a few lanes';
+comment on column watcher_queue.next_due is
+  'When the next visit is due: not after the earliest due time of its lanes without an owner';
+comment on column watcher_queue.suspended is 'As watcher.suspended_at, for workers, which never read that table';
+
+create table notification (
+  shard_id bigint not null,
+  id bigint generated always as identity,
+  lane_id bigint not null,
+  watched_address_id uuid not null,
+  watcher_id bigint not null,
+  kind text not null check (kind in ('transaction', 'internal', 'token')),
+  tx_hash bytea not null check (octet_length(tx_hash) = 32),
+  ordinal integer not null,
+  occurrence integer not null default 0,
+  sender bytea not null,
+  receiver bytea,
+  amount numeric(78, 0) not null,
+  token bytea,
+  content bytea not null generated always as (
+    substr(sha256(
+      case kind when 'transaction' then '\x00'::bytea when 'internal' then '\x01'::bytea else '\x02'::bytea end
+      || sender || coalesce(receiver, ''::bytea) || coalesce(token, ''::bytea) || numeric_send(amount) || int4send(occurrence)
+    ), 1, 16)) stored,
+  block_number bigint not null,
+  created_at timestamptz not null,
+  state text not null check (state in ('held', 'waiting', 'processed', 'withdrawn', 'cancelled')),
+  release_number bigint,
+  turn bigint,
+  next_attempt_at timestamptz not null,
+  next_retry_at timestamptz,
+  retry_count integer not null default 0 check (retry_count >= 0),
+  redelivery_count integer not null default 0,
+  processed_at timestamptz,
+  revision integer not null default 0,
+  reorg_id bigint,
+  replaces bigint,
+  may_be_seen boolean not null default false,
+  unsent_epoch bigint not null default 0,
+  primary key (shard_id, id),
+  -- By transaction first: an insert meets ten neighbors instead of ten far pages.
+  constraint notification_content unique (tx_hash, content, watched_address_id, shard_id)
+);
+-- First attempts and retries apart: a million retries of a dead endpoint hide nothing that is new.
+create index notification_first on notification (shard_id, lane_id, next_attempt_at, id)
+  where state = 'waiting' and retry_count = 0;
+create index notification_retry on notification (shard_id, lane_id, next_attempt_at, id)
+  where state = 'waiting' and retry_count > 0;
+-- The oldest notification of a receiver that failed, and the most overdue retry of a watcher.
+create index notification_retry_age on notification (shard_id, lane_id, id) where state = 'waiting' and retry_count > 0;
+create index notification_retry_due on notification (shard_id, next_attempt_at) where state = 'waiting' and retry_count > 0;
+create index notification_held on notification (release_number) where state = 'held';
+-- What is under way of a record first, then what is held in its order: one look tells whether the next one may go.
+create index notification_turn on notification (shard_id, watched_address_id, state desc, turn)
+  where turn is not null and state in ('held', 'waiting');
+create index notification_record on notification (shard_id, watched_address_id, id);
+create index notification_reorg on notification (reorg_id) where reorg_id is not null;
+create index notification_processed on notification (processed_at) where state = 'processed';
+create index notification_ended on notification (next_attempt_at) where state in ('withdrawn', 'cancelled');
+-- A few pages each: rows lie in the order of their blocks and of their creation.
+create index notification_block on notification using brin (block_number) with (autosummarize = on);
+create index notification_created on notification using brin (created_at) with (autosummarize = on);
+comment on table notification is 'Transfers of watched addresses, and how far each has been delivered';
+comment on column notification.kind is
+  'transaction: the value of a transaction. internal: the value of a call. token: an ERC-20 Transfer log';
+comment on column notification.ordinal is
+  'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
+comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';
+comment on column notification.amount is 'In wei, or in the smallest unit of the token';
+comment on column notification.content is
+  'Identity of the transfer: what it says, not where it stands in its transaction, which a reorg may change';
+comment on column notification.state is
+  'held: waits for confirmations or for its sequence. waiting: has an attempt to come. processed: a 2xx came. withdrawn: its block was orphaned before any attempt. cancelled: its record was deleted';
+comment on column notification.release_number is 'Held until this block is released; null once it is';
+comment on column notification.turn is 'Position in the sequence of a record with strict_order';
+comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
+comment on column notification.redelivery_count is
+  'How often its watcher had it delivered again: the outcome of an earlier delivery does not count for a later one';
+comment on column notification.revision is
+  '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
+comment on column notification.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
+comment on column notification.replaces is
+  'Notification of the transfer that this one stands in for, after its transaction was mined again with other contents';
+comment on column notification.may_be_seen is 'Whether an attempt may have reached the receiver';
+comment on column notification.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
+
+create table delivery_attempt (
+  shard_id bigint not null,
+  id bigint generated always as identity,
+  notification_id bigint not null,
+  revision integer not null default 0,
+  started_at timestamptz not null,
+  duration_ms integer not null,
+  request_count smallint not null default 1,
+  outcome text not null,
+  status integer,
+  response text,
+  primary key (shard_id, id)
+);
+create index delivery_attempt_notification on delivery_attempt (shard_id, notification_id, id);
+create index delivery_attempt_started on delivery_attempt (started_at);
+comment on table delivery_attempt is 'Delivery attempts and their outcomes';
+comment on column delivery_attempt.revision is 'As notification.revision at the time of the attempt';
+comment on column delivery_attempt.request_count is '2 when the receiver was closing the kept connection of the first request';
+comment on column delivery_attempt.response is 'Beginning of the body of the response, without keys';
+
+create table deferred_match (
+  id bigint generated always as identity primary key,
+  watcher_id bigint not null,
+  block_number bigint not null,
+  address bytea not null check (octet_length(address) = 20),
+  record_ids uuid[] not null,
+  matches jsonb not null,
+  is_met boolean not null
+);
+create index deferred_match_watcher on deferred_match (watcher_id, id);
+create index deferred_match_block on deferred_match (block_number);
+comment on table deferred_match is
+  'Matches whose notifications are written after their block: of one watcher, one address and up to some hundred records';
+comment on column deferred_match.matches is 'Transfers of the address';
+comment on column deferred_match.is_met is 'Whether some of their transactions had notifications before the block';
+
+create table receiver_failure (
+  shard_id bigint not null,
+  origin text not null,
+  lane_id bigint not null,
+  watcher_id bigint not null,
+  since timestamptz not null,
+  attempts bigint not null,
+  last_attempt_at timestamptz not null,
+  last_outcome text,
+  last_status integer,
+  primary key (shard_id, origin)
+) with (fillfactor = 50);
+comment on table receiver_failure is 'Receivers with failed attempts, as long as something waits for a retry';
+
+-- The deployment.
+
+create table clock_state (
+  only_row boolean primary key default true check (only_row),
+  steps_ms bigint not null default 0,
+  last_step_ms bigint,
+  last_step_at timestamptz,
+  prune_from timestamptz,
+  probed_at timestamptz
+);
+insert into clock_state default values;
+comment on table clock_state is 'How far the schedule has followed steps of the clock that all processes share: one row';
+comment on column clock_state.steps_ms is
+  'Sum of all steps: a process leases and reads nothing until it has followed these';
+comment on column clock_state.prune_from is 'Nothing is pruned before this time, after a step';
+comment on column clock_state.probed_at is 'Written by the probe of /readyz';
+
+create table process (
+  id text primary key,
+  roles text[] not null,
+  version text not null,
+  host text not null,
+  pid integer not null,
+  started_at timestamptz not null,
+  seen_at timestamptz not null,
+  beat bigint not null,
+  stopped boolean not null default false,
+  leads boolean not null default false,
+  follower_state text,
+  head bigint,
+  problem text,
+  problem_since timestamptz,
+  write_failures jsonb not null default '[]'
+) with (fillfactor = 50);
+comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
+comment on column process.beat is 'Counts heartbeats, whatever the clock does';
+comment on column process.leads is 'Whether it is the follower that leads. The columns up to problem_since are null without that role';
+comment on column process.write_failures is 'What it could not store at its last heartbeat: part, message and since when';
+
+-- Prices and pairs.
+
+create table price (
+  id bigint generated always as identity primary key,
+  asset text not null,
+  price numeric not null check (price > 0),
+  observed_at timestamptz not null,
+  source text not null
+);
+create index price_asset on price (asset, observed_at desc, id desc);
+comment on table price is 'Accepted prices in USD. The newest one of an asset is its price';
+
+create table price_observation (
+  id bigint generated always as identity primary key,
+  asset text not null,
+  round_at timestamptz not null,
+  source text not null,
+  price numeric,
+  conf numeric,
+  observed_at timestamptz,
+  verdict text not null check (verdict in ('used', 'outlier', 'stale', 'not_positive', 'uncertain', 'failed')),
+  message text,
+  price_id bigint references price (id),
+  check ((verdict = 'failed') = (price is null))
+);
+create index price_observation_asset on price_observation (asset, round_at desc);
+create index price_observation_round on price_observation (round_at);
+comment on table price_observation is 'Answers of the price sources in each round, and what was decided on them';
+comment on column price_observation.conf is 'Half the width of the interval that the source gives, in USD';
+comment on column price_observation.price_id is 'Price that the round decided on; null when it decided on none';
+
+create table pair (
+  id integer primary key,
+  address bytea not null unique check (octet_length(address) = 20),
+  token0 bytea not null check (octet_length(token0) = 20),
+  token1 bytea not null check (octet_length(token1) = 20),
+  token0_decimals smallint not null,
+  token1_decimals smallint not null,
+  usd_value_from smallint not null check (usd_value_from in (0, 1)),
+  followed_from bigint,
+  backfill_number bigint,
+  backfill_hash bytea check (octet_length(backfill_hash) = 32),
+  backfill_until timestamptz not null
+);
+comment on table pair is 'Swap pairs as they were configured when their data was stored';
+comment on column pair.usd_value_from is 'Which token gives swaps their value in USD';
+comment on column pair.followed_from is 'Nothing of the pair was missed from this block on; null while it is not configured';
+comment on column pair.backfill_number is 'Next block of the past to read, downwards; null when all are read';
+comment on column pair.backfill_until is 'Blocks up to this time are not read';
+
+create table swap (
+  pair_id integer not null,
+  block_number bigint not null,
+  tx_hash bytea not null check (octet_length(tx_hash) = 32),
+  ordinal integer not null,
+  mined_at timestamptz not null,
+  amount0_in numeric(78, 0) not null,
+  amount1_in numeric(78, 0) not null,
+  amount0_out numeric(78, 0) not null,
+  amount1_out numeric(78, 0) not null,
+  usd_value numeric,
+  price_id bigint,
+  primary key (block_number, tx_hash, ordinal)
+);
+create index swap_time on swap (pair_id, mined_at) include (usd_value);
+create index swap_unvalued on swap (pair_id, block_number) where usd_value is null;
+comment on table swap is 'Swap events';
+comment on column swap.usd_value is 'Value at the price that was in force, never changed; null until there was a price';
+
+create table swap_volume (
+  pair_id integer not null,
+  started_at timestamptz not null,
+  usd_value numeric not null,
+  swap_count bigint not null,
+  primary key (pair_id, started_at)
+);
+comment on table swap_volume is 'Sums of swap.usd_value over five minutes';
+
+create table pair_state (
+  pair_id integer not null,
+  block_number bigint not null,
+  mined_at timestamptz not null,
+  reserve0 numeric(78, 0) not null,
+  reserve1 numeric(78, 0) not null,
+  price numeric,
+  supply_change numeric(78, 0) not null,
+  liquidity_k numeric(78, 0),
+  primary key (pair_id, block_number)
+);
+create index pair_state_block on pair_state (block_number);
+create index pair_state_time on pair_state (pair_id, mined_at desc);
+create index pair_state_liquidity on pair_state (pair_id, block_number) where liquidity_k is not null;
+comment on table pair_state is 'A pair at the end of each block that changed it. The newest row is its state';
+comment on column pair_state.price is
+  'Units of the token that gives the value in USD, for one unit of the other; null without reserves';
+comment on column pair_state.supply_change is 'What liquidity events of this block added to the supply';
+comment on column pair_state.liquidity_k is 'Product of the reserves after the last liquidity event of this block';
+
+create table pair_reading (
+  pair_id integer not null,
+  block_number bigint not null,
+  total_supply numeric(78, 0) not null,
+  k_last numeric(78, 0) not null,
+  is_fee_on boolean not null,
+  primary key (pair_id, block_number)
+);
+create index pair_reading_block on pair_reading (block_number);
+comment on table pair_reading is 'Answers of the contracts of a pair at the end of a block';
+comment on column pair_reading.k_last is 'Product of the reserves after the last liquidity event, as the contract has it';
+comment on column pair_reading.is_fee_on is 'Whether a protocol fee is minted';
+
+-- Supply.
+
+create table supply_reading (
+  only_row boolean primary key default true check (only_row),
+  read_at timestamptz not null,
+  block_number bigint not null,
+  block_hash bytea not null check (octet_length(block_hash) = 32),
+  node_name text not null,
+  method text not null check (method in ('multicall3', 'eth_getBalance'))
+);
+comment on table supply_reading is 'Last good reading of the supply, used while no node answers';
+comment on column supply_reading.node_name is 'scheme://host';
+
+create table supply_balance (
+  address bytea primary key check (octet_length(address) = 20),
+  wei numeric(78, 0) not null,
+  read_at timestamptz not null
+);
+comment on table supply_balance is 'Newest known balance of each address of the supply';
+
+-- Points.
+
+create table point (
+  id bigint generated always as identity,
+  rule text not null,
+  version integer not null,
+  category text not null,
+  user_address bytea not null check (octet_length(user_address) = 20),
+  points numeric not null,
+  tx_hash bytea not null check (octet_length(tx_hash) = 32),
+  ordinal bigint not null,
+  role text not null check (role in ('user', 'referrer')),
+  block_number bigint,
+  block_hash bytea check (octet_length(block_hash) = 32),
+  awarded_at timestamptz(3) not null,
+  inputs jsonb not null,
+  primary key (tx_hash, ordinal, rule, version, role),
+  check ((block_number is null) = (block_hash is null))
+);
+create index point_user on point (user_address, awarded_at, id);
+create index point_block on point (block_number) where block_number is not null;
+comment on table point is 'Awards. Those without a block were imported, and no reorg removes them';
+comment on column point.inputs is 'Values that the rule calculated with';
+
+create table point_day (
+  user_address bytea not null,
+  day date not null,
+  category text not null,
+  rule text not null,
+  version integer not null,
+  role text not null,
+  points numeric not null,
+  award_count bigint not null check (award_count > 0),
+  primary key (user_address, day, category, rule, version, role)
+);
+comment on table point_day is 'Sums of awards by day (UTC), kept in the transactions that write awards';
+
+create table point_month (
+  month date not null,
+  user_address bytea not null,
+  points numeric not null,
+  award_count bigint not null check (award_count > 0),
+  minus_points numeric not null generated always as (-points) stored,
+  entry text not null generated always as (
+    '{"user":"0x' || encode(user_address, 'hex') || '","points":' || trim_scale(points)::text || '}') stored,
+  primary key (month, user_address)
+);
+create index point_month_leaders on point_month (month, minus_points, user_address) include (entry) where points <> 0;
+comment on table point_month is 'Sums of awards by month (UTC): the leaderboard';
+comment on column point_month.month is 'Its first day';
+comment on column point_month.minus_points is
+  'The leaderboard is ascending in it, so that one comparison of rows finds where a page begins';
+comment on column point_month.entry is 'Entry of the leaderboard as JSON';
+
+create table referral (
+  user_address bytea not null check (octet_length(user_address) = 20),
+  referrer_address bytea not null check (octet_length(referrer_address) = 20),
+  block_number bigint not null,
+  log_index integer not null,
+  linked_at timestamptz(3) not null,
+  primary key (user_address, block_number, log_index)
+);
+create index referral_block on referral (block_number);
+comment on table referral is 'Referrers of users, as events on the chain name them';
+comment on column referral.log_index is 'Index of the log in its block';
+
+create table accrual (
+  rule text not null,
+  user_address bytea not null check (octet_length(user_address) = 20),
+  balance numeric(98, 0) not null,
+  day integer not null,
+  balance_seconds numeric not null,
+  touched_at timestamptz(3) not null,
+  tx_hash bytea not null check (octet_length(tx_hash) = 32),
+  touch integer not null,
+  primary key (rule, user_address)
+);
+-- Days that are still to be closed, the oldest first.
+create index accrual_open on accrual (day, rule, user_address) where balance > 0 or balance_seconds > 0;
+comment on table accrual is 'Balances that rules count over time, up to the last change of each';
+comment on column accrual.day is 'First day that is not closed, in days since 1970-01-01 (UTC)';
+comment on column accrual.balance_seconds is 'Balance times seconds of that day until touched_at';
+comment on column accrual.tx_hash is 'Transaction of the last change';
+comment on column accrual.touch is 'Index of the log of the last change';
+
+create table accrual_before (
+  block_number bigint not null,
+  rule text not null,
+  user_address bytea not null,
+  balance numeric(98, 0),
+  day integer,
+  balance_seconds numeric,
+  touched_at timestamptz(3),
+  tx_hash bytea,
+  touch integer,
+  primary key (block_number, rule, user_address)
+);
+comment on table accrual_before is
+  'Accruals before the first change in each block that a reorg may still orphan; nulls where there was none';
