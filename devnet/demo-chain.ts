@@ -23,7 +23,7 @@ export type DemoChain = {
   story: string;
 };
 
-export type DemoChainOptions = {
+type DemoChainOptions = {
   /** Another one is taken when this is in use. */
   preferredPort: number;
   chainId: number;

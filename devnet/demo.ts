@@ -26,7 +26,7 @@ import type { DemoFacts } from './screen.ts';
 import { startTraffic, trafficAt } from './traffic.ts';
 import { findBlock } from './wallet.ts';
 
-export type DemoOptions = {
+type DemoOptions = {
   dataFolder: string;
   /** Of the API; undefined: 8080, or another one when that is taken. */
   port: number | undefined;
@@ -36,7 +36,7 @@ export type DemoOptions = {
 };
 
 /** What the demo is built from, and whom it tells. */
-export type DemoSurroundings = {
+type DemoSurroundings = {
   startService: typeof startService;
   version: string;
   /** Told of each step when it is done. */

@@ -18,7 +18,7 @@ import type { Transaction } from './wallet.ts';
 /** What is created at an address. */
 export type Creation = { contract: ContractName; values: readonly unknown[]; valueWei?: bigint };
 
-export type MarketCast = {
+type MarketCast = {
   /** Creates the contracts, and gives the pairs their first liquidity. */
   deployer: Address;
   /** Trade, stake, vote, farm, bridge. */

@@ -38,7 +38,7 @@ export const marketKinds = [
   'burn',
 ] as const;
 
-export type MarketKind = (typeof marketKinds)[number];
+type MarketKind = (typeof marketKinds)[number];
 
 /** Nearer to the price outside than the fee, a swap towards it gains nothing. */
 const PAIR_FEE = 0.003;

@@ -5,7 +5,7 @@
 
 const MIDDLE_USD = { ETH: 2_500, RWD: 0.5, USDT: 1, USDC: 1, SOL: 150, DOGE: 0.16, XRP: 0.6 } as const;
 
-export type PricedSymbol = keyof typeof MIDDLE_USD;
+type PricedSymbol = keyof typeof MIDDLE_USD;
 
 /** Periods of a day to some seconds, none a multiple of another, with the part of the price that they move. */
 const WAVES = [

@@ -12,7 +12,7 @@ import { listenNear } from './free-port.ts';
 /** How an asset's amounts are shown; the key is the payload's `asset`, lower case. */
 export type AssetFormats = ReadonlyMap<string, { symbol: string; decimals: number }>;
 
-export type SampleReceiver = {
+type SampleReceiver = {
   /** http://127.0.0.1:port */
   url: string;
   /** Resolves with the first webhook that was accepted. */

@@ -28,7 +28,7 @@ export type Scene = {
   market: Market;
 };
 
-export type SceneContracts = {
+type SceneContracts = {
   /** ERC-20, 6 decimals. */
   token: Address;
   /** ERC-20 with a fee of 1 % on each transfer, 18 decimals. */

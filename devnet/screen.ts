@@ -28,7 +28,7 @@ export type DemoFacts = {
 };
 
 /** Puts colour and weight on a text, or leaves it as it is where nobody would see it. */
-export type Paint = (style: 'bold' | 'dim' | 'cyan' | 'green' | 'yellow', text: string) => string;
+type Paint = (style: 'bold' | 'dim' | 'cyan' | 'green' | 'yellow', text: string) => string;
 
 /** Colours as the stream's terminal shows them; none when it is not a terminal or NO_COLOR is set. */
 export function paintFor(stream: NodeJS.WriteStream): Paint {

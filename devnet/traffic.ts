@@ -23,7 +23,7 @@ export const trafficKinds = [
   'reverted internal',
 ] as const;
 
-export type TrafficKind = (typeof trafficKinds)[number];
+type TrafficKind = (typeof trafficKinds)[number];
 
 /** A chain that mines slowly, or not at all, does not get more than this to mine. */
 const PENDING_TRANSACTIONS_MAX = 20;

@@ -14,7 +14,7 @@ import { sql } from '../src/store/db/sql.ts';
 import { renderPlan } from './kit/floor-plan.ts';
 
 export const schemaFile = new URL('../src/store/db/schema.sql', import.meta.url);
-export const openApiFile = new URL('../docs/api/openapi.json', import.meta.url);
+const openApiFile = new URL('../docs/api/openapi.json', import.meta.url);
 
 const planFile = new URL('../docs/architecture.md', import.meta.url);
 /** The floor plan lies between these lines. */

@@ -116,6 +116,20 @@ test('every file of the program is reached from src/main.ts', () => {
   assertNone(sources.filter((file) => !reached.has(file)).map((file) => `${file} is used by nothing`));
 });
 
+test('every export is used by another file', () => {
+  const files = [...programs, ...tests];
+  const wordsOf = new Map(files.map((file) => [file, new Set(codeOf(file).match(/[\w$]+/g))]));
+  const unused = files.flatMap((file) =>
+    Array.from(
+      codeOf(file).matchAll(/^export (?:async )?(?:const|function|type|class) (\w+)/gm),
+      ([, name = '']) => name,
+    )
+      .filter((name) => !files.some((other) => other !== file && wordsOf.get(other)?.has(name)))
+      .map((name) => `${file} exports ${name}`),
+  );
+  assertNone(unused);
+});
+
 test('files are short, or the reason is written down', () => {
   const long = [...programs, ...tests].filter((file) => {
     const linesMax = file.startsWith('test/') ? LINES_MAX.test : LINES_MAX.program;

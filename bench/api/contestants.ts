@@ -18,7 +18,7 @@ export type Contestant = {
   start(databaseUrl: string): Promise<Contending>;
 };
 
-export type Contending = { url: string; program: RunningProgram; [Symbol.asyncDispose](): Promise<void> };
+type Contending = { url: string; program: RunningProgram; [Symbol.asyncDispose](): Promise<void> };
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const NITRO = fileURLToPath(new URL('./peers/nitro/', import.meta.url));

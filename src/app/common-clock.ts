@@ -44,7 +44,7 @@ const REPAIR_MS = 10_000;
 const PRUNE_PAUSE_MS = 24 * 60 * 60_000;
 
 /** The database's clock; with the embedded database this machine's. */
-export function timeSourceOf(database: Database): TimeSource {
+function timeSourceOf(database: Database): TimeSource {
   return {
     readWall: database.kind === 'embedded' ? async () => systemClock().now() : readTime,
     steadyMs: machineSteadyMs,

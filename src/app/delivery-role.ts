@@ -12,7 +12,7 @@ import type { Foundation } from './foundation.ts';
 import { limitsOf } from './limits.ts';
 import { RESUME_MS_MAX } from './loops.ts';
 
-export type DeliveryRole = {
+type DeliveryRole = {
   /** Something is due in a lane, or in any. */
   ring(lane: string): void;
   run(): void;

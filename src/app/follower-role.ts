@@ -26,7 +26,7 @@ import { RESUME_MS_MAX } from './loops.ts';
 import type { Status } from './status.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
-export type FollowerRole = {
+type FollowerRole = {
   scrutiny: Scrutiny;
   /** Whether this process is the one that follows; others stand by. */
   leads(): boolean;
@@ -34,7 +34,7 @@ export type FollowerRole = {
   run(status: Status): Promise<void>;
 };
 
-export type FollowerNeeds = {
+type FollowerNeeds = {
   access: ChainAccess;
   contracts: ContractReader;
   /** A new head was announced. */

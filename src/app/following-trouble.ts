@@ -10,7 +10,7 @@ import type { Trouble } from './deployment-status.ts';
 type Kind = 'stopped' | 'ahead' | 'silent';
 type KindOfTrouble = Trouble & { kind: Kind };
 
-export type FollowingTrouble = {
+type FollowingTrouble = {
   /** What the step of the follower last failed with; undefined once it works. */
   noteStep(failed: Fault | undefined, now: Date): void;
   /** The present trouble. Without `tipNumber`, heads below the stored tip aren't looked for. */

@@ -16,7 +16,7 @@ import { createLoops, type Loops } from './loops.ts';
 import type { Role } from './roles.ts';
 import { openStore, openToCommands, retryAtStart } from './start.ts';
 
-export type FoundationOptions = {
+type FoundationOptions = {
   /** In place of the database's, which all processes share. */
   clock: Clock | undefined;
   log: Log;

@@ -6,7 +6,7 @@ import { type Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import { runLoop, type Step, type Wake } from '../core/loop.ts';
 
-export type LoopTiming = { idleMs(): number | Promise<number>; wake?: Wake; retryMsMax?: number };
+type LoopTiming = { idleMs(): number | Promise<number>; wake?: Wake; retryMsMax?: number };
 
 export type Loops = {
   run(name: string, step: Step, timing: LoopTiming): void;

@@ -30,7 +30,7 @@ type FeedConfig = NonNullable<Config['prices']['native']>;
 type SourceConfig = FeedConfig['sources'][number];
 type Asset = { asset: string; isNative: boolean };
 
-export type FeedDependencies = {
+type FeedDependencies = {
   database: Database;
   nodes: ContractReader;
   pages: PageReader;

@@ -24,7 +24,7 @@ export type SeenProcess = StoredProcess & {
   leadingMs: number;
 };
 
-export type ProcessWatch = {
+type ProcessWatch = {
   /** Takes a new reading of the stored processes. */
   note(processes: readonly StoredProcess[]): void;
   /** The processes of the last reading. */

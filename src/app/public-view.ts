@@ -8,7 +8,7 @@ import { httpUrls } from '../chain/nodes/nodes.ts';
 import type { Config } from '../config/schema.ts';
 import { HIDDEN, redactorOf } from '../core/redact.ts';
 
-export type PublicView = {
+type PublicView = {
   checks(checks: Record<string, Check>): Record<string, Check>;
   status(body: StatusBody): StatusBody;
   text(text: string): string;

@@ -33,7 +33,7 @@ import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { createPublicView } from './public-view.ts';
 import { describeTold, nothingTold, refreshToldMetrics, removeToldMetrics } from './told-status.ts';
 
-export type StatusOptions = {
+type StatusOptions = {
   version: string;
   config: Config;
   database: Database;

@@ -22,7 +22,7 @@ import { openChain } from './chain-access.ts';
 import { createProgramLog } from './program-log.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
-export type VerificationOptions = Pick<
+type VerificationOptions = Pick<
   VerifyOptions,
   'from' | 'to' | 'onDifference' | 'onDissent' | 'onProgress'
 > & {
@@ -44,7 +44,7 @@ export async function runVerification(
   return await verifyStored({ ...options, ...request, onDifference }, signal);
 }
 
-export type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
+type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
   /** Called with the plan before anything is written. Whether it is applied. */
   onPlan(plan: RepairPlan): boolean;
   /** Whether to send transfers that receivers may have credited under another id. */

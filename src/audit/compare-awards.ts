@@ -19,7 +19,7 @@ import { listAwardsOf, listRulesBefore, sumUserDaysBefore } from '../store/point
 import { listPricesById } from '../store/prices/prices.ts';
 import { type Difference, differenceOf, type Verdict } from './compare.ts';
 
-export type AwardSide = {
+type AwardSide = {
   rules: Rules;
   /** Blocks that are stored as they are on the chain. */
   blocks: readonly { read: ReadBlock; stored: StoredBlock }[];
@@ -27,7 +27,7 @@ export type AwardSide = {
   limit: number;
 };
 
-export type ComparedAwards = {
+type ComparedAwards = {
   equal: number;
   /** Awards for balances over days, and of rules that are not configured any more. */
   accrued: number;

@@ -61,7 +61,7 @@ export type KeptSince = { keptSince: Date; swapsKeptSince: Date; statesKeptSince
 /** A block that is not stored as it is on the chain. */
 export type Astray = { header: BlockHeader; storedHash: Hash | undefined };
 
-export type Compared = {
+type Compared = {
   blocks: number;
   /** Those that are equal. */
   swaps: number;

@@ -23,7 +23,7 @@ export type DeliverySide = {
 };
 
 /** `isLate`: the schedule itself is wrong, so the notification is due now. */
-export type DeliveryFault = { message: string; isLate: boolean };
+type DeliveryFault = { message: string; isLate: boolean };
 
 /** The clocks of a process and of the database may differ by this much. */
 const SLACK_MS = 1_000;

@@ -13,7 +13,7 @@ import type { Price } from '../store/prices/prices.ts';
 import { type Difference, differenceOf, type Verdict } from './compare.ts';
 import { coverageOf } from './compare-swaps.ts';
 
-export type StateSide = {
+type StateSide = {
   pairs: readonly ValuedPair[];
   /** Blocks that are stored as they are on the chain, and follow one another. */
   blocks: readonly ReadBlock[];
@@ -100,7 +100,7 @@ function stateDifference(
   return differenceOf(what, blockNumber, `${what}: ${subject}: ${why}`, subject);
 }
 
-export type ValueSide = {
+type ValueSide = {
   pair: ValuedPair;
   /** When the block of the swap was stored; undefined for blocks from before the first followed one. */
   storedAt: Date | undefined;

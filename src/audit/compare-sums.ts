@@ -13,7 +13,7 @@ import { listObservedPrices, type ObservedPrice } from '../store/prices/price-ro
 import { findPrice } from '../store/prices/prices.ts';
 import type { Difference } from './compare.ts';
 
-export type SumSide = {
+type SumSide = {
   pairs: readonly Pick<ValuedPair, 'id'>[];
   /** Older swaps may have been deleted; their sums stay. */
   swapsKeptSince: Date;

@@ -7,7 +7,7 @@ import type { PairCoverage } from '../store/market/pairs.ts';
 import type { BlockSwap } from '../store/market/swaps.ts';
 import { type Difference, differenceOf } from './compare.ts';
 
-export type SwapSide<Stored extends BlockSwap> = {
+type SwapSide<Stored extends BlockSwap> = {
   /** Blocks that are stored as they are on the chain. */
   blocks: readonly ReadBlock[];
   stored: readonly Stored[];

@@ -46,7 +46,7 @@ export async function planRepairs(
  * The repairs of a difference to apply. Without `mayCreditTwice` a right notification that might be credited again is held
  * back, and so is the mark on a wrong one that was acknowledged. A wrong one that is still being sent stops all the same.
  */
-export function repairsOf(
+function repairsOf(
   { repairs = [], mayCreditTwice: isDoubtful = false, told }: Difference,
   { mayCreditTwice }: { mayCreditTwice: boolean },
 ): readonly Repair[] {

@@ -36,7 +36,7 @@ const orphanSteps = {
 } as const satisfies Record<Told['fate'], string>;
 
 /** What the receiver may have seen already; undefined if no wrong notification is stored. */
-export function toldText({ told, amount }: Difference): string | undefined {
+function toldText({ told, amount }: Difference): string | undefined {
   if (told === undefined) return undefined;
   const { id, acknowledgedAt, state, fate } = told;
   if (fate === 'unseen') return `notification ${id} was not sent`;
@@ -52,7 +52,7 @@ export function toldText({ told, amount }: Difference): string | undefined {
 }
 
 /** What the receiver will be sent, and the effect on its ledger; undefined if no wrong notification is stored. */
-export function sendsText({ told, amount, repairs = [] }: Difference): string | undefined {
+function sendsText({ told, amount, repairs = [] }: Difference): string | undefined {
   if (told === undefined || repairs.length === 0) return undefined;
   const right = amount === undefined ? undefined : `amount ${amount} under a new id`;
   switch (told.fate) {

@@ -3,7 +3,7 @@
  */
 import type { BackfillDisplay, BackfillProgress } from '../ingest/backfill.ts';
 
-export type StatusLine = {
+type StatusLine = {
   /** For the log. */
   write(text: string): void;
   /** Takes the place of the line before; an empty text removes it. */
@@ -12,7 +12,7 @@ export type StatusLine = {
   width(): number;
 };
 
-export type Terminal = { write(text: string): unknown; columns?: number };
+type Terminal = { write(text: string): unknown; columns?: number };
 
 /** Back to the left edge, and erase to the right. Source: ECMA-48, EL. */
 const ERASE = '\r\u001B[K';

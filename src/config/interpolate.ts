@@ -5,7 +5,7 @@ import type { Environment } from './environment.ts';
 
 const VARIABLE = /\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|)/g;
 
-export type Interpolated = {
+type Interpolated = {
   text: string;
   /** The names that stand in the text. */
   names: string[];

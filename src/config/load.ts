@@ -26,7 +26,7 @@ type DeepPartial<Value> = Value extends readonly unknown[]
     ? { [Key in keyof Value]?: DeepPartial<Value[Key]> }
     : Value;
 
-export type ConfigSource = {
+type ConfigSource = {
   /** Path of the YAML file; without one everything comes from the environment and the overrides. */
   file?: string;
   env: Environment;

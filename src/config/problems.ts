@@ -10,7 +10,7 @@ import { rangeOfSpan } from './value-range.ts';
 import { findVariable } from './variables.ts';
 
 /** Something wrong, for people and programs; a value from the environment has a `variable` and no position. */
-export type ConfigProblem = {
+type ConfigProblem = {
   file?: string;
   /** From 1. */
   line?: number;

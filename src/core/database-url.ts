@@ -2,7 +2,7 @@
  * The URL of a PostgreSQL server as libpq reads it: several hosts with ports of their own, and target_session_attrs.
  */
 
-export type DatabaseHosts = {
+type DatabaseHosts = {
   /** One URL per host, in the order in which they are tried. */
   urls: readonly string[];
   /** Connect only to a server that takes writes. */

@@ -3,7 +3,7 @@
  * little more than one.
  */
 
-export type GroupOptions<Item, Result> = {
+type GroupOptions<Item, Result> = {
   /** Items of one group. */
   sizeMax: number;
   /** Called before a group is taken, for as long as it pays to wait for more items; `count` says how many there are. */

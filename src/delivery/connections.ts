@@ -31,7 +31,7 @@ const RESPONSE_HEADER_BYTES_MAX = 16_384;
 type Slots = { taken: number; idle: Pooled[]; waiting: Set<() => void> };
 type Pooled = Connection & { end(): Promise<void> };
 
-export type ConnectionLimits = {
+type ConnectionLimits = {
   /** With a request at a time, for each origin. */
   perOrigin: number;
   /** Kept for the next request, of all origins; beyond that the one that has been idle for longest ends. */

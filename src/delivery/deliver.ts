@@ -29,7 +29,7 @@ import { createDueReader } from './reader.ts';
 import { createSettler } from './settler.ts';
 import { untilUnlocked } from './until-unlocked.ts';
 
-export type DelivererOptions = DeliveryOptions & {
+type DelivererOptions = DeliveryOptions & {
   /** Where outcomes are recorded, so that they wait for no other statement; `database` unless given. */
   settling?: Database;
   /** The process's session; a new one after the old one was lost. */

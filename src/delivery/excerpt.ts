@@ -16,7 +16,7 @@ const KEYS_MAX = 256;
 type KeyForms = { pattern: RegExp; texts: readonly string[] };
 
 /** `isWhole` is false when the answer may go on; `authorization` is the header that the receiver was sent. */
-export type Excerpt = (body: Buffer, isWhole: boolean, authorization: string | undefined) => string;
+type Excerpt = (body: Buffer, isWhole: boolean, authorization: string | undefined) => string;
 
 /** The forms of the keys that were seen last are kept. */
 export function createExcerpt(): Excerpt {

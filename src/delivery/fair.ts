@@ -37,7 +37,7 @@ export type FairQueue = {
   surplus(): number[];
 };
 
-export type Seat = {
+type Seat = {
   /** The lane may have an attempt to make. */
   want(): void;
   /** How many attempts the receiver takes at once. */
@@ -47,7 +47,7 @@ export type Seat = {
   leave(): void;
 };
 
-export type FairOptions = { clock: Clock; limits?: FairLimits; onCredit(): void };
+type FairOptions = { clock: Clock; limits?: FairLimits; onCredit(): void };
 
 /**
  * A hung attempt holds a socket for 10 s, about 21 KiB without TLS. Of the proven ones a single watcher gets at most half,

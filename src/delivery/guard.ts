@@ -19,7 +19,7 @@ export type Target = { protocol: string; hostname: string; port: string };
  */
 export type Guard = (target: Target, signal: AbortSignal) => Promise<net.Socket>;
 
-export type GuardOptions = {
+type GuardOptions = {
   policy: WebhookPolicy;
   resolve: Resolver;
   /** How long a name server may take. */

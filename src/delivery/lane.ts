@@ -32,7 +32,7 @@ export type DeliveryOptions = {
   send: Send;
 };
 
-export type LaneOptions = DeliveryOptions & {
+type LaneOptions = DeliveryOptions & {
   settler: Settler;
   reader: DueReader;
   fair: FairQueue;

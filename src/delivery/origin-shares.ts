@@ -1,7 +1,7 @@
 /**
  * Attempts at one origin at once, shared by those who have receivers there: none takes the last places.
  */
-export type OriginShares<Owner> = {
+type OriginShares<Owner> = {
   /** Whether this owner may have one more there: its own are fewer than what is free. */
   hasRoom(origin: string, owner: Owner): boolean;
   /** One more is under way there, or one less. */

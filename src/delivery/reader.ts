@@ -12,7 +12,7 @@ import { type Credentials, readCredentials } from './credentials.ts';
 /** A due notification, and what its webhook proves itself with. */
 export type Due = { notification: DueNotification; credentials: Credentials };
 
-export type ReadRequest = {
+type ReadRequest = {
   lane: Lane;
   /** Notifications of the lane that are under way. */
   exclude: readonly number[];

@@ -44,7 +44,7 @@ export function slowDown(receiver: Receiver): void {
 }
 
 /** What is known of receivers whose lanes are not at work here. */
-export type ReceiverMemory = {
+type ReceiverMemory = {
   take(laneId: number): Receiver;
   keep(laneId: number, receiver: Receiver): void;
 };

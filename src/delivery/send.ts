@@ -44,7 +44,7 @@ export type SendResult = {
 };
 
 /** What a message proves itself with may be revoked while it waits for its connection. */
-export type Renewal = {
+type Renewal = {
   /** Whether the message may still go out; asked in the moment in which it would. */
   isFresh(): boolean;
   /** The same message for the same URL, with what is valid now. */

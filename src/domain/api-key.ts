@@ -7,10 +7,10 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { type KeyRing, type Sealed, seal, unseal } from './key-ring.ts';
 
-export type ApiKey = { id: string; text: string };
+type ApiKey = { id: string; text: string };
 
 /** What the ciphertext is bound to: moved to another row it does not decrypt. */
-export type KeyOwner = { keyId: string; watcherId: number };
+type KeyOwner = { keyId: string; watcherId: number };
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 const SECRET_BYTES = 32;

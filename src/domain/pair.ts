@@ -69,7 +69,7 @@ export type LpSupply = {
 };
 
 /** USD for one whole token of each side, as far as they are known. */
-export type SidePrices = { usd0: Decimal | undefined; usd1: Decimal | undefined };
+type SidePrices = { usd0: Decimal | undefined; usd1: Decimal | undefined };
 
 /** Of a pool's LP token, by UniswapV2ERC20. */
 const LP_DECIMALS = 18;
@@ -140,7 +140,7 @@ function poolValue(
 }
 
 /** By how much the reserves contradict prices that do not come from the pool; 0.02 is 2 %. */
-export type PoolDeviation = {
+type PoolDeviation = {
   /** Of the pool's price from that of the feeds, above or below 0. */
   price: Decimal;
   /** Of the LP token by both reserves from its fair price, which nobody can push; never below 0. */

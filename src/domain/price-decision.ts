@@ -18,7 +18,7 @@ export type Observation = {
 /** used: it is part of the price. outlier: too far from the others. The other three are not believed to begin with. */
 export type Verdict = 'used' | 'outlier' | 'stale' | 'not_positive' | 'uncertain';
 
-export type Decision<T extends Observation> = {
+type Decision<T extends Observation> = {
   /** Undefined when nothing could be believed. */
   price: Decimal | undefined;
   /** All observations, in their order. */

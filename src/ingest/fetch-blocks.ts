@@ -9,7 +9,7 @@ import { Fault } from '../core/fault.ts';
 import type { BlockReference } from '../domain/block.ts';
 
 /** The blocks, and how many bytes of JSON they came in. */
-export type FetchedBlocks = { bundles: Bundle[]; bytes: number };
+type FetchedBlocks = { bundles: Bundle[]; bytes: number };
 
 /** Of several blocks: many times what a request is meant to bring, and a share of the memory of an ordinary backfill. */
 export const REQUEST_BYTES_MAX = 16 * 1024 * 1024;

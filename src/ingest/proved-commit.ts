@@ -13,7 +13,7 @@ import type { Vouch } from './vouch.ts';
 export type BeyondHashes = { scrutiny: Scrutiny; vouch: Vouch };
 
 /** 'lied': a node told something false, nothing is stored, and the blocks are to be read again. */
-export type ProvedCommit = (
+type ProvedCommit = (
   commit: Omit<BlockCommit, 'now' | 'findUnproved' | 'blocks'> & { blocks: readonly ReadBlock[] },
   signal: AbortSignal,
 ) => Promise<Exclude<Committed, { outcome: 'unproved' }> | 'lied'>;

@@ -46,7 +46,7 @@ export const extractNothing: Extract = { pairEvents: () => [], activities: () =>
 /** The last block to be read; without its hash it is asked for by number, as history is. */
 type Head = { number: number; hash: Hash | undefined };
 
-export type ReadAheadOptions = {
+type ReadAheadOptions = {
   nodes: Pick<ChainNodes, 'bundles'>;
   clock: Clock;
   extract: Extract;

@@ -30,7 +30,7 @@ export type Scrutiny = {
   doubts(): Outvoted[];
 };
 
-export type ScrutinyOptions = {
+type ScrutinyOptions = {
   clock: Clock;
   log: Log;
   /** Whether a request of a backfill is looked at in full, by chance. */

@@ -14,7 +14,7 @@ import type { Transfer } from '../domain/block.ts';
 import type { MatchedTransfer } from '../store/matching/matching.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
-export type Vouching = {
+type Vouching = {
   /** Those that `prove` has not seen; tokens are in receipts, which the block's hash covers. */
   findUnproved(matched: readonly MatchedTransfer[]): MatchedTransfer[];
   /**
@@ -24,7 +24,7 @@ export type Vouching = {
   prove(unproved: readonly MatchedTransfer[], signal: AbortSignal): Promise<number | undefined>;
 };
 
-export type VouchOptions = {
+type VouchOptions = {
   voters: Voters;
   recover: Verifier['recover'];
   log: Log;

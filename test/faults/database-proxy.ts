@@ -8,7 +8,7 @@ import { tieSockets } from '../kit/tcp-proxy.ts';
 /** When these have passed on one connection, one after the other: before the last is forwarded, or its answer is. */
 export type Moment = { statements: readonly string[]; when: 'asked' | 'answered' };
 
-export type DatabaseProxy = {
+type DatabaseProxy = {
   url: string;
   /** The statements that wrote so far, as `insert into block`. */
   writes(): ReadonlySet<string>;

@@ -18,7 +18,7 @@ export type Story = Setting & {
 
 export type Row = { fault: string; injected: number } & Verdict & { recoveredMs: number };
 
-export type Teller = {
+type Teller = {
   /** Stories of one setting are told on the same stage, one after the other, until one goes wrong. */
   tell(story: Story): Promise<Row>;
   [Symbol.asyncDispose](): Promise<void>;

@@ -7,7 +7,7 @@ import { isIPv4 } from 'node:net';
 /** A private key and its certificate, both PEM. */
 export type Credentials = { key: string; cert: string };
 
-export type Authority = {
+type Authority = {
   /** The authority's own certificate, PEM: what a client has to trust. */
   certificate: string;
   /** A server's certificate for these DNS names and IPv4 addresses. */

@@ -25,7 +25,7 @@ export type DemoFacts = {
   members: string[];
 };
 
-export type RunningDemo = {
+type RunningDemo = {
   process: ChildProcess;
   /** What a person sees. */
   text(): string;

@@ -7,7 +7,7 @@ import type { Database } from '../../src/store/db/db.ts';
 import { createTestDatabase, type DatabaseKind, databaseKinds, type TestDatabase } from './database.ts';
 import { sampleOf } from './sample.ts';
 
-export type Suite = {
+type Suite = {
   kind: DatabaseKind;
   /** The suite's database; only inside tests and hooks. */
   database(): Database;

@@ -11,7 +11,7 @@ import { extractNothing } from '../../src/ingest/read-ahead.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { headerOf } from './chain-story.ts';
 
-export type MadeUpChain = {
+type MadeUpChain = {
   head(): BlockHeader;
   /** The block at this height, when it is fetched. */
   at(number: number): BlockHeader;

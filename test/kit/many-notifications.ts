@@ -5,7 +5,7 @@ import type { Database, Db } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import type { WatchedAddress } from '../../src/store/watchers/watched.ts';
 
-export type ManyNotifications = {
+type ManyNotifications = {
   /** They take turns; all of one watcher. */
   records: readonly Pick<WatchedAddress, 'id' | 'watcherId'>[];
   count: number;

@@ -19,8 +19,6 @@ export const BLOCKS = 5;
 export const stored = later(60_000);
 const signal = new AbortController().signal;
 
-export type PaidChain = ReturnType<typeof createPaidChain>;
-
 /** Each block pays bob as many wei as its number, `equalCalls` times by calls of its transaction, too. */
 export function createPaidChain(database: () => Database, { equalCalls = 0 } = {}) {
   const txHashOf = (number: number) => hashOf(0x7000 + number);

@@ -6,12 +6,12 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import { type Hash, type Hex, zeroAddress } from '../../src/core/hex.ts';
 import type { Pair } from '../../src/domain/pair.ts';
 
-export type PairNode = { url: string; [Symbol.asyncDispose](): Promise<void> };
+type PairNode = { url: string; [Symbol.asyncDispose](): Promise<void> };
 
 type Call = { id: unknown; method: string; params?: [{ to: string; data: string }, { blockHash: Hash }] };
 
 /** What getReserves and totalSupply answer at a block; undefined: the node does not have that state. */
-export type ReadPool = (
+type ReadPool = (
   pair: Pair,
   blockHash: Hash,
 ) => { reserve0: bigint; reserve1: bigint; totalSupply: bigint } | undefined;

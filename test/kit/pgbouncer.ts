@@ -17,7 +17,7 @@ export const hasPgbouncer = (() => {
   }
 })();
 
-export type Pgbouncer = { url: string; [Symbol.asyncDispose](): Promise<void> };
+type Pgbouncer = { url: string; [Symbol.asyncDispose](): Promise<void> };
 
 export async function startPgbouncer(
   url: string,

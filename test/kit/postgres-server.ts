@@ -19,7 +19,7 @@ export type PostgresServer = {
   stop(): Promise<void>;
 };
 
-export type RestartingServer = PostgresServer & {
+type RestartingServer = PostgresServer & {
   /** Ends the server by this signal (SIGINT is its fast shutdown); resolves when the next one is ready. */
   restart(signal: 'SIGKILL' | 'SIGINT'): Promise<void>;
 };

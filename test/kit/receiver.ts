@@ -42,7 +42,7 @@ export type Answer =
 /** The answer to a request; `index` counts requests from 0. */
 export type AnswerTo = (request: ReceivedRequest, index: number) => Answer | Promise<Answer>;
 
-export type ReceiverOptions = {
+type ReceiverOptions = {
   /** Serve HTTPS with these. */
   tls?: Credentials;
   /** The address to listen on, 127.0.0.1 unless given. */

@@ -8,7 +8,7 @@ import { parseCidr } from '../../src/domain/public-address.ts';
 
 /** Of messages that prove themselves with what is never revoked, unless told otherwise. */
 export type TestSend = (...args: [Message, AbortSignal, Parameters<Send>[2]?]) => ReturnType<Send>;
-export type TestSender = { send: TestSend; [Symbol.asyncDispose](): Promise<void> };
+type TestSender = { send: TestSend; [Symbol.asyncDispose](): Promise<void> };
 
 /** What every message of `messageTo` carries. */
 export const SENT_KEY = 'wk_live_0123456789_abcdefghijklmnopqrstuvwxyz';

@@ -20,7 +20,7 @@ const GAS: Hex = '0x7a1200';
 export type Side = 0 | 1;
 
 /** What the pair's contract itself says now. */
-export type PairView = Reserves & LpSupply;
+type PairView = Reserves & LpSupply;
 
 export type UniswapPair = {
   address: Address;

@@ -27,7 +27,7 @@ import {
 /** Coin by a payment, 2 + 1 wei by the split; 5 units of a token from the payer, whose minting counts too. */
 export const NOTIFICATIONS = 1 + 2 + 1 + 2;
 
-export type VerifiedChain = AsyncDisposable & {
+type VerifiedChain = AsyncDisposable & {
   chain: Chain;
   place: TestDatabase;
   service: TestService;
@@ -45,7 +45,7 @@ export type VerifiedChain = AsyncDisposable & {
 
 const tables = ['block', 'watched_address', 'notification', 'chain', 'lane'];
 
-export async function openVerifiedChain(): Promise<VerifiedChain> {
+async function openVerifiedChain(): Promise<VerifiedChain> {
   const parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const place = parts.use(await createTestDatabase('postgres'));
@@ -127,7 +127,7 @@ export type Run = {
 };
 
 /** Verifies the range; with `onWait` a wait lasts as long as that does. */
-export async function verifyChain(
+async function verifyChain(
   { chain, place }: Pick<VerifiedChain, 'chain' | 'place'>,
   options: {
     from?: number;
@@ -152,7 +152,7 @@ export async function verifyChain(
 }
 
 /** The command as a process, on the database that the service uses meanwhile. */
-export const runOn = ({ chain, place }: Pick<VerifiedChain, 'chain' | 'place'>, ...words: string[]) =>
+const runOn = ({ chain, place }: Pick<VerifiedChain, 'chain' | 'place'>, ...words: string[]) =>
   chainbell(
     place.dataDir,
     {

@@ -16,7 +16,7 @@ const LEASE_LEAP_MS = 31_000;
 /** High, because the worker settles again after a quarter of a second. */
 const UNHEARD_CHANCE = 0.7;
 
-export type Happenings = {
+type Happenings = {
   /** A client watches another address. */
   watch(): Promise<void>;
   /** Something happens. */

@@ -12,7 +12,7 @@ import type { Actor, Scheduler } from './scheduler.ts';
 
 export const CHAIN_ID = 1;
 
-export type SimNodesOptions = {
+type SimNodesOptions = {
   actor: Actor;
   scheduler: Scheduler;
   chain: SimChain;

@@ -37,7 +37,7 @@ const isBefore = (mishap: Mishap) => mishap.endsWith('before');
 /** A turn that is over, as far as the database is concerned; the actor has not heard of it yet. */
 export type Done = { point: Point; mishap: Mishap; hasWritten: boolean };
 
-export type SeatOptions = {
+type SeatOptions = {
   actor: Actor;
   scheduler: Scheduler;
   database: Database;

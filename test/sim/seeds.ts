@@ -49,7 +49,7 @@ export function testSeeds(first: 1 | 2): void {
   });
 }
 
-export type PlantedBug = {
+type PlantedBug = {
   name: string;
   bug: BugName;
   /** A seed that showed the bug before, and is tried first: most stories end well in spite of a bug. */

@@ -11,7 +11,7 @@ import { judgeLedgers } from './ledger.ts';
 import type { Turn } from './scheduler.ts';
 import { createWorld, type Stage, type World } from './world.ts';
 
-export type StoryOptions = {
+type StoryOptions = {
   seed: number;
   /** Turns before the faults stop. */
   steps?: number;

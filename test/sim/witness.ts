@@ -25,7 +25,7 @@ export type Sending = Version & {
 /** What a worker read of a notification that is due, as the database said it. */
 type Read = Version & { retryText: unknown };
 
-export type WitnessOptions = {
+type WitnessOptions = {
   oracle: Oracle;
   clock: Clock;
   sessions: Sessions;

@@ -6,7 +6,7 @@ import { Agent, request } from 'undici';
 import type { Address } from '../../../src/core/hex.ts';
 import { freshAddress } from '../../../test/kit/service.ts';
 
-export type NewRecord = { address: Address; webhook_url: string };
+type NewRecord = { address: Address; webhook_url: string };
 
 export type Api = {
   /** Registers watched addresses with the key of their watcher. */

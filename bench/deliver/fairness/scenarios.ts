@@ -31,7 +31,7 @@ export type Size = {
   rows: number;
 };
 
-export type RunOptions = {
+type RunOptions = {
   service: string;
   database: DatabaseKind;
   isDurable: boolean;

@@ -12,10 +12,10 @@ import { findWatcherByLookup } from '../../store/watchers/keys.ts';
 export const SUSPENDED =
   'This watcher is suspended: its keys are refused, and its webhooks wait until the operator resumes it';
 
-export type Authenticator = (authorization: string | undefined) => Promise<number>;
+type Authenticator = (authorization: string | undefined) => Promise<number>;
 
 /** The two halves of asking a route's caller for a key. */
-export type WatcherGate = {
+type WatcherGate = {
   /** For the route's `onRequest`, before the body is read: who has no key costs nothing and learns nothing. */
   onRequest: (request: FastifyRequest) => Promise<void>;
   /** The watcher of a request that has passed. */
@@ -70,7 +70,7 @@ export const isRefusal = (error: unknown): boolean =>
  * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key; `forbidden` while the watcher is
  * suspended.
  */
-export function createAuthenticator({ database, clock, keyRing }: Dependencies): Authenticator {
+function createAuthenticator({ database, clock, keyRing }: Dependencies): Authenticator {
   return async (authorization) => {
     const key = /^Bearer +(\S+) *$/i.exec(authorization ?? '')?.[1];
     if (key === undefined || !isWellFormedKey(key)) throw new Fault('unauthorized', 'Unauthorized');

@@ -10,7 +10,7 @@ const LINE_END = 0x0a;
 /** How long a stream outlives its key while nothing is stored. */
 const CHECK_MS = 2_500;
 
-export type Patience = {
+type Patience = {
   clock: Clock;
   silenceMs: number;
   /** Whether the sender's key is still valid: asked every CHECK_MS. @throws Fault */

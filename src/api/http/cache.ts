@@ -9,7 +9,7 @@ import { type CachedResponse, keepAnswer, type PublicAnswer } from './cached-res
 import { createLru } from './lru.ts';
 
 /** How long answers of a route are kept, and for how long after that the old one is given while a new one is made. */
-export type Lifetime = { cacheSeconds: number; staleSeconds: number };
+type Lifetime = { cacheSeconds: number; staleSeconds: number };
 
 /** The entry for a key: an answer, or that there is none. Times are those of `Clock.steadyMs`. */
 export type Kept = {
@@ -38,7 +38,7 @@ export type Cache = {
   settled(): Promise<void>;
 };
 
-export type CacheLimits = { bytesMax: number; entriesMax: number };
+type CacheLimits = { bytesMax: number; entriesMax: number };
 
 /** Three leaderboards of a million users, or every price, pair and a month of 100,000 users. */
 const LIMITS: CacheLimits = { bytesMax: 256 * 1024 * 1024, entriesMax: 100_000 };

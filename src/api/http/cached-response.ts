@@ -19,7 +19,7 @@ export type PublicAnswer = {
 };
 
 /** What comes in pieces: each is hashed in a turn of the event loop of its own, while the next ones are on their way. */
-export type LargeBody = {
+type LargeBody = {
   /** Appends a piece, which may be handled in one go. */
   add(piece: string): void;
   /** All pieces as bytes, and their digest; nothing can be added any more. */

@@ -2,7 +2,7 @@
  * Values by key, in bounded memory: the least recently used ones go when there are too many, or they are too large together.
  */
 
-export type Lru<Value> = {
+type Lru<Value> = {
   /** The value, which is the most recently used one from now on. */
   get(key: string): Value | undefined;
   /** Keeps a value in the place of the key's former one; one that is too large alone is not kept. */

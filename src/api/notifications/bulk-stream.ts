@@ -12,7 +12,7 @@ import { readLineGroups } from '../http/json-lines.ts';
 import { parseLine } from './changes.ts';
 import { found, type Record, toJson } from './watched-addresses.ts';
 
-export type Lines = {
+type Lines = {
   watcherId: number;
   body: AsyncIterable<Uint8Array>;
   /** With an Idempotency-Key: names each group. */

@@ -7,7 +7,7 @@ const orNull = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()
 const Time = Type.String({ description: 'ISO 8601 UTC.' });
 const Problem = Type.Object({ message: Type.String(), since: Time });
 
-export const Process = Type.Object({
+const Process = Type.Object({
   id: Type.String({ description: 'Also in its log (service.started).' }),
   roles: Type.Array(Type.String()),
   version: Type.String(),

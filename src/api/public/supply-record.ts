@@ -36,7 +36,7 @@ const COIN_DECIMALS = 18;
 const STAKING_LABEL = 'validators_staking';
 const BURN_LABEL = 'burn_address';
 
-export type SupplyFigures = Record<'initial' | 'locked' | 'burned' | 'circulating' | 'total', bigint>;
+type SupplyFigures = Record<'initial' | 'locked' | 'burned' | 'circulating' | 'total', bigint>;
 
 /** Whose balances are subtracted, with their labels; the burn address (spec 4.4) is the last one. */
 export function supplyAddresses({ staking, vesting }: SupplyTerms): { address: Address; label: string }[] {

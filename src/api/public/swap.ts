@@ -18,7 +18,7 @@ import type { Api } from '../context.ts';
 import { readOptional } from '../http/parameters.ts';
 import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
 
-export type SwapOptions = { database: Database; clock: Clock; pairs: readonly ValuedPair[] };
+type SwapOptions = { database: Database; clock: Clock; pairs: readonly ValuedPair[] };
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const CACHE_SECONDS = 60;

@@ -8,7 +8,7 @@ import { isRecord } from '../../core/json.ts';
 import { address, amount, excerptOf, list, quantity, record } from '../rpc/parse.ts';
 
 /** A call below the transaction's own that moved native coin, with no reverted ancestor. */
-export type ValueCall = { sender: Address; receiver: Address; amount: bigint };
+type ValueCall = { sender: Address; receiver: Address; amount: bigint };
 
 /** What a trace says of one transaction. */
 export type TransactionTrace = { succeeded: boolean; calls: ValueCall[] };

@@ -5,7 +5,7 @@ import { Fault } from '../../core/fault.ts';
 import type { Address, Hex } from '../../core/hex.ts';
 import { type ContractCall, type ContractReader, callContracts } from './contracts.ts';
 
-export type AggregatorRound = {
+type AggregatorRound = {
   /** As the feed counts: 250000000000 of 8 decimals is 2500. May be 0 or less, which is no price. */
   answer: bigint;
   decimals: number;

@@ -13,7 +13,7 @@ import { decodeBalances, encodeBalanceCalls } from './multicall.ts';
 
 export type BalanceMethod = 'multicall3' | 'eth_getBalance';
 
-export type BalanceReading = {
+type BalanceReading = {
   /** The block at whose end the balances are so. */
   block: BlockHeader;
   /** The node that gave them, as scheme://host. */

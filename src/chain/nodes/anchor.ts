@@ -31,7 +31,7 @@ type AnchorOptions = Electorate & {
   fetchPlain(node: Node, references: readonly BlockReference[], signal: AbortSignal): Promise<Bundle[]>;
 };
 
-export type Anchors = {
+type Anchors = {
   /**
    * The blocks that `fetch` gets from the node, if a quorum that includes this node names the last one, each
    * block is the parent of the next, and a quorum has the same contents for those that are not proved in

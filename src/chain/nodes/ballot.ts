@@ -8,7 +8,7 @@ import type { Hash } from '../../core/hex.ts';
 import { firstOrLate } from '../../core/late.ts';
 import { mostNamed } from './votes.ts';
 
-export type Ballot<Voter, Vote> = {
+type Ballot<Voter, Vote> = {
   /** Adds a vote that came otherwise. */
   add(voter: Voter, vote: Vote | undefined): void;
   /** Asks the next voters, so many. */
@@ -19,7 +19,7 @@ export type Ballot<Voter, Vote> = {
   close(): void;
 };
 
-export type BallotOptions<Voter, Vote> = {
+type BallotOptions<Voter, Vote> = {
   clock: Clock;
   signal: AbortSignal;
   /** In the order in which they are asked. */

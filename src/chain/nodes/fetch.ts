@@ -31,7 +31,7 @@ export type BundleOptions = {
 /** As many blocks as live following fetches; a larger request is not urgent. */
 export const HEDGED_BLOCKS_MAX = 3;
 
-export type FetchOptions = {
+type FetchOptions = {
   nodes: readonly Node[];
   internalTransfers: 'auto' | 'off' | 'required';
   clock: Clock;
@@ -44,7 +44,7 @@ export type FetchOptions = {
 };
 
 /** @throws Fault when the node cannot give them. */
-export type Fetch = (
+type Fetch = (
   node: Node,
   rpc: LearningRpc,
   references: readonly BlockReference[],

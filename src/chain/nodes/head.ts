@@ -13,7 +13,7 @@ import { headPatienceMs, isOverdue, isReady, isSound, type Node } from './node.t
 import { createProgress } from './progress.ts';
 import { corroborate, hear, hearBelow, isNamedBy, reachedBy, VOTE_MS_MAX, type Voice } from './votes.ts';
 
-export type HeadReader = {
+type HeadReader = {
   /**
    * Asks the nodes and returns the highest block with a quorum. It does not wait for late nodes once a quorum
    * names a new head. `announced` is the height of a block that a node has just pushed: nodes that lack it
@@ -42,7 +42,7 @@ export type HeadReader = {
   dispute(): { message: string; since: Date } | undefined;
 };
 
-export type HeadReaderOptions = {
+type HeadReaderOptions = {
   /** In order of preference. */
   nodes: readonly Node[];
   quorum: Quorum<Node>;

@@ -24,7 +24,7 @@ export type SocketStatus = {
   lastReason: string | undefined;
 };
 
-export type SocketsOptions = {
+type SocketsOptions = {
   urls: readonly string[];
   chainId: number;
   clock: Clock;
@@ -33,7 +33,7 @@ export type SocketsOptions = {
   onHead(): void;
 };
 
-export type HeadSocketOptions = {
+type HeadSocketOptions = {
   url: string;
   /** A socket to another chain is closed before it says anything. */
   chainId: number;
@@ -58,7 +58,7 @@ const RECONNECT_MS_MIN = 250;
 const RECONNECT_MS_MAX = 10_000;
 
 /** The newest head that one ws URL brought, with the node's own JSON. */
-export type PushedHead = { url: string; number: number; json: unknown };
+type PushedHead = { url: string; number: number; json: unknown };
 
 /**
  * The WebSocket subscriptions of all ws URLs, and the newest head that each brought since it was last asked

@@ -16,7 +16,7 @@ export type Hedging<C> = {
   lost(first: C): void;
 };
 
-export type Budget = { earn(): void; take(): boolean };
+type Budget = { earn(): void; take(): boolean };
 
 /** One extra request for so many ordinary ones, in the long run. */
 const REQUESTS_PER_HEDGE = 20;

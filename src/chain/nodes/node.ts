@@ -67,7 +67,7 @@ export type Node = {
 };
 
 /** The first block at which a node's chain differs from the stored one. */
-export type Disagreement = { number: number; hash: Hash; storedHash: Hash; since: Date };
+type Disagreement = { number: number; hash: Hash; storedHash: Hash; since: Date };
 
 /** What a node named, and what a quorum named instead. */
 export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at: Date };
@@ -76,15 +76,7 @@ export type Outvoted = { number: number; hash: Hash; corroboratedHash: Hash; at:
  * disagrees: its chain differs from stored blocks, so it is only polled. limited: it asked for a pause.
  * behind: others passed its head half a minute ago. slow: others are asked before it, or its head is overdue.
  */
-export type NodeState =
-  | 'ok'
-  | 'slow'
-  | 'behind'
-  | 'limited'
-  | 'failing'
-  | 'disagrees'
-  | 'wrong_chain'
-  | 'unknown';
+type NodeState = 'ok' | 'slow' | 'behind' | 'limited' | 'failing' | 'disagrees' | 'wrong_chain' | 'unknown';
 
 export type NodeStatus = {
   name: string;

@@ -83,7 +83,7 @@ export async function poll<C, T>(
   }
 }
 
-export type PollOptions<C, T> = {
+type PollOptions<C, T> = {
   clock: Clock;
   signal: AbortSignal;
   quorum: number;

@@ -28,7 +28,7 @@ import type { Capabilities } from './probe.ts';
  * Like `ChainNodes.ask`, but all nodes of a quorum must give equal answers. Answers with equal `keyOf` are
  * equal.
  */
-export type Agree = <T>(
+type Agree = <T>(
   calls: readonly RpcCall[],
   read: (answers: readonly RpcAnswer[], nodeName: string) => T,
   signal: AbortSignal,
@@ -46,7 +46,7 @@ export type AgreementStatus = {
   outvoted: Outvoted[];
 };
 
-export type Voting = {
+type Voting = {
   /** @throws Fault `unavailable` that names who said what when fewer than the quorum agree. */
   agree: Agree;
   /**
@@ -75,7 +75,7 @@ export type Voting = {
 /** What several nodes decide by equal answers. */
 export type Voters = Pick<Voting, 'agree' | 'areConfirmed'> & { agreement: Voting['status'] };
 
-export type VotingOptions = {
+type VotingOptions = {
   nodes: readonly Node[];
   quorum: Quorum<Node>;
   clock: Clock;

@@ -6,7 +6,7 @@ import type { ForgedSender, SenderEvidence, SenderScope } from './proof.ts';
 import type { OnHashed } from './prove-block.ts';
 import { recoverSender } from './senders.ts';
 
-export type SenderCollection = {
+type SenderCollection = {
   add: OnHashed;
   /**
    * @returns the forged ones among the senders that the scope asks for and a sample, and the evidence for all

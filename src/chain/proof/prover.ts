@@ -24,7 +24,7 @@ export type Prover = {
   close(): Promise<void>;
 };
 
-export type ProverOptions = {
+type ProverOptions = {
   /** The program of the threads; another one in tests. */
   program?: URL;
 };

@@ -33,7 +33,7 @@ export function wrapList(items: Uint8Array): Buffer {
 }
 
 /** An item of a list, without its prefix, and where the prefix begins. */
-export type ListItem = { start: number; content: Uint8Array };
+type ListItem = { start: number; content: Uint8Array };
 
 /** The items of an encoded list; an item that is a list itself is not read further. */
 export function readList(list: Uint8Array): ListItem[] {

@@ -24,7 +24,7 @@ import {
 import { createProver, type Prover } from './prover.ts';
 
 /** Whether the block is proved in full, and what its senders rest on; undefined where proof is off. */
-export type Verified = { proved: boolean; senders: SenderEvidence | undefined };
+type Verified = { proved: boolean; senders: SenderEvidence | undefined };
 
 /** @throws Fault `inconsistent` when the block must not be used. */
 export type Verify = (
@@ -39,9 +39,9 @@ export const notVerified: Verified = { proved: false, senders: undefined };
 /** A node's recent blocks, handed to `verify` one by one. @throws Fault when the node fails. */
 export type Sampling = (verify: Verify) => Promise<void>;
 
-export type VerifierOptions = CalibrationOptions & { log: Log };
+type VerifierOptions = CalibrationOptions & { log: Log };
 
-export type ProofStatus = { mode: ProofMode; checks: Record<CheckName, CheckState> };
+type ProofStatus = { mode: ProofMode; checks: Record<CheckName, CheckState> };
 
 export type Verifier = {
   /**

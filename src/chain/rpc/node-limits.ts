@@ -8,7 +8,7 @@ export type Limit =
   | { kind: 'too often'; waitMs: number | undefined; isQuota: boolean }
   | { kind: 'too much' };
 
-export type HttpRefusal = {
+type HttpRefusal = {
   statusCode: number;
   retryAfter: string | undefined;
   /** The beginning of the body. */
@@ -16,7 +16,7 @@ export type HttpRefusal = {
   now: Date;
 };
 
-export type RpcRefusal = { code: number; message: string; data?: unknown };
+type RpcRefusal = { code: number; message: string; data?: unknown };
 
 /** What an HTTP status other than 200 says; undefined when the node simply failed. */
 export function limitOfHttp({ statusCode, retryAfter, text, now }: HttpRefusal): Limit | undefined {

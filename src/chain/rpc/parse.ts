@@ -48,15 +48,6 @@ export function parseBlock(json: unknown): ChainBlock {
   return { header: parseHeader(json), transactions: transactions.map(parseTransaction) };
 }
 
-/**
- * The hashes of a block's transactions, listed with or without their contents.
- * @throws Fault `inconsistent`.
- */
-export function parseTransactionHashes(json: unknown): Hash[] {
-  const hashes = list(record(json, 'block').transactions, 'block.transactions');
-  return hashes.map((one) => hash(isRecord(one) ? one.hash : one, 'block.transactions'));
-}
-
 function parseTransaction(json: unknown): ChainTransaction {
   const transaction = record(json, 'transaction');
   const { to, value } = transaction;

@@ -22,7 +22,7 @@ export type Scope = {
   tokens: ReadonlyMap<string, 'priced' | 'unpriced'>;
 };
 
-export type FunctionName = 'floor' | 'abs' | 'min' | 'max' | 'amount' | 'usd';
+type FunctionName = 'floor' | 'abs' | 'min' | 'max' | 'amount' | 'usd';
 
 export type Checked =
   | { kind: 'constant'; value: Value }

@@ -28,7 +28,7 @@ export type Expression = Span &
   );
 
 /** Enough for any rule that somebody can still read; it bounds the size of all numbers that come out, too. */
-export const TEXT_LENGTH_MAX = 1_000;
+const TEXT_LENGTH_MAX = 1_000;
 /** Parentheses, calls and signs inside one another: bounds the recursion. */
 const DEPTH_MAX = 32;
 /** A uint256 has at most 78 digits. */

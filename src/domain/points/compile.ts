@@ -39,7 +39,7 @@ import { edgeOf, type Window } from './window.ts';
 /** EIP-20. */
 const TRANSFER = 'Transfer(address indexed from, address indexed to, uint256 value)';
 /** What the expressions of accrual rules are about: the balance of each second of a day, added up. */
-export const BALANCE_SECONDS = 'balanceSeconds';
+const BALANCE_SECONDS = 'balanceSeconds';
 
 /**
  * The rules without those that have problems. Entries with the same id are versions of one rule. Days must be days

@@ -41,7 +41,7 @@ export type AccrualRuleText = RuleText & {
   caps?: { perUserPerDay?: number };
 };
 
-export type ReferralText = {
+type ReferralText = {
   source: SourceText;
   user: string;
   referrer: string;

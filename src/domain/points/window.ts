@@ -6,7 +6,7 @@ import type { Mark } from './text.ts';
 const DAY_MS = 86_400_000;
 
 /** Days since 1970-01-01 in UTC. */
-export type Day = number;
+type Day = number;
 
 /** A place in the chain's history. */
 export type Moment = { number: number; minedAt: Date };

@@ -22,7 +22,7 @@ import { listPrices, type Price } from '../../store/prices/prices.ts';
 import type { BlockProcessor } from '../block-processor.ts';
 
 /** What is written of a block. */
-export type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
+type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
 
 /** The processor of these pairs. Without pairs it asks the database once, and forgets those of others before it. */
 export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock): BlockProcessor {

@@ -18,7 +18,7 @@ import { fetchBlocks } from '../fetch-blocks.ts';
 import { writePairEvents } from './market.ts';
 import { createPairReader } from './pair-events.ts';
 
-export type PairBackfillOptions = {
+type PairBackfillOptions = {
   database: Database;
   nodes: Pick<ChainNodes, 'bundles'>;
   clock: Clock;

@@ -15,7 +15,7 @@ import { findPairStateOfBlock, insertPairStates } from '../../store/market/marke
 import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
 import { readFees, readPairs } from './pair-contracts.ts';
 
-export type PairReadingOptions = {
+type PairReadingOptions = {
   database: Database;
   nodes: Pick<ChainNodes, 'ask'>;
   clock: Clock;

@@ -19,7 +19,7 @@ const HOUR_MS = 60 * 60 * 1000;
 /** Every state is kept for this long: longer than any time-weighted price looks back. */
 export const WHOLE_MS = 24 * HOUR_MS;
 
-export type PairRetention = {
+type PairRetention = {
   /** How long swaps are kept themselves: more than the day that volumes are about. */
   swapsMs: number;
   /** How long their sums, and the price of each hour. */

@@ -11,8 +11,8 @@ import { lockPoints } from '../points/points.ts';
 /** A sum as it is stored and as it comes out now, in digits; undefined: there is none. */
 type Sum = { stored: string | undefined; derived: string | undefined };
 
-export type VolumeKey = { pairId: number; startedAt: Date };
-export type DayKey = {
+type VolumeKey = { pairId: number; startedAt: Date };
+type DayKey = {
   user: Address;
   day: string;
   category: string;
@@ -20,7 +20,7 @@ export type DayKey = {
   version: number;
   role: string;
 };
-export type MonthKey = { user: Address; month: string };
+type MonthKey = { user: Address; month: string };
 
 type SumRow = { stored: string | null; derived: string | null };
 const toSum = ({ stored, derived }: SumRow): Sum => ({

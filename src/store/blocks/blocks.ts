@@ -66,7 +66,7 @@ export type BlockCommit = {
   also?(tx: Tx): Promise<void>;
 };
 
-export type Reorg = {
+type Reorg = {
   ancestorNumber: number;
   /** Undone in the same transaction, before the blocks go. */
   undo?(tx: Tx): Promise<void>;

@@ -51,7 +51,7 @@ export async function listAttemptsBetween(
 }
 
 /** The id up to which every attempt is to be seen that ever will be; undefined while that is not known yet. */
-export type Horizon = () => Promise<number | undefined>;
+type Horizon = () => Promise<number | undefined>;
 
 /**
  * A horizon that moves on when it is asked. Transactions that settle at the same time become visible in any order, so

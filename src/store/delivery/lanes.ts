@@ -108,7 +108,7 @@ export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock
 export const TURN_WATCHERS_MAX = 128;
 export const TURN_LANES_MAX = 4;
 
-export type LeaseRequest = {
+type LeaseRequest = {
   owner: number;
   now: Date;
   /** The steps of the clock that this process has followed: with another one missing, nothing is leased. */

@@ -4,9 +4,9 @@
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
-export type LateWatcher = { watcherId: number; watcherName: string; oldestDueAt: Date };
+type LateWatcher = { watcherId: number; watcherName: string; oldestDueAt: Date };
 
-export type Lateness = {
+type Lateness = {
   watchers: number;
   /** The due time of the most overdue webhook of all. */
   oldestDueAt: Date | undefined;

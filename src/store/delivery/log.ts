@@ -49,7 +49,7 @@ export type LogFilter = {
 };
 
 /** From which notification on a list goes, in which direction of their ids, which is that of their making. */
-export type LogPlace = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
+type LogPlace = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
 
 /**
  * What one page looks through: some ten milliseconds. A filter for something rare then gives short or empty pages with

@@ -4,7 +4,7 @@
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-export type OrphanedStatistics = {
+type OrphanedStatistics = {
   /** Of those that are kept. */
   count: number;
   /** When the first of them was orphaned. */

@@ -68,7 +68,7 @@ type DueRow = MovementRow & {
 };
 
 /** What is read of the lanes: everything but `exclude`, which is under way. */
-export type DueRequest = {
+type DueRequest = {
   now: Date;
   /** The steps of the clock that this process has followed: with another one missing, nothing is due. */
   stepsMs?: number;

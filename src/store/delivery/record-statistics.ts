@@ -6,7 +6,7 @@ import { sql } from '../db/sql.ts';
 import { shardOf } from './lanes.ts';
 import type { NotificationState } from './log.ts';
 
-export type RecordStatistics = {
+type RecordStatistics = {
   counts: Record<NotificationState, number>;
   /** False when there are more than were looked at, and all of this is about the newest of them. */
   isComplete: boolean;
@@ -16,7 +16,7 @@ export type RecordStatistics = {
 };
 
 /** A few tenths of a second, however many notifications a record has. */
-export const COUNTED_MAX = 100_000;
+const COUNTED_MAX = 100_000;
 
 /** Of the record's newest notifications. */
 export async function recordStatistics(

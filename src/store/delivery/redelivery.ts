@@ -10,7 +10,7 @@ import { findMatches, type LogFilter } from './log.ts';
 /** Rows of one transaction, which holds up outcomes of their lanes meanwhile: some tens of milliseconds. */
 const STEP_ROWS = 1_000;
 
-export type RedeliveryPlace = {
+type RedeliveryPlace = {
   /** When the whole redelivery began: what was processed later is not delivered once more by a repeated step. */
   startedAt: Date;
   /** The last id of the step before. */

@@ -40,7 +40,7 @@ export async function readClockState(db: Db): Promise<ClockState> {
 /** A step is seen within a second, and `keys revoke` ends a key a second before its present. */
 const REVOKED_SECONDS = 5;
 
-export type StepSeen = {
+type StepSeen = {
   /** The steps that this process had followed. */
   stepsMs: number;
   /** How far the clock has moved for this process since then, and the time after that. */

@@ -4,7 +4,7 @@
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-export type FollowerState = 'ok' | 'degraded' | 'holding';
+type FollowerState = 'ok' | 'degraded' | 'holding';
 
 /** The chain as a process with the role `follower` reports it. */
 export type FollowerReport = {

@@ -7,7 +7,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-export type PairState = Reserves & {
+type PairState = Reserves & {
   pairId: number;
   blockNumber: number;
   minedAt: Date;
@@ -39,7 +39,7 @@ export async function findLatestPairPrice(db: Db, pairId: number): Promise<Decim
   return (await findLatestPairState(db, pairId))?.price;
 }
 
-export async function findLatestPairState(db: Db, pairId: number): Promise<PairState | undefined> {
+async function findLatestPairState(db: Db, pairId: number): Promise<PairState | undefined> {
   const [row] = await db.query<Row>(sql`
     select ${columns} from pair_state where pair_id = ${pairId} order by block_number desc limit 1`);
   return row && toState(row);

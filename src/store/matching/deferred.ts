@@ -25,7 +25,7 @@ export type DeferralLimits = {
 export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 64, rowsMax: 250 };
 
 /** `wholly`: the addresses of which no record is in another group. */
-export type Deferrable = { groups: RecordGroup[]; wholly: ReadonlySet<Address> };
+type Deferrable = { groups: RecordGroup[]; wholly: ReadonlySet<Address> };
 
 /** The groups whose notifications the commit should leave to `writeDeferred`. */
 export async function listDeferrable(
@@ -122,7 +122,7 @@ export async function findFirstDeferred(db: Db): Promise<number | undefined> {
 }
 
 /** One entry: matches of an address in one block, and which records of a watcher they are for. */
-export type Deferred = { block: number; recordIds: string[]; matches: Match[]; isMet: boolean };
+type Deferred = { block: number; recordIds: string[]; matches: Match[]; isMet: boolean };
 
 /** The oldest entry of each watcher. */
 export async function listDeferred(tx: Tx): Promise<Map<number, number>> {

@@ -9,7 +9,7 @@ import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { insertAwards, lockPoints } from './points.ts';
 
-export type StoredBatch = {
+type StoredBatch = {
   addedCount: number;
   /** Places in the batch of awards that are stored already with other contents; then nothing of the batch was stored. */
   conflicts: number[];

@@ -130,7 +130,7 @@ async function renderAll(database: Database, { start, place, next, onPiece }: Li
   });
 }
 
-export type CategoryTotal = { category: string; points: Decimal };
+type CategoryTotal = { category: string; points: Decimal };
 
 /** What the user has earned in each category, most points first. */
 export async function listCategoryTotals(
@@ -153,7 +153,7 @@ export async function findMonthTotal(db: Db, user: Address, month: Month): Promi
   return row && decimal(row.points);
 }
 
-export type ComparedTotals = { current: Decimal; lastMonth: Decimal };
+type ComparedTotals = { current: Decimal; lastMonth: Decimal };
 
 /** What the user has earned in both periods; undefined without any award in either. */
 export async function findComparedTotals(

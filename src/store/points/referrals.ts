@@ -20,7 +20,7 @@ export type Referral = {
 export type ReferredBefore = { blockNumber: number; logIndex: number } | { time: Date };
 
 /** Whether the first referral of a user stays, or the newest counts. */
-export type ReferralOrder = 'first' | 'newest';
+type ReferralOrder = 'first' | 'newest';
 
 /** Adds referrals of new blocks, in their order; where the first one stays, none for users who have one. */
 export async function insertReferrals(

@@ -9,7 +9,7 @@ import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
 /** Balances in wei, each with the time at which it was so. */
-export type StoredSupply = {
+type StoredSupply = {
   at: Date;
   block: BlockId;
   nodeName: string;

@@ -25,10 +25,10 @@ export const hasLimits = (limits: Limits): boolean =>
   Object.values(limits).some((limit) => limit !== undefined);
 
 /** How many records a watcher has, and how many origins their URLs have. */
-export type Usage = { records: number; origins: number };
+type Usage = { records: number; origins: number };
 
 /** A change of one record, as far as limits look at it. */
-export type CountedChange =
+type CountedChange =
   | { operation: 'create'; record: { address: Address; webhookUrl: string } }
   | {
       operation: 'update';

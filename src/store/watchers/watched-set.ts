@@ -10,8 +10,8 @@ import { ensureLane, shardOf } from '../delivery/lanes.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
 /** What waits for the records that were deleted is left to `alignNotifications`. */
-export type ReplacedSet = { counts: SetCounts; deletedIds: string[] };
-export type SetCounts = { created: number; updated: number; deleted: number; unchanged: number };
+type ReplacedSet = { counts: SetCounts; deletedIds: string[] };
+type SetCounts = { created: number; updated: number; deleted: number; unchanged: number };
 
 /** Advisory lock space: two sets for one URL take turns. */
 const SET_LOCK_SPACE = 0x6362_0006;

@@ -30,9 +30,9 @@ export type Belongings = {
 };
 
 /** Of its notifications, those that are not delivered: COUNT_MAX + 1 when there are more, and `due` among those that were counted. */
-export type WatcherQueue = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
+type WatcherQueue = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
 
-export type WatcherOrigin = {
+type WatcherOrigin = {
   origin: string;
   /** When it has something to send next; undefined without anything. */
   nextDueAt: Date | undefined;
