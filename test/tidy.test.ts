@@ -63,6 +63,9 @@ const LONGER: Record<string, string> = {
   'test/config/problems.test.ts': 'one example for each message about a configuration',
 };
 
+const PHRASES =
+  /\b(is told|are told|was told|tells of|told that|nobody|whoever|is no failure|is no record|anew|bears? out|of its own\b)/g;
+
 /** Folders of test/ that mirror no folder of the program. */
 const TEST_FOLDERS = ['kit', 'system', 'sim', 'realchain', 'faults', 'abuse'];
 
@@ -147,6 +150,17 @@ test('the folders of test/ mirror the folders of the program', () => {
     [...folders]
       .filter((folder) => folder !== undefined && !known.includes(folder))
       .map((folder) => `test/${folder}`),
+  );
+});
+
+test('prose has none of the phrases that read like a translation', () => {
+  const prose = texts.filter(
+    (file) => /^(src|docs|README|CHANGELOG|CONTRIBUTING)/.test(file) && /\.(ts|md)$/.test(file),
+  );
+  assertNone(
+    prose.flatMap((file) =>
+      Array.from(read(file).matchAll(PHRASES), ([phrase]) => `${file} says "${phrase}": use plain words`),
+    ),
   );
 });
 

@@ -20,7 +20,7 @@ export async function startApi(
 ): Promise<string> {
   const { createApi } = await import('../api/server.ts');
   const database = shares.api;
-  // With connections of its own: no attempt waits for one that a test holds.
+  // With separate connections: no attempt waits for one that a test holds.
   const { send, close } = createSender(sender);
   parts.defer(close);
   const nativeSymbol = config.chain.native.symbol;

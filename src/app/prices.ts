@@ -140,7 +140,7 @@ export function openPriceLoops(config: Config, options: PriceFeedOptions & Pick<
   return { loops, close: () => pages.close() };
 }
 
-/** Names that are there twice are told apart: `http:a.example`, `http:a.example#2`. */
+/** Repeated names get a number: `http:a.example`, `http:a.example#2`. */
 function numberRepeated(sources: readonly PriceSource[]): PriceSource[] {
   return sources.map((source, index) => {
     const count = sources.slice(0, index).filter(({ name }) => name === source.name).length;

@@ -103,7 +103,7 @@ async function judge(db: Db, activity: Activity, options: ExplainOptions): Promi
       return judgeMovement(db, { ...activity, listener }, options);
     case 'referral': {
       const [user, referrer] = [activity.values[listener.user], activity.values[listener.referrer]];
-      const message = `${user} is referred by ${referrer}, unless nobody, himself or by another before`;
+      const message = `${user} is referred by ${referrer}, unless that is the zero address or the user, or the user had a referrer before`;
       return { ...nameOf(listener), what: 'counts', message, inputs: {} };
     }
   }
@@ -145,7 +145,7 @@ async function judgeMovement(
   const user = userOf(listener.user, activity);
   const inputs: Inputs = {};
   if (user === undefined)
-    return { ...name, what: 'nobody', message: 'the zero address holds nothing', inputs };
+    return { ...name, what: 'zero_address', message: 'the zero address holds nothing', inputs };
   const change = changeOf(activity, { block, priceAt: await pricesOf(db, activity, block), inputs });
   if (change === undefined)
     return { ...name, what: 'condition_false', message: conditionOf(listener.when?.text), inputs };
@@ -187,8 +187,8 @@ function refusalOf(
       return { what: refused, message: `in force up to but without ${to && edgeText(to)}` };
     case 'replaced':
       return { what: refused, message: 'a later version has taken its place' };
-    case 'nobody':
-      return { what: refused, message: 'its user is the zero address, which is nobody' };
+    case 'zero_address':
+      return { what: refused, message: 'its user is the zero address' };
     case 'denied':
       return { what: refused, message: 'its user is denied by the rule' };
     case 'too_many':

@@ -12,7 +12,7 @@ import { type AwardLine, awardFields, parseAwardLine } from '../domain/award-lin
 export type ReadLine = { line: number; award: Award | Fault };
 
 const LINE_CHARACTERS_MAX = 8 * 1024;
-const NO_OBJECT = 'is not a JSON object: each award is one, on a line of its own';
+const NO_OBJECT = 'is not a JSON object: write each award as one object on one line';
 const REQUIRED = ['user', 'category', 'points', 'hash'] as const;
 
 /** The lines that are not empty. Reading ends behind a line that leaves it open where the next one begins. */

@@ -22,7 +22,7 @@ type Flags = {
 const fastRetryMinutes = [0.05, 0.15, 0.5, 1];
 /** After this the reader gets the screen all the same, to see what is going on. */
 const FIRST_WEBHOOK_MS_MAX = 20_000;
-/** The parts have limits of their own; this one is for what nobody thought of. */
+/** The parts have their own limits; this one is for the unexpected. */
 const STOP_MS_MAX = 30_000;
 
 /** Adds `demo`. With --json, standard output has one line of facts, and everything else goes to standard error. */
@@ -106,7 +106,7 @@ async function runDemo(
   }
 }
 
-/** Calls back for each line that a person enters; where nobody can, it leaves standard input alone. */
+/** Calls back for each line that a person enters; without a terminal it leaves standard input alone. */
 function onEnter(callback: () => void): Disposable {
   if (!process.stdin.isTTY) return { [Symbol.dispose]: () => {} };
   const lines = createInterface({ input: process.stdin }).on('line', callback);

@@ -10,7 +10,7 @@ import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 
-/** A list for people; an installation with more watchers asks for JSON in a script of its own, or the database. */
+/** A list for people; an installation with more watchers reads JSON in a script, or the database. */
 const LISTED_MAX = 10_000;
 
 export function addKeysCommands(program: Command): void {
@@ -90,7 +90,7 @@ async function rekey(flags: Flags, store: SecretStore): Promise<void> {
     doneCount += batchCount;
     // A process that still runs under a former secret may have made more.
     if (flags.json !== true)
-      process.stderr.write(`${doneCount} of ${Math.max(rowCount, doneCount)} sealed anew\n`);
+      process.stderr.write(`${doneCount} of ${Math.max(rowCount, doneCount)} re-encrypted\n`);
   }
   if (flags.json === true) writeJson({ rekeyed: doneCount, kek_id: store.keyRing.kekId });
   else

@@ -148,7 +148,7 @@ const contentsOf = ({ user, category, points, awardedAt }: Award) =>
   JSON.stringify([user, category, decimalText(points), awardedAt]);
 
 const conflictWith = (where: string) =>
-  `an award with this hash, id and ordinal ${where} with other contents: give each award of a transaction an ordinal of its own; a correction is a further award`;
+  `an award with this hash, id and ordinal ${where} with other contents: give each award of a transaction a different ordinal; a correction is a further award`;
 
 function describe(fault: Fault): string {
   if (fault.problems.length === 0) return fault.message;

@@ -1,5 +1,5 @@
 /**
- * Standard error on a terminal: log lines run above, and one line below them is drawn anew, such as a progress bar.
+ * Standard error on a terminal: log lines run above, and one line below them is redrawn, such as a progress bar.
  */
 import type { BackfillDisplay, BackfillProgress } from '../ingest/backfill.ts';
 
@@ -38,7 +38,7 @@ export function createStatusLine(terminal: Terminal): StatusLine {
 
 /** Of a terminal that does not tell. */
 const COLUMNS = 80;
-/** Faster than this nobody reads. */
+/** People read no faster than this. */
 const DRAW_MS_MIN = 100;
 
 /** Progress as a bar on the line below the log. */

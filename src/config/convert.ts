@@ -46,7 +46,7 @@ function childSchema(schema: TSchema, key: string, value: unknown): TSchema | un
   return branch === undefined ? undefined : childSchema(branch, key, value);
 }
 
-/** The alternative that the value's `type` names, where the alternatives are told apart by it. */
+/** The alternative that the value's `type` names, where `type` distinguishes the alternatives. */
 export function branchOf(branches: readonly TSchema[], value: unknown): TSchema | undefined {
   return branches.find((branch) => {
     const type = Type.IsObject(branch) ? branch.properties.type : undefined;

@@ -22,7 +22,7 @@ export function checkPrices(values: unknown): Finding[] {
   ];
 }
 
-/** Rows of the price feed are told apart by their symbols. */
+/** Rows of the price feed are distinguished by their symbols. */
 function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: string })[]): Finding[] {
   const known = entriesOf(values, '/tokens').map(({ key }) => key);
   return tokens.flatMap(({ pointer, key }) => {

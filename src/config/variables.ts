@@ -52,7 +52,7 @@ export function applyVariables(
   return findings;
 }
 
-/** The variable that gives the key at a pointer, undefined where it has none of its own. */
+/** The variable that gives the key at a pointer, undefined where there is none. */
 export function findVariable(pointer: string): string | undefined {
   return listVariables().find((variable) => variable.pointer === pointer)?.name;
 }

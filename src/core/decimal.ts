@@ -7,7 +7,7 @@ import { Big } from 'big.js';
 /** Enough for the price of a token of 18 decimals in one of 18 decimals, with 18 significant digits left. */
 const FRACTION_DIGITS = 36;
 
-// A constructor of its own: what others set on theirs does not reach it.
+// A separate constructor: settings on the shared one do not reach it.
 const Exact = Big();
 Exact.DP = FRACTION_DIGITS;
 Exact.RM = Exact.roundHalfUp;

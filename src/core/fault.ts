@@ -44,7 +44,7 @@ export const disproof = (message: string): Fault => new Fault('inconsistent', me
 /** The text of anything thrown, for logs and messages; `cause` chains are joined. */
 export function messageOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // An AggregateError (all addresses of a host refused) has an empty message of its own.
+  // An AggregateError (all addresses of a host refused) has an empty message itself.
   const own =
     error.message !== ''
       ? error.message

@@ -9,7 +9,7 @@ import { Fault, messageOf } from './fault.ts';
 export type StepOutcome = 'worked' | 'idle';
 export type Step = (signal: AbortSignal) => Promise<StepOutcome>;
 
-/** A bell that ends an idle wait early. Ringing while nobody waits makes the next wait return at once. */
+/** A bell that ends an idle wait early. Ringing while there is no wait makes the next wait return at once. */
 export type Wake = { ring(): void; wait(ms: number, signal: AbortSignal): Promise<void> };
 
 export type LoopOptions = {

@@ -7,7 +7,7 @@ const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** A registry of its own, so that several services can live in one process. */
+/** A separate registry, so that several services can live in one process. */
 export function createMetrics(version: string) {
   const registry = new Registry();
   const registers = [registry];

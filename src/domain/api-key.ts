@@ -28,7 +28,7 @@ export function generateApiKey(): ApiKey {
   return { id, text: `${body}_${checksum(body)}` };
 }
 
-/** Whether a text has the form and the checksum of a key; a typing error is told without asking the database. */
+/** Whether a text has the form and the checksum of a key; a typing error is found without asking the database. */
 export function isWellFormedKey(text: string): boolean {
   const match = FORM.exec(text);
   return match?.[1] !== undefined && checksum(match[1]) === match[2];

@@ -3,7 +3,7 @@
  */
 
 export const OVERLAP_HOURS_DEFAULT = 24;
-/** A year: whoever wants two for longer issues a second one. */
+/** A year. For a longer overlap, issue a second one. */
 export const OVERLAP_HOURS_MAX = 8_760;
 
 const HOUR_MS = 3_600_000;

@@ -143,7 +143,7 @@ function poolValue(
 type PoolDeviation = {
   /** Of the pool's price from that of the feeds, above or below 0. */
   price: Decimal;
-  /** Of the LP token by both reserves from its fair price, which nobody can push; never below 0. */
+  /** Of the LP token by both reserves from its fair price, which trades cannot move; never below 0. */
   lp: Decimal;
 };
 

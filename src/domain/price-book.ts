@@ -5,7 +5,7 @@ import type { Decimal } from '../core/decimal.ts';
 import type { PairRate } from './pair-rate.ts';
 
 /**
- * Where a price comes from: a feed of its own, a fixed value, the newest price of a pair against the native coin. none: the
+ * Where a price comes from: a separate feed, a fixed value, the newest price of a pair against the native coin. none: the
  * token is known, and nothing tells its price.
  */
 export type PriceOrigin =

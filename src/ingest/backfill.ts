@@ -75,7 +75,7 @@ function progressOf(run: Run, block: number, head: number): BackfillProgress {
   };
 }
 
-/** How often a log tells of the progress. */
+/** How often progress is logged. */
 const LINE_MS = 10_000;
 
 /** Progress as a log line every 10 seconds. */

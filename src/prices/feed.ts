@@ -49,7 +49,7 @@ type Decided = PriceRound & { isDisputed: boolean };
 type Answer = { source: PriceSource; quote: Quote } | { source: PriceSource; message: string };
 
 /**
- * The step and how long to wait after it. When a round is due is told by the stored rounds, so that another process goes on
+ * The step and how long to wait after it. Stored rounds decide when the next one is due, so that another process goes on
  * where this one ends; a source that fails is part of the round, and asked again in the next one.
  */
 export function createPriceFeed(

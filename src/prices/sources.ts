@@ -39,7 +39,7 @@ export type PriceSource = {
 /** Gets pages; one for all sources of a process. */
 export type PageReader = {
   /**
-   * The text of a page that answers 200. Redirects are not followed: the headers may hold a key, which is for nobody else.
+   * The text of a page that answers 200. Redirects are not followed: the headers may hold a key, which no other host may see.
    * @throws Fault `unavailable`.
    */
   get(url: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<string>;
@@ -170,7 +170,7 @@ export function fixedSource(
 }
 
 /**
- * The average of a pair's price over some minutes, up to the newest stored block; `usdOf` is what it is told in. Over such a
+ * The average of a pair's price over some minutes, up to the newest stored block; `usdOf` gives the price of its unit. Over such a
  * time a price costs a lot to push (reference/chain.md, section 7).
  */
 export function pairSource(

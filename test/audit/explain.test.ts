@@ -134,7 +134,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('nobody and who is denied earn nothing', async () => {
     const rules = compile(rule('pay', { deny: [bob] }));
     const [nobody, denied] = await verdicts(rules, [paid(zeroAddress, 1n), paid(bob, 1n)]);
-    assert.deepEqual([nobody?.[0], denied?.[0]], ['pay: nobody', 'pay: denied']);
+    assert.deepEqual([nobody?.[0], denied?.[0]], ['pay: zero_address', 'pay: denied']);
   });
 
   test('a condition that is false is shown with the values that make it so', async () => {
@@ -210,7 +210,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await verdicts(rules, logs), [
       ['hold: counts'],
       ['hold: condition_false'],
-      ['hold: nobody'],
+      ['hold: zero_address'],
       ['referral: counts'],
     ]);
     assert.match((await first(rules, logs))?.message ?? '', /changes by 3;/);

@@ -69,7 +69,12 @@ test('whatever is wrong with a file is said by its line', async () => {
   const cases: [name: string, file: string | Buffer, line: number, message: RegExp][] = [
     ['unknown field', lineOf({ amount: 1 }), 1, /^has amount; the fields are user, category/],
     ['a list', `\n${lineOf()}\n[1]`, 3, /^is not a JSON object/],
-    ['a list of all', `[${lineOf()}, ${lineOf()}]`, 1, /^is not a JSON object: each award is one, on a line/],
+    [
+      'a list of all',
+      `[${lineOf()}, ${lineOf()}]`,
+      1,
+      /^is not a JSON object: write each award as one object/,
+    ],
     ['compressed', gzipSync(HEADER), 1, /^is not UTF-8 text/],
     ['half a line', `${lineOf()}\n{"user":`, 2, /^is not JSON: /],
     ['a value that is none', lineOf({ user: { a: 1 } }), 1, /user must be a text or a number/],

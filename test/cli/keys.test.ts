@@ -188,7 +188,7 @@ describe('a new secret on a server', () => {
 
     const rekeyed = await keysWith(both, 'rekey');
     assert.deepEqual([rekeyed.code, rekeyed.out], [0, '']);
-    assert.match(rekeyed.err, /^1 of 1 sealed anew\nall is under the present secret/);
+    assert.match(rekeyed.err, /^1 of 1 re-encrypted\nall is under the present secret/);
     const again = await keysWith(both, 'rekey', '--json');
     const ring = deriveKeyRing(Buffer.from(NEW_SECRET, 'base64'));
     assert.deepEqual([again.err, JSON.parse(again.out)], ['', { rekeyed: 0, kek_id: ring.kekId }]);

@@ -41,7 +41,7 @@ export function limitBodies(api: Api): void {
   });
 }
 
-/** For a route whose body has limits of its own; once the caller is known. */
+/** For a route with separate limits for its body; once the caller is known. */
 export function liftBodyLimit({ raw }: FastifyRequest): void {
   clearTimeout(limits.get(raw));
   limits.delete(raw);

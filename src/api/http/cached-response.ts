@@ -18,7 +18,7 @@ export type PublicAnswer = {
   keepSecondsMax?: number;
 };
 
-/** What comes in pieces: each is hashed in a turn of the event loop of its own, while the next ones are on their way. */
+/** Hashes what comes in pieces, each in a separate turn of the event loop, while the next ones are on their way. */
 type LargeBody = {
   /** Appends a piece, which may be handled in one go. */
   add(piece: string): void;
@@ -97,7 +97,7 @@ export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Pr
 
 /**
  * The variant in this coding; a promise where it has yet to be made, once for all who ask meanwhile. Compressing runs in
- * the thread pool. `onMade` is told how many more bytes are kept.
+ * the thread pool. `onMade` gets the number of bytes that are kept in addition.
  */
 export function variantOf(
   answer: CachedResponse,

@@ -66,7 +66,7 @@ function plain({ statusCode, statusMessage, errors = [] }: Answer): Answer {
   return { statusCode, statusMessage: [statusMessage, ...errors.map(({ message }) => message)].join(': ') };
 }
 
-/** What a caller is told of anything thrown. */
+/** The response to anything thrown. */
 export function toAnswer(error: unknown): Answer {
   if (error instanceof Fault) {
     const statusCode = statusOf[error.code];

@@ -23,7 +23,7 @@ type Lines = {
   inTurn<T>(work: () => Promise<T>): Promise<T>;
 };
 
-/** What became of one line: the body of the answer that it would have had as a request of its own. */
+/** The result of one line: the body that a separate request for it would be answered with. */
 type Outcome = { success: true; data: Static<typeof Record> } | ({ success: false } & Answer);
 
 type Options = Pick<ApiOptions, 'database' | 'clock' | 'log' | 'webhookPolicy' | 'limits'>;

@@ -48,7 +48,7 @@ const STREAMS_MAX = 32;
 const STORED_MAX = 3;
 /** So long may a line be waited for; as a whole a stream may last for as long as the server lets any request last. */
 const STREAM_SILENCE_MS_MAX = 60_000;
-/** For answers that nobody takes, by the socket's own limit. Longer, so that who sends nothing is told why it ends. */
+/** For answers that the client does not read, by the socket's limit. Longer, so that a client that sends nothing learns the reason. */
 const SOCKET_SILENCE_MS_MAX = 2 * STREAM_SILENCE_MS_MAX;
 
 const Bulk = Type.Object(

@@ -125,7 +125,7 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
   }
 }
 
-/** Says whether a watcher may once more; all begin anew with each minute. */
+/** Whether a watcher may send one more. Counts restart each minute. */
 function createAllowance(clock: Clock): (watcherId: number) => boolean {
   const counts = new Map<number, number>();
   let minute = 0;

@@ -55,6 +55,6 @@ export function collectSenders(
 }
 
 /** The signature belongs to no key at all. */
-const NO_SIGNER = 'nobody';
+const NO_SIGNER = 'no account';
 
 const isZero = (value: unknown) => typeof value !== 'string' || /^0x0*$/.test(value);

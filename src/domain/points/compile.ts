@@ -291,7 +291,7 @@ function checkVersions({ rules }: PointsText): RuleProblem[] {
       return [
         {
           path: at('version'),
-          message: 'counts another balance than the version before it: give it an id of its own',
+          message: 'counts another balance than the version before it: give it a different id',
         },
       ];
     return [];

@@ -26,7 +26,7 @@ type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
 
 /** The processor of these pairs. Without pairs it asks the database once, and forgets those of others before it. */
 export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock): BlockProcessor {
-  /** The block that comes next if nobody else has written since: then it is known who is followed. */
+  /** The next block if no other process has written since: then it is known which pairs are followed. */
   let expected: number | undefined;
   return {
     async write(tx, blocks) {

@@ -29,7 +29,7 @@ type PairBackfillOptions = {
 /** Blocks of one step, and how long it may take before the next ones are smaller. */
 const STEP_BLOCKS_MAX = 30;
 const STEP_MS_TARGET = 500;
-/** How often the log tells of the progress. */
+/** How often progress is logged. */
 const LINE_MS = 10_000;
 
 /**

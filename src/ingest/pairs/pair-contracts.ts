@@ -146,7 +146,7 @@ function callOf(to: Address, method: keyof typeof selectors, ...values: Address[
 /** One word in hexadecimal digits. */
 const WORD_DIGITS = 64;
 
-/** The n-th word; undefined where the call reverted, or nobody was there to answer. */
+/** The n-th word; undefined where the call reverted, or there is no contract. */
 function wordOf(data: Hex | undefined, index: number): bigint | undefined {
   const end = 2 + (index + 1) * WORD_DIGITS;
   return data === undefined || data.length < end

@@ -1,5 +1,5 @@
 /**
- * Removes what nobody asks for any more of pairs. Swaps go first: their sums tell volumes of other days. Of the states those
+ * Prunes data of pairs that no query needs. Swaps go first: their sums give the volumes of other days. Of the states those
  * of the last day are kept whole, of each older hour the last; sums and hours go together.
  */
 import type { Clock } from '../../core/clock.ts';

@@ -53,7 +53,7 @@ export function assetsOf(
   );
 }
 
-/** Whom a log is about; undefined for nobody: the zero address stands for minting and burning. */
+/** The user of a log; undefined for the zero address, which stands for minting and burning. */
 export function userOf(source: UserSource, { sender, values }: Activity): Address | undefined {
   const user = source.kind === 'sender' ? sender : values[source.index];
   return typeof user === 'string' && user !== zeroAddress ? user : undefined;

@@ -44,7 +44,7 @@ export type PendingAward = {
 export type Refusal = {
   refused:
     | Exclude<ReturnType<typeof forceOf>, 'in_force'>
-    | 'nobody'
+    | 'zero_address'
     | 'denied'
     /** The condition is false, or divides by zero. */
     | 'condition_false'
@@ -78,7 +78,7 @@ export function judgeEvent(
   const force = forceOf(rule, block);
   if (force !== 'in_force') return { refused: force, inputs };
   const user = userOf(rule.user, activity);
-  if (user === undefined) return { refused: 'nobody', inputs };
+  if (user === undefined) return { refused: 'zero_address', inputs };
   if (rule.deny.has(user)) return { refused: 'denied', inputs };
   const environment = logEnvironment(activity, { priceAt, at: block.minedAt, inputs });
   const points = pointsOf(rule, { environment, inputs, moment: block });

@@ -36,14 +36,14 @@ export type Database = Db & {
    * runs again, a few times at most, so it must not depend on a first run.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Runs a text of several statements, in a transaction of its own; for migrations. */
+  /** Runs a text of several statements, in one transaction; for migrations. */
   script(text: string): Promise<void>;
   session(): Promise<Session>;
   close(): Promise<void>;
 };
 
 /**
- * The parts of a process that never wait for each other's statements: each has connections of its own on a server, and takes
+ * The parts of a process that never wait for each other's statements: each has separate connections on a server, and takes
  * turns with the others on the embedded database. `settle` records outcomes of attempts; the rest of delivery is `delivery`.
  * `operator` is for commands beside a service with the embedded database; on a server they connect themselves.
  */

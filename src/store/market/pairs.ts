@@ -10,7 +10,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-/** A pair that nobody has read the past of is read back to this long before it was first followed. */
+/** A pair without a read past is read back to this long before it was first followed. */
 const BACKFILL_MS = 24 * 60 * 60 * 1000;
 
 type PairRow = {
@@ -33,7 +33,7 @@ export async function requirePairs(db: Db, pairs: readonly Pair[]): Promise<void
 }
 
 /**
- * From this block on these pairs are followed and no others. A pair that was not followed by whoever wrote the block before
+ * From this block on these pairs are followed and no others. A pair that was not followed in the block before
  * begins here, and its past is to be read.
  * @throws Fault `conflict` as requirePairs.
  */
@@ -85,7 +85,7 @@ async function beginPairs(
     delete from pair_reading where pair_id = any(${ids}::integer[]) and block_number < ${number - 1}`);
 }
 
-/** After a fork: a pair whose followed blocks are all gone begins anew with the next block. */
+/** After a fork: a pair whose followed blocks are all gone starts over with the next block. */
 export async function unfollowPairsAbove(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`
     update pair set followed_from = null, backfill_number = null, backfill_hash = null

@@ -15,7 +15,7 @@ type StoredBatch = {
   conflicts: number[];
 };
 
-/** Stores a batch in a transaction of its own. No two awards of it have the same rule, hash and ordinal. */
+/** Stores a batch in one transaction. No two awards of it have the same rule, hash and ordinal. */
 export type StoreBatch = (awards: readonly Award[]) => Promise<StoredBatch>;
 
 export function createBatchStore(database: Database): StoreBatch {

@@ -9,12 +9,12 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-/** Advisory lock of whoever writes awards: blocks and imports take turns, so that they never wait for each other's rows. */
+/** Advisory lock for writing awards: blocks and imports take turns, so that they never wait for each other's rows. */
 const POINTS_LOCK = 0x6362_000b;
 /** A transaction that earns more is none that a person asks about. */
 const AWARDS_MAX = 10_000;
 
-/** Waits for whoever writes awards; held until the transaction ends. */
+/** Waits for other writers of awards; held until the transaction ends. */
 export async function lockPoints(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${POINTS_LOCK})`);
 }

@@ -23,7 +23,7 @@ export function saveSupply(
   { at, block, nodeName, method, balances }: StoredSupply,
 ): Promise<void> {
   return database.transaction(async (tx) => {
-    // One row, first: whoever else saves waits here.
+    // One row, first: other writers wait here.
     await tx.query(sql`
       insert into supply_reading as r (read_at, block_number, block_hash, node_name, method)
       values (${at}, ${block.number}, ${toBytes(block.hash)}, ${nodeName}, ${method})

@@ -10,7 +10,7 @@ export type Once = {
   watcherId: number;
   /** The watcher's own word for the request. */
   key: string;
-  /** Which part of the request, from 0: each is a transaction of its own. */
+  /** Which part of the request, from 0: each has a separate transaction. */
   part: number;
   /** Of the request up to and with this part. */
   digest: Buffer;

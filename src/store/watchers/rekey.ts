@@ -15,8 +15,8 @@ import { type SecretStore, signingRow } from './signing-secrets.ts';
 const BATCH_ROWS_MAX = 100;
 
 /**
- * Seals up to 100 API keys and 100 signing secrets anew, in one commit; returns how many rows that were, 0 when all is
- * under the present key. What is done stays done: repeat it until then, whoever was interrupted in between.
+ * Re-encrypts up to 100 API keys and 100 signing secrets, in one commit; returns how many rows that were, 0 when all is
+ * under the present key. What is done stays done: repeat it until then, also after an interruption.
  * @throws Fault `unavailable` when a row's secret is not at hand.
  */
 export async function rekeyBatch({ database, keyRing }: SecretStore): Promise<number> {

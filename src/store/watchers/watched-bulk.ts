@@ -87,7 +87,7 @@ export async function alignChanged(
 
 /** Each repetition costs a handful of statements, during which the transaction keeps what it has locked. */
 const RUNS_MAX = 32;
-const REPEATED = `the same records are changed more than ${RUNS_MAX} times here; send this change in a request of its own`;
+const REPEATED = `the same records are changed more than ${RUNS_MAX} times here; send this change in a separate request`;
 
 const idOf = (change: Change) => (change.operation === 'create' ? change.record.id : change.id);
 

@@ -160,7 +160,7 @@ test('versions of a rule stand in their order, begin somewhere, and count the sa
     'rules.1.type: must be event, as in the version before it',
   ]);
   assert.deepEqual(compile([accrual, { ...accrual, version: 2, from: '2026-02-01', token: 'pair:1' }]).said, [
-    'rules.1.version: counts another balance than the version before it: give it an id of its own',
+    'rules.1.version: counts another balance than the version before it: give it a different id',
   ]);
 });
 
