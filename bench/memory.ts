@@ -1,7 +1,6 @@
 /**
  * The memory of the service on PostgreSQL while it follows 10,000 blocks live, each with one transfer that rings.
  */
-
 import { waitUntil } from '../test/kit/wait.ts';
 import type { Figures } from './figures.ts';
 import { setStage } from './stage.ts';

@@ -1,7 +1,6 @@
 /**
  * The demo: a chain, Chainbell, a receiver and traffic in one process, from the first block to the first webhook.
  */
-
 import type { startService } from '../src/app/service.ts';
 import { type Clock, systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';

@@ -1,7 +1,6 @@
 /**
  * Backfill: from the start of the process until the transfers of all blocks are in the database.
  */
-
 import { cpuSecondsOf } from '../program.ts';
 import type { BenchChain } from './chain.ts';
 import { type Contestant, reachesBlock, startRun } from './contestant.ts';

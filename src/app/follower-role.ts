@@ -1,7 +1,6 @@
 /**
  * The role `follower`: the chain is followed into the database, by one process at a time.
  */
-
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import { rulesOf } from '../config/points.ts';
 import { Fault } from '../core/fault.ts';

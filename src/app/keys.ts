@@ -1,7 +1,6 @@
 /**
  * Issuing and rotating API keys: the one time that a key's text exists outside of its owner's hands.
  */
-
 import { Fault } from '../core/fault.ts';
 import { encryptKey, generateApiKey, lookupOf } from '../domain/api-key.ts';
 import type { KeyRing } from '../domain/key-ring.ts';

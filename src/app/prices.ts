@@ -1,7 +1,6 @@
 /**
  * The configured prices: feeds with their sources for the role `prices`, and where the API finds the price of what.
  */
-
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import type { Config } from '../config/schema.ts';
 import type { Clock } from '../core/clock.ts';

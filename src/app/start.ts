@@ -1,7 +1,6 @@
 /**
  * The beginning of a start: the database as it must be, and patience while it or the nodes do not answer.
  */
-
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';

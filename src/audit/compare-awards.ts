@@ -1,7 +1,6 @@
 /**
  * Awards of points for events, derived again from the blocks by the rules: each is stored once, with what it is worth.
  */
-
 import { decimalText } from '../core/decimal.ts';
 import { silentLog } from '../core/log.ts';
 import type { Award } from '../domain/award.ts';

@@ -1,7 +1,6 @@
 /**
  * Compares consecutive blocks with everything that one snapshot of the database stores about them.
  */
-
 import type { Hash } from '../core/hex.ts';
 import { type BlockHeader, sidesOf } from '../domain/block.ts';
 import type { ValuedPair } from '../domain/pair.ts';
@@ -201,7 +200,7 @@ async function readDelivery(
   const pending = notifications.filter(({ state }) => state === 'held' || state === 'waiting');
   const laneIds = new Set(pending.map(({ laneId }) => laneId));
   const pendingTurns = new Set(
-    pending.flatMap(({ turn, watchedAddressId }) => (turn === undefined ? [] : [watchedAddressId])),
+    pending.flatMap(({ sequence, watchedAddressId }) => (sequence === undefined ? [] : [watchedAddressId])),
   );
   const ordered = watches.flatMap(({ shardId, id }) =>
     pendingTurns.has(id) ? [{ shardId, watchedAddressId: id }] : [],

@@ -3,6 +3,7 @@
  * finds it, or held for a reason that ends. Pure.
  */
 import { counted } from '../core/counted.ts';
+import { messageKind } from '../domain/message-kind.ts';
 import { webhookOrigin } from '../domain/webhook-url.ts';
 import type { StoredLane, StoredNotification, StoredWatch } from '../store/audit/comparison.ts';
 import { CONFIRMATIONS_MAX } from '../store/watchers/settings.ts';
@@ -34,7 +35,7 @@ export function findDeliveryFault(
   watch: StoredWatch,
   side: DeliverySide,
 ): DeliveryFault | undefined {
-  if (one.revision % 2 === 1)
+  if (messageKind(one) === 'removal')
     return fault(`its removal is announced (revision ${one.revision}), but its transfer is on the chain`);
   switch (one.state) {
     case 'processed':
@@ -92,7 +93,7 @@ function findSleepingLane(
 }
 
 function findHeldFault(
-  { id, releaseNumber, blockNumber, turn, createdAt, watchedAddressId }: StoredNotification,
+  { id, releaseNumber, blockNumber, sequence, createdAt, watchedAddressId }: StoredNotification,
   { settings, updatedAt }: StoredWatch,
   { tipNumber, confirmations, firstInTurn }: DeliverySide,
 ): DeliveryFault | undefined {
@@ -107,7 +108,7 @@ function findHeldFault(
       ? undefined
       : fault(`it is held until block ${releaseNumber}, which has its confirmations`);
   }
-  if (turn === undefined) return fault('it is held without a reason');
+  if (sequence === undefined) return fault('it is held without a reason');
   return firstInTurn.get(watchedAddressId) === id
     ? fault('it is held for strict order, but no notification of its watched address comes before it')
     : undefined;

@@ -3,6 +3,7 @@
  * fields, and no other is stored. Pure.
  */
 import { contentOf, type Transfer } from '../domain/block.ts';
+import { messageKind } from '../domain/message-kind.ts';
 import type { ReadBlock } from '../ingest/read-ahead.ts';
 import type {
   StoredBlock,
@@ -206,7 +207,7 @@ function judgeStray(side: StoredSide, one: StoredNotification): Verdict | undefi
     // It counts once, with the block that it names.
     if (own === undefined) return undefined;
     const withdrawal = withdrawalOf(side, one, own.stored);
-    const isOpen = (one.state === 'held' || one.state === 'waiting') && one.revision % 2 === 0;
+    const isOpen = (one.state === 'held' || one.state === 'waiting') && messageKind(one) === 'transfer';
     if (!isOpen && withdrawal.told?.fate !== 'taken_back') return 'dead_fork';
     const message = isOpen ? 'it is still to be delivered' : 'its receiver got no removal notice';
     return {
@@ -233,7 +234,7 @@ function withdrawalOf(side: StoredSide, one: StoredNotification, { number, hash 
     acknowledgedAt: state === 'processed' ? processedAt : undefined,
   };
   const repair: Repair = { action: 'orphan', ...rowOf(one), block: { number, hash } };
-  return { repairs: [repair], ...(revision % 2 === 0 && { told }) };
+  return { repairs: [repair], ...(messageKind({ revision }) === 'transfer' && { told }) };
 }
 
 /**
@@ -254,7 +255,7 @@ function findTold(
     ((one.txHash === transfer.txHash && one.kind === transfer.kind) ||
       (isOfBlock && one.blockNumber === stored.number));
   const stray = strays.find(
-    (one) => one.mayBeSeen && one.revision % 2 === 0 && fits(one, !isOfOrphan(one, stored)),
+    (one) => one.mayBeSeen && messageKind(one) === 'transfer' && fits(one, !isOfOrphan(one, stored)),
   );
   if (stray !== undefined) return withdrawalOf(side, stray, stored).told;
   const told = side.told.find((one) => fits(one, one.isOfBlock));

@@ -2,7 +2,6 @@
  * Repairs of the differences that `verify` found: first a plan, then exactly that plan, in small transactions while the
  * service runs.
  */
-
 import { applyRepairs, type Repair } from '../store/audit/repair.ts';
 import type { Database } from '../store/db/db.ts';
 import { readTime } from '../store/db/time.ts';

@@ -1,7 +1,6 @@
 /**
  * Awards and what rules say of logs, as text and as JSON.
  */
-
 import type { Explanation } from '../app/explanation.ts';
 import type { ExplainedLog, Verdict } from '../audit/explain.ts';
 import { decimalText, exactNumber } from '../core/decimal.ts';

@@ -1,7 +1,6 @@
 /**
  * Texts that came out of variables, as the type that their key asks for: `8080` for a port, a comma list for a list.
  */
-
 import Type, { type TSchema } from 'typebox';
 import { LineCounter } from 'yaml';
 import { messageOf } from '../core/fault.ts';

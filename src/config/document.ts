@@ -1,7 +1,6 @@
 /**
  * YAML text to plain values, with the place of each. Whatever is wrong with the YAML becomes a finding, not an error.
  */
-
 import {
   type Alias,
   type Document,

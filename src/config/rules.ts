@@ -1,7 +1,6 @@
 /**
  * Rules that hold between keys: things given twice, things that name each other, what one key makes necessary.
  */
-
 import { zeroAddress } from '../core/hex.ts';
 import { nodeKeyOf } from '../domain/endpoint.ts';
 import { type Entry, entriesOf } from './entries.ts';

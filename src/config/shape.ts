@@ -1,7 +1,6 @@
 /**
  * Checks values against the schema and says in plain words what is wrong: "must be …", "unknown key", "is required".
  */
-
 import Type, { type TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { Settings as TypeboxSettings } from 'typebox/system';

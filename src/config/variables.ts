@@ -3,7 +3,6 @@
  * is CHAINBELL_CHAIN_START_BLOCK or CHAINBELL_CHAIN_STARTBLOCK. Lists of texts are given with commas; lists of maps
  * and maps with free keys (pairs, tokens) as YAML.
  */
-
 import Type, { type TSchema } from 'typebox';
 import type { Environment } from './environment.ts';
 import type { Finding } from './finding.ts';

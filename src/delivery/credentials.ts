@@ -1,7 +1,6 @@
 /**
  * What a watcher's webhooks prove themselves with: its API key (spec 4.6), and the keys that sign (Standard Webhooks).
  */
-
 import type { Clock } from '../core/clock.ts';
 import { decryptKey } from '../domain/api-key.ts';
 import type { SigningKeys } from '../domain/signature.ts';

@@ -4,6 +4,7 @@
  */
 import packageJson from '../../package.json' with { type: 'json' };
 import { exactInteger } from '../core/json.ts';
+import { messageKind } from '../domain/message-kind.ts';
 import { signMessage } from '../domain/signature.ts';
 import type { DueNotification } from '../store/delivery/outbox.ts';
 import type { Credentials } from './credentials.ts';
@@ -53,7 +54,7 @@ export function renderMessage(
       'chainbell-revision': String(revision),
       ...(blockHash !== undefined && { 'chainbell-block': `${blockNumber} ${blockHash}` }),
       ...(replaces !== undefined && { 'chainbell-replaces': String(replaces) }),
-      ...(revision % 2 === 1 && { 'chainbell-removed': 'true' }),
+      ...(messageKind(notification) === 'removal' && { 'chainbell-removed': 'true' }),
     },
     body,
   };

@@ -1,7 +1,6 @@
 /**
  * One line of an import of points: its fields as texts, and the award that they are.
  */
-
 import { type Decimal, decimal } from '../core/decimal.ts';
 import { Fault, type Problem } from '../core/fault.ts';
 import { type Hash, parseAddress } from '../core/hex.ts';

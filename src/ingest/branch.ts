@@ -1,7 +1,6 @@
 /**
  * The branch that the chain switched to: where it leaves the stored one, and its blocks.
  */
-
 import { Fault } from '../core/fault.ts';
 import type { BlockHeader, BlockId } from '../domain/block.ts';
 import type { QuorumStatus } from '../domain/quorum.ts';

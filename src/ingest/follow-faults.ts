@@ -1,7 +1,6 @@
 /**
  * The reasons why the follower does not continue, as messages that say what to do.
  */
-
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import type { BlockId } from '../domain/block.ts';

@@ -1,7 +1,6 @@
 /**
  * The API on a database, asked as a client would ask it.
  */
-
 import type { Api, OpsSources, SendTest, WatcherLimits } from '../../src/api/context.ts';
 import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
 import type { SupplyReader } from '../../src/api/public/supply-reader.ts';

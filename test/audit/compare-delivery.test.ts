@@ -24,7 +24,7 @@ const waiting: StoredNotification = {
   ...{ shardId: 1, id: 5, watchedAddressId: watch.id, blockNumber: 10, createdAt: noon, state: 'waiting' },
   ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: noon, laneId: 1, version: '1' },
   ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
-  ...{ releaseNumber: undefined, turn: undefined },
+  ...{ releaseNumber: undefined, sequence: undefined },
 };
 
 const lane: StoredLane = {
@@ -96,7 +96,7 @@ test('a queue of another shard or receiver, or none, never sends it; of its reco
   // What waits in a wrong queue keeps its schedule unless that is wrong too.
   assert.equal(faultOf({ lane: two })?.isLate, false);
   assert.equal(faultOf({ lane: two, one: { nextAttemptAt: later(MINUTE_MS) } })?.isLate, true);
-  assert.match(faultOf({ lane: two, one: { state: 'held', turn: 1 } })?.message ?? '', /belongs to/);
+  assert.match(faultOf({ lane: two, one: { state: 'held', sequence: 1 } })?.message ?? '', /belongs to/);
 });
 
 test('a queue is due by the attempt, or now, or a worker has it', () => {
@@ -134,7 +134,7 @@ test('what lacks confirmations is held until it has them, and no longer than its
 test('what is held for strict order stands behind another, and without a reason nothing is held', () => {
   const behind = (first: number | undefined) =>
     faultOf({
-      one: { state: 'held', turn: 7 },
+      one: { state: 'held', sequence: 7 },
       side: { firstInTurn: new Map(first === undefined ? [] : [[watch.id, first]]) },
     })?.message;
   assert.equal(behind(4), undefined);

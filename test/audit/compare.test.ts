@@ -62,7 +62,7 @@ function noticeOf(
     ...{ ...transfer, ...place, createdAt: stored.storedAt },
     ...{ id: noticeCount, version: '1', state: 'processed', revision: 0, retryCount: 0, redeliveryCount: 0 },
     ...{ occurrence: 0, mayBeSeen: true, processedAt: stored.storedAt },
-    ...{ nextAttemptAt: stored.storedAt, laneId: 1, releaseNumber: undefined, turn: undefined },
+    ...{ nextAttemptAt: stored.storedAt, laneId: 1, releaseNumber: undefined, sequence: undefined },
     ...parts,
   };
 }

@@ -1,7 +1,6 @@
 /**
  * Awards for tests, and what their sums must be: recomputed from the facts, beside what is stored.
  */
-
 import { decimal } from '../../src/core/decimal.ts';
 import type { Award } from '../../src/domain/award.ts';
 import type { Db } from '../../src/store/db/db.ts';

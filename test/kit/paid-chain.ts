@@ -1,7 +1,6 @@
 /**
  * A made-up chain whose blocks pay bob, as `chainbell repair` sees it: followed, damaged, planned, repaired.
  */
-
 import { applyPlan, planRepairs, type RepairPlan } from '../../src/audit/repair.ts';
 import type { VerifyOptions } from '../../src/audit/verify.ts';
 import type { BundleTransaction } from '../../src/chain/blocks/bundle.ts';

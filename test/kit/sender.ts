@@ -1,7 +1,6 @@
 /**
  * The real sender, allowed to reach the receivers of a test.
  */
-
 import type { Message } from '../../src/delivery/send.ts';
 import { createSender, type Send, type SenderOptions } from '../../src/delivery/send.ts';
 import { parseCidr } from '../../src/domain/public-address.ts';

@@ -2,7 +2,6 @@
  * The chain as a follower's three nodes tell it: two sometimes not at all, or as it was a while ago, and the preferred one
  * always as it never was. The votes are counted by the program's own code (src/chain/nodes/votes.ts).
  */
-
 import type { ChainNodes } from '../../src/chain/nodes/nodes.ts';
 import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/nodes/votes.ts';
 import { Fault } from '../../src/core/fault.ts';

@@ -2,7 +2,6 @@
  * What must be: from the blocks that are stored and the records that watch it recomputes what the database should hold, and
  * compares. What an event makes of one notification is in rules.ts.
  */
-
 import type { Address, Hash } from '../../src/core/hex.ts';
 import type { Transfer } from '../../src/domain/block.ts';
 import type { SimChain } from './chain.ts';
@@ -132,7 +131,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   }
 
   /** Of those of a record that go one at a time the first goes, unless one is under way. */
-  function giveTurns(): void {
+  function advanceSequences(): void {
     const open = Array.from(notifications.values()).filter((one) => one.turn !== undefined && isOpen(one));
     const served = new Set(open.filter(({ state }) => state === 'waiting').map(({ record }) => record));
     for (const one of open.sort((first, second) => (first.turn ?? 0) - (second.turn ?? 0))) {
@@ -161,7 +160,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
 
   function compare(stored: readonly StoredNotification[]): void {
     noteGivenUp(stored);
-    giveTurns();
+    advanceSequences();
     const missing = new Set(notifications.keys());
     for (const row of stored) {
       const key = keyOf(row.record, contentOf(transferOf(row)), row.occurrence);

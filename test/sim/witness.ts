@@ -2,7 +2,6 @@
  * What is seen of the workers: which lanes they take, which webhooks they send and settle. None may take what is another's,
  * send before its time or twice at a time, or settle what it did not hear.
  */
-
 import type { Clock } from '../../src/core/clock.ts';
 import { isRecord, parseExact } from '../../src/core/json.ts';
 import type { Message, SendResult } from '../../src/delivery/send.ts';

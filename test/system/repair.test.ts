@@ -39,7 +39,11 @@ for (const [fate, fields, message] of [
     /which has its confirmations/,
   ],
   ['that is held without a reason', sql`state = 'held'`, /it is held without a reason/],
-  ['that is held for its turn, which it has', sql`state = 'held', turn = 1`, /held for strict order, but/],
+  [
+    'that is held for its turn, which it has',
+    sql`state = 'held', sequence = 1`,
+    /held for strict order, but/,
+  ],
   ['in a queue that does not exist', sql`lane_id = 4242`, /its delivery queue 4242 does not exist/],
   ['whose removal is announced', sql`revision = 1`, /its removal is announced/],
   [

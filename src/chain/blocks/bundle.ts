@@ -2,7 +2,6 @@
  * One block with its transactions, receipts and traces, from one node in one JSON-RPC batch, checked to
  * belong together.
  */
-
 import { disproof, Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';

@@ -2,7 +2,6 @@
  * Native balances of several addresses at one block: by Multicall3 where the chain has it, else by
  * eth_getBalance.
  */
-
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hex } from '../../core/hex.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';

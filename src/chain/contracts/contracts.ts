@@ -1,7 +1,6 @@
 /**
  * Reading contracts: all calls of one reading from one node, at one block.
  */
-
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hash, Hex } from '../../core/hex.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';

@@ -1,7 +1,6 @@
 /**
  * What a quorum of the nodes says about the whole chain: its genesis block, and which blocks are final.
  */
-
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';

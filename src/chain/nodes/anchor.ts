@@ -2,7 +2,6 @@
  * Blocks that a quorum of the nodes anchors (docs/quorum.md): the last one of each request is named by a
  * quorum, and the others are its ancestors.
  */
-
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';

@@ -1,7 +1,6 @@
 /**
  * Blocks from one node, in the way that it can give them, each proved.
  */
-
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';

@@ -2,7 +2,6 @@
  * The head of the chain by the votes of the nodes (docs/quorum.md): the highest block whose hash a quorum
  * names.
  */
-
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';

@@ -2,7 +2,6 @@
  * One node: its connection, what it can do, how it fares, and what follows from that for the order in which
  * nodes are asked.
  */
-
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';

@@ -1,7 +1,6 @@
 /**
  * All configured nodes as one: the corroborated head, and blocks from whichever node can give them.
  */
-
 import type { Clock } from '../../core/clock.ts';
 import { disproof, Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';

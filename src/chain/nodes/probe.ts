@@ -1,7 +1,6 @@
 /**
  * Who a node is and what it can do, found by asking.
  */
-
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';

@@ -1,7 +1,6 @@
 /**
  * Votes on block hashes: which block a quorum of nodes names as canonical. Pure; head.ts collects the votes.
  */
-
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader, BlockId } from '../../domain/block.ts';
 

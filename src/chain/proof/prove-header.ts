@@ -1,7 +1,6 @@
 /**
  * A header that is what its hash commits to: so its parent hash can be relied on.
  */
-
 import { disproof } from '../../core/fault.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { parseHeader, record } from '../rpc/parse.ts';

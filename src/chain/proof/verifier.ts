@@ -1,7 +1,6 @@
 /**
  * Proof of the blocks of one chain: the prover says what holds, the calibration what must.
  */
-
 import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockId } from '../../domain/block.ts';

@@ -1,7 +1,6 @@
 /**
  * A node's JSON becomes typed values here, and nowhere else. What does not fit is a Fault `inconsistent`.
  */
-
 import { Fault } from '../../core/fault.ts';
 import type { Address, Hash, Hex } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';

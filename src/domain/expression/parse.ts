@@ -7,7 +7,6 @@
  *   unary       = ("-" | "!") unary | primary
  *   primary     = number | hex | "true" | "false" | name | name "(" [ expression { "," expression } ] ")" | "(" expression ")"
  */
-
 import { type Span, TextError } from '../../core/text-error.ts';
 
 export const comparisons = ['==', '!=', '<', '<=', '>', '>='] as const;

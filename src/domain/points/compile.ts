@@ -1,7 +1,6 @@
 /**
  * From the texts of rules to rules that can be applied, and everything that is wrong with the texts.
  */
-
 import { type Fraction, fractionFrom, zero } from '../../core/fraction.ts';
 import type { Scope } from '../expression/check.ts';
 import type {

@@ -1,7 +1,6 @@
 /**
  * The rules of points as they are applied: every text parsed, every name resolved (compile.ts makes them).
  */
-
 import type { Fraction } from '../../core/fraction.ts';
 import type { Address } from '../../core/hex.ts';
 import type { EventSignature } from '../event-signature.ts';

@@ -1,7 +1,6 @@
 /**
  * What a rule listens to, compiled: its event, its contracts, and the expressions about them.
  */
-
 import type { Address } from '../../core/hex.ts';
 import { type Span, TextError } from '../../core/text-error.ts';
 import {

@@ -2,7 +2,6 @@
  * The facts of swap pairs, written with the blocks that they come from: swaps with the USD value that they had then, and
  * what each block left of the reserves.
  */
-
 import type { Clock } from '../../core/clock.ts';
 import { decimal } from '../../core/decimal.ts';
 import type { BlockHeader } from '../../domain/block.ts';

@@ -2,7 +2,6 @@
  * What the contracts of a pair say of themselves (IUniswapV2Pair, IUniswapV2Factory, EIP-20): checked when the service
  * starts, and read at a block.
  */
-
 import { type ContractCall, callContracts, type ReadAt } from '../../chain/contracts/contracts.ts';
 import type { ChainNodes } from '../../chain/nodes/nodes.ts';
 import { Fault, type Problem } from '../../core/fault.ts';

@@ -2,7 +2,6 @@
  * Balances that accrue, moved by new blocks: each touch is one row, and days that have ended are closed bit by bit, so that
  * who never touches again earns too.
  */
-
 import { floor } from '../../core/fraction.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { evaluateBoolean, evaluateNumber } from '../../domain/expression/evaluate.ts';

@@ -1,7 +1,6 @@
 /**
  * Turns pending awards into awards: applies caps in the order of the chain and adds the shares of referrers. Pure.
  */
-
 import { type Decimal, decimalText } from '../../core/decimal.ts';
 import {
   add,

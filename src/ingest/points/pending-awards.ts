@@ -1,7 +1,6 @@
 /**
  * Turns activities into pending awards: the points that each rule gives to whom, before caps. Pure.
  */
-
 import { compare, type Fraction, fractionOf, multiply, zero } from '../../core/fraction.ts';
 import type { Address, Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';

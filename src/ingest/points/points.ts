@@ -1,7 +1,6 @@
 /**
  * The rules of points, applied to new blocks in the blocks' transaction, and undone with them.
  */
-
 import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
 import type { CheckedExpression } from '../../domain/expression/check.ts';

@@ -1,7 +1,6 @@
 /**
  * What is stored of some blocks, for those who compare it with the chain: read in one moment, changing nothing.
  */
-
 import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import type { Transfer, TransferKind } from '../../domain/block.ts';
 import { isToldAndGone, mayBeSeen } from '../blocks/reorgs.ts';
@@ -43,7 +42,7 @@ export type StoredNotification = Transfer & {
   /** Set while the block lacks confirmations. */
   releaseNumber: number | undefined;
   /** The position that strict ordering preserves. */
-  turn: number | undefined;
+  sequence: number | undefined;
   /** Changes whenever the row does (`xmin`), so that a repair never overwrites what happened after it was planned. */
   version: string;
 };
@@ -166,7 +165,7 @@ export async function listNotificationsOf(
   // A time beyond the range of a Date ('infinity') is read as the year 9999.
   const columns = sql`n.shard_id, n.id, n.watched_address_id, n.kind, n.tx_hash, n.ordinal, n.sender, n.receiver, n.amount,
     n.token, n.occurrence, n.block_number, n.created_at, n.state, n.revision, n.processed_at, ${mayBeSeen(now)} as may_be_seen, n.retry_count, n.redelivery_count,
-    least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.turn,
+    least(n.next_attempt_at, '9999-12-31T00:00:00Z'::timestamptz) as next_attempt_at, n.lane_id, n.release_number, n.sequence,
     n.xmin::text as version`;
   const rows = await db.query<NotificationRow>(sql`
     select ${columns} from notification n
@@ -202,7 +201,7 @@ export async function listNotificationsOf(
     nextAttemptAt: row.next_attempt_at,
     laneId: row.lane_id,
     releaseNumber: row.release_number ?? undefined,
-    turn: row.turn ?? undefined,
+    sequence: row.sequence ?? undefined,
     version: row.version,
   }));
 }
@@ -312,8 +311,8 @@ export async function listFirstInTurn(
     ) as r (shard_id, id)
     cross join lateral (
       select o.id from notification o
-      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.turn is not null and o.state in ('held', 'waiting')
-      order by o.state desc, o.turn limit 1
+      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null and o.state in ('held', 'waiting')
+      order by o.state desc, o.sequence limit 1
     ) as first
     order by r.id limit ${records.length}`);
   return new Map(rows.map(({ record_id, id }) => [record_id, id]));
@@ -338,6 +337,6 @@ type NotificationRow = MovementRow & {
   next_attempt_at: Date;
   lane_id: number;
   release_number: number | null;
-  turn: number | null;
+  sequence: number | null;
   version: string;
 };

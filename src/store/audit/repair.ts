@@ -1,7 +1,6 @@
 /**
  * Repairs of differences that `verify` found: each is applied only while the block and the row are those that were compared.
  */
-
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockId, Transfer } from '../../domain/block.ts';
 import { findTip, holdBlocks } from '../blocks/blocks.ts';
@@ -10,7 +9,13 @@ import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { unsentEpoch, wakeLanes } from '../delivery/lanes.ts';
-import { giveTurns, type OrderedRecord } from '../delivery/turns.ts';
+import {
+  isRemovalNotice,
+  isTransferMessage,
+  transferRevision,
+  transferSequence,
+} from '../delivery/message-kind.ts';
+import { advanceSequences, type OrderedRecord } from '../delivery/sequence.ts';
 import { insertNotifications, listMatches } from '../matching/matching.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
 
@@ -77,7 +82,7 @@ export async function applyRepairs(
       if (repair.action !== 'orphan' && (await apply(tx, repair, { ...moment, ordered, applied })))
         applied.add(repair);
     if (orphaned !== undefined) ordered.push(...(await endReorg(tx, orphaned.reorgId, now)));
-    await giveTurns(tx, ordered, now);
+    await advanceSequences(tx, ordered, now);
     return applied;
   });
 }
@@ -222,7 +227,7 @@ async function reschedule(
     where ${isAsCompared(repair)}`);
   if (found === undefined) return false;
   await wakeLanes(tx, [found.lane_id], now);
-  const [row] = await tx.query<{ turn: number | null }>(sql`
+  const [row] = await tx.query<{ sequence: number | null }>(sql`
     update notification n set
       block_number = ${block.number},
       lane_id = ${found.lane_id},
@@ -230,23 +235,23 @@ async function reschedule(
       may_be_seen = n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting',
       unsent_epoch = case when n.lane_id = ${found.lane_id} then n.unsent_epoch
         else (select ${unsentEpoch} from lane l where l.id = ${found.lane_id}) end,
-      state = case when n.state = 'waiting' and n.revision % 2 = 0 then 'waiting'
-        when release.number > ${releasedNumber} or n.turn is not null then 'held' else 'waiting' end,
-      release_number = case when (n.state <> 'waiting' or n.revision % 2 = 1) and release.number > ${releasedNumber}
+      state = case when n.state = 'waiting' and ${isTransferMessage} then 'waiting'
+        when release.number > ${releasedNumber} or n.sequence is not null then 'held' else 'waiting' end,
+      release_number = case when (n.state <> 'waiting' or ${isRemovalNotice}) and release.number > ${releasedNumber}
         then release.number end,
-      turn = abs(n.turn),
-      revision = n.revision + n.revision % 2,
-      retry_count = case when n.revision % 2 = 1 then 0 else n.retry_count end,
-      next_retry_at = case when n.revision % 2 = 0 and n.next_retry_at is not null
+      sequence = ${transferSequence},
+      revision = ${transferRevision},
+      retry_count = case when ${isRemovalNotice} then 0 else n.retry_count end,
+      next_retry_at = case when ${isTransferMessage} and n.next_retry_at is not null
         then case when ${isLate}::boolean or n.state <> 'waiting' then ${now}::timestamptz else n.next_retry_at end end,
-      next_attempt_at = case when ${isLate}::boolean or n.state <> 'waiting' or n.revision % 2 = 1
+      next_attempt_at = case when ${isLate}::boolean or n.state <> 'waiting' or ${isRemovalNotice}
         then ${now}::timestamptz else n.next_attempt_at end,
       processed_at = null
     from watched_address w
     cross join lateral (
       select ${block.number}::bigint + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
     where ${isAsCompared(repair)} and w.shard_id = n.shard_id and w.id = n.watched_address_id
-    returning n.turn`);
-  if (row !== undefined && row.turn !== null) ordered.push({ shardId, id: found.record_id });
+    returning n.sequence`);
+  if (row !== undefined && row.sequence !== null) ordered.push({ shardId, id: found.record_id });
   return row !== undefined;
 }

@@ -1,14 +1,13 @@
 /**
  * The chain as far as it was followed: the tip, the commit of new blocks with their notifications, the undoing of a fork.
  */
-
 import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockHeader, BlockId, Transfer } from '../../domain/block.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
-import { giveTurns } from '../delivery/turns.ts';
+import { advanceSequences } from '../delivery/sequence.ts';
 import {
   type DeferralLimits,
   deferMatches,
@@ -210,7 +209,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const ordered = [...left, ...news.flatMap((one) => one.ordered ?? [])];
     // Lock lanes before turns, as a worker that settles does; the other order would deadlock.
     await wakeLanes(tx, toWake(news), commit.now);
-    await giveTurns(tx, ordered, commit.now);
+    await advanceSequences(tx, ordered, commit.now);
     await commit.also?.(tx);
     const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
     const orphanedCount = orphaned?.orphanedCount ?? 0;

@@ -6,8 +6,9 @@ import type { BlockId } from '../../domain/block.ts';
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
+import { isTransferMessage } from '../delivery/message-kind.ts';
 import { takeBack } from '../delivery/removals.ts';
-import type { OrderedRecord } from '../delivery/turns.ts';
+import type { OrderedRecord } from '../delivery/sequence.ts';
 
 /** Clocks of workers and followers differ by less: a retry that is due this soon may be on its way. */
 const CLOCK_DIFFERENCE = sql`interval '1 second'`;
@@ -83,7 +84,7 @@ export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'pr
  * Whether the notification `n` was orphaned after its receiver may have seen it, without a removal notice, and no other
  * stands in for it.
  */
-export const isToldAndGone = sql`n.reorg_id is not null and n.may_be_seen and n.revision % 2 = 0 and not exists (
+export const isToldAndGone = sql`n.reorg_id is not null and n.may_be_seen and ${isTransferMessage} and not exists (
   select from notification r where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id
     and r.reorg_id is null)`;
 
@@ -93,12 +94,12 @@ export const isToldAndGone = sql`n.reorg_id is not null and n.may_be_seen and n.
  * would look like a credit. Returns the records in strict order whose next notification may go.
  */
 export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
-  const isGone = sql`n.reorg_id = ${reorgId} and n.revision % 2 = 0`;
+  const isGone = sql`n.reorg_id = ${reorgId} and ${isTransferMessage}`;
   const reported = await takeBack(tx, sql`${isGone} and n.may_be_seen and n.state <> 'withdrawn'`, now);
   const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
     update notification n set state = 'withdrawn', release_number = null
     where ${isGone} and n.state in ('held', 'waiting')
-    returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
+    returning n.shard_id, n.lane_id, case when n.sequence is not null then n.watched_address_id end as ordered_id`);
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   const withdrawn = rows.flatMap(({ shard_id: shardId, ordered_id: id }) =>
     id === null ? [] : [{ shardId, id }],

@@ -1,10 +1,9 @@
 /**
  * Writes deferred notifications (deferred.ts) in transactions of bounded size, which take turns with the commits of blocks.
  */
-
 import type { Database } from '../db/db.ts';
 import { shardOf, wakeLanes } from '../delivery/lanes.ts';
-import { giveTurns } from '../delivery/turns.ts';
+import { advanceSequences } from '../delivery/sequence.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications, type News } from '../matching/matching.ts';
 import { findTip, holdBlocks, toWake } from './blocks.ts';
@@ -55,7 +54,7 @@ export async function writeDeferred(
       if (left <= 0) break;
     }
     await wakeLanes(tx, toWake(made), now);
-    await giveTurns(
+    await advanceSequences(
       tx,
       made.flatMap(({ ordered }) => ordered ?? []),
       now,

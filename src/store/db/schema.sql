@@ -208,7 +208,7 @@ END || sender) || COALESCE(receiver, '\x'::bytea)) || COALESCE(token, '\x'::byte
   created_at timestamp with time zone not null,
   state text not null,
   release_number bigint,
-  turn bigint,
+  sequence bigint,
   next_attempt_at timestamp with time zone not null,
   next_retry_at timestamp with time zone,
   retry_count integer not null default 0,
@@ -237,7 +237,7 @@ CREATE INDEX notification_reorg ON public.notification USING btree (reorg_id) WH
 CREATE INDEX notification_retry ON public.notification USING btree (shard_id, lane_id, next_attempt_at, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_retry_age ON public.notification USING btree (shard_id, lane_id, id) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
 CREATE INDEX notification_retry_due ON public.notification USING btree (shard_id, next_attempt_at) WHERE ((state = 'waiting'::text) AND (retry_count > 0));
-CREATE INDEX notification_turn ON public.notification USING btree (shard_id, watched_address_id, state DESC, turn) WHERE ((turn IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
+CREATE INDEX notification_sequence ON public.notification USING btree (shard_id, watched_address_id, state DESC, sequence) WHERE ((sequence IS NOT NULL) AND (state = ANY (ARRAY['held'::text, 'waiting'::text])));
 comment on table notification is 'Transfers of watched addresses, and how far each has been delivered';
 comment on column notification.kind is 'transaction: the value of a transaction. internal: the value of a call. token: an ERC-20 Transfer log';
 comment on column notification.ordinal is 'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
@@ -246,7 +246,7 @@ comment on column notification.amount is 'In wei, or in the smallest unit of the
 comment on column notification.content is 'Identity of the transfer: what it says, not where it stands in its transaction, which a reorg may change';
 comment on column notification.state is 'held: waits for confirmations or for its sequence. waiting: has an attempt to come. processed: a 2xx came. withdrawn: its block was orphaned before any attempt. cancelled: its record was deleted';
 comment on column notification.release_number is 'Held until this block is released; null once it is';
-comment on column notification.turn is 'Position in the sequence of a record with strict_order';
+comment on column notification.sequence is 'Position in the sequence of a record with strict_order';
 comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
 comment on column notification.redelivery_count is 'How often its watcher had it delivered again: the outcome of an earlier delivery does not count for a later one';
 comment on column notification.revision is '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';

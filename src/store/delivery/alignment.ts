@@ -7,7 +7,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unsentEpoch, wakeLanes } from './lanes.ts';
-import { giveTurns } from './turns.ts';
+import { advanceSequences } from './sequence.ts';
 
 /** Rows of one transaction. */
 const ROWS_MAX = 500;
@@ -111,14 +111,14 @@ export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly numb
 
 /**
  * The former lane may have sent what moves; what is held hasn't been sent, and counts the leases of its new lane from here. In
- * strict order what is cancelled leaves its turn to the next, which is cancelled in turn.
+ * strict order what is cancelled gives way to the next one, which is cancelled after it.
  */
 async function alignLocked(tx: Tx, shardId: number, ids: readonly number[], now: Date): Promise<void> {
   const cancelled = await tx.query<{ ordered_id: string }>(sql`
     update notification n set state = 'cancelled'
     where ${waitingOf(shardId, ids)} and not exists (
       select from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id)
-    returning case when n.turn is not null then n.watched_address_id end as ordered_id`);
+    returning case when n.sequence is not null then n.watched_address_id end as ordered_id`);
   const moved = await tx.query<{ lane_id: number }>(sql`
     update notification n set lane_id = l.id, may_be_seen = n.may_be_seen or n.state = 'waiting',
       unsent_epoch = ${unsentEpoch}
@@ -128,5 +128,5 @@ async function alignLocked(tx: Tx, shardId: number, ids: readonly number[], now:
     returning n.lane_id`);
   await wakeLanes(tx, [...new Set(moved.map((row) => row.lane_id))], now);
   const ordered = cancelled.flatMap(({ ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
-  await giveTurns(tx, ordered, now);
+  await advanceSequences(tx, ordered, now);
 }

@@ -3,6 +3,7 @@
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
+import { isTransferMessage } from './message-kind.ts';
 
 type OrphanedStatistics = {
   /** Of those that are kept. */
@@ -15,6 +16,6 @@ export async function countOrphaned(db: Db): Promise<OrphanedStatistics> {
   const [row] = await db.query<{ count: number; since: Date | null }>(sql`
     select count(*) as count, min(r.happened_at) as since
     from notification n join reorg r on r.id = n.reorg_id
-    where n.reorg_id is not null and n.state = 'processed' and n.revision % 2 = 0`);
+    where n.reorg_id is not null and n.state = 'processed' and ${isTransferMessage}`);
   return { count: row?.count ?? 0, since: row?.since ?? undefined };
 }

@@ -2,16 +2,18 @@
  * The delivery queue: due notifications of a lane, and the outcome of their attempts. Spec 2.7, 3 and 6.2.
  */
 import { fromBytes, type Hash } from '../../core/hex.ts';
+import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unlessLocked } from '../db/unless-locked.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './alignment.ts';
 import { isOfThisTime, type Lane } from './lanes.ts';
+import { isTransferMessage } from './message-kind.ts';
 import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { noteFailures } from './receivers.ts';
 import { takeBack } from './removals.ts';
-import { giveTurns } from './turns.ts';
+import { advanceSequences } from './sequence.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
@@ -99,7 +101,7 @@ export async function listDue(
       n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
       n.revision, n.retry_count, n.redelivery_count,
       to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
-      n.turn is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
+      n.sequence is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
       w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
     from unnest(
       ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
@@ -135,7 +137,8 @@ async function checkRecords(
     if (row.id === null) continue;
     if (row.webhook_url === null || row.record_lane_id !== lane.id)
       misplaced.push({ recordId: row.watched_address_id, id: row.id });
-    else if (row.revision % 2 === 1 && row.wants_removed !== true) await withdraw(database, lane, row, now);
+    else if (messageKind(row) === 'removal' && row.wants_removed !== true)
+      await withdraw(database, lane, row, now);
     else found.push(toDue(row, row.webhook_url, lane));
   }
   if (misplaced.length > 0) await alignUnlessLocked(database, lane.shardId, misplaced, now);
@@ -149,7 +152,7 @@ async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now:
     await tx.query(sql`
       update notification set state = 'withdrawn'
       where shard_id = ${shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision}`);
-    await giveTurns(tx, [{ shardId, id: row.watched_address_id }], now);
+    await advanceSequences(tx, [{ shardId, id: row.watched_address_id }], now);
   });
 }
 
@@ -249,7 +252,7 @@ async function settleClosely(
     const ordered = recorded.flatMap(({ settlement, orderedId: id }) =>
       id === null ? [] : [{ shardId: settlement.lane.shardId, id }],
     );
-    await giveTurns(tx, ordered, first.settledAt);
+    await advanceSequences(tx, ordered, first.settledAt);
     const known = new Set(recorded.map(({ settlement }) => settlement));
     const left = settlements.filter((settlement) => !known.has(settlement));
     const epochs = await readEpochs(tx, left);
@@ -272,7 +275,7 @@ async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<M
 async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
   const rows = await db.query<{ position: number }>(sql`
     with ${validOf(settlements)}, updated as (
-      ${updateFrom(sql`n.turn is null`)}
+      ${updateFrom(sql`n.sequence is null`)}
       returning s.*, n.state
     ), logged as (
       insert into delivery_attempt (${attemptColumns}) select ${attemptColumns} from updated order by position
@@ -291,7 +294,7 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
     with ${validOf(settlements)}, updated as (
       ${updateFrom(sql`true`)}
       returning s.*, n.state, n.id,
-        case when n.turn is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
+        case when n.sequence is not null and n.state = 'processed' then n.watched_address_id end as ordered_id
     ), logged as (
       insert into delivery_attempt (${attemptColumns})
       select ${attemptColumns} from valid v
@@ -382,7 +385,7 @@ function updateFrom(fits: Sql): Sql {
       where n.shard_id = s.shard_id and n.id = s.notification_id and ${fits}
         and n.state in ('waiting', 'held', 'withdrawn', 'cancelled') and n.revision = s.revision
         and n.redelivery_count = s.redelivery_count and (s.next_retry_at is null or n.retry_count = s.retry_count)
-        and not (n.state = 'withdrawn' and n.revision % 2 = 0 and s.may_have_arrived and coalesce((
+        and not (n.state = 'withdrawn' and ${isTransferMessage} and s.may_have_arrived and coalesce((
           select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))`;
 }
 
@@ -391,7 +394,7 @@ async function takeBackTold(tx: Tx, untouched: readonly Settlement[], now: Date)
   const settlements = untouched.filter(({ mayHaveArrived }) => mayHaveArrived);
   const ids = listOf(settlements.map(({ notificationId }) => notificationId));
   const shards = listOf(settlements.map(({ lane }) => lane.shardId));
-  const told = sql`n.state = 'withdrawn' and n.revision % 2 = 0 and (n.shard_id, n.id) in (
+  const told = sql`n.state = 'withdrawn' and ${isTransferMessage} and (n.shard_id, n.id) in (
     select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
-  await giveTurns(tx, await takeBack(tx, told, now), now);
+  await advanceSequences(tx, await takeBack(tx, told, now), now);
 }

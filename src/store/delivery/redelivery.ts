@@ -6,6 +6,7 @@ import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { shardOf, wakeLanes } from './lanes.ts';
 import { findMatches, type LogFilter } from './log.ts';
+import { isRemovalNotice } from './message-kind.ts';
 
 /** Rows of one transaction, which holds up outcomes of their lanes meanwhile: some tens of milliseconds. */
 const STEP_ROWS = 1_000;
@@ -88,7 +89,7 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
  */
 function isWanted({ startedAt, now }: Wanted): Sql {
   // Rows processed in the future were processed before the clock was set back: common-clock.ts keeps processes within 4 s.
-  return sql`(n.reorg_id is null or n.revision % 2 = 1) and (n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
+  return sql`(n.reorg_id is null or ${isRemovalNotice}) and (n.state = 'processed' and (n.processed_at <= ${startedAt ?? 'infinity'}::timestamptz
       or n.processed_at > ${now}::timestamptz + interval '5 seconds')
     or n.state = 'waiting' and n.next_attempt_at > ${now})`;
 }

@@ -5,7 +5,8 @@
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
-import type { OrderedRecord } from './turns.ts';
+import { removalSequence } from './message-kind.ts';
+import type { OrderedRecord } from './sequence.ts';
 
 /**
  * Turns the notifications `n` that the condition names into removal notices where their records want them. In strict order
@@ -21,9 +22,9 @@ export async function takeBack(tx: Tx, condition: Sql, now: Date): Promise<Order
   const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
     update notification n set
       revision = n.revision + 1,
-      state = case when n.turn is null then 'waiting' else 'held' end,
+      state = case when n.sequence is null then 'waiting' else 'held' end,
       release_number = null,
-      turn = -n.turn,
+      sequence = ${removalSequence},
       lane_id = w.lane_id,
       retry_count = 0,
       next_retry_at = null,
@@ -31,7 +32,7 @@ export async function takeBack(tx: Tx, condition: Sql, now: Date): Promise<Order
       processed_at = null,
       may_be_seen = true
     from ${wanted}
-    returning n.shard_id, n.lane_id, case when n.turn is not null then n.watched_address_id end as ordered_id`);
+    returning n.shard_id, n.lane_id, case when n.sequence is not null then n.watched_address_id end as ordered_id`);
   await wakeLanes(tx, [...new Set(rows.map(({ lane_id }) => lane_id))], now, 'reorg');
   return rows.flatMap(({ shard_id: shardId, ordered_id: id }) => (id === null ? [] : [{ shardId, id }]));
 }

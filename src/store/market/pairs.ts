@@ -1,7 +1,6 @@
 /**
  * Which pairs are followed and since which block, and how far their past has been read.
  */
-
 import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';

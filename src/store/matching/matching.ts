@@ -2,14 +2,14 @@
  * The matching join, the heart of the product: transfers of new blocks become notifications of the records that watch them,
  * and notifications that were held become due.
  */
-
 import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { unsentEpoch } from '../delivery/lanes.ts';
-import type { OrderedRecord } from '../delivery/turns.ts';
+import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
+import type { OrderedRecord } from '../delivery/sequence.ts';
 
 /** Turns of one block: more than a commit has transfers. */
 const BLOCK_TURNS = 2 ** 20;
@@ -38,7 +38,7 @@ function toNews({ shard_id, lane_id, state, ordered_id, count }: NewsRow): News 
 const newsColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
 // A row that `on conflict` updated carries the number of this transaction as its last one.
 const newsOf = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
-  case when n.turn is not null then n.watched_address_id end as ordered_id`;
+  case when n.sequence is not null then n.watched_address_id end as ordered_id`;
 
 /**
  * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flags and settings fit. A
@@ -90,7 +90,7 @@ export async function insertNotifications(
       ) with ordinality as t (side, kind, tx_hash, ordinal, sender, receiver, amount, token, occurrence, block, position)
     ), made as (
       insert into notification as n (shard_id, lane_id, watched_address_id, watcher_id, kind, tx_hash, ordinal, sender,
-        receiver, amount, token, occurrence, block_number, state, release_number, turn, next_attempt_at, created_at,
+        receiver, amount, token, occurrence, block_number, state, release_number, sequence, next_attempt_at, created_at,
         unsent_epoch, replaces)
       select w.shard_id, w.lane_id, w.id, w.watcher_id, t.kind, t.tx_hash, t.ordinal, t.sender, t.receiver, t.amount,
         t.token, t.occurrence, t.block,
@@ -152,13 +152,13 @@ const REPLACED = sql`(
  * next even revision; withdrawn, its delivery begins again.
  */
 function meetAgain(reorgId: number | undefined): Sql {
-  const isToldAnew = sql`(n.revision % 2 = 1 or n.state = 'withdrawn')`;
-  const stays = sql`(n.revision % 2 = 0 and (n.state = 'processed'
+  const isToldAnew = sql`(${isRemovalNotice} or n.state = 'withdrawn')`;
+  const stays = sql`(${isTransferMessage} and (n.state = 'processed'
     or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint))`;
   return sql`
   on conflict (tx_hash, content, watched_address_id, shard_id) do update
-    set reorg_id = null, block_number = excluded.block_number, ordinal = excluded.ordinal, turn = excluded.turn,
-      revision = n.revision + n.revision % 2,
+    set reorg_id = null, block_number = excluded.block_number, ordinal = excluded.ordinal, sequence = excluded.sequence,
+      revision = ${transferRevision},
       state = case when ${stays} then n.state else excluded.state end,
       release_number = case when ${stays} then null else excluded.release_number end,
       lane_id = case when ${isToldAnew} then excluded.lane_id else n.lane_id end,
@@ -260,7 +260,7 @@ export async function releaseHeld(
       order by id for update
     ), released as (
       update notification n set release_number = null, next_attempt_at = greatest(${now}, next_retry_at),
-        state = case when turn is null then 'waiting' else 'held' end
+        state = case when sequence is null then 'waiting' else 'held' end
       where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
         and (select count(*) from locked) >= 0
       returning ${newsOf}

@@ -1,7 +1,6 @@
 /**
  * Awards of points, and their sums by day and month, which are kept in the same transaction and never differ from them.
  */
-
 import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { Award } from '../../domain/award.ts';

@@ -1,7 +1,6 @@
 /**
  * The last good reading of the supply, so that a start while no node answers has one.
  */
-
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import type { BlockId } from '../../domain/block.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';

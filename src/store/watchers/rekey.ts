@@ -2,7 +2,6 @@
  * Moving stored secrets from former key-encryption keys to the present one, while services run: they look keys up by
  * every pepper and open each row by its `kek_id`, so that it does not matter to them when a row moves.
  */
-
 import { fromBytes } from '../../core/hex.ts';
 import { decryptKey, encryptKey, lookupOf } from '../../domain/api-key.ts';
 import { type KeyRing, seal, unseal } from '../../domain/key-ring.ts';

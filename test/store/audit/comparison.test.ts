@@ -123,7 +123,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ...{ blockNumber: index + 2, createdAt: later(index + 2), state: 'waiting' },
         ...{ occurrence: 0, mayBeSeen: false, processedAt: undefined },
         ...{ revision: 0, retryCount: 0, redeliveryCount: 0, nextAttemptAt: later(index + 2) },
-        ...{ laneId: 1, releaseNumber: undefined, turn: undefined },
+        ...{ laneId: 1, releaseNumber: undefined, sequence: undefined },
       })),
     );
     assert.equal((await listNotificationsOf(database(), span, [], 1)).length, 1);

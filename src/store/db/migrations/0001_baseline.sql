@@ -243,7 +243,7 @@ create table notification (
   created_at timestamptz not null,
   state text not null check (state in ('held', 'waiting', 'processed', 'withdrawn', 'cancelled')),
   release_number bigint,
-  turn bigint,
+  sequence bigint,
   next_attempt_at timestamptz not null,
   next_retry_at timestamptz,
   retry_count integer not null default 0 check (retry_count >= 0),
@@ -268,8 +268,8 @@ create index notification_retry_age on notification (shard_id, lane_id, id) wher
 create index notification_retry_due on notification (shard_id, next_attempt_at) where state = 'waiting' and retry_count > 0;
 create index notification_held on notification (release_number) where state = 'held';
 -- What is under way of a record first, then what is held in its order: one look tells whether the next one may go.
-create index notification_turn on notification (shard_id, watched_address_id, state desc, turn)
-  where turn is not null and state in ('held', 'waiting');
+create index notification_sequence on notification (shard_id, watched_address_id, state desc, sequence)
+  where sequence is not null and state in ('held', 'waiting');
 create index notification_record on notification (shard_id, watched_address_id, id);
 create index notification_reorg on notification (reorg_id) where reorg_id is not null;
 create index notification_processed on notification (processed_at) where state = 'processed';
@@ -289,7 +289,7 @@ comment on column notification.content is
 comment on column notification.state is
   'held: waits for confirmations or for its sequence. waiting: has an attempt to come. processed: a 2xx came. withdrawn: its block was orphaned before any attempt. cancelled: its record was deleted';
 comment on column notification.release_number is 'Held until this block is released; null once it is';
-comment on column notification.turn is 'Position in the sequence of a record with strict_order';
+comment on column notification.sequence is 'Position in the sequence of a record with strict_order';
 comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
 comment on column notification.redelivery_count is
   'How often its watcher had it delivered again: the outcome of an earlier delivery does not count for a later one';

@@ -8,7 +8,7 @@ import { sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
 
 /** Advisory lock space of records whose turns are given. */
-const TURN_LOCK_SPACE = 0x6362_0007;
+const SEQUENCE_LOCK_SPACE = 0x6362_0007;
 
 export type OrderedRecord = { shardId: number; id: string };
 
@@ -16,7 +16,7 @@ export type OrderedRecord = { shardId: number; id: string };
  * Where nothing of a record is under way, lets the first of what is held go, unless it lacks confirmations. To be called
  * in every transaction that makes something of the record, or ends something, behind its other statements.
  */
-export async function giveTurns(tx: Tx, records: readonly OrderedRecord[], now: Date): Promise<void> {
+export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[], now: Date): Promise<void> {
   if (records.length === 0) return;
   const ordered = [...new Map(records.map((record) => [record.id, record])).values()].sort((a, b) =>
     a.id < b.id ? -1 : 1,
@@ -24,15 +24,15 @@ export async function giveTurns(tx: Tx, records: readonly OrderedRecord[], now: 
   const ids = listOf(ordered.map(({ id }) => id));
   // One that makes and one that ends take turns too: the later one's next statement sees what the other has done.
   await tx.query(
-    sql`select pg_advisory_xact_lock(${TURN_LOCK_SPACE}, hashtext(id)) from unnest(${ids}::text[]) as r (id)`,
+    sql`select pg_advisory_xact_lock(${SEQUENCE_LOCK_SPACE}, hashtext(id)) from unnest(${ids}::text[]) as r (id)`,
   );
   const rows = await tx.query<{ lane_id: number }>(sql`
     update notification n set state = 'waiting', next_attempt_at = greatest(${now}, next_retry_at)
     from unnest(${listOf(ordered.map(({ shardId }) => shardId))}::bigint[], ${ids}::uuid[]) as r (shard_id, id)
     cross join lateral (
       select o.id, o.state, o.release_number from notification o
-      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.turn is not null and o.state in ('held', 'waiting')
-      order by o.state desc, o.turn limit 1
+      where o.shard_id = r.shard_id and o.watched_address_id = r.id and o.sequence is not null and o.state in ('held', 'waiting')
+      order by o.state desc, o.sequence limit 1
     ) as first
     where n.shard_id = r.shard_id and n.id = first.id and first.state = 'held' and first.release_number is null
     returning n.lane_id`);
