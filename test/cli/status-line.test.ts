@@ -30,9 +30,9 @@ for (const [columns, shown] of [
     200,
     'backfill [############------------] 50.0 %, 1 h 2 min left, 310 blocks/s, 34,100 transfers/s, block 12,345 of 20,000',
   ],
-  [80, 'backfill [#####-----] 50.0 %, 1 h 2 min left, 310 blocks/s, 34,100 transfers/s'],
-  [60, 'backfill [#####-----] 50.0 %, 1 h 2 min left, 310 blocks/s'],
-  [20, 'backfill [####----'],
+  [80, 'backfill [######-----] 50.0 %, 1 h 2 min left, 310 blocks/s, 34,100 transfers/s'],
+  [60, 'backfill [######-----] 50.0 %, 1 h 2 min left, 310 blocks/s'],
+  [20, 'backfill [####----]'],
   [1, ''],
 ] as const) {
   test(`a backfill on ${columns} columns is a bar with what fits of its share, time left, rates and place`, () => {
