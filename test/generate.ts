@@ -1,6 +1,6 @@
 /**
  * `npm run generate`, second part: writes src/store/db/schema.sql, what all migrations together make, docs/api/openapi.json,
- * what all routes say of themselves, and the floor plan in docs/architecture.md. With `--check` it changes nothing and fails when a file is not
+ * what all routes say of themselves, and the floor plan in docs/explanation/architecture.md. With `--check` it changes nothing and fails when a file is not
  * what it would write.
  */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -16,7 +16,7 @@ import { renderPlan } from './kit/floor-plan.ts';
 export const schemaFile = new URL('../src/store/db/schema.sql', import.meta.url);
 const openApiFile = new URL('../docs/api/openapi.json', import.meta.url);
 
-const planFile = new URL('../docs/architecture.md', import.meta.url);
+const planFile = new URL('../docs/explanation/architecture.md', import.meta.url);
 /** The floor plan lies between these lines. */
 const PLAN_MARKS = [
   '<!-- floor plan, made by `npm run generate` -->\n',

@@ -164,6 +164,25 @@ test('prose has none of the phrases that read like a translation', () => {
   );
 });
 
+test('every link in the documentation leads to a file and to a heading of it', () => {
+  const documents = texts.filter((file) => file.endsWith('.md'));
+  const headingsOf = (file: string) =>
+    new Set(Array.from(proseOf(file).matchAll(/^#+ (.+)$/gm), ([, heading = '']) => slugOf(heading)));
+  assertNone(
+    documents.flatMap((file) =>
+      Array.from(proseOf(file).matchAll(/\]\(([^)#\s]*)(?:#([^)\s]*))?\)/g)).flatMap(
+        ([link, target = '', heading]) => {
+          if (/^[a-z]+:/.test(target)) return [];
+          const to = target === '' ? file : path.posix.join(path.posix.dirname(file), target);
+          if (!existsSync(path.join(ROOT, to))) return [`${file} links to ${to}, which is missing: ${link}`];
+          if (heading === undefined || !to.endsWith('.md') || headingsOf(to).has(heading)) return [];
+          return [`${file} links to a heading that ${to} lacks: ${link}`];
+        },
+      ),
+    ),
+  );
+});
+
 test('nothing is left to do, and nothing points at one machine', () => {
   const unfinished = /\b(TO|FIX)(DO|ME)\b|\bX{3}\b/;
   const machine = /(^|[\s'"`(=:])\/(home|root|work|tmp)\//m;
@@ -189,6 +208,17 @@ test('generated files are what `npm run generate` makes', async () => {
 function listImports(file: string): string[] {
   const specifiers = codeOf(file).matchAll(/(?:\bfrom|\bimport|\bimport\(|\bnew URL\()\s*'(\.[^']+\.ts)'/g);
   return Array.from(specifiers, ([, specifier = '']) => path.posix.join(path.posix.dirname(file), specifier));
+}
+
+/** A Markdown file without its code blocks. */
+function proseOf(file: string): string {
+  return read(file).replaceAll(/^```[\s\S]*?^```/gm, '');
+}
+
+/** The anchor that GitHub gives a heading. */
+function slugOf(heading: string): string {
+  const text = heading.replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1').toLowerCase();
+  return text.replaceAll(/[^\p{L}\p{N}_ -]/gu, '').replaceAll(' ', '-');
 }
 
 function codeOf(file: string): string {

@@ -14,7 +14,7 @@ import { requirePairs } from '../store/market/pairs.ts';
 import { openCommonClock } from './common-clock.ts';
 import { openKeyRing } from './secret.ts';
 
-/** After this long without a database or a node a start gives up (exit code 69); docs/operations.md states it. */
+/** After this long without a database or a node a start gives up (exit code 69); docs/how-to/run-in-production.md states it. */
 export const START_MS_MAX = 60_000;
 const START_RETRY_MS_MIN = 500;
 const START_RETRY_MS_MAX = 5_000;

@@ -6,7 +6,7 @@ import type { ReadBlock } from '../ingest/read-ahead.ts';
 import type { NotificationPlace, StoredBlock, StoredWatch } from '../store/audit/comparison.ts';
 import type { Repair } from '../store/audit/repair.ts';
 
-/** `hash`, `proved`, `missing` and so on: docs/operations.md says what each means. */
+/** `hash`, `proved`, `missing` and so on: docs/how-to/verify-and-repair.md says what each means. */
 export type Difference = {
   what:
     | 'hash'
@@ -52,7 +52,7 @@ export type Told = {
 
 /**
  * Why something cannot be compared, none of it met so far: the first five count blocks, the others notifications
- * (docs/operations.md).
+ * (docs/how-to/verify-and-repair.md).
  */
 export const nothingUndecided = {
   before_start: 0,

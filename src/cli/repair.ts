@@ -124,4 +124,4 @@ function printSummary(
 
 const doubtText = (count: number) =>
   `${counted(count, 'repair')} can credit a receiver twice and ${count === 1 ? 'needs' : 'need'} ${DOUBLE_CREDIT_FLAG}: first ask the receiver what it credited ` +
-  'for each id under "told" (docs/operations.md, Repairing)';
+  'for each id under "told" (docs/how-to/verify-and-repair.md, Repairing)';

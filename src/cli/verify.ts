@@ -61,7 +61,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
   if (json) process.stdout.write(`${JSON.stringify({ summary: reportJson(report) })}\n`);
   process.stderr.write(describe(report));
   if (report.outcome === 'different')
-    process.stderr.write('what to do: docs/operations.md, "When something differs"\n');
+    process.stderr.write('what to do: docs/how-to/verify-and-repair.md, "When something differs"\n');
   if (report.outcome === 'different') process.exitCode = 1;
   if (report.outcome === 'not_compared') process.exitCode = exitCodes.unavailable;
   if (report.outcome === 'reorganised') process.exitCode = exitCodes.tryAgain;

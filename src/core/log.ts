@@ -15,7 +15,7 @@ export type LogOptions = {
   format: 'auto' | 'json' | 'pretty';
 };
 
-/** Fields that may hold a secret, whatever the event; docs/operations.md lists them. */
+/** Fields that may hold a secret, whatever the event; docs/reference/logs.md lists them. */
 const REDACTED = [
   'authorization',
   'api_key',

@@ -1,5 +1,5 @@
 /**
- * The program's metrics, all in one table: names are public and stable (docs/operations.md), units last.
+ * The program's metrics, all in one table: names are public and stable (docs/reference/metrics.md), units last.
  */
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from '@prometheus-io/client';
 

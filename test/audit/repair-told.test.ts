@@ -1,5 +1,5 @@
 /**
- * Repairs of what receivers may have been told: their books, kept as docs/deposits.md says, against the chain. Every
+ * Repairs of what receivers may have been told: their books, kept as docs/how-to/credit-deposits.md says, against the chain. Every
  * notification is damaged before or after it is sent, because what was sent is not stored.
  */
 import assert from 'node:assert/strict';

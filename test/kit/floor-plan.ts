@@ -1,6 +1,6 @@
 /**
  * The floor plan: the folders of the program, what each holds and whom it may import. `test/tidy.test.ts` compares the imports
- * with it, and `npm run generate` draws it in docs/architecture.md.
+ * with it, and `npm run generate` draws it in docs/explanation/architecture.md.
  */
 
 export type Folder = { holds: string; mayImport: readonly string[]; rooms?: readonly string[] };

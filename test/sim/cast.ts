@@ -99,7 +99,7 @@ export function createCast(world: World, bugName: BugName): Cast {
     const { commonTime } = world;
     for (;;) {
       await scheduler.turn(actor, 'step', async () => {
-        // A process that starts before any other has seen the step cannot know of it: docs/operations.md says so.
+        // A process that starts before any other has seen the step cannot know of it: docs/explanation/clocks.md says so.
         if (!commonTime.isFollowed() && opened.size === 0) commonTime.setRight();
       });
       if (!commonTime.isFollowed()) continue;

@@ -1,5 +1,5 @@
 /**
- * Services that credit accounts from webhooks alone, as docs/deposits.md describes them. At the end their books are compared
+ * Services that credit accounts from webhooks alone, as docs/how-to/credit-deposits.md describes them. At the end their books are compared
  * with the canonical chain.
  */
 import { isRecord, parseExact } from '../../src/core/json.ts';

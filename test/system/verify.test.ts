@@ -403,7 +403,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   );
   assert.match(
     shown.err,
-    /^different: 1 block of \d+ to \d+ compared, 0 notifications equal, 1 difference\nwhat to do: docs\/operations.md, "When something differs"\n$/,
+    /^different: 1 block of \d+ to \d+ compared, 0 notifications equal, 1 difference\nwhat to do: docs\/how-to\/verify-and-repair.md, "When something differs"\n$/,
   );
   const nothing = await runVerify('--from', String(last + 5));
   assert.deepEqual([nothing.code, nothing.out], [69, '']);

@@ -1,6 +1,6 @@
 /**
  * Many watched addresses in one call: a list of changes that all happen or none, a stream of changes of any length, or
- * the whole set of one webhook URL. For users: docs/bulk.md.
+ * the whole set of one webhook URL. For users: docs/how-to/register-many-addresses.md.
  */
 import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';

@@ -254,7 +254,7 @@ export const StatusBody = Type.Object(
     pushed_heads: Type.Boolean(),
     database: Type.Enum(['embedded', 'postgres']),
   },
-  { title: 'Status', description: 'docs/operations.md tells what each means.' },
+  { title: 'Status', description: 'docs/reference/health.md explains each field.' },
 );
 export type StatusBody = Static<typeof StatusBody>;
 

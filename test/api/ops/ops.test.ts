@@ -23,7 +23,7 @@ import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { startTcpProxy } from '../../kit/tcp-proxy.ts';
 import { createApiStory } from '../api-story.ts';
 
-const OPERATIONS = new URL('../../../docs/operations.md', import.meta.url);
+const REFERENCE = new URL('../../../docs/reference/metrics.md', import.meta.url);
 
 /** Every metric of Chainbell itself. These names are public: dashboards and alerts are built on them. */
 const METRIC_NAMES = [
@@ -528,10 +528,10 @@ describe('metrics', () => {
     assert.deepEqual(names.filter((name) => name.startsWith('chainbell_')).sort(), METRIC_NAMES);
   });
 
-  test('docs/operations.md names every metric and none that is not there', {
-    skip: !existsSync(OPERATIONS),
+  test('docs/reference/metrics.md names every metric and none that is not there', {
+    skip: !existsSync(REFERENCE),
   }, () => {
-    const documented = readFileSync(OPERATIONS, 'utf8').matchAll(/`(chainbell_[a-z_]+)/g);
+    const documented = readFileSync(REFERENCE, 'utf8').matchAll(/`(chainbell_[a-z_]+)/g);
     assert.deepEqual(new Set(Array.from(documented, ([, name]) => name)), new Set(METRIC_NAMES));
   });
 

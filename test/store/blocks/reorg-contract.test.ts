@@ -1,5 +1,5 @@
 /**
- * What receivers are sent when reorgs change what a transaction did: the case table of docs/reorgs.md, row by row.
+ * What receivers are sent when reorgs change what a transaction did: the case table of docs/explanation/reorgs.md, row by row.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
