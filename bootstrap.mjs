@@ -38,7 +38,7 @@ const NODE_PACKAGES = {
 /**
  * By default V8 lets garbage grow until a back-fill has 300 MiB and more, of some 40 MiB that are alive; glibc keeps a
  * heap for each thread. So: a young generation of 3 x 12 MiB, an old one that grows by 90 % between collections, and
- * two heaps (docs/decisions.md, 15).
+ * two heaps (docs/explanation/decisions.md, 15).
  */
 const NODE_FLAGS = ['--max-semi-space-size=12', '--heap-growing-percent=90'];
 const MALLOC_HEAPS_MAX = '2';

@@ -183,6 +183,16 @@ test('every link in the documentation leads to a file and to a heading of it', (
   );
 });
 
+test('every page of the documentation that a text names exists', () => {
+  assertNone(
+    texts.flatMap((file) =>
+      Array.from(read(file).matchAll(/(?<![\w/.-])docs\/[\w/-]+\.md/g))
+        .filter(([page]) => !existsSync(path.join(ROOT, page)))
+        .map(([page]) => `${file} names ${page}`),
+    ),
+  );
+});
+
 test('nothing is left to do, and nothing points at one machine', () => {
   const unfinished = /\b(TO|FIX)(DO|ME)\b|\bX{3}\b/;
   const machine = /(^|[\s'"`(=:])\/(home|root|work|tmp)\//m;

@@ -82,7 +82,7 @@ export function* compareNotifications(side: StoredSide): Generator<Verdict> {
 }
 
 /**
- * Pairs stored notifications with due ones of the same identity (docs/reorgs.md). Where the stored occurrence is wrong,
+ * Pairs stored notifications with due ones of the same identity (docs/explanation/reorgs.md). Where the stored occurrence is wrong,
  * those at the same ordinal are the same, then those in the same order.
  */
 function pairUp(

@@ -48,7 +48,7 @@ export const contentOf = ({ txHash, kind, sender, receiver, token, amount }: Omi
 
 /**
  * Numbers each transfer among several equal ones for the same owner (0 is the first). With the content this is a
- * notification's identity (docs/reorgs.md). Transfers come in the order of the chain.
+ * notification's identity (docs/explanation/reorgs.md). Transfers come in the order of the chain.
  */
 export function createOccurrences(): (owner: string, transfer: Omit<Transfer, 'ordinal'>) => number {
   const counts = new Map<string, number>();

@@ -1,5 +1,5 @@
 /**
- * How many nodes must agree (docs/quorum.md): a majority of honest nodes keeps every false block out.
+ * How many nodes must agree (docs/explanation/quorum.md): a majority of honest nodes keeps every false block out.
  */
 import type { Clock } from '../core/clock.ts';
 

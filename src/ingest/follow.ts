@@ -79,7 +79,7 @@ const FINALIZED_MS = 10_000;
 const COMPARE_MS = 1_000;
 
 /**
- * A follower that commits only blocks that a quorum of the nodes anchors (docs/quorum.md). Each step reads
+ * A follower that commits only blocks that a quorum of the nodes anchors (docs/explanation/quorum.md). Each step reads
  * the tip from the database, so it continues after any crash, and commits whole batches. The step throws a
  * Fault when no node can give the next block (the loop tries again), and `inconsistent` when it holds:
  * without a quorum, at a branch lower than the stored one, and at a reorg from below the final block.

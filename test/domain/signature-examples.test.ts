@@ -30,7 +30,10 @@ const calls = [
   { headers, body, expected: true },
   { headers, body: body.replace('1', '2'), expected: false },
   { headers: { ...headers, 'webhook-id': '43' }, body, expected: false },
-  { headers: { ...headers, 'webhook-signature': 'v1, v1a,AAAA x' }, body, expected: false },
+  { headers: { ...headers, 'webhook-signature': 'v1, v1a,AAAA x é' }, body, expected: false },
+  { headers: { 'webhook-id': '42', 'webhook-timestamp': timestamp }, body, expected: false },
+  { headers: { ...headers, 'webhook-timestamp': 'x' }, body, expected: false },
+  { headers: {}, body, expected: false },
   {
     headers: {
       ...headers,
@@ -55,7 +58,7 @@ function run(program: string, args: readonly string[]): unknown {
   return JSON.parse(stdout);
 }
 
-test('the example for Node accepts a genuine webhook, and refuses changed and old ones', () => {
+test('the example for Node accepts a genuine webhook, and refuses changed, old and malformed ones', () => {
   const script = `${blockOf('js')}
     const { readFileSync } = await import('node:fs');
     const { secret, calls } = JSON.parse(readFileSync(0, 'utf8'));

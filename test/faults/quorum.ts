@@ -1,6 +1,6 @@
 /**
  * Nodes that follow a well-formed chain of their own, and name it as the canonical one: L, which is preferred, against the
- * honest ones (docs/quorum.md).
+ * honest ones (docs/explanation/quorum.md).
  */
 import assert from 'node:assert/strict';
 import { quantity } from '../../devnet/wallet.ts';

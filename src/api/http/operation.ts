@@ -64,7 +64,7 @@ export const Failure = Type.Object(
   { title: 'Failure' },
 );
 
-/** For requests that may be sent again (docs/bulk.md). */
+/** For requests that may be sent again (docs/how-to/register-many-addresses.md). */
 export const IdempotencyHeaders = Type.Object({
   'idempotency-key': Type.Optional(
     Type.String({ description: 'Names the request: sent again under the same key it is done once.' }),

@@ -2,9 +2,11 @@
  * The delivery log of a watcher: what was or will be delivered, each attempt, and delivering again. A POST to
  * `/redeliver` takes the filters of the list.
  */
+
 import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import { Fault } from '../../core/fault.ts';
+import { messageKind } from '../../domain/message-kind.ts';
 import { listAttempts } from '../../store/delivery/attempts.ts';
 import { findLogged, type LoggedNotification, listLog } from '../../store/delivery/log.ts';
 import { redeliverOne, redeliverStep } from '../../store/delivery/redelivery.ts';
@@ -234,13 +236,14 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
   }
 }
 
-function refusalOf({ state }: LoggedNotification): Fault {
-  switch (state) {
-    case 'held':
-      return new Fault('conflict', 'Its block does not have its confirmations yet');
-    case 'withdrawn':
-      return new Fault('conflict', 'Its block is not part of the chain any more');
-    default:
-      return new Fault('conflict', 'Its watched address was deleted');
-  }
+function refusalOf({ state, orphaned, revision }: LoggedNotification): Fault {
+  if (state === 'held')
+    return new Fault(
+      'conflict',
+      'It waits for confirmations, or for an earlier notification in strict order',
+    );
+  const isOff = orphaned !== undefined && messageKind({ revision }) === 'transfer';
+  if (state === 'withdrawn' || (state === 'processed' && isOff))
+    return new Fault('conflict', 'Its block is not part of the chain any more');
+  return new Fault('conflict', 'Its watched address was deleted');
 }

@@ -154,7 +154,7 @@ export const StatusBody = Type.Object(
         message: Type.String(),
         since: Time,
       }),
-      { description: "Parts of this process whose last write failed; /readyz isn't ready meanwhile." },
+      { description: "Parts of all processes whose last write failed; /readyz isn't ready meanwhile." },
     ),
     clock_step: orNull(
       Type.Object(

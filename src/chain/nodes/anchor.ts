@@ -1,5 +1,5 @@
 /**
- * Blocks that a quorum of the nodes anchors (docs/quorum.md): the last one of each request is named by a
+ * Blocks that a quorum of the nodes anchors (docs/explanation/quorum.md): the last one of each request is named by a
  * quorum, and the others are its ancestors.
  */
 import type { Clock } from '../../core/clock.ts';

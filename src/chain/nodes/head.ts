@@ -1,5 +1,5 @@
 /**
- * The head of the chain by the votes of the nodes (docs/quorum.md): the highest block whose hash a quorum
+ * The head of the chain by the votes of the nodes (docs/explanation/quorum.md): the highest block whose hash a quorum
  * names.
  */
 import type { Clock } from '../../core/clock.ts';

@@ -17,7 +17,7 @@ type SenderCollection = {
 
 /**
  * One sender in this many is recovered in every block, at random, so that a node can't predict which.
- * Recovering all would more than double the processor time of a backfill (docs/decisions.md, 69); a
+ * Recovering all would more than double the processor time of a backfill (docs/explanation/decisions.md, 69); a
  * thirty-second of that is 3.5 %. If a node forges the senders of 500 transfers, fewer than one backfill in
  * seven million misses all of them.
  */

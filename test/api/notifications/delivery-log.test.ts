@@ -222,7 +222,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('what cannot be delivered again is refused with the reason', async () => {
     const { key, ask, clock } = await createStory(database(), 4, 'processed');
     const reasons = {
-      held: 'Its block does not have its confirmations yet',
+      held: 'It waits for confirmations, or for an earlier notification in strict order',
       withdrawn: 'Its block is not part of the chain any more',
       cancelled: 'Its watched address was deleted',
     };
@@ -232,6 +232,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const { status, json } = await ask('POST', `${LOG}/${index + 1}/redeliver`, { key });
       assert.deepEqual([status, json], [409, { success: false, statusCode: 409, statusMessage }]);
     }
+    await database().query(sql`insert into reorg (happened_at, ancestor_number) values (now(), 1)`);
+    await database().query(sql`update notification set reorg_id = 1 where id = 4`);
+    const orphaned = await ask('POST', `${LOG}/4/redeliver`, { key });
+    assert.deepEqual(orphaned.json, { success: false, statusCode: 409, statusMessage: reasons.withdrawn });
+    await database().query(sql`update notification set reorg_id = null where id = 4`);
     await database().query(sql`delete from watched_address`);
     const { json } = await ask('POST', `${LOG}/4/redeliver`, { key });
     assert.deepEqual(json, { success: false, statusCode: 409, statusMessage: reasons.cancelled });
