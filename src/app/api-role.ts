@@ -6,11 +6,11 @@ import type { ContractReader } from '../chain/contracts/contracts.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import { createTestSender } from '../delivery/test-webhook.ts';
 import type { Foundation } from './foundation.ts';
-import { openLimits } from './limits.ts';
 import { listenFault } from './listen.ts';
 import { createPriceBook } from './prices.ts';
 import { openSupply } from './supply.ts';
 import { valuedPairs } from './valued-pairs.ts';
+import { openLimits } from './watcher-limits.ts';
 
 /** Listens when this resolves, at the returned URL. @throws Fault as startService does. */
 export async function startApi(

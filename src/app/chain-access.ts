@@ -2,7 +2,7 @@
  * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
  */
 import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from '../chain/nodes/nodes.ts';
-import type { Voters } from '../chain/nodes/voting.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import { createVerifier, type Verifier } from '../chain/proof/verifier.ts';
 import type { Config } from '../config/schema.ts';
 import { quorumOf } from '../domain/quorum.ts';

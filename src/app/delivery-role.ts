@@ -9,8 +9,8 @@ import { createLaneRepair } from '../store/delivery/lane-repair.ts';
 import { createReceiverRepair } from '../store/delivery/receivers.ts';
 import { createPruner } from '../store/retention/retention.ts';
 import type { Foundation } from './foundation.ts';
-import { limitsOf } from './limits.ts';
 import { RESUME_MS_MAX } from './loops.ts';
+import { limitsOf } from './watcher-limits.ts';
 
 type DeliveryRole = {
   /** Something is due in a lane, or in any. */

@@ -5,9 +5,9 @@
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
 import { never } from '../core/abort.ts';
+import { firstOrLate } from '../core/bounded-wait.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
-import { firstOrLate } from '../core/late.ts';
 import type { Step } from '../core/loop.ts';
 import type { Database, Db } from '../store/db/db.ts';
 import {

@@ -1,7 +1,7 @@
 /**
  * Nodes and WebSockets as /status shows them.
  */
-import type { SocketStatus } from '../chain/nodes/heads.ts';
+import type { SocketStatus } from '../chain/nodes/head-subscription.ts';
 import type { NodeStatus } from '../chain/nodes/node.ts';
 
 export function describeNode(node: NodeStatus) {

@@ -3,7 +3,7 @@
  */
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
-import type { Voters } from '../chain/nodes/voting.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import { Fault } from '../core/fault.ts';
 import { findTipHeader } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';

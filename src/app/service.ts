@@ -9,7 +9,7 @@ import { createWake } from '../core/loop.ts';
 import type { SenderOptions } from '../delivery/send.ts';
 import { parseCidr } from '../domain/public-address.ts';
 import type { BackfillDisplay } from '../ingest/backfill.ts';
-import { withDoubts } from '../ingest/scrutiny.ts';
+import { withDoubts } from '../ingest/full-checks.ts';
 import type { Database } from '../store/db/db.ts';
 import { createSessionKeeper } from '../store/db/session-keeper.ts';
 import { LANE_CHANNEL } from '../store/delivery/lanes.ts';

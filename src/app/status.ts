@@ -3,13 +3,13 @@
  */
 import type { Check, OpsSources } from '../api/context.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
-import type { Voters } from '../chain/nodes/voting.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Config } from '../config/schema.ts';
 import { never } from '../core/abort.ts';
+import { firstOrLate } from '../core/bounded-wait.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { firstOrLate } from '../core/late.ts';
 import type { Step } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { QuorumStatus } from '../domain/quorum.ts';
@@ -28,10 +28,10 @@ import {
 } from './deployment-status.ts';
 import { createFollowingTrouble } from './following-trouble.ts';
 import { describeNode, describeSocket } from './node-status.ts';
+import { describeTold, nothingTold, refreshToldMetrics, removeToldMetrics } from './notification-status.ts';
 import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { createPublicView } from './public-view.ts';
-import { describeTold, nothingTold, refreshToldMetrics, removeToldMetrics } from './told-status.ts';
 
 type StatusOptions = {
   version: string;

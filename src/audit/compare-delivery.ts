@@ -2,7 +2,7 @@
  * Whether a notification of a canonical transfer is on its way to its receiver: acknowledged, or scheduled where a worker
  * finds it, or held for a reason that ends. Pure.
  */
-import { counted } from '../core/counted.ts';
+import { counted } from '../core/plural.ts';
 import { messageKind } from '../domain/message-kind.ts';
 import { webhookOrigin } from '../domain/webhook-url.ts';
 import type { StoredLane, StoredNotification, StoredWatch } from '../store/audit/comparison.ts';

@@ -2,8 +2,9 @@
  * Compares stored figures with the stored facts that they follow from: sums of swaps and of awards, and prices of
  * observations. Covers the time of the range, in small statements.
  */
-import { counted } from '../core/counted.ts';
+
 import { decimalText } from '../core/decimal.ts';
+import { counted } from '../core/plural.ts';
 import type { ValuedPair } from '../domain/pair.ts';
 import { medianOf } from '../domain/price-decision.ts';
 import type { Repair } from '../store/audit/repair.ts';

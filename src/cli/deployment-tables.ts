@@ -2,7 +2,7 @@
  * The deployment in `chainbell status`: its processes, failing receivers and late webhooks.
  */
 import type { StatusBody } from '../api/ops/status-body.ts';
-import { counted } from '../core/counted.ts';
+import { counted } from '../core/plural.ts';
 import { table } from './table.ts';
 
 /** Lines for the summary. */

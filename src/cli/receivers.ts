@@ -5,7 +5,7 @@ import { type Command, Option } from 'commander';
 import { watcherReceiverJson } from '../api/admin/deployment.ts';
 import { LATE_MS } from '../app/deployment-status.ts';
 import { systemClock } from '../core/clock.ts';
-import { counted } from '../core/counted.ts';
+import { counted } from '../core/plural.ts';
 import { shownText } from '../core/terminal-text.ts';
 import type { Database, Db } from '../store/db/db.ts';
 import { readTime } from '../store/db/time.ts';

@@ -7,8 +7,8 @@ import type { Difference } from '../audit/compare.ts';
 import type { VerifyOptions, VerifyReport } from '../audit/verify.ts';
 import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
-import { counted } from '../core/counted.ts';
 import { Fault } from '../core/fault.ts';
+import { counted } from '../core/plural.ts';
 import { exitCodes, withConfigOrDemo } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 

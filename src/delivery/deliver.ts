@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
-import { createGroups } from '../core/groups.ts';
+import { createGroups } from '../core/batching.ts';
 import { createWake, type Step, type Wake } from '../core/loop.ts';
 import type { Database, Session } from '../store/db/db.ts';
 import {
@@ -26,8 +26,8 @@ import {
 import { createFairQueue } from './fair.ts';
 import { type DeliveryOptions, type LaneRun, runLane } from './lane.ts';
 import { createDueReader } from './reader.ts';
+import { untilUnlocked } from './retry-locked.ts';
 import { createSettler } from './settler.ts';
-import { untilUnlocked } from './until-unlocked.ts';
 
 type DelivererOptions = DeliveryOptions & {
   /** Where outcomes are recorded, so that they wait for no other statement; `database` unless given. */

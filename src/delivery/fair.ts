@@ -19,8 +19,8 @@ import {
   type Ticket,
 } from './account.ts';
 import { createOriginShares } from './origin-shares.ts';
-import { createPace, createWindow } from './pace.ts';
 import { aheadOf, createReceiverMemory, handOverMsOf, learn, slowDown } from './receiver.ts';
+import { createPace, createWindow } from './start-limit.ts';
 
 /** Attempts under way in this process: of each kind, those handed over, all of them, and to one origin. */
 export type FairLimits = Record<Kind | 'hung' | 'open' | 'perOrigin', number>;

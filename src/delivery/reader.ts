@@ -1,8 +1,9 @@
 /**
  * Reads what is due in leased lanes, many lanes with one statement: what is asked for while one runs goes into the next.
  */
+
+import { createGroups } from '../core/batching.ts';
 import type { Clock } from '../core/clock.ts';
-import { createGroups } from '../core/groups.ts';
 import type { Database } from '../store/db/db.ts';
 import type { Lane } from '../store/delivery/lanes.ts';
 import { type DueNotification, listDue } from '../store/delivery/outbox.ts';

@@ -2,13 +2,13 @@
  * Records outcomes in groups: what arrives while one commit runs goes into the next.
  */
 import { setImmediate } from 'node:timers/promises';
+import { createGroups } from '../core/batching.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
-import { createGroups } from '../core/groups.ts';
 import type { Log } from '../core/log.ts';
 import type { Database } from '../store/db/db.ts';
 import { type Settlement, settle } from '../store/delivery/outbox.ts';
-import { untilUnlocked } from './until-unlocked.ts';
+import { untilUnlocked } from './retry-locked.ts';
 
 export type Settler = {
   /** Resolves when the outcome is durable, or 'lost' when the lane belongs to another worker now. */

@@ -3,7 +3,7 @@
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
-import { createPace, type Pace } from '../core/pace.ts';
+import { createPace, type Pace } from '../core/progress-rate.ts';
 
 export type BackfillProgress = {
   /** The newest block that is stored. */

@@ -5,9 +5,9 @@
 import type { Clock } from '../core/clock.ts';
 import { type BlockCommit, type Committed, commitBlocks } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
+import type { Scrutiny } from './full-checks.ts';
+import type { Vouch } from './prove-transfers.ts';
 import type { ReadAhead, ReadBlock } from './read-ahead.ts';
-import type { Scrutiny } from './scrutiny.ts';
-import type { Vouch } from './vouch.ts';
 
 /** Proof of data that no hash covers; without it the node that gave a block is believed. */
 export type BeyondHashes = { scrutiny: Scrutiny; vouch: Vouch };

@@ -6,7 +6,7 @@
 import type { Bundle } from '../chain/blocks/bundle.ts';
 import type { BundleOptions } from '../chain/nodes/fetch.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
-import type { SenderEvidence } from '../chain/proof/proof.ts';
+import type { SenderEvidence } from '../chain/proof/block-checks.ts';
 import { startAbort, type WorkAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { VOTE_MS_MAX } from '../../src/chain/nodes/votes.ts';
+import { VOTE_MS_MAX } from '../../src/chain/nodes/head-votes.ts';
 import { headerHash } from '../../src/chain/proof/roots.ts';
 import type { Verifier } from '../../src/chain/proof/verifier.ts';
 import type { Hash } from '../../src/core/hex.ts';

@@ -83,7 +83,7 @@ const atHead = ({ name, fault }: Lie): Story => ({
   },
 });
 
-/** Of what matches a watched address: the rest is found by samples (test/ingest/scrutiny.test.ts). */
+/** Of what matches a watched address: the rest is found by samples (test/ingest/full-checks.test.ts). */
 const inBackfill = ({ name, fault }: Lie): Story => ({
   name: `${name}, in a backfill, by the first of three nodes`,
   nodes: 3,

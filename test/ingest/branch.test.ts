@@ -7,7 +7,7 @@ import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { BlockHeader } from '../../src/domain/block.ts';
 import type { FollowerOptions } from '../../src/ingest/follow.ts';
-import { createScrutiny } from '../../src/ingest/scrutiny.ts';
+import { createScrutiny } from '../../src/ingest/full-checks.ts';
 import { findBlockHash, findChain, findTip } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { type ChainNodes, createNodes, type NodesOptions } from '../../src/chain/nodes/nodes.ts';
-import type { Voters } from '../../src/chain/nodes/voting.ts';
+import type { Voters } from '../../src/chain/nodes/unhashed-data.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createTestClock, type TestClock } from './clock.ts';

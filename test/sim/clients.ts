@@ -5,8 +5,8 @@
 import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
-import { alignNotifications } from '../../src/store/delivery/alignment.ts';
 import { wakeLanes } from '../../src/store/delivery/lanes.ts';
+import { alignNotifications } from '../../src/store/delivery/record-changes.ts';
 import { redeliverOne, redeliverStep } from '../../src/store/delivery/redelivery.ts';
 import { defaultSettings, replaceSettings, type WatchSettings } from '../../src/store/watchers/settings.ts';
 import {

@@ -1,9 +1,10 @@
 /**
  * The chain as a follower's three nodes tell it: two sometimes not at all, or as it was a while ago, and the preferred one
- * always as it never was. The votes are counted by the program's own code (src/chain/nodes/votes.ts).
+ * always as it never was. The votes are counted by the program's own code (src/chain/nodes/head-votes.ts).
  */
+
+import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/nodes/head-votes.ts';
 import type { ChainNodes } from '../../src/chain/nodes/nodes.ts';
-import { corroborate, hear, mostNamed, type Voice } from '../../src/chain/nodes/votes.ts';
 import { Fault } from '../../src/core/fault.ts';
 import type { BlockReference } from '../../src/domain/block.ts';
 import { bundleOf, type SimBlock, type SimChain } from './chain.ts';

@@ -7,7 +7,7 @@ import type { Api, ApiOptions } from '../context.ts';
 import { passAgain, watcherOf } from './auth.ts';
 import { liftBodyLimit, restartBodyLimit } from './body-limit.ts';
 import { LINES_TYPE } from './json-lines.ts';
-import { createRoom, type Room } from './room.ts';
+import { createRoom, type Room } from './memory-queue.ts';
 import { NOTIFICATIONS_PREFIX } from './shared-headers.ts';
 
 /** Bytes of bodies. Read, parsed and answered, a body of 8 MiB takes some ten times as much. */

@@ -4,10 +4,10 @@
 import { readBalancesAtHead } from '../../chain/contracts/balances.ts';
 import type { ContractReader } from '../../chain/contracts/contracts.ts';
 import { startAbort } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Address } from '../../core/hex.ts';
-import { firstOrLate } from '../../core/late.ts';
 import type { Log } from '../../core/log.ts';
 import { type Balance, type SupplyReading, type SupplyTerms, supplyAddresses } from './supply-record.ts';
 

@@ -6,7 +6,7 @@ import { disproof, Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import { isRecord } from '../../core/json.ts';
 import type { BlockHeader, BlockReference } from '../../domain/block.ts';
-import { checkBlock, type RawBlock, type SenderEvidence } from '../proof/proof.ts';
+import { checkBlock, type RawBlock, type SenderEvidence } from '../proof/block-checks.ts';
 import { notVerified, type Verify } from '../proof/verifier.ts';
 import {
   amount,

@@ -6,10 +6,10 @@ import { Fault, messageOf } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import type { Quorum } from '../../domain/quorum.ts';
-import { gather } from './gather.ts';
+import { gather } from './ask-several.ts';
+import { mostNamed } from './head-votes.ts';
 import { isOverdue, type Node } from './node.ts';
 import type { ChainIdentity } from './probe.ts';
-import { mostNamed } from './votes.ts';
 
 /** The newest height that a quorum calls final; its hash, where the quorum names the same block. */
 export type Finalized = { number: number; hash: Hash | undefined };

@@ -10,8 +10,8 @@ import type { Quorum } from '../../domain/quorum.ts';
 import type { Bundle } from '../blocks/bundle.ts';
 import { areLinked, digestOf } from '../blocks/content.ts';
 import { openBallot } from './ballot.ts';
+import { mostNamed, type Voice } from './head-votes.ts';
 import { byReadiness, type Node, overdueMs } from './node.ts';
-import { mostNamed, type Voice } from './votes.ts';
 
 /** Who votes, and how one node is asked. */
 export type Electorate = {

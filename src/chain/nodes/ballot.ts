@@ -2,11 +2,11 @@
  * Asking nodes, a few at a time, until enough of them have named the same block.
  */
 import { startAbort } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
-import { firstOrLate } from '../../core/late.ts';
-import { mostNamed } from './votes.ts';
+import { mostNamed } from './head-votes.ts';
 
 type Ballot<Voter, Vote> = {
   /** Adds a vote that came otherwise. */

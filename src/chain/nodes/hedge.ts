@@ -3,9 +3,9 @@
  * budget, so that nodes that are slow under load do not get more of it.
  */
 import { startAbort, type WorkAbort } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
-import { firstOrLate } from '../../core/late.ts';
 
 export type Hedging<C> = {
   /** How long the first may take before the next is asked beside it. */

@@ -12,8 +12,8 @@ import { createWindow, type MethodHealth, type Window } from '../rpc/health.ts';
 import { createRpc, type NodeRpc } from '../rpc/rpc.ts';
 import type { ThrottleStatus } from '../rpc/throttle.ts';
 import { createDisproved, type Disproved } from './disproved.ts';
+import { isLinked, LINKED_MAX, VOTE_MS_MAX, type Voice } from './head-votes.ts';
 import type { Capabilities } from './probe.ts';
-import { isLinked, LINKED_MAX, VOTE_MS_MAX, type Voice } from './votes.ts';
 
 export type Node = {
   readonly url: string;

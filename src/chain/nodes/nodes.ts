@@ -17,8 +17,8 @@ import { agreeOnFinalized, agreeOnGenesis, type Finalized } from './agreement.ts
 import { createAnchors } from './anchor.ts';
 import { compareNode, type StoredChain } from './dissent.ts';
 import { type BundleOptions, createFetch, HEDGED_BLOCKS_MAX } from './fetch.ts';
-import { createHeadReader } from './head.ts';
-import { openSockets, type SocketStatus } from './heads.ts';
+import { openSockets, type SocketStatus } from './head-subscription.ts';
+import { countVotes, isLinked, isNamedBy } from './head-votes.ts';
 import { createBudget, firstAnswer, type Hedging } from './hedge.ts';
 import {
   attempt,
@@ -36,9 +36,9 @@ import {
   statusOf,
 } from './node.ts';
 import { type Capabilities, type ChainIdentity, probe, readIdentity } from './probe.ts';
+import { createHeadReader } from './quorum-head.ts';
 import { sampleOf } from './sampling.ts';
-import { countVotes, isLinked, isNamedBy } from './votes.ts';
-import { createVoting, type Voters } from './voting.ts';
+import { createVoting, type Voters } from './unhashed-data.ts';
 
 export type NodesOptions = {
   urls: readonly string[];

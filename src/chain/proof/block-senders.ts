@@ -2,7 +2,7 @@
  * The senders of a block's native transfers: recovered at once, or kept as signed bytes until they are needed.
  */
 import { randomInt } from 'node:crypto';
-import type { ForgedSender, SenderEvidence, SenderScope } from './proof.ts';
+import type { ForgedSender, SenderEvidence, SenderScope } from './block-checks.ts';
 import type { OnHashed } from './prove-block.ts';
 import { recoverSender } from './senders.ts';
 

@@ -3,7 +3,7 @@
  */
 import { Fault } from '../../core/fault.ts';
 import { quorumOf } from '../../domain/quorum.ts';
-import { type CheckName, type Checks, checkNames } from './proof.ts';
+import { type CheckName, type Checks, checkNames } from './block-checks.ts';
 
 export type ProofMode = 'auto' | 'strict' | 'off';
 export type CheckState = 'enforced' | 'calibrating' | 'off';

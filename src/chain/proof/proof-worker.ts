@@ -3,8 +3,8 @@
  * receives signed transactions as bytes and returns their senders.
  */
 import { parentPort } from 'node:worker_threads';
+import type { RawBlock, SenderScope } from './block-checks.ts';
 import { collectSenders } from './block-senders.ts';
-import type { RawBlock, SenderScope } from './proof.ts';
 import { proveBlock } from './prove-block.ts';
 import { recoverSender } from './senders.ts';
 

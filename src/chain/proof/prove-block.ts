@@ -3,7 +3,7 @@
  */
 import { Fault } from '../../core/fault.ts';
 import { list, record } from '../rpc/parse.ts';
-import type { Checks, Verdict } from './proof.ts';
+import type { Checks, Verdict } from './block-checks.ts';
 import {
   encodeReceipt,
   encodeTransaction,

@@ -5,13 +5,6 @@ import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { BlockId } from '../../domain/block.ts';
 import {
-  type CalibrationOptions,
-  type CheckState,
-  createCalibration,
-  type ProofMode,
-} from './calibration.ts';
-import { LieFault } from './lie.ts';
-import {
   type BlockProof,
   type CheckName,
   type Checks,
@@ -19,8 +12,15 @@ import {
   type RawBlock,
   type SenderEvidence,
   type SenderScope,
-} from './proof.ts';
-import { createProver, type Prover } from './prover.ts';
+} from './block-checks.ts';
+import {
+  type CalibrationOptions,
+  type CheckState,
+  createCalibration,
+  type ProofMode,
+} from './calibration.ts';
+import { LieFault } from './false-answer.ts';
+import { createProver, type Prover } from './proof-pool.ts';
 
 /** Whether the block is proved in full, and what its senders rest on; undefined where proof is off. */
 type Verified = { proved: boolean; senders: SenderEvidence | undefined };

@@ -9,7 +9,7 @@ import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { readTime } from '../db/time.ts';
 import { livingWorkers } from '../delivery/lanes.ts';
-import { type MovementRow, toMovement } from '../delivery/movement.ts';
+import { type MovementRow, toMovement } from '../delivery/transfer-columns.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
 

@@ -7,9 +7,9 @@ import type { PGlite, Transaction } from '@electric-sql/pglite';
 import { machineSteadyMs } from '../../core/clock.ts';
 import { closeDataFiles, prepareDataFolder } from './data-folder.ts';
 import type { Database, Db, Session, Share, SharedDatabase } from './db.ts';
-import { eachBy } from './each.ts';
 import { type Engine, type Inner, startEngine } from './embedded-engine.ts';
 import { lockFolder } from './folder-lock.ts';
+import { eachBy } from './row-stream.ts';
 import type { Sql } from './sql.ts';
 
 /** An engine that died is started again no sooner: a start takes a second of this process's time. */

@@ -5,8 +5,8 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { Fault } from '../../core/fault.ts';
 import type { Database, Db, SharedDatabase } from './db.ts';
-import { eachBy } from './each.ts';
 import { lockOwnerOf } from './folder-lock.ts';
+import { eachBy } from './row-stream.ts';
 import {
   type Frames,
   framesOf,

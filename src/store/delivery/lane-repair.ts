@@ -7,8 +7,8 @@ import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import type { Database, Db } from '../db/db.ts';
+import { unlessLocked } from '../db/skip-locked.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { unlessLocked } from '../db/unless-locked.ts';
 import { isOfThisTime, wakeLanes } from './lanes.ts';
 
 /** Two index probes each: a page takes milliseconds, and a million lanes half an hour of pauses. */

@@ -7,8 +7,8 @@ import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { shardOf } from './lanes.ts';
-import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import type { NotificationType } from './outbox.ts';
+import { type Movement, type MovementRow, toMovement } from './transfer-columns.ts';
 
 export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
 

@@ -5,15 +5,15 @@ import { fromBytes, type Hash } from '../../core/hex.ts';
 import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
+import { unlessLocked } from '../db/skip-locked.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { unlessLocked } from '../db/unless-locked.ts';
-import { alignUnlessLocked, tryLockLanesOf } from './alignment.ts';
 import { isOfThisTime, type Lane } from './lanes.ts';
 import { isTransferMessage } from './message-kind.ts';
-import { type Movement, type MovementRow, toMovement } from './movement.ts';
 import { noteFailures } from './receivers.ts';
+import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { takeBack } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
+import { type Movement, type MovementRow, toMovement } from './transfer-columns.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 

@@ -6,8 +6,8 @@ import { webhookOrigin } from '../../domain/webhook-url.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { alignNotifications } from '../delivery/alignment.ts';
 import { ensureLanes, shardOf } from '../delivery/lanes.ts';
+import { alignNotifications } from '../delivery/record-changes.ts';
 import { findRefusals, hasLimits, type Limits, noLimits } from './limits.ts';
 import {
   columns,

@@ -4,8 +4,8 @@
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
-import { alignNotifications } from '../delivery/alignment.ts';
 import { ensureLane, shardOf } from '../delivery/lanes.ts';
+import { alignNotifications } from '../delivery/record-changes.ts';
 import { hasLimits, type Limits, lockUsage, noLimits, requireWithin } from './limits.ts';
 
 export type WatchedAddress = {

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { refreshToldMetrics, removeToldMetrics } from '../../../src/app/told-status.ts';
+import { refreshToldMetrics, removeToldMetrics } from '../../../src/app/notification-status.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { createPendingAlarm } from '../../../src/delivery/pending-alarm.ts';
 import { sql } from '../../../src/store/db/sql.ts';

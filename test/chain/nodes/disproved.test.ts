@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { Checks } from '../../../src/chain/proof/block-checks.ts';
 import { createCalibration } from '../../../src/chain/proof/calibration.ts';
-import type { Checks } from '../../../src/chain/proof/proof.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { createLog } from '../../../src/core/log.ts';
 import { blocks, complete, nodeAt, withNodes } from '../../kit/nodes.ts';

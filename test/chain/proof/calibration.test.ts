@@ -3,12 +3,12 @@
  */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import type { Checks, Verdict } from '../../../src/chain/proof/block-checks.ts';
 import {
   type Calibration,
   type CalibrationOptions,
   createCalibration,
 } from '../../../src/chain/proof/calibration.ts';
-import type { Checks, Verdict } from '../../../src/chain/proof/proof.ts';
 
 const checksOf = (headerHash: Verdict, transactionsRoot: Verdict, receiptsRoot: Verdict): Checks => ({
   ...{ headerHash, transactionsRoot, withdrawalsRoot: 'none', receiptsRoot },

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { keccak256, type TransactionSerializable } from 'viem';
 import { privateKeyToAccount } from 'viem/accounts';
-import type { CheckName, Checks } from '../../../src/chain/proof/proof.ts';
+import type { CheckName, Checks } from '../../../src/chain/proof/block-checks.ts';
 import { proveBlock } from '../../../src/chain/proof/prove-block.ts';
 import {
   encodeTransaction,

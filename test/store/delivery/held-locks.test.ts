@@ -8,7 +8,6 @@ import { createMetrics } from '../../../src/core/metrics.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
-import { alignNotifications } from '../../../src/store/delivery/alignment.ts';
 import { createLaneRepair } from '../../../src/store/delivery/lane-repair.ts';
 import {
   freeDeadLanes,
@@ -23,6 +22,7 @@ import {
   type Settlement,
   settle,
 } from '../../../src/store/delivery/outbox.ts';
+import { alignNotifications } from '../../../src/store/delivery/record-changes.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
   alignChanged,

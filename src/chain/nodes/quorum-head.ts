@@ -7,10 +7,10 @@ import { Fault, messageOf } from '../../core/fault.ts';
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader, BlockId } from '../../domain/block.ts';
 import { credibleCount, type Quorum } from '../../domain/quorum.ts';
-import { gather } from './gather.ts';
+import { gather } from './ask-several.ts';
+import { corroborate, hear, hearBelow, isNamedBy, reachedBy, VOTE_MS_MAX, type Voice } from './head-votes.ts';
 import { headPatienceMs, isOverdue, isReady, isSound, type Node } from './node.ts';
 import { createProgress } from './progress.ts';
-import { corroborate, hear, hearBelow, isNamedBy, reachedBy, VOTE_MS_MAX, type Voice } from './votes.ts';
 
 type HeadReader = {
   /**

@@ -8,7 +8,7 @@ import {
   LINKED_MAX,
   reachedBy,
   type Voice,
-} from '../../../src/chain/nodes/votes.ts';
+} from '../../../src/chain/nodes/head-votes.ts';
 import { quorumOf } from '../../../src/domain/quorum.ts';
 import { headerOf } from '../../kit/chain-story.ts';
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createGroups } from '../../src/core/groups.ts';
+import { createGroups } from '../../src/core/batching.ts';
 import { waitUntil } from '../kit/wait.ts';
 
 /** Groups whose work ends when the test says so. */

@@ -6,7 +6,7 @@ import type { Metrics } from '../core/metrics.ts';
 import type { Db } from '../store/db/db.ts';
 import { countOrphaned } from '../store/delivery/orphaned.ts';
 import { listPendingAbove } from '../store/delivery/pending.ts';
-import { limitsOf } from './limits.ts';
+import { limitsOf } from './watcher-limits.ts';
 
 /** For /status: transfers that receivers still count, and how many watchers have more pending than their limit. */
 export async function describeTold(config: Config, database: Db) {

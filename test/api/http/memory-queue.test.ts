@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { createRoom } from '../../../src/api/http/room.ts';
+import { createRoom } from '../../../src/api/http/memory-queue.ts';
 import { never } from '../../../src/core/abort.ts';
 import { createTestClock } from '../../kit/clock.ts';
 

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { ListedBlock } from '../../../src/chain/blocks/internal-transfers.ts';
 import { createGasCheck } from '../../../src/chain/blocks/traced-gas.ts';
-import type { Lie } from '../../../src/chain/proof/lie.ts';
+import type { Lie } from '../../../src/chain/proof/false-answer.ts';
 import { parseHeader } from '../../../src/chain/rpc/parse.ts';
 import type { Hash } from '../../../src/core/hex.ts';
 import type { TestClock } from '../../kit/clock.ts';

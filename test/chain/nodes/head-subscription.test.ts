@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { test } from 'node:test';
-import { followHeads } from '../../../src/chain/nodes/heads.ts';
+import { followHeads } from '../../../src/chain/nodes/head-subscription.ts';
 import { type ChainNodes, createNodes } from '../../../src/chain/nodes/nodes.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import { createMetrics } from '../../../src/core/metrics.ts';

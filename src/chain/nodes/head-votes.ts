@@ -1,5 +1,5 @@
 /**
- * Votes on block hashes: which block a quorum of nodes names as canonical. Pure; head.ts collects the votes.
+ * Votes on block hashes: which block a quorum of nodes names as canonical. Pure; quorum-head.ts collects the votes.
  */
 import type { Hash } from '../../core/hex.ts';
 import type { BlockHeader, BlockId } from '../../domain/block.ts';

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { readAggregator } from '../../../src/chain/contracts/aggregator.ts';
 import { readBalancesAtHead } from '../../../src/chain/contracts/balances.ts';
 import { type ContractReader, callContracts } from '../../../src/chain/contracts/contracts.ts';
-import { poll } from '../../../src/chain/nodes/poll.ts';
+import { poll } from '../../../src/chain/nodes/equal-answers.ts';
 import { parseHeader } from '../../../src/chain/rpc/parse.ts';
 import { startAbort } from '../../../src/core/abort.ts';
 import { Fault } from '../../../src/core/fault.ts';

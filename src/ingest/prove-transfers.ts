@@ -3,8 +3,8 @@
  * signature or by agreement of several nodes, an internal transfer by agreement of several tracing nodes.
  */
 import { quantityOf } from '../chain/blocks/bundle.ts';
-import type { Voters } from '../chain/nodes/voting.ts';
-import { findSigned } from '../chain/proof/proof.ts';
+import type { Voters } from '../chain/nodes/unhashed-data.ts';
+import { findSigned } from '../chain/proof/block-checks.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';
 import { parseBlock } from '../chain/rpc/parse.ts';
 import { Fault } from '../core/fault.ts';

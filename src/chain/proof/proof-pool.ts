@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Address } from '../../core/hex.ts';
-import type { BlockProof, RawBlock, SenderScope } from './proof.ts';
+import type { BlockProof, RawBlock, SenderScope } from './block-checks.ts';
 import type { ProofTask } from './proof-worker.ts';
 
 export type Prover = {

@@ -1,11 +1,11 @@
 /**
  * Decides which blocks are checked in full before they are stored: all senders recovered, internal transfers confirmed by
- * other nodes. In other blocks only transfers that match a watched address (vouch.ts) and a sample of the senders are
+ * other nodes. In other blocks only transfers that match a watched address (prove-transfers.ts) and a sample of the senders are
  * checked. When a node lies, this module reports which stored blocks rely on that node alone.
  */
 import { randomInt } from 'node:crypto';
-import type { AgreementStatus, Outvoted } from '../chain/nodes/voting.ts';
-import type { Lie } from '../chain/proof/lie.ts';
+import type { AgreementStatus, Outvoted } from '../chain/nodes/unhashed-data.ts';
+import type { Lie } from '../chain/proof/false-answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
 import type { ReadBlock } from './read-ahead.ts';

@@ -3,9 +3,9 @@
  * contract calls, and senders without a signature.
  */
 import { startAbort, type WorkAbort } from '../../core/abort.ts';
+import { firstOrLate } from '../../core/bounded-wait.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
-import { firstOrLate } from '../../core/late.ts';
 
 /** What one node answered. Answers are equal when their keys are. */
 export type Vote<C, T> = { voter: C; key: string; answer: T };

@@ -4,14 +4,14 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { privateKeyToAccount } from 'viem/accounts';
-import type { SenderEvidence } from '../../src/chain/proof/proof.ts';
-import { createProver } from '../../src/chain/proof/prover.ts';
+import type { SenderEvidence } from '../../src/chain/proof/block-checks.ts';
+import { createProver } from '../../src/chain/proof/proof-pool.ts';
 import { encodeTransaction, transactionHash } from '../../src/chain/proof/roots.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Transfer } from '../../src/domain/block.ts';
+import { createVouch } from '../../src/ingest/prove-transfers.ts';
 import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
-import { createVouch } from '../../src/ingest/vouch.ts';
 import { commitBlocks, findTip } from '../../src/store/blocks/blocks.ts';
 import {
   alice,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { silentLog } from '../../src/core/log.ts';
-import { createScrutiny } from '../../src/ingest/scrutiny.ts';
+import { createScrutiny } from '../../src/ingest/full-checks.ts';
 import { headerOf, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 

@@ -16,12 +16,12 @@ import {
   readDigest,
 } from '../blocks/internal-transfers.ts';
 import { createGasCheck, type GasCheck } from '../blocks/traced-gas.ts';
-import { DisputeFault, LieFault } from '../proof/lie.ts';
+import { DisputeFault, LieFault } from '../proof/false-answer.ts';
 import type { LearningRpc, RpcAnswer, RpcCall } from '../rpc/rpc.ts';
+import { gather } from './ask-several.ts';
+import { type Poll, poll, type Vote } from './equal-answers.ts';
 import type { BundleOptions } from './fetch.ts';
-import { gather } from './gather.ts';
 import { attempt, byReadiness, type Node } from './node.ts';
-import { type Poll, poll, type Vote } from './poll.ts';
 import type { Capabilities } from './probe.ts';
 
 /**
