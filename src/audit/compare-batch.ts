@@ -210,7 +210,7 @@ async function readDelivery(
     ...{ now, confirmations, retryDelayMs },
     tipNumber: (await findTip(snapshot))?.number ?? 0,
     lanes: new Map(lanes.map((lane) => [lane.id, lane])),
-    firstInTurn: await listFirstInTurn(snapshot, ordered),
+    firstInSequence: await listFirstInTurn(snapshot, ordered),
   };
 }
 

@@ -20,7 +20,7 @@ export type DeliverySide = {
   /** The delivery queues of the notifications and of their records. */
   lanes: ReadonlyMap<number, StoredLane>;
   /** By record with strict order: the notification whose turn it is. */
-  firstInTurn: ReadonlyMap<string, number>;
+  firstInSequence: ReadonlyMap<string, number>;
 };
 
 /** `isLate`: the schedule itself is wrong, so the notification is due now. */
@@ -95,7 +95,7 @@ function findSleepingLane(
 function findHeldFault(
   { id, releaseNumber, blockNumber, sequence, createdAt, watchedAddressId }: StoredNotification,
   { settings, updatedAt }: StoredWatch,
-  { tipNumber, confirmations, firstInTurn }: DeliverySide,
+  { tipNumber, confirmations, firstInSequence }: DeliverySide,
 ): DeliveryFault | undefined {
   if (releaseNumber !== undefined) {
     // The former settings of a record that was changed since then are unknown.
@@ -109,7 +109,7 @@ function findHeldFault(
       : fault(`it is held until block ${releaseNumber}, which has its confirmations`);
   }
   if (sequence === undefined) return fault('it is held without a reason');
-  return firstInTurn.get(watchedAddressId) === id
+  return firstInSequence.get(watchedAddressId) === id
     ? fault('it is held for strict order, but no notification of its watched address comes before it')
     : undefined;
 }

@@ -43,7 +43,7 @@ function faultOf(change: Change) {
   const own = { ...lane, ...change.lane };
   const side: DeliverySide = {
     ...{ now: noon, tipNumber: TIP, confirmations: 0, retryDelayMs: (count) => count * MINUTE_MS },
-    ...{ lanes: new Map([[own.id, own]]), firstInTurn: new Map() },
+    ...{ lanes: new Map([[own.id, own]]), firstInSequence: new Map() },
     ...change.side,
   };
   return findDeliveryFault({ ...waiting, ...change.one }, { ...watch, ...change.watch }, side);
@@ -135,7 +135,7 @@ test('what is held for strict order stands behind another, and without a reason 
   const behind = (first: number | undefined) =>
     faultOf({
       one: { state: 'held', sequence: 7 },
-      side: { firstInTurn: new Map(first === undefined ? [] : [[watch.id, first]]) },
+      side: { firstInSequence: new Map(first === undefined ? [] : [[watch.id, first]]) },
     })?.message;
   assert.equal(behind(4), undefined);
   assert.match(behind(waiting.id) ?? '', /no notification of its watched address comes before it/);

@@ -7,8 +7,8 @@ import type { Transfer } from '../../src/domain/block.ts';
 import type { SimChain } from './chain.ts';
 import {
   isOpen,
-  meetAgain,
   type Notification,
+  onReinclusion,
   type SimRecord,
   storedRow,
   undo,
@@ -117,10 +117,10 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
         const fresh = {
           ...{ transfer, block: number, state: 'held' as const },
           releaseHeight: number + Math.max(confirmations, settings.confirmations),
-          turn: settings.strictOrder ? number * TURNS_PER_BLOCK + position : undefined,
+          turn: settings.strictOrder ? number * POSITIONS_PER_BLOCK + position : undefined,
         };
         const known = notifications.get(key);
-        if (known !== undefined) meetAgain(known, fresh, { isSwitch: orphaned.has(known) });
+        if (known !== undefined) onReinclusion(known, fresh, { isSwitch: orphaned.has(known) });
         else {
           const untold = { isOrphaned: false, mayBeSeen: false, requests: 0, heard: new Set<number>() };
           const version = { revision: 0, redelivery: 0, retries: 0, retryMs: undefined };
@@ -209,7 +209,7 @@ export function createOracle({ chain, confirmations, fail }: OracleOptions) {
   return { records, notifications, byId, followBlocks, remove, compare, findUnfinished, judge };
 }
 
-const TURNS_PER_BLOCK = 1_000;
+const POSITIONS_PER_BLOCK = 1_000;
 const keyOf = (...parts: [record: string, content: string, occurrence: number]) => parts.join(' ');
 const contentOf = ({ txHash, kind, sender, receiver, token, amount }: Omit<Transfer, 'ordinal'>) =>
   [txHash, kind, sender, receiver, token, amount].join();

@@ -67,28 +67,29 @@ export function watches(
  */
 export function undo(one: Notification): void {
   if (one.revision % 2 === 1) return;
-  if ((one.state === 'processed' || isOpen(one)) && one.mayBeSeen && hearsOfRemovals(one)) takeBack(one);
+  if ((one.state === 'processed' || isOpen(one)) && one.mayBeSeen && hearsOfRemovals(one))
+    toRemovalNotices(one);
   else if (isOpen(one)) one.state = 'withdrawn';
 }
 
 /** Its transfer is on the chain again, or still: `fresh` is what a new one would be. `isSwitch`: it was never off it. */
-export function meetAgain(
+export function onReinclusion(
   one: Notification,
   fresh: Pick<Notification, 'transfer' | 'block' | 'state' | 'releaseHeight' | 'turn'>,
   { isSwitch }: { isSwitch: boolean },
 ): void {
-  const isToldAnew = one.revision % 2 === 1 || one.state === 'withdrawn';
+  const isSentAgain = one.revision % 2 === 1 || one.state === 'withdrawn';
   const stays =
     one.revision % 2 === 0 &&
     (one.state === 'processed' || (one.state === 'waiting' && one.mayBeSeen && isSwitch));
   const before = { state: one.state, releaseHeight: 0 };
   Object.assign(one, fresh, { isOrphaned: false, revision: one.revision + (one.revision % 2) });
   if (stays) Object.assign(one, before);
-  if (isToldAnew) Object.assign(one, { retries: 0, retryMs: undefined });
+  if (isSentAgain) Object.assign(one, { retries: 0, retryMs: undefined });
 }
 
 /** The newest is told to be gone first, before all that comes. */
-function takeBack(one: Notification): void {
+function toRemovalNotices(one: Notification): void {
   const { turn, revision } = one;
   const order = turn === undefined ? { state: 'waiting' } : { state: 'held', turn: -turn };
   Object.assign(one, { revision: revision + 1, retries: 0, retryMs: undefined, releaseHeight: 0, ...order });
@@ -102,7 +103,7 @@ export function settle(
 ): void {
   const isOfThis = one.revision === of.revision && one.redelivery === of.redelivery;
   const isTold = one.revision % 2 === 0 && hasArrived && hearsOfRemovals(one);
-  if (one.state === 'withdrawn' && isTold) takeBack(one);
+  if (one.state === 'withdrawn' && isTold) toRemovalNotices(one);
   else if (one.state === 'processed' || !isOfThis) return;
   else if (retryMs === undefined) Object.assign(one, { state: 'processed', retryMs });
   else if (one.retries === of.retries) Object.assign(one, { retries: one.retries + 1, retryMs });

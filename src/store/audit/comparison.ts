@@ -3,7 +3,7 @@
  */
 import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import type { Transfer, TransferKind } from '../../domain/block.ts';
-import { isToldAndGone, mayBeSeen } from '../blocks/reorgs.ts';
+import { isSentAndOrphaned, mayBeSeen } from '../blocks/reorgs.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
@@ -243,13 +243,13 @@ export async function listTold(
       ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
     join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
-    where ${isToldAndGone}
+    where ${isSentAndOrphaned}
     union all
     select ${columns}, true as is_of_block from notification n
     -- After a reorg the block has another hash.
     join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
     join block b on b.number = o.number and b.hash = o.hash
-    where n.block_number between ${from} and ${to} and ${isToldAndGone}
+    where n.block_number between ${from} and ${to} and ${isSentAndOrphaned}
     order by id limit ${limit}`);
   return rows.map((row) => ({
     ...{

@@ -4,7 +4,7 @@
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockId, Transfer } from '../../domain/block.ts';
 import { findTip, holdBlocks } from '../blocks/blocks.ts';
-import { endReorg, isToldAndGone, orphanNotifications } from '../blocks/reorgs.ts';
+import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
@@ -196,7 +196,7 @@ async function isToldOtherwise(
     select from notification n
     join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id and not w.removed
     where n.tx_hash = ${toBytes(txHash)} and n.watched_address_id = ${watchedAddressId} and n.shard_id = ${shardId}
-      and n.kind = ${kind} and ${isToldAndGone} limit 1`);
+      and n.kind = ${kind} and ${isSentAndOrphaned} limit 1`);
   return rows.length > 0;
 }
 

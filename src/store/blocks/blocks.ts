@@ -21,8 +21,8 @@ import {
   isAnyMetBefore,
   listMatches,
   type MatchedTransfer,
-  type News,
   releaseHeld,
+  type StoredCount,
 } from '../matching/matching.ts';
 import { beginReorg, endReorg } from './reorgs.ts';
 
@@ -204,11 +204,11 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     );
     const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
     const released = await releaseHeld(tx, { ...commit, laneIds: toWake(made) });
-    const news = [...made, ...released];
+    const stored = [...made, ...released];
     await updateChain(tx, commit);
-    const ordered = [...left, ...news.flatMap((one) => one.ordered ?? [])];
+    const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
     // Lock lanes before turns, as a worker that settles does; the other order would deadlock.
-    await wakeLanes(tx, toWake(news), commit.now);
+    await wakeLanes(tx, toWake(stored), commit.now);
     await advanceSequences(tx, ordered, commit.now);
     await commit.also?.(tx);
     const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
@@ -218,8 +218,8 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
 }
 
 /** The lanes of what is due, or may be once its turn comes. */
-export function toWake(news: readonly News[]): number[] {
-  const woken = news.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
+export function toWake(stored: readonly StoredCount[]): number[] {
+  const woken = stored.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
   return [...new Set(woken.map(({ laneId }) => laneId))];
 }
 

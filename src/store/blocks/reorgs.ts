@@ -7,7 +7,7 @@ import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { wakeLanes } from '../delivery/lanes.ts';
 import { isTransferMessage } from '../delivery/message-kind.ts';
-import { takeBack } from '../delivery/removals.ts';
+import { toRemovalNotices } from '../delivery/removals.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
 /** Clocks of workers and followers differ by less: a retry that is due this soon may be on its way. */
@@ -84,7 +84,7 @@ export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'pr
  * Whether the notification `n` was orphaned after its receiver may have seen it, without a removal notice, and no other
  * stands in for it.
  */
-export const isToldAndGone = sql`n.reorg_id is not null and n.may_be_seen and ${isTransferMessage} and not exists (
+export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen and ${isTransferMessage} and not exists (
   select from notification r where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id
     and r.reorg_id is null)`;
 
@@ -95,7 +95,11 @@ export const isToldAndGone = sql`n.reorg_id is not null and n.may_be_seen and ${
  */
 export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
   const isGone = sql`n.reorg_id = ${reorgId} and ${isTransferMessage}`;
-  const reported = await takeBack(tx, sql`${isGone} and n.may_be_seen and n.state <> 'withdrawn'`, now);
+  const reported = await toRemovalNotices(
+    tx,
+    sql`${isGone} and n.may_be_seen and n.state <> 'withdrawn'`,
+    now,
+  );
   const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`
     update notification n set state = 'withdrawn', release_number = null
     where ${isGone} and n.state in ('held', 'waiting')

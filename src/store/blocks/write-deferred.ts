@@ -5,7 +5,7 @@ import type { Database } from '../db/db.ts';
 import { shardOf, wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
-import { insertNotifications, type News } from '../matching/matching.ts';
+import { insertNotifications, type StoredCount } from '../matching/matching.ts';
 import { findTip, holdBlocks, toWake } from './blocks.ts';
 
 /**
@@ -31,7 +31,7 @@ export async function writeDeferred(
     const heads = await listDeferred(tx);
     const tip = await findTip(tx);
     if (heads.size === 0 || tip === undefined) return undefined;
-    const made: News[] = [];
+    const made: StoredCount[] = [];
     const watcherIds: number[] = [];
     let left = limits.rowsMax;
     for (const watcherId of byTurn([...heads.keys()])) {

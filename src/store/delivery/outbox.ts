@@ -11,7 +11,7 @@ import { isOfThisTime, type Lane } from './lanes.ts';
 import { isTransferMessage } from './message-kind.ts';
 import { noteFailures } from './receivers.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
-import { takeBack } from './removals.ts';
+import { toRemovalNotices } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
 import { type Movement, type MovementRow, toMovement } from './transfer-columns.ts';
 
@@ -396,5 +396,5 @@ async function takeBackTold(tx: Tx, untouched: readonly Settlement[], now: Date)
   const shards = listOf(settlements.map(({ lane }) => lane.shardId));
   const told = sql`n.state = 'withdrawn' and ${isTransferMessage} and (n.shard_id, n.id) in (
     select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
-  await advanceSequences(tx, await takeBack(tx, told, now), now);
+  await advanceSequences(tx, await toRemovalNotices(tx, told, now), now);
 }

@@ -13,7 +13,7 @@ import type { OrderedRecord } from './sequence.ts';
  * the newest goes first, and all of them before the new branch. Returns the records in strict order whose next
  * notification may go, once everything that is orphaned with it has been handled.
  */
-export async function takeBack(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
+export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const wanted = sql`watched_address w
     where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
   // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.

@@ -12,7 +12,7 @@ import { isRemovalNotice, isTransferMessage, transferRevision } from '../deliver
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
 /** Turns of one block: more than a commit has transfers. */
-const BLOCK_TURNS = 2 ** 20;
+const BLOCK_POSITIONS = 2 ** 20;
 
 type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
 /** Notifications of blocks up to `releasedNumber` may be sent. */
@@ -22,22 +22,33 @@ type Moment = { releasedNumber: number; now: Date };
 export type RecordGroup = { watcherId: number; address: Address };
 
 /**
- * Notifications that were made, met again or released, of one lane and state, and of one record where that has turns;
- * `count` of those that were made.
+ * Notifications that were created, included again or released, of one lane and state, and of one record in strict order;
+ * `count` of the created ones.
  */
-export type News = { laneId: number; state: string; count: number; ordered: OrderedRecord | undefined };
+export type StoredCount = {
+  laneId: number;
+  state: string;
+  count: number;
+  ordered: OrderedRecord | undefined;
+};
 
-type NewsRow = { shard_id: number; lane_id: number; state: string; ordered_id: string | null; count: number };
+type StoredCountRow = {
+  shard_id: number;
+  lane_id: number;
+  state: string;
+  ordered_id: string | null;
+  count: number;
+};
 
-function toNews({ shard_id, lane_id, state, ordered_id, count }: NewsRow): News {
+function toStoredCount({ shard_id, lane_id, state, ordered_id, count }: StoredCountRow): StoredCount {
   const ordered = ordered_id === null ? undefined : { shardId: shard_id, id: ordered_id };
   return { laneId: lane_id, state, count, ordered };
 }
 
 /** Of rows `n`, grouped. */
-const newsColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
+const storedCountColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
 // A row that `on conflict` updated carries the number of this transaction as its last one.
-const newsOf = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
+const changedRow = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
   case when n.sequence is not null then n.watched_address_id end as ordered_id`;
 
 /**
@@ -69,12 +80,12 @@ export async function insertNotifications(
     isMet?: boolean;
   },
   reorgId: number | undefined,
-): Promise<News[]> {
+): Promise<StoredCount[]> {
   if (matches.length === 0) return [];
   // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
   const isMet = isKnownMet ?? (await isAnyMetBefore(tx, matches));
   if (isMet) await lockLanesOf(tx, matches);
-  const rows = await tx.query<NewsRow>(sql`
+  const rows = await tx.query<StoredCountRow>(sql`
     with t as (
       select * from unnest(
         ${listOf(matches.map(({ side }) => side))}::text[],
@@ -96,7 +107,7 @@ export async function insertNotifications(
         t.token, t.occurrence, t.block,
         case when release.number <= ${releasedNumber} and not w.strict_order then 'waiting' else 'held' end,
         case when release.number > ${releasedNumber} then release.number end,
-        case when w.strict_order then t.block * ${BLOCK_TURNS}::bigint + t.position end,
+        case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end,
         ${now}::timestamptz, ${now}::timestamptz,
         ${unsentEpoch},
         ${isMet ? REPLACED : sql`null::bigint`}
@@ -106,11 +117,11 @@ export async function insertNotifications(
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
       where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
       order by t.position, w.created_at, w.id
-      ${isMet ? meetAgain(reorgId) : sql``}
-      returning ${newsOf}
+      ${isMet ? onReinclusion(reorgId) : sql``}
+      returning ${changedRow}
     )
-    select ${newsColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
-  return rows.map(toNews);
+    select ${storedCountColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
+  return rows.map(toStoredCount);
 }
 
 const isOf = ({ shardId, ids }: { shardId: number; ids: readonly string[] }) =>
@@ -151,8 +162,8 @@ const REPLACED = sql`(
  * new block, and waits for its confirmations again unless a receiver may have seen it. After a removal notice it gets the
  * next even revision; withdrawn, its delivery begins again.
  */
-function meetAgain(reorgId: number | undefined): Sql {
-  const isToldAnew = sql`(${isRemovalNotice} or n.state = 'withdrawn')`;
+function onReinclusion(reorgId: number | undefined): Sql {
+  const isSentAgain = sql`(${isRemovalNotice} or n.state = 'withdrawn')`;
   const stays = sql`(${isTransferMessage} and (n.state = 'processed'
     or n.state = 'waiting' and n.may_be_seen and n.reorg_id = ${reorgId ?? null}::bigint))`;
   return sql`
@@ -161,12 +172,12 @@ function meetAgain(reorgId: number | undefined): Sql {
       revision = ${transferRevision},
       state = case when ${stays} then n.state else excluded.state end,
       release_number = case when ${stays} then null else excluded.release_number end,
-      lane_id = case when ${isToldAnew} then excluded.lane_id else n.lane_id end,
-      unsent_epoch = case when ${isToldAnew} then excluded.unsent_epoch else n.unsent_epoch end,
-      retry_count = case when ${isToldAnew} then 0 else n.retry_count end,
-      next_retry_at = case when not ${isToldAnew} then n.next_retry_at end,
-      next_attempt_at = case when ${isToldAnew} then excluded.next_attempt_at else n.next_attempt_at end,
-      processed_at = case when not ${isToldAnew} then n.processed_at end
+      lane_id = case when ${isSentAgain} then excluded.lane_id else n.lane_id end,
+      unsent_epoch = case when ${isSentAgain} then excluded.unsent_epoch else n.unsent_epoch end,
+      retry_count = case when ${isSentAgain} then 0 else n.retry_count end,
+      next_retry_at = case when not ${isSentAgain} then n.next_retry_at end,
+      next_attempt_at = case when ${isSentAgain} then excluded.next_attempt_at else n.next_attempt_at end,
+      processed_at = case when not ${isSentAgain} then n.processed_at end
     where n.reorg_id is not null or n.state = 'withdrawn'`;
 }
 
@@ -249,8 +260,8 @@ export async function releaseHeld(
     now,
     laneIds,
   }: Moment & { releasedBefore?: number | undefined; laneIds: readonly number[] },
-): Promise<News[]> {
-  const rows = await tx.query<NewsRow>(sql`
+): Promise<StoredCount[]> {
+  const rows = await tx.query<StoredCountRow>(sql`
     with locked as materialized (
       select id from lane where id in (
         select unnest(${listOf(laneIds)}::bigint[])
@@ -263,8 +274,8 @@ export async function releaseHeld(
         state = case when sequence is null then 'waiting' else 'held' end
       where state = 'held' and release_number > ${releasedBefore} and release_number <= ${releasedNumber}
         and (select count(*) from locked) >= 0
-      returning ${newsOf}
+      returning ${changedRow}
     )
-    select ${newsColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
-  return rows.map(toNews);
+    select ${storedCountColumns} from released group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
+  return rows.map(toStoredCount);
 }
