@@ -24,7 +24,7 @@ const SERVER_VERSION_MIN = 150_000;
 /** Outcomes are recorded by one statement at a time. */
 const SETTLE_CONNECTIONS = 1;
 /** A pooler that is busy with other clients may happen to give each connection its own session, but not so often. */
-const SESSION_CHECKS = 3;
+const SESSION_CHECKS = 12;
 /** A pooler in session mode that has no second connection left keeps the check waiting. */
 const SESSION_CHECK_MS_MAX = 10_000;
 
