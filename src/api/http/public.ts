@@ -12,37 +12,41 @@ import type { Api, ApiOptions } from '../context.ts';
 import { type Cache, createCache, type Found } from './cache.ts';
 import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './cached-response.ts';
 import type { Operation } from './operation.ts';
+import {
+  type Parameter,
+  type Parameters,
+  type Parsed,
+  pathSchema,
+  querySchema,
+  readPublic,
+} from './parameters.ts';
 import { SHARED } from './shared-headers.ts';
 
 export type { PublicAnswer } from './cached-response.ts';
 
-export type PublicRoute = {
+/** A public route. Requests with the same parameters at the same `at` share one cached response. */
+export type PublicRoute<P extends Parameters, At> = {
   path: string;
-  /** One line for the documentation, and more where that is not enough. */
+  /** One line for the documentation, and a description where one line is not enough. */
   summary: string;
   description?: string;
-  /** The body of the answer 200; a single string is sent as text/plain. */
+  /** The body of a 200 response. A single string is sent as text/plain. */
   answer: TSchema;
-  /** One such body. */
+  /** An example of that body. */
   example?: unknown;
-  /** For the documentation, as `querystring` is: what is asked for is checked by `key`. */
-  params?: TSchema;
-  querystring?: TSchema;
+  parameters?: P;
   /** What an error status means here, with its message: `{ 404: 'Points not found' }`. */
   errors?: Record<number, string>;
-  /** What further headers of the answer say. */
+  /** What further headers of the response say. */
   answerHeaders?: Record<string, string>;
-  /** How long an answer is kept (spec 8). */
+  /** How long a response is cached (spec 8). */
   cacheSeconds: number;
-  /** For how long after that the old answer is given while a new one is made. */
+  /** How long after that the old response is still served while a new one is computed. */
   staleSeconds?: number;
-  /**
-   * What makes two requests the same: normalised parameters.
-   * @throws Fault `invalid` with the message of spec 7.
-   */
-  key(request: FastifyRequest): string;
-  /** The answer to all requests with this key. @throws Fault `not_found` and others, as spec 7 says. */
-  compute(key: string): Promise<PublicAnswer>;
+  /** What the response depends on besides the parameters, such as the current day. It is part of the cache key. */
+  at?(): At;
+  /** Makes the response. @throws Fault `not_found` and others, as spec 7 says */
+  compute(given: Parsed<P>, at: At): Promise<PublicAnswer>;
 };
 
 /** A body that is made by JSON.stringify, in which exact numbers are JSON.rawJSON. */
@@ -74,10 +78,14 @@ export function cacheResponses(api: Api, options: Pick<ApiOptions, 'clock' | 'lo
   api.addHook('onClose', () => cache.settled());
 }
 
-/** Adds a route to an API that keeps answers. */
-export function addPublicRoute(api: Api, route: PublicRoute): void {
+/** Adds a route to an API after `cacheResponses`. */
+export function addPublicRoute<P extends Parameters = Record<never, never>, At = undefined>(
+  api: Api,
+  route: PublicRoute<P, At>,
+): void {
   const { cache, metrics } = api.getDecorator<Parts>(PARTS);
   const { path, cacheSeconds, staleSeconds = 0 } = route;
+  const read = readerOf(route);
   const lifetime = { cacheSeconds, staleSeconds };
   const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
   const counters = {
@@ -88,9 +96,9 @@ export function addPublicRoute(api: Api, route: PublicRoute): void {
 
   /** Not async, and without a result: what is kept is sent in the turn in which it is asked for. */
   function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> | undefined {
-    const key = route.key(request);
+    const { key, compute } = read(request);
     const cacheKey = `${path} ${key}`;
-    const found = cache.find(cacheKey, lifetime, () => route.compute(key));
+    const found = cache.find(cacheKey, lifetime, compute);
     if (found instanceof Promise) return found.then((made) => send(cacheKey, made, request, reply) ?? reply);
     return send(cacheKey, found, request, reply);
   }
@@ -125,16 +133,28 @@ export function addPublicRoute(api: Api, route: PublicRoute): void {
   api.options(path, { onRequest: share }, (_request, reply) => reply.code(204).headers(PREFLIGHT).send());
 }
 
-/** What the documentation says of it. */
-function operationOf(route: PublicRoute): Operation {
-  const { summary, description, answer, example, params, querystring, errors, cacheSeconds } = route;
+/** Reads a request: the key of its response, and what computes the response. */
+function readerOf<P extends Parameters, At>(route: PublicRoute<P, At>) {
+  const parameters = route.parameters ?? ({} as P);
+  return (request: FastifyRequest) => {
+    const given = readPublic(request, parameters);
+    const at = route.at?.() as At;
+    return { key: JSON.stringify([given, at]), compute: () => route.compute(given, at) };
+  };
+}
+
+/** The route in the OpenAPI document. */
+function operationOf<P extends Parameters, At>(route: PublicRoute<P, At>): Operation {
+  const { summary, description, answer, example, parameters = {}, errors, cacheSeconds } = route;
+  const ways = Object.values<Parameter<unknown>>(parameters);
+  const [hasPath, hasQuery] = [ways.some(isInPath), !ways.every(isInPath)];
   const isText = 'type' in answer && answer.type === 'string';
   return {
     ...{ summary, answer: isText ? { content: { 'text/plain': answer } } : answer },
     description: `${description === undefined ? '' : `${description} `}Kept for ${cacheSeconds} seconds.`,
     ...(example !== undefined && { example }),
-    ...(params !== undefined && { params }),
-    ...(querystring !== undefined && { querystring }),
+    ...(hasPath && { params: pathSchema(parameters) }),
+    ...(hasQuery && { querystring: querySchema(parameters) }),
     ...(errors !== undefined && { errors }),
     others: { 304: { description: 'Who asks has it already.' } },
     answerHeaders: {
@@ -146,7 +166,9 @@ function operationOf(route: PublicRoute): Operation {
   };
 }
 
-/** Errors too are for every site to read. */
+const isInPath = (parameter: Parameter<unknown>) => parameter.isInPath === true;
+
+/** Pages of any site may read errors too. */
 function share(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
   reply.headers(SHARED);
   done();

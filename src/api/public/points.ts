@@ -1,20 +1,13 @@
 /**
- * What users have earned: leaderboard, awards, totals, this month beside the last one. Spec 2.1, 4.1 and 7.
+ * What users have earned: leaderboard, awards, totals, and the current month compared with the previous one
+ * (spec 2.1, 4.1 and 7).
  */
-import type { FastifyRequest } from 'fastify';
-import { type TSchema, Type } from 'typebox';
+import { Type } from 'typebox';
 import type { Clock } from '../../core/clock.ts';
 import { type Decimal, decimal, exactNumber, percentOf } from '../../core/decimal.ts';
 import { Fault } from '../../core/fault.ts';
-import { type Address, parseAddress } from '../../core/hex.ts';
-import {
-  comparisonAt,
-  type Month,
-  monthOf,
-  monthPeriod,
-  type Period,
-  parseMonth,
-} from '../../domain/month.ts';
+import { parseAddress } from '../../core/hex.ts';
+import { comparisonAt, monthOf, monthPeriod, type Period, parseMonth } from '../../domain/month.ts';
 import type { Database } from '../../store/db/db.ts';
 import {
   findComparedTotals,
@@ -29,16 +22,26 @@ import {
 } from '../../store/points/point-lists.ts';
 import type { Api } from '../context.ts';
 import { createLargeBody } from '../http/cached-response.ts';
-import { readOptional } from '../http/parameters.ts';
+import { cursorParameter, limitParameter, nextLink } from '../http/paging.ts';
+import { parameter, required } from '../http/parameters.ts';
 import { addPublicRoute, json, jsonText, type PublicAnswer } from '../http/public.ts';
 import { formatAwardPlace, formatLeaderPlace, parseAwardPlace, parseLeaderPlace } from './point-cursors.ts';
 
 const LIMIT_MAX = 1_000;
 
-const MonthText = Type.String({ pattern: '^\\d{4}-\\d{2}$', examples: ['2026-01'] });
-const UserText = Type.String({ pattern: '^0[xX][0-9a-fA-F]{40}$' });
-const Limit = Type.Optional(Type.Integer({ minimum: 1, maximum: LIMIT_MAX }));
-const Cursor = Type.Optional(Type.String());
+const MONTH = required(
+  parameter('a month', parseMonth, Type.String({ pattern: '^\\d{4}-\\d{2}$', examples: ['2026-01'] })),
+);
+/** With 0x only (spec 2.1). */
+const USER = required(
+  parameter(
+    'an address with 0x',
+    (text) => (/^0x/i.test(text) ? parseAddress(text) : undefined),
+    Type.String({ pattern: '^0[xX][0-9a-fA-F]{40}$' }),
+  ),
+);
+const LIMIT = limitParameter(LIMIT_MAX, Type.Integer({ minimum: 1, maximum: LIMIT_MAX }));
+
 const Time = Type.String({ format: 'date-time' });
 const PeriodJson = Type.Object({ start: Time, end: Time });
 const Leader = Type.Object({ user: Type.String(), points: Type.Number() });
@@ -61,41 +64,49 @@ const ComparisonJson = Type.Object({
   }),
 });
 
-const user = `0x${'11'.repeat(20)}`;
-const errorsOf = (parameter: string) => ({
-  400: `Missing ${parameter} parameter`,
+const EXAMPLE_USER = `0x${'11'.repeat(20)}`;
+const errorsOf = (parameterName: string) => ({
+  400: `Missing ${parameterName} parameter`,
   404: 'Points not found',
 });
 
 type Options = { database: Database; clock: Clock };
 
-/** Limit and cursor of a request for a part of a list; without either it is the whole list. */
-type Part = { limit: string | undefined; cursor: string | undefined };
+export function addPointRoutes(api: Api, options: Options): void {
+  addLeaderboard(api, options);
+  addUserAwards(api, options);
+  addUserCategories(api, options);
+  addUserTotal(api, options);
+  addComparison(api, options);
+}
 
-export function addPointRoutes(api: Api, { database, clock }: Options): void {
-  addPointRoute<Part & { month: Month }>(api, {
-    name: 'leaderboard',
-    example: [{ user, points: 1250.5 }],
+function addLeaderboard(api: Api, { database }: Options): void {
+  const path = '/api/points/leaderboard';
+  addPublicRoute(api, {
+    path,
+    example: [{ user: EXAMPLE_USER, points: 1250.5 }],
     errors: errorsOf('month'),
     summary: 'The users with points in a month, most points first',
     answer: Type.Array(Leader),
-    querystring: Type.Object({ month: MonthText, limit: Limit, cursor: Cursor }),
+    parameters: { month: MONTH, limit: LIMIT, cursor: cursorParameter(parseLeaderPlace) },
     cacheSeconds: 300,
-    read: (request) => ({ month: readMonth(request), ...readPart(request, parseLeaderPlace) }),
-    async answerTo({ month, limit, cursor }) {
+    async compute({ month, limit: given, cursor: after }) {
+      const limit = pageSize(given, after);
       if (limit === undefined) return listAnswer((onPiece) => renderLeaders(database, month, onPiece));
-      const after = cursor === undefined ? undefined : parseLeaderPlace(cursor);
-      const page = await renderLeaderPage(database, month, { after, limit: Number(limit) });
+      const page = await renderLeaderPage(database, month, { after, limit });
       return pageAnswer(page, {
         isFirst: after === undefined,
         limit,
-        next: (last) => linkTo('leaderboard', { month, limit, cursor: formatLeaderPlace(last) }),
+        next: (last) => nextLink(path, { month, limit, cursor: formatLeaderPlace(last) }),
       });
     },
   });
+}
 
-  addPointRoute<Part & { month: Month; user: Address }>(api, {
-    name: 'user',
+function addUserAwards(api: Api, { database }: Options): void {
+  const path = '/api/points/user';
+  addPublicRoute(api, {
+    path,
     example: [
       {
         category: 'trading',
@@ -107,60 +118,64 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
     errors: errorsOf('month'),
     summary: "A user's awards in a month, newest first",
     answer: Type.Array(Point),
-    querystring: Type.Object({ month: MonthText, user: UserText, limit: Limit, cursor: Cursor }),
+    parameters: { month: MONTH, user: USER, limit: LIMIT, cursor: cursorParameter(parseAwardPlace) },
     cacheSeconds: 300,
-    read: (request) => ({ ...readMonthAndUser(request), ...readPart(request, parseAwardPlace) }),
-    async answerTo({ month, user, limit, cursor }) {
+    async compute({ month, user, limit: given, cursor: after }) {
+      const limit = pageSize(given, after);
       const of = { user, period: monthPeriod(month) };
       if (limit === undefined) return listAnswer((onPiece) => renderAwards(database, of, onPiece));
-      const after = cursor === undefined ? undefined : parseAwardPlace(cursor);
-      const page = await renderAwardPage(database, of, { after, limit: Number(limit) });
+      const page = await renderAwardPage(database, of, { after, limit });
       return pageAnswer(page, {
         isFirst: after === undefined,
         limit,
-        next: (last) => linkTo('user', { month, user, limit, cursor: formatAwardPlace(last) }),
+        next: (last) => nextLink(path, { month, user, limit, cursor: formatAwardPlace(last) }),
       });
     },
   });
+}
 
-  addPointRoute<{ month: Month; user: Address }>(api, {
-    name: 'user-by-category',
+function addUserCategories(api: Api, { database }: Options): void {
+  addPublicRoute(api, {
+    path: '/api/points/user-by-category',
     example: [
       { category: 'trading', points: 1000 },
       { category: 'staking', points: 250.5 },
     ],
     errors: errorsOf('month'),
-    summary: 'What a user earned in a month by category, most points first',
+    summary: "A user's points in a month by category, most points first",
     answer: Type.Array(Category),
-    querystring: Type.Object({ month: MonthText, user: UserText }),
+    parameters: { month: MONTH, user: USER },
     cacheSeconds: 30,
-    read: readMonthAndUser,
-    async answerTo({ month, user }) {
+    async compute({ month, user }) {
       const totals = await listCategoryTotals(database, user, monthPeriod(month));
       if (totals.length === 0) throw notFound();
       return json(totals.map(({ category, points }) => ({ category, points: exactNumber(points) })));
     },
   });
+}
 
-  // With the day in what is asked for, no answer outlives its period.
-  addPointRoute<{ month: Month; user: Address }>(api, {
-    name: 'user-by-current-month',
+function addUserTotal(api: Api, { database, clock }: Options): void {
+  addPublicRoute(api, {
+    path: '/api/points/user-by-current-month',
     example: { points: 1250.5 },
     errors: errorsOf('user'),
-    summary: 'What a user has earned in the current month',
+    summary: "A user's points in the current month",
     answer: Total,
-    querystring: Type.Object({ user: UserText }),
+    parameters: { user: USER },
     cacheSeconds: 60,
-    read: (request) => ({ month: monthOf(clock.now()), user: readUser(request) }),
-    async answerTo({ month, user }) {
+    // The month is part of the cache key, so that no response outlives it.
+    at: () => monthOf(clock.now()),
+    async compute({ user }, month) {
       const points = await findMonthTotal(database, user, month);
       if (points === undefined) throw notFound();
       return json({ points: exactNumber(points) });
     },
   });
+}
 
-  addPointRoute<{ day: string; user: Address }>(api, {
-    name: 'vs-last-month',
+function addComparison(api: Api, { database, clock }: Options): void {
+  addPublicRoute(api, {
+    path: '/api/points/vs-last-month',
     example: {
       current: {
         points: 120,
@@ -173,12 +188,13 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
       comparison: { difference: 40, percentageChange: 50, isFullMonthComparison: false },
     },
     errors: errorsOf('user'),
-    summary: 'What a user has earned in the current month beside the same part of the month before',
+    summary: "A user's points in the current month compared with the same part of the previous month",
     answer: ComparisonJson,
-    querystring: Type.Object({ user: UserText }),
+    parameters: { user: USER },
     cacheSeconds: 60,
-    read: (request) => ({ day: clock.now().toISOString().slice(0, 10), user: readUser(request) }),
-    async answerTo({ day, user }) {
+    // The day is part of the cache key, so that no response outlives it.
+    at: () => clock.now().toISOString().slice(0, 10),
+    async compute({ user }, day) {
       const compared = comparisonAt(new Date(day));
       const totals = await findComparedTotals(database, user, compared);
       if (totals === undefined) throw notFound();
@@ -196,64 +212,9 @@ export function addPointRoutes(api: Api, { database, clock }: Options): void {
   });
 }
 
-type PointRoute<Wanted> = {
-  name: string;
-  summary: string;
-  example: unknown;
-  errors: Record<number, string>;
-  answer: TSchema;
-  querystring: TSchema;
-  cacheSeconds: number;
-  /** What the request asks for: texts, in one form each. */
-  read(request: FastifyRequest): Wanted;
-  answerTo(wanted: Wanted): Promise<PublicAnswer>;
-};
-
-function addPointRoute<Wanted>(api: Api, route: PointRoute<Wanted>): void {
-  const { name, read, answerTo, ...rest } = route;
-  addPublicRoute(api, {
-    ...rest,
-    path: pathOf(name),
-    key: (request) => JSON.stringify(read(request)),
-    compute(key) {
-      const wanted: Wanted = JSON.parse(key);
-      return answerTo(wanted);
-    },
-  });
-}
-
-const readMonth = (request: FastifyRequest): Month => readRequired(request, 'month', parseMonth);
-const readUser = (request: FastifyRequest): Address =>
-  readRequired(request, 'user', (text) => {
-    // With 0x only (spec 2.1).
-    if (!/^0x/i.test(text)) throw new Fault('invalid', 'must begin with 0x');
-    return parseAddress(text);
-  });
-const readMonthAndUser = (request: FastifyRequest) => ({
-  month: readMonth(request),
-  user: readUser(request),
-});
-
-function readPart(request: FastifyRequest, parsePlace: (text: string) => unknown): Part {
-  const limit = readOptional(request, 'limit', parseLimit);
-  const cursor = readOptional(request, 'cursor', (text) => {
-    parsePlace(text);
-    return text;
-  });
-  return { limit: limit ?? (cursor === undefined ? undefined : String(LIMIT_MAX)), cursor };
-}
-
-function parseLimit(text: string): string {
-  const isLimit = /^[1-9]\d{0,3}$/.test(text) && Number(text) <= LIMIT_MAX;
-  if (!isLimit) throw new Fault('invalid', `must be a whole number from 1 to ${LIMIT_MAX}`);
-  return text;
-}
-
-function readRequired<T>(request: FastifyRequest, name: string, parse: (text: string) => T): T {
-  const value = readOptional(request, name, parse);
-  if (value === undefined) throw new Fault('invalid', `Missing ${name} parameter`);
-  return value;
-}
+/** The entries of a page; undefined without limit and cursor, which asks for the whole list. */
+const pageSize = (limit: number | undefined, after: object | undefined): number | undefined =>
+  limit ?? (after === undefined ? undefined : LIMIT_MAX);
 
 async function listAnswer(render: (onPiece: OnPiece) => Promise<void>): Promise<PublicAnswer> {
   const body = createLargeBody();
@@ -267,26 +228,21 @@ async function listAnswer(render: (onPiece: OnPiece) => Promise<void>): Promise<
   return jsonText(body);
 }
 
-/** Behind the end of a list there is nothing, which is no fault. */
+/** An empty first page is a 404. A later page past the end is an empty list. */
 function pageAnswer<Place>(
   page: Page<Place>,
-  { isFirst, limit, next }: { isFirst: boolean; limit: string; next(last: Place): string },
+  { isFirst, limit, next }: { isFirst: boolean; limit: number; next(last: Place): string },
 ): PublicAnswer {
   if (page === undefined && isFirst) throw notFound();
   const answer = jsonText(`[${page?.entries ?? ''}]`);
-  if (page === undefined || page.count < Number(limit)) return answer;
+  if (page === undefined || page.count < limit) return answer;
   return { ...answer, headers: { link: next(page.last) } };
 }
 
-/** Leads to the next page by the header that RFC 8288 has for it. */
-const linkTo = (name: string, query: Record<string, string>) =>
-  `<${pathOf(name)}?${new URLSearchParams(query).toString()}>; rel="next"`;
-
-const pathOf = (name: string) => `/api/points/${name}`;
 const notFound = () => new Fault('not_found', 'Points not found');
 const periodJson = ({ start, end }: Period) => ({ start: start.toISOString(), end: end.toISOString() });
 
-/** In percent of what there was last month, whatever its sign; 100 (or -100) where there was nothing. */
+/** In percent of last month's absolute value; 100 or -100 when last month's is 0, and 0 when both are. */
 function percentageChange(current: Decimal, lastMonth: Decimal): Decimal {
   if (lastMonth.eq(0)) return decimal(String(Math.sign(current.cmp(lastMonth)) * 100));
   return percentOf(current.minus(lastMonth), lastMonth.abs());

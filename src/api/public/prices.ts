@@ -11,6 +11,7 @@ import type { Database } from '../../store/db/db.ts';
 import { findLatestPairPrice } from '../../store/market/market.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
+import { parameter } from '../http/parameters.ts';
 import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
 
 /** Spec 8. */
@@ -38,6 +39,8 @@ const answerHeaders = {
     '`true` when there is no price, or it is older than `maxAgeSeconds` of its feed, or else than 10 minutes and two rounds.',
 };
 
+const SYMBOL = { ...parameter('a symbol', (text) => text), isInPath: true } as const;
+
 type Options = { database: Database; clock: Clock; log: Log; prices: PriceBook };
 
 export function addPriceRoutes(api: Api, { database, clock, log, prices }: Options): void {
@@ -51,7 +54,6 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
       path: `/api/price/${name}`,
       example: { price: 2500.25, asset: name === 'native' ? 'ETH' : 'RWD', base_currency: 'USD' },
       summary: `The price of the ${what} in USD`,
-      key: () => name,
       compute: () => answer(prices[name]),
     });
   }
@@ -61,9 +63,8 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     example: { price: 1, asset: 'USDT', base_currency: 'USD' },
     errors: { 404: 'Token not found' },
     summary: 'The price of a token in USD, by its symbol in lower case',
-    params: Type.Object({ symbol: Type.String() }),
-    key: ({ params }) => symbolOf(params),
-    async compute(symbol) {
+    parameters: { symbol: SYMBOL },
+    async compute({ symbol = '' }) {
       const priced = prices.tokens.get(symbol);
       if (priced === undefined) throw new Fault('not_found', 'Token not found');
       return answer(priced);
@@ -114,5 +115,3 @@ function recordOf(asset: string, price: Usd | undefined): PublicAnswer {
   };
   return { ...json({ price: told, asset, base_currency: 'USD' }), headers };
 }
-
-const symbolOf = (params: unknown) => (params as { symbol: string }).symbol;

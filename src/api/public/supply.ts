@@ -95,7 +95,6 @@ export function addSupplyRoutes(api: Api, { supply }: { supply: SupplyReader | u
     summary: 'Initial, locked, burned and circulating supply, with balances and method',
     answer: SupplyRecord,
     cacheSeconds: SUPPLY_CACHE_SECONDS,
-    key: () => '',
     async compute() {
       const { terms, reading } = await read();
       return { ...json(supplyRecord(terms, reading)), asOf: reading.at };
@@ -109,7 +108,6 @@ export function addSupplyRoutes(api: Api, { supply }: { supply: SupplyReader | u
       summary: `The ${figure} supply in whole coins, as a plain number`,
       answer: Type.String(),
       cacheSeconds: SUPPLY_CACHE_SECONDS,
-      key: () => '',
       async compute() {
         const { terms, reading } = await read();
         return { ...plainText(coinText(supplyFigures(terms, reading)[figure])), asOf: reading.at };

@@ -5,6 +5,7 @@ import { describe, test } from 'node:test';
 import { gunzipSync } from 'node:zlib';
 import { Type } from 'typebox';
 import { createLargeBody } from '../../../src/api/http/cached-response.ts';
+import { type Parameters, parameter, required } from '../../../src/api/http/parameters.ts';
 import { addPublicRoute, json, jsonText, type PublicRoute, plainText } from '../../../src/api/http/public.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { createApiStory } from '../api-story.ts';
@@ -14,14 +15,14 @@ import { countTurns } from '../turns.ts';
 const answer = Type.Object({ made: Type.Integer() });
 
 /** An API with one public route, which counts how often its answer is made. */
-function createStory(route: Partial<PublicRoute> = {}) {
+function createStory(route: Partial<PublicRoute<Parameters, undefined>> = {}) {
   const story = createApiStory(noDatabase);
   let made = 0;
   const compute = async () => {
     made += 1;
     return json({ made });
   };
-  const basics = { path: '/api/thing', summary: 'A thing', answer, cacheSeconds: 60, key: () => '' };
+  const basics = { path: '/api/thing', summary: 'A thing', answer, cacheSeconds: 60 };
   addPublicRoute(story.api, { ...basics, compute, ...route });
   return { ...story, ask: story.askUndescribed, made: () => made };
 }
@@ -168,14 +169,11 @@ describe('an answer', () => {
 
 describe('an error', () => {
   const user = { path: '/api/user/:id?' };
-  const key: PublicRoute['key'] = ({ params }) => {
-    const { id = '' } = params as { id?: string };
-    if (id === '') throw new Fault('invalid', 'Missing id parameter');
-    return id.toLowerCase();
-  };
+  const id = { ...required(parameter('an id', (text) => text.toLowerCase())), isInPath: true } as const;
+  const parameters = { id };
 
   test('of the caller has the body of spec 7, is not kept, and costs no computing', async () => {
-    const { ask, made } = createStory({ ...user, key });
+    const { ask, made } = createStory({ ...user, parameters });
     for (const url of ['/api/user', '/api/user/', '/api/user?id=1']) {
       const { status, json: body, headers } = await ask('GET', url);
       assert.equal(status, 400, url);
