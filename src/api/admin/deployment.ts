@@ -4,22 +4,25 @@
 import { type Static, Type } from 'typebox';
 import { listReceivers, type Receiver, type ReceiverPlace } from '../../store/delivery/receivers.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { invalid } from '../http/errors.ts';
-import { parseWhole } from '../http/parameters.ts';
+import { cursorParameter, nextLink } from '../http/paging.ts';
+import { parameter, parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf } from '../notifications/log-json.ts';
-import { linkNext, readPage } from '../notifications/log-query.ts';
-import { parseFailing, ReceiverJson, receiverJson } from '../notifications/receivers.ts';
+import { LIMIT, LIMIT_DEFAULT } from '../notifications/log-query.ts';
+import { FAILING, ReceiverJson, receiverJson } from '../notifications/receivers.ts';
 import { DeploymentDetails } from '../ops/deployment-body.ts';
 
 const RECEIVERS = '/api/admin/receivers';
 
-const text = Type.Optional(Type.String());
-const Query = Type.Object({
-  failing: Type.Optional(Type.String({ description: '`true`: only those that fail.' })),
-  watcher_id: Type.Optional(Type.String({ description: 'Only those of this watcher.' })),
-  limit: text,
-  cursor: text,
-});
+const parameters = {
+  failing: FAILING,
+  watcher_id: parameter(
+    'the id of a watcher',
+    parseWhole,
+    Type.String({ description: 'Only receivers of this watcher.' }),
+  ),
+  limit: LIMIT,
+  cursor: cursorParameter(parseCursor),
+};
 const WatcherReceiver = Type.Object(
   {
     watcher_id: Type.Integer(),
@@ -73,18 +76,17 @@ export function addAdminDeploymentRoutes(api: Api, { database, ops }: ApiOptions
   api.get(
     RECEIVERS,
     {
-      schema: { querystring: Query, response: answerOf(Type.Array(WatcherReceiver)) },
+      schema: { querystring: querySchema(parameters), response: answerOf(Type.Array(WatcherReceiver)) },
       config: { operation: operations.receivers },
     },
     async ({ query }, reply) => {
-      const failing = parseFailing(query.failing);
-      const watcherId = parseWatcherId(query.watcher_id);
-      const after = parsePlace(query.cursor);
-      const { limit } = readPage(query.limit === undefined ? {} : { limit: query.limit });
+      const given = readKeyed(query, parameters);
+      const { watcher_id: watcherId, limit = LIMIT_DEFAULT, cursor: after } = given;
+      const failing = given.failing === 'true';
       const receivers = await listReceivers(database, { watcherId, failing, after, limit });
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
-        linkNext(reply, RECEIVERS, { ...query, cursor: `${last.watcherId} ${last.origin}` });
+        reply.header('link', nextLink(RECEIVERS, { ...query, cursor: `${last.watcherId} ${last.origin}` }));
       return { success: true as const, data: receivers.map(watcherReceiverJson) };
     },
   );
@@ -96,17 +98,8 @@ export function addAdminDeploymentRoutes(api: Api, { database, ops }: ApiOptions
   );
 }
 
-function parseWatcherId(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const id = parseWhole(text);
-  if (id === undefined) throw invalid('/watcher_id', 'must be the id of a watcher');
-  return id;
-}
-
-function parsePlace(cursor: string | undefined): ReceiverPlace | undefined {
-  if (cursor === undefined) return undefined;
-  const [, watcherId, origin] = /^(\d{1,15}) ([^\s\p{Cc}]+)$/u.exec(cursor) ?? [];
-  if (watcherId === undefined || origin === undefined)
-    throw invalid('/cursor', 'must be the cursor of a link header');
+function parseCursor(text: string): ReceiverPlace | undefined {
+  const [, watcherId, origin] = /^(\d{1,15}) ([^\s\p{Cc}]+)$/u.exec(text) ?? [];
+  if (watcherId === undefined || origin === undefined) return undefined;
   return { watcherId: Number(watcherId), origin };
 }

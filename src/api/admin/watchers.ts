@@ -22,9 +22,10 @@ import {
   watcherQueue,
 } from '../../store/watchers/watchers.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { parseWhole } from '../http/parameters.ts';
+import { nextLink } from '../http/paging.ts';
+import { parseWhole, querySchema } from '../http/parameters.ts';
 import { answerOf, textOrNull } from '../notifications/log-json.ts';
-import { linkNext, Page, readPage } from '../notifications/log-query.ts';
+import { pageParameters, readPage } from '../notifications/log-query.ts';
 
 const PATH = '/api/admin/watchers';
 /** Keys that `show` lists, newest first. */
@@ -160,7 +161,7 @@ export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions)
   api.get(
     PATH,
     {
-      schema: { querystring: Page, response: answerOf(Type.Array(WatcherJson)) },
+      schema: { querystring: querySchema(pageParameters), response: answerOf(Type.Array(WatcherJson)) },
       config: { operation: operations.list },
     },
     async (request, reply) => {
@@ -168,7 +169,7 @@ export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions)
       const watchers = await listWatchers(database, { after, limit, now: clock.now() });
       const last = watchers.at(-1);
       if (last !== undefined && watchers.length === limit)
-        linkNext(reply, PATH, { limit: String(limit), cursor: String(last.id) });
+        reply.header('link', nextLink(PATH, { limit, cursor: last.id }));
       return success(watchers.map(toWatcherJson));
     },
   );

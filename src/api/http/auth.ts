@@ -15,7 +15,7 @@ export const SUSPENDED =
 type Authenticator = (authorization: string | undefined) => Promise<number>;
 
 /** The two halves of asking a route's caller for a key. */
-type WatcherGate = {
+export type WatcherGate = {
   /** For the route's `onRequest`, before the body is read: who has no key costs nothing and learns nothing. */
   onRequest: (request: FastifyRequest) => Promise<void>;
   /** The watcher of a request that has passed. */

@@ -18,7 +18,7 @@ export const cursorParameter = <T>(
 ): Parameter<T, false> => parameter('the cursor of a link header', parse, schema);
 
 /** The value of the `Link` header. Undefined values are left out of the query. */
-export function nextLink(path: string, query: { [name: string]: string | number | undefined }): string {
+export function nextLink(path: string, query: object): string {
   const next = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) if (value !== undefined) next.set(name, String(value));
   return `<${path}?${next.toString()}>; rel="next"`;

@@ -2,18 +2,18 @@
  * The delivery log of a watcher: what was or will be delivered, each attempt, and delivering again. A POST to
  * `/redeliver` takes the filters of the list.
  */
-
-import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import { Fault } from '../../core/fault.ts';
 import { messageKind } from '../../domain/message-kind.ts';
+import type { Database } from '../../store/db/db.ts';
 import { listAttempts } from '../../store/delivery/attempts.ts';
 import { findLogged, type LoggedNotification, listLog } from '../../store/delivery/log.ts';
 import { redeliverOne, redeliverStep } from '../../store/delivery/redelivery.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate } from '../http/auth.ts';
+import { createWatcherGate, type WatcherGate } from '../http/auth.ts';
 import { invalid } from '../http/errors.ts';
-import { parseWhole } from '../http/parameters.ts';
+import { nextLink } from '../http/paging.ts';
+import { parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
 import {
   AttemptJson,
   answerOf,
@@ -23,15 +23,13 @@ import {
   textOrNull,
 } from './log-json.ts';
 import {
-  formatPlace,
+  filterOf,
+  formatRedeliveryCursor,
   LIMIT_DEFAULT,
-  ListQuery,
-  linkNext,
-  Page,
-  parsePlace,
-  RedeliverQuery,
+  listParameters,
+  pageParameters,
   readPage,
-  readQuery,
+  redeliverParameters,
 } from './log-query.ts';
 
 const PATH = '/api/notifications/log';
@@ -115,28 +113,50 @@ const operations = {
 };
 
 export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
-  const { database, clock, nativeSymbol } = options;
-  const { onRequest, watcherOf } = createWatcherGate(options);
-  const toJson = (notification: LoggedNotification) => notificationJson(notification, nativeSymbol);
+  const gate = createWatcherGate(options);
+  addList(api, options, gate);
+  addOne(api, options, gate);
+  addAttempts(api, options, gate);
+  addRedeliverOne(api, options, gate);
+  addRedeliverMany(api, options, gate);
+}
 
+function addList(
+  api: Api,
+  { database, nativeSymbol }: ApiOptions,
+  { onRequest, watcherOf }: WatcherGate,
+): void {
   api.get(
     PATH,
     {
       onRequest,
-      schema: { querystring: ListQuery, response: answerOf(Type.Array(NotificationJson)) },
+      schema: { querystring: querySchema(listParameters), response: answerOf(Type.Array(NotificationJson)) },
       config: { operation: operations.list },
     },
     async (request, reply) => {
       const watcherId = watcherOf(request);
-      const { query } = request;
-      const { filter, limit, after } = await readQuery(database, watcherId, query);
-      const place = { order: 'newest first', after, limit } as const;
+      const given = readKeyed(request.query, listParameters);
+      const filter = await filterOf(database, watcherId, given);
+      const place = {
+        order: 'newest first',
+        after: given.cursor,
+        limit: given.limit ?? LIMIT_DEFAULT,
+      } as const;
       const { notifications, next } = await listLog(database, watcherId, filter, place);
-      if (next !== undefined) linkNext(reply, PATH, { ...query, cursor: String(next) });
-      return { success: true as const, data: notifications.map(toJson) };
+      if (next !== undefined) reply.header('link', nextLink(PATH, { ...request.query, cursor: next }));
+      return {
+        success: true as const,
+        data: notifications.map((one) => notificationJson(one, nativeSymbol)),
+      };
     },
   );
+}
 
+function addOne(
+  api: Api,
+  { database, nativeSymbol }: ApiOptions,
+  { onRequest, watcherOf }: WatcherGate,
+): void {
   api.get(
     `${PATH}/:id`,
     {
@@ -145,29 +165,41 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
       config: { operation: operations.get },
     },
     async (request, reply) => {
-      const notification = await getLogged(watcherOf(request), request.params.id);
-      const attempts = await attemptPage(reply, watcherOf(request), notification.id, {
-        limit: LIMIT_DEFAULT,
-        before: undefined,
-      });
-      return { success: true as const, data: { ...toJson(notification), attempts } };
+      const watcherId = watcherOf(request);
+      const notification = await getLogged(database, watcherId, request.params.id);
+      const page = { limit: LIMIT_DEFAULT, before: undefined };
+      const { attempts, link } = await attemptPage(database, watcherId, notification.id, page);
+      if (link !== undefined) reply.header('link', link);
+      return { success: true as const, data: { ...notificationJson(notification, nativeSymbol), attempts } };
     },
   );
+}
 
+function addAttempts(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const schema = {
+    params: Params,
+    querystring: querySchema(pageParameters),
+    response: answerOf(Type.Array(AttemptJson)),
+  };
   api.get(
     `${PATH}/:id/attempts`,
-    {
-      onRequest,
-      schema: { params: Params, querystring: Page, response: answerOf(Type.Array(AttemptJson)) },
-      config: { operation: operations.attempts },
-    },
+    { onRequest, schema, config: { operation: operations.attempts } },
     async (request, reply) => {
+      const watcherId = watcherOf(request);
       const page = readPage(request.query);
-      const { id } = await getLogged(watcherOf(request), request.params.id);
-      return { success: true as const, data: await attemptPage(reply, watcherOf(request), id, page) };
+      const { id } = await getLogged(database, watcherId, request.params.id);
+      const { attempts, link } = await attemptPage(database, watcherId, id, page);
+      if (link !== undefined) reply.header('link', link);
+      return { success: true as const, data: attempts };
     },
   );
+}
 
+function addRedeliverOne(
+  api: Api,
+  { database, clock, nativeSymbol }: ApiOptions,
+  { onRequest, watcherOf }: WatcherGate,
+): void {
   api.post(
     `${PATH}/:id/redeliver`,
     {
@@ -177,28 +209,35 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
     },
     async (request) => {
       const watcherId = watcherOf(request);
-      const { id } = await getLogged(watcherId, request.params.id);
+      const { id } = await getLogged(database, watcherId, request.params.id);
       const isChanged = await redeliverOne(database, watcherId, id, clock.now());
-      const notification = await getLogged(watcherId, request.params.id);
+      const notification = await getLogged(database, watcherId, request.params.id);
       if (!isChanged && notification.state !== 'waiting') throw refusalOf(notification);
-      return { success: true as const, data: toJson(notification) };
+      return { success: true as const, data: notificationJson(notification, nativeSymbol) };
     },
   );
+}
 
+function addRedeliverMany(
+  api: Api,
+  { database, clock }: ApiOptions,
+  { onRequest, watcherOf }: WatcherGate,
+): void {
+  const path = `${PATH}/redeliver`;
   api.post(
-    `${PATH}/redeliver`,
+    path,
     {
       onRequest,
-      schema: { querystring: RedeliverQuery, response: answerOf(Redelivered) },
+      schema: { querystring: querySchema(redeliverParameters), response: answerOf(Redelivered) },
       config: { operation: operations.redeliverMany },
     },
     async (request, reply) => {
       const watcherId = watcherOf(request);
-      const { cursor: start, ...wanted } = request.query;
+      const { cursor: start, ...wanted } = readKeyed(request.query, redeliverParameters);
       if (Object.values(wanted).every((value) => value === undefined))
         throw invalid('', 'name at least one filter');
-      const { filter } = await readQuery(database, watcherId, wanted);
-      let place = start === undefined ? { startedAt: clock.now(), after: undefined } : parsePlace(start);
+      const filter = await filterOf(database, watcherId, wanted);
+      let place = start ?? { startedAt: clock.now(), after: undefined };
       let redelivered = 0;
       for (let step = 0; step < STEPS_MAX; step += 1) {
         const now = clock.now();
@@ -207,33 +246,37 @@ export function addDeliveryLogRoutes(api: Api, options: ApiOptions): void {
         if (next === undefined) return { success: true as const, data: { redelivered, cursor: null } };
         place = { ...place, after: next };
       }
-      const cursor = formatPlace(place);
-      linkNext(reply, `${PATH}/redeliver`, { ...wanted, cursor });
+      const cursor = formatRedeliveryCursor(place);
+      reply.header('link', nextLink(path, { ...request.query, cursor }));
       return { success: true as const, data: { redelivered, cursor } };
     },
   );
+}
 
-  /** Another watcher's notification looks the same as none. */
-  async function getLogged(watcherId: number, id: string): Promise<LoggedNotification> {
-    const number = parseWhole(id);
-    const found = number === undefined ? undefined : await findLogged(database, watcherId, number);
-    if (found === undefined) throw new Fault('not_found', 'Notification not found');
-    return found;
-  }
+/**
+ * A notification of this watcher.
+ * @throws Fault `not_found`, also for a notification of another watcher
+ */
+async function getLogged(database: Database, watcherId: number, id: string): Promise<LoggedNotification> {
+  const number = parseWhole(id);
+  const found = number === undefined ? undefined : await findLogged(database, watcherId, number);
+  if (found === undefined) throw new Fault('not_found', 'Notification not found');
+  return found;
+}
 
-  async function attemptPage(
-    reply: FastifyReply,
-    watcherId: number,
-    id: number,
-    page: { limit: number; before: number | undefined },
-  ) {
-    const attempts = await listAttempts(database, watcherId, id, page);
-    const last = attempts.at(-1);
-    if (last !== undefined && attempts.length === page.limit) {
-      linkNext(reply, `${PATH}/${id}/attempts`, { limit: String(page.limit), cursor: String(last.id) });
-    }
-    return attempts.map(attemptJson);
-  }
+async function attemptPage(
+  database: Database,
+  watcherId: number,
+  id: number,
+  page: { limit: number; before: number | undefined },
+) {
+  const attempts = await listAttempts(database, watcherId, id, page);
+  const last = attempts.at(-1);
+  const isFull = last !== undefined && attempts.length === page.limit;
+  const link = isFull
+    ? nextLink(`${PATH}/${id}/attempts`, { limit: page.limit, cursor: last.id })
+    : undefined;
+  return { attempts: attempts.map(attemptJson), link };
 }
 
 function refusalOf({ state, orphaned, revision }: LoggedNotification): Fault {

@@ -1,156 +1,96 @@
 /**
- * What a request asks of the delivery log: filters, a limit, the place to go on from.
+ * Query parameters of the delivery log: filters, limit and cursor.
  */
-import type { FastifyReply } from 'fastify';
-import { type Static, Type } from 'typebox';
-import { Fault, orFault, type Problem } from '../../core/fault.ts';
+import { Type } from 'typebox';
 import { type Hash, parseAddress } from '../../core/hex.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
 import type { Database } from '../../store/db/db.ts';
 import type { LogFilter } from '../../store/delivery/log.ts';
 import { listRecordIds } from '../../store/watchers/watched.ts';
-import { invalid, invalidRequest } from '../http/errors.ts';
-import { parseWhole } from '../http/parameters.ts';
+import { invalid } from '../http/errors.ts';
+import { cursorParameter, limitParameter } from '../http/paging.ts';
+import { oneOf, type Parsed, parameter, parseWhole, readKeyed } from '../http/parameters.ts';
 import { UUID } from './watched-addresses.ts';
 
 export const LIMIT_DEFAULT = 100;
 const LIMIT_MAX = 1_000;
-/** Of one address: a page looks through the rows of each; with 100 records it took nearly two seconds. */
+/** Watched addresses with one address. A page reads the rows of each of them; with 100 it took nearly two seconds. */
 const RECORDS_MAX = 10;
 
 const states = ['held', 'waiting', 'processed', 'withdrawn', 'cancelled'] as const;
 const types = ['COIN_TRANSFER', 'TOKEN_TRANSFER'] as const;
 
-const text = Type.Optional(Type.String());
-export const Page = Type.Object({ limit: text, cursor: text });
-const filters = {
-  state: text,
-  type: text,
-  hash: text,
-  address: text,
-  watched_address_id: text,
-  from: text,
-  until: text,
-  to: Type.Optional(Type.String({ description: 'The same as `until`.' })),
-  from_block: text,
-  to_block: text,
-};
-/** A filter with a typing error must not mean everything. */
-const strict = { additionalProperties: false };
-export const RedeliverQuery = Type.Object({ ...filters, cursor: text }, strict);
-export const ListQuery = Type.Object({ ...filters, cursor: text, limit: text }, strict);
+const TIME = parameter('a time such as 2026-01-31T12:00:00Z', findIsoTime);
+const BLOCK = parameter('a block number', parseWhole);
 
-/** What the query asks for; all that is wrong with it at once. */
-export async function readQuery(database: Database, watcherId: number, query: Static<typeof ListQuery>) {
-  const checks = createChecks();
-  const address = checks.of('address', query.address, parseAddressOrNot, '40 hexadecimal characters');
-  const recordId = checks.of('watched_address_id', query.watched_address_id, parseUuid, 'a UUID');
-  const filter: LogFilter = {
-    state: checks.of('state', query.state, oneOf(states), `one of ${states.join(', ')}`),
-    type: checks.of('type', query.type, oneOf(types), `one of ${types.join(', ')}`),
-    hash: checks.of('hash', query.hash, parseHash, '64 hexadecimal characters'),
-    from: checks.of('from', query.from, findIsoTime, 'a time such as 2026-01-31T12:00:00Z'),
-    until: checks.of(
-      query.until === undefined ? 'to' : 'until',
-      query.until ?? query.to,
-      findIsoTime,
-      'a time such as 2026-01-31T12:00:00Z',
-    ),
-    fromBlock: checks.of('from_block', query.from_block, parseWhole, 'a block number'),
-    toBlock: checks.of('to_block', query.to_block, parseWhole, 'a block number'),
-  };
-  checks.onlyOne({ until: query.until, to: query.to });
-  const limit = checks.limit(query.limit);
-  const after = checks.cursor(query.cursor);
-  checks.done();
-  if (address === undefined)
-    return {
-      filter: { ...filter, recordIds: recordId === undefined ? undefined : [recordId] },
-      limit,
-      after,
-    };
+export const LIMIT = limitParameter(LIMIT_MAX);
+/** A list without filters, whose cursor is an id. */
+export const pageParameters = { limit: LIMIT, cursor: cursorParameter(parseWhole) };
+
+const filterParameters = {
+  state: parameter(`one of ${states.join(', ')}`, oneOf(states)),
+  type: parameter(`one of ${types.join(', ')}`, oneOf(types)),
+  hash: parameter('64 hexadecimal characters', parseHash),
+  address: parameter('40 hexadecimal characters', parseAddress),
+  watched_address_id: parameter('a UUID', parseUuid),
+  from: TIME,
+  until: TIME,
+  to: { ...TIME, schema: Type.String({ description: 'The same as `until`.' }), aliasOf: 'until' },
+  from_block: BLOCK,
+  to_block: BLOCK,
+};
+export const listParameters = { ...filterParameters, cursor: pageParameters.cursor, limit: LIMIT };
+export const redeliverParameters = {
+  ...filterParameters,
+  cursor: parameter('the cursor of a response', parseRedeliveryCursor),
+};
+
+/** The page that the query asks for. @throws Fault `invalid` that lists every problem */
+export function readPage(query: unknown) {
+  const { limit = LIMIT_DEFAULT, cursor } = readKeyed(query, pageParameters);
+  return { limit, before: cursor };
+}
+
+/**
+ * The filter of the log for parsed parameters.
+ * @throws Fault `invalid` when the address is that of too many watched addresses
+ */
+export async function filterOf(
+  database: Database,
+  watcherId: number,
+  given: Parsed<typeof filterParameters>,
+): Promise<LogFilter> {
+  const { state, type, hash, address, watched_address_id: id, from, until, to } = given;
+  const filter = { state, type, hash, from, until: until ?? to };
+  const blocks = { fromBlock: given.from_block, toBlock: given.to_block };
+  if (address === undefined) return { ...filter, ...blocks, recordIds: id === undefined ? undefined : [id] };
   const ids = await listRecordIds(database, watcherId, address, RECORDS_MAX + 1);
   if (ids.length > RECORDS_MAX)
-    throw invalid('/address', `has more than ${RECORDS_MAX} records: name one by watched_address_id`);
-  const recordIds = recordId === undefined ? ids : ids.filter((id) => id === recordId);
-  return { filter: { ...filter, recordIds }, limit, after };
+    throw invalid(
+      '/address',
+      `belongs to more than ${RECORDS_MAX} watched addresses: choose one with watched_address_id`,
+    );
+  return { ...filter, ...blocks, recordIds: id === undefined ? ids : ids.filter((one) => one === id) };
 }
 
-function createChecks() {
-  const problems: Problem[] = [];
-  const of = <T>(
-    name: string,
-    given: string | undefined,
-    parse: (text: string) => T | undefined,
-    form: string,
-  ) => {
-    const value = given === undefined ? undefined : parse(given);
-    if (given !== undefined && value === undefined)
-      problems.push({ path: `/${name}`, message: `must be ${form}` });
-    return value;
-  };
-  const parseLimit = (given: string) => {
-    const limit = parseWhole(given);
-    return limit !== undefined && limit >= 1 && limit <= LIMIT_MAX ? limit : undefined;
-  };
-  return {
-    of,
-    limit: (given: string | undefined) =>
-      of('limit', given, parseLimit, `a whole number from 1 to ${LIMIT_MAX}`) ?? LIMIT_DEFAULT,
-    cursor: (given: string | undefined) => of('cursor', given, parseWhole, 'the cursor of a link header'),
-    /** For names of the same thing. */
-    onlyOne(given: Record<string, string | undefined>) {
-      const names = Object.keys(given).filter((name) => given[name] !== undefined);
-      for (const name of names.slice(1))
-        problems.push({ path: `/${name}`, message: `is the same as ${names[0]}: give one of them` });
-    },
-    done() {
-      if (problems.length > 0) throw invalidRequest(problems);
-    },
-  };
-}
+/** The cursor of a bulk redelivery: when it began, and the last id of the previous request. */
+type RedeliveryCursor = { startedAt: Date; after: number | undefined };
 
-/** Limit and cursor of a list without filters. */
-export function readPage({ limit, cursor }: Static<typeof Page>) {
-  const checks = createChecks();
-  const page = { limit: checks.limit(limit), before: checks.cursor(cursor) };
-  checks.done();
-  return page;
-}
-
-/** A redelivery's cursor: when it began, and the last id of the request before. */
-export const formatPlace = ({ startedAt, after }: { startedAt: Date; after: number | undefined }) =>
+export const formatRedeliveryCursor = ({ startedAt, after }: RedeliveryCursor) =>
   `${startedAt.getTime()}-${after}`;
 
-export function parsePlace(cursor: string): { startedAt: Date; after: number | undefined } {
-  const [, startedMs, after] = /^(\d{1,15})-(\d{1,15})$/.exec(cursor) ?? [];
-  if (startedMs === undefined) throw invalid('/cursor', 'must be the cursor of an answer');
-  return { startedAt: new Date(Number(startedMs)), after: Number(after) };
+function parseRedeliveryCursor(text: string): RedeliveryCursor | undefined {
+  const [, startedMs, after] = /^(\d{1,15})-(\d{1,15})$/.exec(text) ?? [];
+  return startedMs === undefined
+    ? undefined
+    : { startedAt: new Date(Number(startedMs)), after: Number(after) };
 }
 
-/** Leads to the next page by the header that RFC 8288 has for it. */
-export function linkNext(
-  reply: FastifyReply,
-  path: string,
-  query: { [name: string]: string | undefined },
-): void {
-  const next = new URLSearchParams();
-  for (const [name, value] of Object.entries(query)) if (value !== undefined) next.set(name, value);
-  reply.header('link', `<${path}?${next.toString()}>; rel="next"`);
+function parseUuid(text: string): string | undefined {
+  return UUID.test(text) ? text.toLowerCase() : undefined;
 }
 
-const parseUuid = (given: string) => (UUID.test(given) ? given.toLowerCase() : undefined);
-const oneOf =
-  <T extends string>(words: readonly T[]) =>
-  (given: string) =>
-    words.find((word) => word === given);
-
-function parseHash(given: string): Hash | undefined {
-  const digits = given.replace(/^0x/i, '').toLowerCase();
+function parseHash(text: string): Hash | undefined {
+  const digits = text.replace(/^0x/i, '').toLowerCase();
   return /^[0-9a-f]{64}$/.test(digits) ? `0x${digits}` : undefined;
-}
-
-function parseAddressOrNot(given: string) {
-  const address = orFault(() => parseAddress(given));
-  return address instanceof Fault ? undefined : address;
 }

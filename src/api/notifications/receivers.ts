@@ -5,21 +5,21 @@ import { type Static, Type } from 'typebox';
 import { listReceivers, PENDING_MAX, type Receiver } from '../../store/delivery/receivers.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
-import { invalid } from '../http/errors.ts';
+import { cursorParameter, nextLink } from '../http/paging.ts';
+import { oneOf, parameter, querySchema, readKeyed } from '../http/parameters.ts';
 import { answerOf, textOrNull } from './log-json.ts';
-import { linkNext, readPage } from './log-query.ts';
+import { LIMIT, LIMIT_DEFAULT } from './log-query.ts';
 
 const PATH = '/api/notifications/receivers';
 
-const text = Type.Optional(Type.String());
-const Query = Type.Object(
-  {
-    failing: Type.Optional(Type.String({ description: '`true`: only those that fail.' })),
-    limit: text,
-    cursor: text,
-  },
-  { additionalProperties: false },
+/** Refuses what no origin contains. */
+const parseOrigin = (text: string) => (/[\s\p{Cc}]/u.test(text) ? undefined : text);
+export const FAILING = parameter(
+  'true or false',
+  oneOf(['true', 'false']),
+  Type.String({ description: '`true`: only failing receivers.' }),
 );
+const parameters = { failing: FAILING, limit: LIMIT, cursor: cursorParameter(parseOrigin) };
 
 export const ReceiverJson = Type.Object(
   {
@@ -84,30 +84,23 @@ export function addReceiverRoutes(api: Api, options: ApiOptions): void {
     PATH,
     {
       onRequest,
-      schema: { querystring: Query, response: answerOf(Type.Array(ReceiverJson)) },
+      schema: { querystring: querySchema(parameters), response: answerOf(Type.Array(ReceiverJson)) },
       config: { operation },
     },
     async (request, reply) => {
       const watcherId = watcherOf(request);
-      const { query } = request;
-      const failing = parseFailing(query.failing);
-      const { limit } = readPage(query.limit === undefined ? {} : { limit: query.limit });
-      const { cursor } = query;
-      if (cursor !== undefined && /[\s\p{Cc}]/u.test(cursor))
-        throw invalid('/cursor', 'must be the cursor of a link header');
+      const { failing, limit = LIMIT_DEFAULT, cursor } = readKeyed(request.query, parameters);
       const after = cursor === undefined ? undefined : { watcherId, origin: cursor };
-      const receivers = await listReceivers(database, { watcherId, failing, after, limit });
+      const receivers = await listReceivers(database, {
+        watcherId,
+        failing: failing === 'true',
+        after,
+        limit,
+      });
       const last = receivers.at(-1);
       if (receivers.length === limit && last !== undefined)
-        linkNext(reply, PATH, { ...query, cursor: last.origin });
+        reply.header('link', nextLink(PATH, { ...request.query, cursor: last.origin }));
       return { success: true as const, data: receivers.map(receiverJson) };
     },
   );
-}
-
-/** @throws Fault `invalid` */
-export function parseFailing(failing: string | undefined): boolean {
-  if (failing !== undefined && failing !== 'true' && failing !== 'false')
-    throw invalid('/failing', 'must be true or false');
-  return failing === 'true';
 }

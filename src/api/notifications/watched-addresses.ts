@@ -20,11 +20,12 @@ import {
   type WatchedAddressPatch,
 } from '../../store/watchers/watched.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate } from '../http/auth.ts';
+import { createWatcherGate, type WatcherGate } from '../http/auth.ts';
 import { invalidRequest } from '../http/errors.ts';
 import { onceOf } from '../http/idempotency-key.ts';
 import { IdempotencyHeaders, idempotencyErrors } from '../http/operation.ts';
-import { parseWhole } from '../http/parameters.ts';
+import { cursorParameter, limitParameter, nextLink } from '../http/paging.ts';
+import { querySchema, readKeyed } from '../http/parameters.ts';
 import { LIMIT_REACHED } from './limits.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
@@ -60,12 +61,18 @@ const One = Type.Object({ success: Type.Literal(true), data: Record });
 const All = Type.Object({ success: Type.Literal(true), data: Type.Array(Record) });
 const Done = Type.Object({ success: Type.Literal(true) });
 const Params = Type.Object({ id: Type.String() });
-const ListQuery = Type.Object({
-  limit: Type.Optional(
-    Type.String({ description: `Records at most, up to ${LIMIT_MAX}; all of them unless given.` }),
+const listParameters = {
+  limit: limitParameter(
+    LIMIT_MAX,
+    Type.String({
+      description: `The maximum number of watched addresses, up to ${LIMIT_MAX}. All unless given.`,
+    }),
   ),
-  cursor: Type.Optional(Type.String({ description: 'Of the `link` header of the page before.' })),
-});
+  cursor: cursorParameter(
+    parseCursor,
+    Type.String({ description: 'From the `link` header of the previous page.' }),
+  ),
+};
 
 const body = {
   address: '0x00000000000000000000000000000000000000a1',
@@ -111,11 +118,18 @@ const operations = {
 };
 
 export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
-  const { database, clock, webhookPolicy, limits } = options;
-  const { onRequest, watcherOf } = createWatcherGate(options);
+  const gate = createWatcherGate(options);
+  addCreate(api, options, gate);
+  addList(api, options, gate);
+  addGet(api, options, gate);
+  addUpdate(api, options, gate);
+  addRemove(api, options, gate);
+}
 
-  const create = { body: Create, response: { 200: One } };
-  api.post(PATH, { onRequest, schema: create, config: { operation: operations.create } }, async (request) => {
+function addCreate(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database, clock, webhookPolicy, limits } = options;
+  const schema = { body: Create, response: { 200: One } };
+  api.post(PATH, { onRequest, schema, config: { operation: operations.create } }, async (request) => {
     const record = parseNew(request.body, webhookPolicy);
     const watcherId = watcherOf(request);
     const at = { origin: webhookOrigin(record.webhookUrl), now: clock.now(), limits };
@@ -123,65 +137,59 @@ export function addWatchedAddressRoutes(api: Api, options: ApiOptions): void {
       success(await insertWatchedAddress(tx, watcherId, record, at)),
     );
   });
+}
 
-  api.get(
-    PATH,
-    { onRequest, schema: { querystring: ListQuery }, config: { operation: operations.list } },
-    async (request, reply) => {
-      const watcherId = watcherOf(request);
-      const { limit, after } = parseListQuery(request.query);
-      reply.type('application/json; charset=utf-8');
-      if (limit === undefined) return Readable.from(streamList(database, watcherId, after));
-      const records = await listWatchedAddresses(database, watcherId, { after, limit });
-      const last = records.at(-1);
-      if (last !== undefined && records.length === limit) {
-        reply.header('link', `<${PATH}?limit=${limit}&cursor=${encodeCursor(last)}>; rel="next"`);
-      }
-      return { success: true, data: records.map(toJson) };
-    },
-  );
+function addList(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const schema = { querystring: querySchema(listParameters) };
+  api.get(PATH, { onRequest, schema, config: { operation: operations.list } }, async (request, reply) => {
+    const watcherId = watcherOf(request);
+    const { limit, cursor: after } = readKeyed(request.query, listParameters);
+    reply.type('application/json; charset=utf-8');
+    if (limit === undefined) return Readable.from(streamList(database, watcherId, after));
+    const records = await listWatchedAddresses(database, watcherId, { after, limit });
+    const last = records.at(-1);
+    if (last !== undefined && records.length === limit)
+      reply.header('link', nextLink(PATH, { limit, cursor: formatCursor(last) }));
+    return { success: true, data: records.map(toJson) };
+  });
+}
 
-  api.get(
-    `${PATH}/:id`,
-    { onRequest, schema: { params: Params, response: { 200: One } }, config: { operation: operations.get } },
-    async (request) => {
-      const watcherId = watcherOf(request);
-      return success(found(await findWatchedAddress(database, watcherId, parseId(request.params.id))));
-    },
-  );
+function addGet(api: Api, { database }: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const schema = { params: Params, response: { 200: One } };
+  api.get(`${PATH}/:id`, { onRequest, schema, config: { operation: operations.get } }, async (request) => {
+    const watcherId = watcherOf(request);
+    return success(found(await findWatchedAddress(database, watcherId, parseId(request.params.id))));
+  });
+}
 
+function addUpdate(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database, clock, webhookPolicy, limits } = options;
+  const schema = { params: Params, body: Patch, response: { 200: One } };
   api.patch(
     `${PATH}/:id`,
-    {
-      onRequest,
-      schema: { params: Params, body: Patch, response: { 200: One } },
-      config: { operation: operations.update },
-    },
+    { onRequest, schema, config: { operation: operations.update } },
     async (request) => {
       const watcherId = watcherOf(request);
       const patch = parsePatch(request.body, webhookPolicy);
       const origin = patch.webhookUrl === undefined ? undefined : webhookOrigin(patch.webhookUrl);
       const id = parseId(request.params.id);
-      return success(
-        found(
-          await updateWatchedAddress(database, watcherId, id, patch, { origin, now: clock.now(), limits }),
-        ),
-      );
+      const at = { origin, now: clock.now(), limits };
+      return success(found(await updateWatchedAddress(database, watcherId, id, patch, at)));
     },
   );
+}
 
+function addRemove(api: Api, options: ApiOptions, { onRequest, watcherOf }: WatcherGate): void {
+  const { database, clock, limits } = options;
+  const schema = { params: Params, response: { 200: Done } };
   api.delete(
     `${PATH}/:id`,
-    {
-      onRequest,
-      schema: { params: Params, response: { 200: Done } },
-      config: { operation: operations.remove },
-    },
+    { onRequest, schema, config: { operation: operations.remove } },
     async (request) => {
       const id = parseId(request.params.id);
       const at = { now: clock.now(), limits };
-      const isGone = await deleteWatchedAddress(database, watcherOf(request), id, at);
-      if (!isGone) throw notFound();
+      const isDeleted = await deleteWatchedAddress(database, watcherOf(request), id, at);
+      if (!isDeleted) throw notFound();
       return { success: true as const };
     },
   );
@@ -234,20 +242,6 @@ function checkedUrl(text: string, policy: WebhookPolicy): string {
   return text;
 }
 
-function parseListQuery({ limit, cursor }: Static<typeof ListQuery>) {
-  const problems: Problem[] = [];
-  const count = limit === undefined ? undefined : parseWhole(limit);
-  if (limit !== undefined && (count === undefined || count < 1 || count > LIMIT_MAX)) {
-    problems.push({ path: '/limit', message: `must be a whole number from 1 to ${LIMIT_MAX}` });
-  }
-  const after = cursor === undefined ? undefined : decodeCursor(cursor);
-  if (cursor !== undefined && after === undefined) {
-    problems.push({ path: '/cursor', message: 'must be the cursor of a link header' });
-  }
-  if (problems.length > 0) throw invalidRequest(problems);
-  return { limit: count, after };
-}
-
 /** The whole list, page by page: memory stays bounded however many records there are. */
 async function* streamList(
   database: Database,
@@ -269,11 +263,11 @@ async function* streamList(
 
 type Cursor = Pick<WatchedAddress, 'createdAt' | 'id'>;
 
-function encodeCursor({ createdAt, id }: Cursor): string {
+function formatCursor({ createdAt, id }: Cursor): string {
   return Buffer.from(`${createdAt.getTime()} ${id}`).toString('base64url');
 }
 
-function decodeCursor(text: string): Cursor | undefined {
+function parseCursor(text: string): Cursor | undefined {
   const match = /^(\d{1,15}) ([0-9a-f-]{36})$/.exec(Buffer.from(text, 'base64url').toString());
   return match?.[2] === undefined || !UUID.test(match[2])
     ? undefined
