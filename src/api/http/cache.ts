@@ -1,141 +1,155 @@
 /**
- * The answers of the public routes, kept for as long as spec 8 says: made once at a time for each key, given on while they
- * are computed again if a route allows that, in bounded memory.
+ * The cached responses of the public routes (spec 8). Requests for the same key share one computation. A route may allow
+ * the old response to be served while a new one is computed. Memory is bounded.
  */
+import { LRUCache } from 'lru-cache';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
-import { type CachedResponse, keepAnswer, type PublicAnswer } from './cached-response.ts';
-import { createLru } from './lru.ts';
+import { type CachedResponse, type PublicAnswer, toCachedResponse } from './cached-response.ts';
 
-/** How long answers of a route are kept, and for how long after that the old one is given while a new one is made. */
+/** How long responses of a route are fresh, and how long after that the old one is served while a new one is computed. */
 type Lifetime = { cacheSeconds: number; staleSeconds: number };
 
-/** The entry for a key: an answer, or that there is none. Times are those of `Clock.steadyMs`. */
-export type Kept = {
-  outcome: { answer: CachedResponse } | { notFound: string };
-  /** Since when it has been so. */
+/** The entry of a key: a response, or the message that nothing was found. Times are those of `Clock.steadyMs`. */
+export type CacheEntry = {
+  outcome: { response: CachedResponse } | { notFound: string };
+  /** The time from which the `age` header counts. */
   asOfMs: number;
-  /** For how long it may be kept: what its route says, or less. */
-  keepSeconds: number;
+  /** How long clients may cache it: the time of its route, or less. */
+  cacheSeconds: number;
   freshUntilMs: number;
   staleUntilMs: number;
-  /** When a new one may be made, after that has failed. */
-  nextTryMs: number;
+  /** When the next refresh may start, after one has failed. */
+  nextRefreshMs: number;
 };
 
-export type Found = { kept: Kept; from: 'hit' | 'stale' | 'miss'; ageSeconds: number };
+export type CacheResult = { entry: CacheEntry; from: 'hit' | 'stale' | 'miss'; ageSeconds: number };
+
+type Compute = () => Promise<PublicAnswer>;
 
 export type Cache = {
   /**
-   * What is kept for the key, or made now; at once where it is kept.
-   * @throws Fault of `make`, and `unavailable` when too much is being made.
+   * The entry of the key, computed first if it is missing or too old. A cached entry is returned synchronously.
+   * @throws Fault of `compute`, and `unavailable` when too many responses are being computed.
    */
-  find(key: string, lifetime: Lifetime, make: () => Promise<PublicAnswer>): Found | Promise<Found>;
-  /** This answer takes more room than before. */
-  grow(key: string, kept: Kept, bytes: number): void;
-  /** Resolves when nothing is being made. */
+  find(key: string, lifetime: Lifetime, compute: Compute): CacheResult | Promise<CacheResult>;
+  /** Counts a compressed copy that was added to the response of this entry. */
+  grow(key: string, entry: CacheEntry, bytes: number): void;
+  /** Resolves when no response is being computed. */
   settled(): Promise<void>;
 };
 
 type CacheLimits = { bytesMax: number; entriesMax: number };
 
-/** Three leaderboards of a million users, or every price, pair and a month of 100,000 users. */
+/** Room for three leaderboards of a million users, or every price, every pair and a month of 100,000 users. */
 const LIMITS: CacheLimits = { bytesMax: 256 * 1024 * 1024, entriesMax: 100_000 };
-/** For what was not found, apart from the answers, which asking for made-up users cannot drive out. */
+/** A separate budget, so that requests for made-up users cannot evict responses. */
 const NOT_FOUND_LIMITS: CacheLimits = { bytesMax: 8 * 1024 * 1024, entriesMax: 10_000 };
-/** A user's first points show this soon. */
+/** Short, so that a user's first points show soon. */
 const NOT_FOUND_SECONDS_MAX = 10;
-/** Computations at the same time: far more than the database has connections, far fewer than memory has room for. */
-const FLIGHTS_MAX = 1_000;
-const RETRY_MS = 1_000;
+/** Concurrent computations: far more than the database has connections, and few enough to fit into memory. */
+const COMPUTATIONS_MAX = 1_000;
+const REFRESH_RETRY_MS = 1_000;
+/** An entry without its response and key. 332 bytes were measured with keys of 60 characters. */
+const ENTRY_BYTES = 300;
 
 export function createCache(
   { clock, log }: { clock: Clock; log: Pick<Log, 'warn'> },
   limits: CacheLimits = LIMITS,
 ): Cache {
-  const answers = createLru<Kept>(limits);
-  const misses = createLru<Kept>(NOT_FOUND_LIMITS);
-  const flights = new Map<string, Promise<Kept>>();
+  const found = createEntries(limits);
+  const notFound = createEntries(NOT_FOUND_LIMITS);
+  const underWay = new Map<string, Promise<CacheEntry>>();
 
-  function makeOnce(key: string, lifetime: Lifetime, make: () => Promise<PublicAnswer>): Promise<Kept> {
-    const flying = flights.get(key);
-    if (flying !== undefined) return flying;
-    if (flights.size >= FLIGHTS_MAX)
-      return Promise.reject(new Fault('unavailable', `${FLIGHTS_MAX} answers are being made`));
-    const flight = keepNew(key, lifetime, make).finally(() => flights.delete(key));
-    flights.set(key, flight);
-    return flight;
+  function computeOnce(key: string, lifetime: Lifetime, compute: Compute): Promise<CacheEntry> {
+    const running = underWay.get(key);
+    if (running !== undefined) return running;
+    if (underWay.size >= COMPUTATIONS_MAX)
+      return Promise.reject(new Fault('unavailable', `${COMPUTATIONS_MAX} responses are being computed`));
+    const started = store(key, lifetime, compute).finally(() => underWay.delete(key));
+    underWay.set(key, started);
+    return started;
   }
 
-  async function keepNew(
-    key: string,
-    { cacheSeconds, staleSeconds }: Lifetime,
-    make: () => Promise<PublicAnswer>,
-  ): Promise<Kept> {
-    // What it says is as old as the moment at which it was begun.
-    const [madeMs, madeAtMs] = [clock.steadyMs(), clock.now().getTime()];
-    try {
-      const made = await make();
-      const asOfMs = madeMs - Math.max(0, madeAtMs - (made.asOf?.getTime() ?? madeAtMs));
-      const keepSeconds = Math.min(cacheSeconds, made.keepSecondsMax ?? cacheSeconds);
-      const answer = await keepAnswer(made);
-      const freshUntilMs = madeMs + keepSeconds * 1000;
-      // An answer that is soon out of date is served no longer than that.
-      const staleUntilMs = freshUntilMs + (keepSeconds < cacheSeconds ? 0 : staleSeconds * 1000);
-      const times = { asOfMs, keepSeconds, freshUntilMs, staleUntilMs, nextTryMs: madeMs };
-      const kept: Kept = { outcome: { answer }, ...times };
-      misses.delete(key);
-      answers.set(key, kept, answer.identity.bytes);
-      return kept;
-    } catch (error) {
-      if (!(error instanceof Fault && error.code === 'not_found')) throw error;
-      const keepSeconds = Math.min(cacheSeconds, NOT_FOUND_SECONDS_MAX);
-      const untilMs = madeMs + keepSeconds * 1000;
-      const kept: Kept = {
-        outcome: { notFound: error.message },
-        asOfMs: madeMs,
-        keepSeconds,
-        freshUntilMs: untilMs,
-        staleUntilMs: untilMs,
-        nextTryMs: madeMs,
-      };
-      answers.delete(key);
-      misses.set(key, kept, 0);
-      return kept;
-    }
+  async function store(key: string, lifetime: Lifetime, compute: Compute): Promise<CacheEntry> {
+    const entry = await computeEntry(clock, lifetime, compute);
+    const [at, other] = 'response' in entry.outcome ? [found, notFound] : [notFound, found];
+    other.delete(key);
+    at.set(key, { entry, bytes: 'response' in entry.outcome ? entry.outcome.response.identity.bytes : 0 });
+    return entry;
   }
 
-  /** Makes a new one for later requests; the old one stays for its time when that fails. */
-  function refresh(key: string, kept: Kept, lifetime: Lifetime, make: () => Promise<PublicAnswer>): void {
-    makeOnce(key, lifetime, make).catch((error: unknown) => {
-      kept.nextTryMs = clock.steadyMs() + RETRY_MS;
+  /** Computes a new entry for later requests. If that fails, the old one stays until it is too old. */
+  function refresh(key: string, entry: CacheEntry, lifetime: Lifetime, compute: Compute): void {
+    computeOnce(key, lifetime, compute).catch((error: unknown) => {
+      entry.nextRefreshMs = clock.steadyMs() + REFRESH_RETRY_MS;
       log.warn({ answer: key, error: messageOf(error) }, 'cache.refresh_failed');
     });
   }
 
   return {
-    find(key, lifetime, make) {
-      const kept = answers.get(key) ?? misses.get(key);
+    find(key, lifetime, compute) {
+      const entry = (found.get(key) ?? notFound.get(key))?.entry;
       const nowMs = clock.steadyMs();
-      if (kept !== undefined && nowMs < kept.staleUntilMs) {
-        if (nowMs < kept.freshUntilMs) return { kept, from: 'hit', ageSeconds: ageOf(kept, nowMs) };
-        if (nowMs >= kept.nextTryMs) refresh(key, kept, lifetime, make);
-        return { kept, from: 'stale', ageSeconds: ageOf(kept, nowMs) };
+      if (entry !== undefined && nowMs < entry.staleUntilMs) {
+        if (nowMs < entry.freshUntilMs) return { entry, from: 'hit', ageSeconds: ageOf(entry, nowMs) };
+        if (nowMs >= entry.nextRefreshMs) refresh(key, entry, lifetime, compute);
+        return { entry, from: 'stale', ageSeconds: ageOf(entry, nowMs) };
       }
-      return makeOnce(key, lifetime, make).then((made) => ({
-        kept: made,
+      return computeOnce(key, lifetime, compute).then((made) => ({
+        entry: made,
         from: 'miss',
         ageSeconds: ageOf(made, clock.steadyMs()),
       }));
     },
-    grow(key, kept, bytes) {
-      answers.grow(key, kept, bytes);
+    grow(key, entry, bytes) {
+      const sized = found.peek(key);
+      // A new object, because lru-cache reads the size again only if the value is a different one.
+      if (sized?.entry === entry) found.set(key, { entry, bytes: sized.bytes + bytes });
     },
     async settled() {
-      await Promise.allSettled(flights.values());
+      await Promise.allSettled(underWay.values());
     },
   };
 }
 
-const ageOf = ({ asOfMs }: Kept, nowMs: number): number => Math.floor((nowMs - asOfMs) / 1000);
+/** An entry, and the bytes of its response in all codings. */
+type SizedEntry = { entry: CacheEntry; bytes: number };
+
+/** Evicts the least recently used entries. An entry that exceeds `bytesMax` by itself is not stored. */
+const createEntries = ({ bytesMax, entriesMax }: CacheLimits) =>
+  new LRUCache<string, SizedEntry>({
+    max: entriesMax,
+    maxSize: bytesMax,
+    sizeCalculation: ({ bytes }, key) => bytes + 2 * key.length + ENTRY_BYTES,
+  });
+
+/** @throws the errors of `compute`, except a Fault `not_found`, which becomes an entry. */
+async function computeEntry(
+  clock: Clock,
+  { cacheSeconds: routeSeconds, staleSeconds }: Lifetime,
+  compute: Compute,
+): Promise<CacheEntry> {
+  // A response is as old as the moment at which its computation began.
+  const [beganMs, beganAtMs] = [clock.steadyMs(), clock.now().getTime()];
+  try {
+    const answer = await compute();
+    const asOfMs = beganMs - Math.max(0, beganAtMs - (answer.asOf?.getTime() ?? beganAtMs));
+    const cacheSeconds = Math.min(routeSeconds, answer.cacheSecondsMax ?? routeSeconds);
+    const response = await toCachedResponse(answer);
+    const freshUntilMs = beganMs + cacheSeconds * 1000;
+    // A response that will soon be out of date is not served after that.
+    const staleUntilMs = freshUntilMs + (cacheSeconds < routeSeconds ? 0 : staleSeconds * 1000);
+    const times = { asOfMs, cacheSeconds, freshUntilMs, staleUntilMs, nextRefreshMs: beganMs };
+    return { outcome: { response }, ...times };
+  } catch (error) {
+    if (!(error instanceof Fault && error.code === 'not_found')) throw error;
+    const cacheSeconds = Math.min(routeSeconds, NOT_FOUND_SECONDS_MAX);
+    const untilMs = beganMs + cacheSeconds * 1000;
+    const times = { asOfMs: beganMs, cacheSeconds, freshUntilMs: untilMs, staleUntilMs: untilMs };
+    return { outcome: { notFound: error.message }, ...times, nextRefreshMs: beganMs };
+  }
+}
+
+const ageOf = ({ asOfMs }: CacheEntry, nowMs: number): number => Math.floor((nowMs - asOfMs) / 1000);

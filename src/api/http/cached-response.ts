@@ -1,5 +1,5 @@
 /**
- * An answer as the bytes that are sent: plain, and compressed from the first request on that can take it so.
+ * A response as the bytes that are sent: uncompressed, and compressed after the first request that accepts it.
  */
 import { createHash, type Hash } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -10,25 +10,25 @@ import { constants, createBrotliCompress, createGzip } from 'node:zlib';
 export type PublicAnswer = {
   type: string;
   body: string | Buffer | LargeBody;
-  /** Further headers, such as `link`. */
+  /** Further headers, for example `link`. */
   headers?: Readonly<Record<string, string>>;
-  /** Since when it has been so, where that is before it was asked for: from then on its `age` counts. */
+  /** The time of its data, if that is before the request. The `age` header counts from it. */
   asOf?: Date;
-  /** For how long it is kept at most, where that is less than its route says. */
-  keepSecondsMax?: number;
+  /** How long it may be cached, if that is shorter than the time of its route. */
+  cacheSecondsMax?: number;
 };
 
-/** Hashes what comes in pieces, each in a separate turn of the event loop, while the next ones are on their way. */
+/** A body that arrives in pieces. Each is hashed in a separate turn of the event loop while the next ones are read. */
 type LargeBody = {
-  /** Appends a piece, which may be handled in one go. */
+  /** Appends a piece. It is converted and hashed in one go, so it should be small. */
   add(piece: string): void;
-  /** All pieces as bytes, and their digest; nothing can be added any more. */
+  /** All pieces as bytes, and their digest. Call it once, after the last `add`. */
   finish(): Promise<{ pieces: readonly Buffer[]; digest: string }>;
 };
 
 export type Coding = 'br' | 'gzip' | 'identity';
 
-/** A body in one coding, with the headers that do not change while it is kept. */
+/** The body in one content coding, with the headers that stay the same while it is cached. */
 export type Variant = {
   body: Buffer | readonly Buffer[];
   bytes: number;
@@ -36,22 +36,22 @@ export type Variant = {
 };
 
 export type CachedResponse = {
-  /** Those that came with it. */
+  /** The headers of the answer, without those that each variant adds. */
   headers: Readonly<Record<string, string>>;
-  /** Of the plain body: SHA-256, as much of it as a UUID has. */
+  /** The first 132 bits of the SHA-256 of the uncompressed body. */
   digest: string;
   isCompressible: boolean;
   identity: Variant;
-  /** Under way or made; the identity where compressing does not make it smaller. */
+  /** A promise while it is being compressed. The identity if compression does not make it smaller. */
   compressed: { [coding in Coding]?: Variant | Promise<Variant> };
 };
 
-/** Below this an answer fits into one packet anyway. */
+/** A smaller response fits into one packet anyway. */
 const COMPRESSED_BYTES_MIN = 1_400;
-/** Sent as one buffer instead of as a stream of pieces. */
+/** Larger bodies are sent as a stream of pieces. */
 const JOINED_BYTES_MAX = 1024 * 1024;
 const DIGEST_CHARACTERS = 22;
-/** A leaderboard of 106 KB: 1.7 ms to 40.6 KB (gzip: 2.0 ms, 42.6 KB); 9.7 ms at 5, and no smaller. */
+/** Measured with a leaderboard of 106 KB: 1.7 ms to 40.6 KB (gzip: 2.0 ms, 42.6 KB). Quality 5 takes 9.7 ms and saves nothing. */
 const BROTLI_QUALITY = 4;
 
 export function createLargeBody(): LargeBody {
@@ -75,8 +75,7 @@ export function createLargeBody(): LargeBody {
   };
 }
 
-/** The answer as it is kept. */
-export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Promise<CachedResponse> {
+export async function toCachedResponse({ type, body, headers = {} }: PublicAnswer): Promise<CachedResponse> {
   const { pieces, digest } =
     typeof body === 'string' || Buffer.isBuffer(body) ? finished(body) : await body.finish();
   const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
@@ -96,27 +95,27 @@ export async function keepAnswer({ type, body, headers = {} }: PublicAnswer): Pr
 }
 
 /**
- * The variant in this coding; a promise where it has yet to be made, once for all who ask meanwhile. Compressing runs in
- * the thread pool. `onMade` gets the number of bytes that are kept in addition.
+ * The variant in this coding: a promise the first time, which concurrent requests share. Compression runs in the thread
+ * pool. `onCompressed` receives the bytes of the additional copy.
  */
 export function variantOf(
-  answer: CachedResponse,
+  response: CachedResponse,
   coding: Coding,
-  onMade: (bytes: number) => void,
+  onCompressed: (bytes: number) => void,
 ): Variant | Promise<Variant> {
-  if (coding === 'identity') return answer.identity;
-  answer.compressed[coding] ??= compress(answer, coding).then(
+  if (coding === 'identity') return response.identity;
+  response.compressed[coding] ??= compress(response, coding).then(
     (variant) => {
-      answer.compressed[coding] = variant;
-      if (variant !== answer.identity) onMade(variant.bytes);
+      response.compressed[coding] = variant;
+      if (variant !== response.identity) onCompressed(variant.bytes);
       return variant;
     },
     (error: unknown) => {
-      delete answer.compressed[coding];
+      delete response.compressed[coding];
       throw error;
     },
   );
-  return answer.compressed[coding];
+  return response.compressed[coding];
 }
 
 async function compress({ identity, digest }: CachedResponse, coding: 'br' | 'gzip'): Promise<Variant> {
@@ -149,13 +148,13 @@ async function compress({ identity, digest }: CachedResponse, coding: 'br' | 'gz
 
 export const piecesOf = (body: Variant['body']): readonly Buffer[] => (Buffer.isBuffer(body) ? [body] : body);
 
-/** Strong tags tell codings apart (RFC 9110, section 8.8.3.3). */
+/** A strong tag differs for each coding (RFC 9110, section 8.8.3.3). */
 const tagOf = (digest: string, coding: Coding): string =>
   coding === 'identity' ? `"${digest}"` : `"${digest}-${coding}"`;
 
 /**
- * The tag of this answer that an If-None-Match names (RFC 9110, section 13.1.2; weak comparison), in whichever coding:
- * who has one has the answer. Undefined when there is none.
+ * The tag in If-None-Match that belongs to this response in any coding (RFC 9110, section 13.1.2; weak comparison), because
+ * a client that has the response in another coding has it too. Undefined if no tag matches.
  */
 export function matchTag(
   ifNoneMatch: string,
@@ -167,7 +166,7 @@ export function matchTag(
   return ifNoneMatch.match(/"[^"]*"/g)?.find((tag) => own.includes(tag));
 }
 
-/** The coding to answer in: brotli before gzip where both are as welcome (RFC 9110, section 12.5.3). */
+/** The coding of the response (RFC 9110, section 12.5.3). Brotli is preferred if the client weighs it like gzip. */
 export function chooseCoding(acceptEncoding: string | undefined): Coding {
   if (acceptEncoding === undefined || acceptEncoding === '') return 'identity';
   const weights = new Map<string, number>();
@@ -178,7 +177,7 @@ export function chooseCoding(acceptEncoding: string | undefined): Coding {
   }
   const weightOf = (coding: string) => weights.get(coding) ?? weights.get('*') ?? 0;
   const [br, gzip] = [weightOf('br'), weightOf('gzip')];
-  // A weight that is no number welcomes nothing.
+  // A weight that is not a number rejects the coding.
   if (br > 0 && !(gzip > br)) return 'br';
   return gzip > 0 ? 'gzip' : 'identity';
 }
@@ -196,11 +195,11 @@ function bytesOf(text: string): Buffer {
   return bytes;
 }
 
-/** A copy outside of the pool and of zlib's buffers, of which a small answer would keep 8 or 16 KiB alive. */
+/** A copy in its own allocation, because a small slice of Node's pool or a zlib buffer would keep 8 or 16 KiB alive. */
 function joined(pieces: readonly Buffer[], bytes: number): Variant['body'] {
   if (bytes > JOINED_BYTES_MAX) return pieces;
   const whole = Buffer.allocUnsafeSlow(bytes);
-  let place = 0;
-  for (const piece of pieces) place += piece.copy(whole, place);
+  let offset = 0;
+  for (const piece of pieces) offset += piece.copy(whole, offset);
   return whole;
 }

@@ -1,6 +1,6 @@
 /**
- * Public GET routes: whose answers are kept for the time that spec 8 names, that browsers of any site may read, and that
- * clients and proxies may keep too.
+ * Public GET routes. Their responses are cached here, by clients and by proxies for the time in spec 8, and browsers may read
+ * them from any site.
  */
 import { Readable } from 'node:stream';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -9,7 +9,7 @@ import type { TSchema } from 'typebox';
 import { Fault } from '../../core/fault.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { type Cache, createCache, type Found } from './cache.ts';
+import { type Cache, type CacheResult, createCache } from './cache.ts';
 import { chooseCoding, matchTag, type PublicAnswer, type Variant, variantOf } from './cached-response.ts';
 import type { Operation } from './operation.ts';
 import {
@@ -37,7 +37,7 @@ export type PublicRoute<P extends Parameters, At> = {
   parameters?: P;
   /** What an error status means here, with its message: `{ 404: 'Points not found' }`. */
   errors?: Record<number, string>;
-  /** What further headers of the response say. */
+  /** Descriptions of further response headers. */
   answerHeaders?: Record<string, string>;
   /** How long a response is cached (spec 8). */
   cacheSeconds: number;
@@ -45,14 +45,14 @@ export type PublicRoute<P extends Parameters, At> = {
   staleSeconds?: number;
   /** What the response depends on besides the parameters, such as the current day. It is part of the cache key. */
   at?(): At;
-  /** Makes the response. @throws Fault `not_found` and others, as spec 7 says */
+  /** Computes the response. @throws Fault `not_found` and the others of spec 7. */
   compute(given: Parsed<P>, at: At): Promise<PublicAnswer>;
 };
 
-/** A body that is made by JSON.stringify, in which exact numbers are JSON.rawJSON. */
+/** Exact numbers in the value are JSON.rawJSON, so 256-bit amounts are not rounded. */
 export const json = (value: unknown): PublicAnswer => jsonText(JSON.stringify(value));
 
-/** A body that is JSON already. */
+/** The body is already JSON. */
 export const jsonText = (body: PublicAnswer['body']): PublicAnswer => ({
   type: 'application/json; charset=utf-8',
   body,
@@ -70,15 +70,15 @@ const PREFLIGHT = {
 const PARTS = 'publicParts';
 type Parts = { cache: Cache; metrics: Metrics };
 
-/** Gives the API the place where the answers of its public routes are kept; before the first of them is added. */
+/** Adds the cache of the public routes. Call it before `addPublicRoute`. */
 export function cacheResponses(api: Api, options: Pick<ApiOptions, 'clock' | 'log' | 'metrics'>): void {
   const cache = createCache(options);
   api.decorate(PARTS, { cache, metrics: options.metrics } satisfies Parts);
-  // What is being made still needs the database.
+  // A computation under way still needs the database.
   api.addHook('onClose', () => cache.settled());
 }
 
-/** Adds a route to an API after `cacheResponses`. */
+/** Adds a public route. Call `cacheResponses` once before. */
 export function addPublicRoute<P extends Parameters = Record<never, never>, At = undefined>(
   api: Api,
   route: PublicRoute<P, At>,
@@ -94,7 +94,7 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
     miss: metrics.cacheAnswers.labels(path, 'miss'),
   };
 
-  /** Not async, and without a result: what is kept is sent in the turn in which it is asked for. */
+  /** Not async: a cached response is sent in the same turn of the event loop. */
   function answer(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> | undefined {
     const { key, compute } = read(request);
     const cacheKey = `${path} ${key}`;
@@ -105,25 +105,26 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
 
   function send(
     cacheKey: string,
-    { kept, from, ageSeconds }: Found,
+    { entry, from, ageSeconds }: CacheResult,
     { headers }: FastifyRequest,
     reply: FastifyReply,
   ): Promise<FastifyReply> | undefined {
     counters[from].inc();
     reply.header('age', String(ageSeconds));
-    const { outcome, keepSeconds } = kept;
-    const isUsual = keepSeconds === cacheSeconds;
-    reply.header('cache-control', isUsual ? cacheControl : `public, max-age=${keepSeconds}`);
+    const { outcome } = entry;
+    const isUsual = entry.cacheSeconds === cacheSeconds;
+    reply.header('cache-control', isUsual ? cacheControl : `public, max-age=${entry.cacheSeconds}`);
     if ('notFound' in outcome) throw new Fault('not_found', outcome.notFound);
-    const coding = outcome.answer.isCompressible ? chooseCoding(headers['accept-encoding']) : 'identity';
+    const { response } = outcome;
+    const coding = response.isCompressible ? chooseCoding(headers['accept-encoding']) : 'identity';
     const { 'if-none-match': known } = headers;
-    const tag = known === undefined ? undefined : matchTag(known, outcome.answer, coding);
+    const tag = known === undefined ? undefined : matchTag(known, response, coding);
     if (tag !== undefined) {
-      if (outcome.answer.isCompressible) reply.header('vary', 'accept-encoding');
-      reply.code(304).headers(outcome.answer.headers).header('etag', tag).send();
+      if (response.isCompressible) reply.header('vary', 'accept-encoding');
+      reply.code(304).headers(response.headers).header('etag', tag).send();
       return undefined;
     }
-    const variant = variantOf(outcome.answer, coding, (bytes) => cache.grow(cacheKey, kept, bytes));
+    const variant = variantOf(response, coding, (bytes) => cache.grow(cacheKey, entry, bytes));
     if (variant instanceof Promise) return variant.then((made) => sendVariant(made, reply));
     sendVariant(variant, reply);
     return undefined;
@@ -151,16 +152,16 @@ function operationOf<P extends Parameters, At>(route: PublicRoute<P, At>): Opera
   const isText = 'type' in answer && answer.type === 'string';
   return {
     ...{ summary, answer: isText ? { content: { 'text/plain': answer } } : answer },
-    description: `${description === undefined ? '' : `${description} `}Kept for ${cacheSeconds} seconds.`,
+    description: `${description === undefined ? '' : `${description} `}Cached for ${cacheSeconds} seconds.`,
     ...(example !== undefined && { example }),
     ...(hasPath && { params: pathSchema(parameters) }),
     ...(hasQuery && { querystring: querySchema(parameters) }),
     ...(errors !== undefined && { errors }),
-    others: { 304: { description: 'Who asks has it already.' } },
+    others: { 304: { description: 'The client already has this response.' } },
     answerHeaders: {
-      'cache-control': 'For how long it may be kept.',
-      age: 'Seconds since it was made.',
-      etag: 'To ask with `if-none-match` whether it has changed.',
+      'cache-control': 'How long the response may be cached.',
+      age: 'Seconds since the response was computed.',
+      etag: 'Send it as `if-none-match` to receive 304 while the response is unchanged.',
       ...route.answerHeaders,
     },
   };
@@ -168,7 +169,7 @@ function operationOf<P extends Parameters, At>(route: PublicRoute<P, At>): Opera
 
 const isInPath = (parameter: Parameter<unknown>) => parameter.isInPath === true;
 
-/** Pages of any site may read errors too. */
+/** Also on errors, so that pages of any site may read them. */
 function share(_request: FastifyRequest, reply: FastifyReply, done: () => void): void {
   reply.headers(SHARED);
   done();
@@ -179,7 +180,7 @@ function sendVariant({ body, headers }: Variant, reply: FastifyReply): FastifyRe
   return reply.send(Buffer.isBuffer(body) ? body : Readable.from(inTurns(body), { objectMode: false }));
 }
 
-/** A socket that takes one piece after the other would otherwise be given all of them in one turn of the event loop. */
+/** One piece for each turn of the event loop. Without the pause, a fast socket would get all pieces in a single turn. */
 async function* inTurns(pieces: readonly Buffer[]): AsyncGenerator<Buffer> {
   for (const piece of pieces) {
     yield piece;

@@ -78,7 +78,7 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
       // A read that fails is a price that cannot be told (spec 4.2, rule 1).
       if (!(error instanceof Fault)) throw error;
       log.warn({ asset, error: messageOf(error) }, 'price.unreadable');
-      return { ...recordOf(asset, undefined), keepSecondsMax: UNREADABLE_SECONDS_MAX };
+      return { ...recordOf(asset, undefined), cacheSecondsMax: UNREADABLE_SECONDS_MAX };
     }
   }
 

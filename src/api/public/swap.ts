@@ -216,7 +216,7 @@ async function lpPriceOf(options: PairRoutes, pair: ValuedPair, now: PairNow): P
 const withCompleteness = (answer: PublicAnswer, isComplete: boolean): PublicAnswer => ({
   ...answer,
   headers: { [COMPLETE_HEADER]: String(isComplete) },
-  ...(!isComplete && { keepSecondsMax: INCOMPLETE_SECONDS }),
+  ...(!isComplete && { cacheSecondsMax: INCOMPLETE_SECONDS }),
 });
 
 const orNull = (value: Decimal | undefined) => (value === undefined ? null : exactNumber(value));

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createCache, type Found, type Kept } from '../../../src/api/http/cache.ts';
+import { type CacheEntry, type CacheResult, createCache } from '../../../src/api/http/cache.ts';
 import type { PublicAnswer } from '../../../src/api/http/cached-response.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { createTestClock } from '../../kit/clock.ts';
@@ -8,7 +8,7 @@ import { createTestClock } from '../../kit/clock.ts';
 const lifetime = { cacheSeconds: 60, staleSeconds: 0 };
 const textAnswer = (body: string): PublicAnswer => ({ type: 'text/plain', body });
 
-/** A cache whose answers are made when the test says so. */
+/** A cache whose computations finish when the test says so. */
 function createStory(limits?: { bytesMax: number; entriesMax: number }) {
   const clock = createTestClock();
   const logged: unknown[] = [];
@@ -23,11 +23,11 @@ function createStory(limits?: { bytesMax: number; entriesMax: number }) {
   return { cache, clock, logged, made, make };
 }
 
-const textOf = ({ outcome }: Kept) =>
-  'notFound' in outcome ? `none: ${outcome.notFound}` : outcome.answer.identity.body.toString();
-const shown = ({ kept, from, ageSeconds }: Found) => `${from} ${textOf(kept)} ${ageSeconds} s`;
+const textOf = ({ outcome }: CacheEntry) =>
+  'notFound' in outcome ? `none: ${outcome.notFound}` : outcome.response.identity.body.toString();
+const shown = ({ entry, from, ageSeconds }: CacheResult) => `${from} ${textOf(entry)} ${ageSeconds} s`;
 
-test('an answer is made once for all who ask at the same time, and once for its lifetime', async () => {
+test('concurrent requests share one computation, and its response is cached for its lifetime', async () => {
   const { cache, clock, made, make } = createStory();
   const askers = [1, 2, 3].map(async () => cache.find('a', lifetime, make));
   assert.equal(made.length, 1);
@@ -46,7 +46,7 @@ test('an answer is made once for all who ask at the same time, and once for its 
   await cache.settled();
 });
 
-test('what cannot be made is told to all who wait, and tried again by the next', async () => {
+test('a failed computation fails all requests that wait for it, and the next request tries again', async () => {
   const { cache, made, make } = createStory();
   for (const error of [new Fault('unavailable', 'the database is away'), new Error('a bug')]) {
     const askers = [1, 2].map(async () => cache.find('a', lifetime, make));
@@ -60,7 +60,7 @@ test('what cannot be made is told to all who wait, and tried again by the next',
   assert.equal(made.length, 3);
 });
 
-test('that nothing was found is kept for ten seconds', async () => {
+test('a 404 is cached for ten seconds', async () => {
   const { cache, clock, made, make } = createStory();
   const first = cache.find('a', lifetime, make);
   made[0]?.reject(new Fault('not_found', 'Points not found'));
@@ -73,7 +73,7 @@ test('that nothing was found is kept for ten seconds', async () => {
   assert.equal(shown(await next), 'miss one 0 s');
 });
 
-test('made-up names fill neither the memory nor the place of answers', async () => {
+test('requests for made-up names neither fill memory nor evict responses', async () => {
   const { cache, make, made } = createStory({ bytesMax: 100_000, entriesMax: 2 });
   const first = cache.find('kept', lifetime, make);
   made[0]?.resolve(textAnswer('one'));
@@ -82,10 +82,10 @@ test('made-up names fill neither the memory nor the place of answers', async () 
   for (let number = 0; number < 11_000; number += 1) await cache.find(`user ${number}`, lifetime, nothing);
   assert.equal(shown(await cache.find('kept', lifetime, make)), 'hit one 0 s');
   assert.ok(cache.find('user 10999', lifetime, make) instanceof Promise === false);
-  assert.ok(cache.find('user 0', lifetime, make) instanceof Promise, 'the oldest is forgotten');
+  assert.ok(cache.find('user 0', lifetime, make) instanceof Promise, 'the oldest is evicted');
 });
 
-test('while an answer is made anew, the old one is given for the time that its route allows', async () => {
+test('the stale response is served while a new one is computed', async () => {
   const { cache, clock, made, make } = createStory();
   const stale = { cacheSeconds: 60, staleSeconds: 30 };
   const first = cache.find('a', stale, make);
@@ -94,13 +94,13 @@ test('while an answer is made anew, the old one is given for the time that its r
   clock.advance(60_000);
   for (let asked = 0; asked < 3; asked += 1)
     assert.equal(shown(await cache.find('a', stale, make)), 'stale one 60 s');
-  assert.equal(made.length, 2, 'one for all');
+  assert.equal(made.length, 2, 'one computation for all');
   made[1]?.resolve(textAnswer('two'));
   await cache.settled();
   assert.equal(shown(await cache.find('a', stale, make)), 'hit two 0 s');
 });
 
-test('an answer that cannot be made anew stays for its time, and no longer; the log tells', async () => {
+test('a stale response is served until its time is over if refreshing fails, and the failure is logged', async () => {
   const { cache, clock, logged, made, make } = createStory();
   const stale = { cacheSeconds: 60, staleSeconds: 30 };
   const first = cache.find('a', stale, make);
@@ -116,7 +116,7 @@ test('an answer that cannot be made anew stays for its time, and no longer; the 
   await fail(2);
   assert.deepEqual(logged, [{ answer: 'a', error: 'the database is away' }]);
   assert.equal(shown(await cache.find('a', stale, make)), 'stale one 60 s');
-  assert.equal(made.length, 2, 'not again at once');
+  assert.equal(made.length, 2, 'no second attempt within a second');
   clock.advance(1_000);
   await fail(3);
   clock.advance(29_000);
@@ -125,7 +125,7 @@ test('an answer that cannot be made anew stays for its time, and no longer; the 
   await assert.rejects(async () => late, /still away/);
 });
 
-test('an answer that is found no more is not given on', async () => {
+test('a 404 replaces a stale response', async () => {
   const { cache, clock, made, make } = createStory();
   const stale = { cacheSeconds: 60, staleSeconds: 30 };
   const first = cache.find('a', stale, make);
@@ -138,7 +138,7 @@ test('an answer that is found no more is not given on', async () => {
   assert.equal(shown(await cache.find('a', stale, make)), 'hit none: Price not found 0 s');
 });
 
-test('answers that are too large together push out those that nobody asks for', async () => {
+test('the least recently used responses are evicted when all together are too large', async () => {
   const { cache, make, made } = createStory({ bytesMax: 25_000, entriesMax: 100 });
   for (const key of ['a', 'b', 'c']) {
     const asked = cache.find(key, lifetime, make);
@@ -147,13 +147,30 @@ test('answers that are too large together push out those that nobody asks for', 
   }
   assert.equal(made.length, 3);
   for (const key of ['b', 'c']) assert.ok(!(cache.find(key, lifetime, make) instanceof Promise), key);
-  const { kept } = await cache.find('b', lifetime, make);
-  cache.grow('b', kept, 10_000);
+  const { entry } = await cache.find('b', lifetime, make);
+  cache.grow('b', entry, 10_000);
   assert.ok(!(cache.find('b', lifetime, make) instanceof Promise));
-  assert.ok(cache.find('c', lifetime, make) instanceof Promise, 'a compressed copy takes room too');
+  assert.ok(cache.find('c', lifetime, make) instanceof Promise, 'a compressed copy counts too');
 });
 
-test('more than a thousand answers at the same time are refused, not queued', async () => {
+test('a copy of an entry that was replaced is not counted, and an entry over the limit is not stored', async () => {
+  const { cache, clock, make, made } = createStory({ bytesMax: 25_000, entriesMax: 100 });
+  const find = async (body: string) => {
+    const asked = cache.find('a', lifetime, make);
+    made.at(-1)?.resolve(textAnswer(body));
+    return asked;
+  };
+  const { entry } = await find('one');
+  clock.advance(60_000);
+  await find('two');
+  cache.grow('a', entry, 30_000);
+  assert.equal(shown(await cache.find('a', lifetime, make)), 'hit two 0 s');
+  clock.advance(60_000);
+  await find('x'.repeat(30_000));
+  assert.ok(cache.find('a', lifetime, make) instanceof Promise);
+});
+
+test('computations beyond a thousand at once are refused, not queued', async () => {
   const { cache, make, made } = createStory();
   const asked = Array.from({ length: 1_000 }, async (_, number) => cache.find(`${number}`, lifetime, make));
   await assert.rejects(async () => cache.find('one more', lifetime, make), { code: 'unavailable' });

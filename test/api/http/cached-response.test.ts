@@ -6,9 +6,9 @@ import {
   type Coding,
   chooseCoding,
   createLargeBody,
-  keepAnswer,
   matchTag,
   piecesOf,
+  toCachedResponse,
   variantOf,
 } from '../../../src/api/http/cached-response.ts';
 import { countTurns } from '../turns.ts';
@@ -23,21 +23,21 @@ const bodyIn = (pieces: readonly string[]) => {
 };
 const bodyOf = ({ body }: Awaited<ReturnType<typeof variantOf>>) => Buffer.concat(piecesOf(body));
 
-test('the tag is one of the bytes, however they come', async () => {
-  const whole = await keepAnswer({ type, body: text });
-  assert.deepEqual(await keepAnswer({ type, body: Buffer.from(text) }), whole);
+test('the tag depends on the bytes alone, not on the pieces they arrive in', async () => {
+  const whole = await toCachedResponse({ type, body: text });
+  assert.deepEqual(await toCachedResponse({ type, body: Buffer.from(text) }), whole);
   for (const pieces of [[text], [text.slice(0, 7), text.slice(7)], ['', text]]) {
-    const kept = await keepAnswer({ type, body: bodyIn(pieces) });
+    const kept = await toCachedResponse({ type, body: bodyIn(pieces) });
     assert.deepEqual(kept.identity.headers, whole.identity.headers);
     assert.deepEqual(bodyOf(kept.identity), Buffer.from(text));
   }
-  const other = await keepAnswer({ type, body: `${text} ` });
+  const other = await toCachedResponse({ type, body: `${text} ` });
   assert.notEqual(other.digest, whole.digest);
   assert.match(whole.identity.headers.etag ?? '', /^"[\w-]{22}"$/);
 });
 
-test('a coding is made once, is told of, and unpacks to the answer', async () => {
-  const answer = await keepAnswer({ type, body: text });
+test('a body is compressed once for each coding, its size is reported, and it unpacks to the same body', async () => {
+  const answer = await toCachedResponse({ type, body: text });
   const more: number[] = [];
   for (const [coding, unpack] of [
     ['br', brotliDecompressSync],
@@ -55,28 +55,28 @@ test('a coding is made once, is told of, and unpacks to the answer', async () =>
   assert.equal(more.length, 2);
 });
 
-test('what compressing makes no smaller is sent as it is', async () => {
-  const answer = await keepAnswer({ type, body: randomBytes(5_000) });
+test('a body that compression does not make smaller is sent uncompressed', async () => {
+  const answer = await toCachedResponse({ type, body: randomBytes(5_000) });
   assert.equal(await variantOf(answer, 'gzip', untold), answer.identity);
 });
 
-test('a large answer is kept as its pieces, a small one as one', async () => {
+test('a large body stays in pieces, and a small one is joined', async () => {
   const piece = 'ä'.repeat(300_000);
-  const large = await keepAnswer({ type, body: bodyIn([piece, piece]) });
+  const large = await toCachedResponse({ type, body: bodyIn([piece, piece]) });
   assert.deepEqual(piecesOf(large.identity.body), [Buffer.from(piece), Buffer.from(piece)]);
-  const small = await keepAnswer({ type, body: bodyIn([text, text]) });
+  const small = await toCachedResponse({ type, body: bodyIn([text, text]) });
   assert.deepEqual(small.identity.body, Buffer.from(text + text));
 });
 
-test('the event loop turns between the pieces of a large answer while it is hashed', async () => {
+test('hashing a large body gives way to the event loop after each piece', async () => {
   const body = bodyIn(Array.from({ length: 64 }, () => text));
-  const { turns, result } = await countTurns(() => keepAnswer({ type, body }));
+  const { turns, result } = await countTurns(() => toCachedResponse({ type, body }));
   assert.equal(result.identity.bytes, 64 * text.length);
   assert.ok(turns >= 63, `${turns} turns`);
 });
 
-test('If-None-Match is a list, compared weakly, in any coding, or anything at all', async () => {
-  const answer = await keepAnswer({ type, body: text });
+test('If-None-Match matches a list, a weak tag, a tag of any coding, or *', async () => {
+  const answer = await toCachedResponse({ type, body: text });
   const tag = `"${answer.digest}"`;
   const gzip = `"${answer.digest}-gzip"`;
   assert.equal(matchTag(tag, answer, 'br'), tag);
@@ -86,7 +86,7 @@ test('If-None-Match is a list, compared weakly, in any coding, or anything at al
     assert.equal(matchTag(other, answer, 'br'), undefined, other);
 });
 
-test('the coding is the most welcome one', () => {
+test('the coding with the highest weight is chosen', () => {
   const cases: [string | undefined, Coding][] = [
     [undefined, 'identity'],
     ['', 'identity'],
