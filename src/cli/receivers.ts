@@ -14,7 +14,7 @@ import {
   listReceivers,
   PENDING_MAX,
   type Receiver,
-  type ReceiverPlace,
+  type ReceiverCursor,
 } from '../store/delivery/receivers.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { requireWatcherId } from './find-watcher.ts';
@@ -73,7 +73,7 @@ async function listAll(
   which: { watcherId: number | undefined; failing: boolean },
 ): Promise<Receiver[]> {
   const receivers: Receiver[] = [];
-  let after: ReceiverPlace | undefined;
+  let after: ReceiverCursor | undefined;
   do {
     const page = await listReceivers(db, { ...which, after, limit: PAGE_RECEIVERS });
     receivers.push(...page);

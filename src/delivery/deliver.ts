@@ -10,7 +10,7 @@ import type { Database, Session } from '../store/db/db.ts';
 import {
   countWorkers,
   findNextDue,
-  freeDeadLanes,
+  freeAbandonedLanes,
   type Lane,
   leaseLanes,
   listSuspended,
@@ -19,8 +19,8 @@ import {
   REORG_PREFIX,
   releaseLanes,
   renewLeases,
-  TURN_LANES_MAX,
-  TURN_WATCHERS_MAX,
+  VISIT_LANES_MAX,
+  VISIT_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
 } from '../store/delivery/lanes.ts';
 import { createFairQueue } from './fair.ts';
@@ -167,8 +167,8 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       await makeRoom(now);
       return 'idle';
     }
-    const watchersMax = Math.min(TURN_WATCHERS_MAX, room);
-    const lanesEach = Math.min(TURN_LANES_MAX, Math.floor(room / watchersMax));
+    const watchersMax = Math.min(VISIT_WATCHERS_MAX, room);
+    const lanesEach = Math.min(VISIT_LANES_MAX, Math.floor(room / watchersMax));
     const askedMs = clock.steadyMs();
     const { leased, drained, visited } = await leaseLanes(database, {
       ...{ owner, now, stepsMs, leaseUntil: new Date(now.getTime() + LEASE_MS) },
@@ -270,7 +270,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     // Before another worker takes them for those of a dead one.
     if (worker !== undefined && unrenewed.length > 0) await renew(worker.number, unrenewed, now);
     const stepsMs = clock.stepsMs();
-    if ((await freeDeadLanes(database, { now, stepsMs, except: unrenewed })) > 0) wake.ring();
+    if ((await freeAbandonedLanes(database, { now, stepsMs, except: unrenewed })) > 0) wake.ring();
     if (worker === undefined) return 'idle';
     if (clock.steadyMs() - polledMs >= POLL_MS_MAX) {
       polledMs = clock.steadyMs();

@@ -8,7 +8,7 @@ import {
   leaseLanes,
   noteNextVisits,
   releaseLanes,
-  TURN_LANES_MAX,
+  VISIT_LANES_MAX,
 } from '../../src/store/delivery/lanes.ts';
 import { type DueNotification, listDue, settle } from '../../src/store/delivery/outbox.ts';
 
@@ -20,7 +20,7 @@ export async function leaseDue(
   const leaseUntil = new Date(now.getTime() + 30_000);
   const lanes: Lane[] = [];
   while (lanes.length < limit) {
-    const lanesEach = Math.min(TURN_LANES_MAX, limit - lanes.length);
+    const lanesEach = Math.min(VISIT_LANES_MAX, limit - lanes.length);
     const watchersMax = Math.floor((limit - lanes.length) / lanesEach);
     const { leased, drained } = await leaseLanes(database, {
       owner,

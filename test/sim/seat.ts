@@ -24,7 +24,7 @@ const POINTS = {
   settle: /insert into delivery_attempt\b/,
   releaseLanes: /set owner = null, lease_until = null, next_due/,
   renewLeases: /update lane set lease_until/,
-  freeDeadLanes: /pg_locks/,
+  freeAbandonedLanes: /pg_locks/,
   listDue: /left join watched_address/,
   noteNextVisits: /update watcher_queue q set next_due = \(/,
 } as const;

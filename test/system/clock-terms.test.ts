@@ -12,7 +12,7 @@ import { createMetrics } from '../../src/core/metrics.ts';
 import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createPriceFeed } from '../../src/prices/feed.ts';
-import { createHorizon, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
+import { createSafeWatermark, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
 import { findYoungPrice } from '../../src/store/prices/prices.ts';
 import { ANSWER_KEPT_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
 import { findWatcherByLookup } from '../../src/store/watchers/keys.ts';
@@ -146,9 +146,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const { story, clock, set, work } = await startStory();
       const { watcherId } = await watchAddress(database());
       await mine(database(), headerOf(1), [transferOf()], { now: clock.now() });
-      const horizon = createHorizon(database());
+      const safeWatermark = createSafeWatermark(database());
       const made = async (after: number) => {
-        const upTo = (await horizon()) ?? after;
+        const upTo = (await safeWatermark()) ?? after;
         return listAttemptsBetween(database(), watcherId, { after, upTo, limit: 10 });
       };
       await work();

@@ -2,7 +2,7 @@
  * The deployment for its operator: processes with their hosts, late watchers by name, and the receivers of all watchers.
  */
 import { type Static, Type } from 'typebox';
-import { listReceivers, type Receiver, type ReceiverPlace } from '../../store/delivery/receivers.ts';
+import { listReceivers, type Receiver, type ReceiverCursor } from '../../store/delivery/receivers.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { cursorParameter, nextLink } from '../http/paging.ts';
 import { parameter, parseWhole, querySchema, readKeyed } from '../http/parameters.ts';
@@ -98,7 +98,7 @@ export function addAdminDeploymentRoutes(api: Api, { database, ops }: ApiOptions
   );
 }
 
-function parseCursor(text: string): ReceiverPlace | undefined {
+function parseCursor(text: string): ReceiverCursor | undefined {
   const [, watcherId, origin] = /^(\d{1,15}) ([^\s\p{Cc}]+)$/u.exec(text) ?? [];
   if (watcherId === undefined || origin === undefined) return undefined;
   return { watcherId: Number(watcherId), origin };

@@ -7,7 +7,7 @@ import type { FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
 import { startAbort } from '../../core/abort.ts';
 import { Fault } from '../../core/fault.ts';
-import { type Attempt, createHorizon, listAttemptsBetween } from '../../store/delivery/attempts.ts';
+import { type Attempt, createSafeWatermark, listAttemptsBetween } from '../../store/delivery/attempts.ts';
 import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate, isRefusal } from '../http/auth.ts';
 import { invalid } from '../http/errors.ts';
@@ -48,7 +48,7 @@ const config = { operation, isEndless: true } as const;
 export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
   const { database, clock } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
-  const horizon = createHorizon(database);
+  const safeWatermark = createSafeWatermark(database);
   const streams = new Map<Readable, number>();
   const closing = new AbortController();
   api.addHook('preClose', async () => closing.abort());
@@ -83,17 +83,17 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
     { watcherId, after, signal }: { watcherId: number; after: number | undefined; signal: AbortSignal },
   ): AsyncGenerator<string> {
     // A separate reader of the safe watermark, because the shared one may be from long ago.
-    const ownHorizon = createHorizon(database);
-    let last = after ?? (await ownHorizon());
+    const ownWatermark = createSafeWatermark(database);
+    let last = after ?? (await ownWatermark());
     while (last === undefined && !signal.aborted) {
       await clock.wait(POLL_MS, signal);
-      last = await ownHorizon();
+      last = await ownWatermark();
     }
     let spokeMs = clock.steadyMs();
     let checkedMs = spokeMs;
     yield `retry: ${RECONNECT_MS}\n\n`;
     while (last !== undefined && !signal.aborted) {
-      const upTo = Math.max(last, (await horizon()) ?? last);
+      const upTo = Math.max(last, (await safeWatermark()) ?? last);
       const page: Attempt[] =
         upTo === last
           ? []

@@ -9,7 +9,7 @@ import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { readTime } from '../db/time.ts';
 import { livingWorkers } from '../delivery/lanes.ts';
-import { type MovementRow, toMovement } from '../delivery/transfer-columns.ts';
+import { type TransferRow, toTransferFields } from '../delivery/transfer-columns.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
 
@@ -188,7 +188,7 @@ export async function listNotificationsOf(
     kind: row.kind,
     txHash: fromBytes(row.tx_hash),
     ordinal: row.ordinal,
-    ...toMovement(row),
+    ...toTransferFields(row),
     occurrence: row.occurrence,
     blockNumber: row.block_number,
     createdAt: row.created_at,
@@ -318,7 +318,7 @@ export async function listFirstInTurn(
   return new Map(rows.map(({ record_id, id }) => [record_id, id]));
 }
 
-type NotificationRow = MovementRow & {
+type NotificationRow = TransferRow & {
   shard_id: number;
   id: number;
   watched_address_id: string;

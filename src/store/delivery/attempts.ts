@@ -59,7 +59,7 @@ type Horizon = () => Promise<number | undefined>;
  * until what was written is to be seen. So: see which id was the last, then who holds that lock, and wait until none of
  * those does any more; then what was given out is there, or never will be. Other transactions do not matter, however long.
  */
-export function createHorizon(db: Db): Horizon {
+export function createSafeWatermark(db: Db): Horizon {
   let reached: number | undefined;
   let mark: { lastId: number; writers: readonly string[] } | undefined;
   let looking: Promise<void> | undefined;

@@ -105,8 +105,8 @@ function visitNotAfter(due: Sql): Sql {
 export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
 
 /** Watchers whose turn a lease may take, and lanes of each. */
-export const TURN_WATCHERS_MAX = 128;
-export const TURN_LANES_MAX = 4;
+export const VISIT_WATCHERS_MAX = 128;
+export const VISIT_LANES_MAX = 4;
 
 type LeaseRequest = {
   owner: number;
@@ -116,9 +116,9 @@ type LeaseRequest = {
   leaseUntil: Date;
   /** Watchers that are passed over. */
   full?: readonly number[];
-  /** At most TURN_WATCHERS_MAX. */
+  /** At most VISIT_WATCHERS_MAX. */
   watchersMax?: number;
-  /** Lanes of each watcher, at most TURN_LANES_MAX. */
+  /** Lanes of each watcher, at most VISIT_LANES_MAX. */
   lanesEach?: number;
 };
 
@@ -131,7 +131,7 @@ export async function leaseLanes(
   db: Db,
   { owner, now, stepsMs = 0, leaseUntil, full = [], ...limits }: LeaseRequest,
 ): Promise<{ leased: Lane[]; drained: number[]; visited: number }> {
-  const { watchersMax = TURN_WATCHERS_MAX, lanesEach = TURN_LANES_MAX } = limits;
+  const { watchersMax = VISIT_WATCHERS_MAX, lanesEach = VISIT_LANES_MAX } = limits;
   const rows = await db.query<{ watcher_id: number } & (LaneRow | { id: null })>(sql`
     with turn as materialized (
       select watcher_id from watcher_queue
@@ -282,7 +282,7 @@ export const livingWorkers = sql`
  * once the process has followed all `stepsMs` of the clock. Returns how many. A lane that is locked, or whose watcher's visit
  * is, is left to the next call, and those in `except` stay as they are.
  */
-export async function freeDeadLanes(
+export async function freeAbandonedLanes(
   db: Db,
   { now, stepsMs = 0, except = [] }: { now: Date; stepsMs?: number; except?: readonly number[] },
 ): Promise<number> {

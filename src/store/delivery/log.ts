@@ -8,11 +8,11 @@ import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { shardOf } from './lanes.ts';
 import type { NotificationType } from './outbox.ts';
-import { type Movement, type MovementRow, toMovement } from './transfer-columns.ts';
+import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
 
 export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';
 
-export type LoggedNotification = Movement & {
+export type LoggedNotification = TransferFields & {
   id: number;
   watchedAddressId: string;
   hash: Hash;
@@ -49,7 +49,7 @@ export type LogFilter = {
 };
 
 /** From which notification on a list goes, in which direction of their ids, which is that of their making. */
-type LogPlace = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
+type LogPage = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
 
 /**
  * What one page looks through: some ten milliseconds. A filter for something rare then gives short or empty pages with
@@ -62,7 +62,7 @@ export async function listLog(
   db: Db,
   watcherId: number,
   filter: LogFilter,
-  place: LogPlace,
+  place: LogPage,
 ): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
   const { ids, next } = await findMatches(db, watcherId, filter, place);
   const rows = await db.query<LogRow>(sql`
@@ -88,7 +88,7 @@ export async function findMatches(
   db: Db,
   watcherId: number,
   filter: LogFilter,
-  { order, after, limit }: LogPlace,
+  { order, after, limit }: LogPage,
 ): Promise<{ ids: number[]; next: number | undefined }> {
   const isDown = order === 'newest first';
   const direction = isDown ? sql`desc` : sql`asc`;
@@ -144,7 +144,7 @@ function outerConditions({ state, type }: LogFilter): Sql[] {
 const all = (conditions: readonly Sql[]): Sql =>
   conditions.reduce((together, condition) => sql`${together} and ${condition}`);
 
-type LogRow = MovementRow & {
+type LogRow = TransferRow & {
   id: number;
   watched_address_id: string;
   tx_hash: Uint8Array;
@@ -180,7 +180,7 @@ function toLogged(row: LogRow): LoggedNotification {
     watchedAddressId: row.watched_address_id,
     hash: fromBytes(row.tx_hash),
     type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
-    ...toMovement(row),
+    ...toTransferFields(row),
     blockNumber: row.block_number,
     state: row.state,
     revision: row.revision,

@@ -13,12 +13,12 @@ import { noteFailures } from './receivers.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { toRemovalNotices } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
-import { type Movement, type MovementRow, toMovement } from './transfer-columns.ts';
+import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
 
 export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
 
 /** What one attempt needs to know. */
-export type DueNotification = Movement & {
+export type DueNotification = TransferFields & {
   id: number;
   shardId: number;
   laneId: number;
@@ -48,7 +48,7 @@ export type DueNotification = Movement & {
   isOrdered: boolean;
 };
 
-type DueRow = MovementRow & {
+type DueRow = TransferRow & {
   id: number;
   watched_address_id: string;
   watcher_id: number;
@@ -165,7 +165,7 @@ function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
     watcherId: row.watcher_id,
     hash: fromBytes(row.tx_hash),
     type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
-    ...toMovement(row),
+    ...toTransferFields(row),
     createdAt: row.created_text,
     createdTime: row.created_at,
     webhookUrl,

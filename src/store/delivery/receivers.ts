@@ -37,13 +37,13 @@ export type Failure = {
 export const PENDING_MAX = 1_000;
 
 /** The last receiver of the page before. */
-export type ReceiverPlace = { watcherId: number; origin: string };
+export type ReceiverCursor = { watcherId: number; origin: string };
 
 export type ReceiverQuery = {
   /** All watchers unless given. */
   watcherId?: number | undefined;
   failing: boolean;
-  after?: ReceiverPlace | undefined;
+  after?: ReceiverCursor | undefined;
   limit: number;
 };
 

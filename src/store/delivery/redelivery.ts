@@ -11,7 +11,7 @@ import { isRemovalNotice } from './message-kind.ts';
 /** Rows of one transaction, which holds up outcomes of their lanes meanwhile: some tens of milliseconds. */
 const STEP_ROWS = 1_000;
 
-type RedeliveryPlace = {
+type RedeliveryCursor = {
   /** When the whole redelivery began: what was processed later is not delivered once more by a repeated step. */
   startedAt: Date;
   /** The last id of the step before. */
@@ -27,7 +27,7 @@ export async function redeliverStep(
   database: Database,
   watcherId: number,
   filter: LogFilter,
-  { startedAt, after, now }: RedeliveryPlace & { now: Date },
+  { startedAt, after, now }: RedeliveryCursor & { now: Date },
 ): Promise<{ count: number; next: number | undefined }> {
   return database.transaction(async (tx) => {
     const place = { order: 'oldest first', after, limit: STEP_ROWS } as const;

@@ -3,14 +3,14 @@
  */
 import { type Address, fromBytes } from '../../core/hex.ts';
 
-export type MovementRow = {
+export type TransferRow = {
   sender: Uint8Array;
   receiver: Uint8Array | null;
   amount: string;
   token: Uint8Array | null;
 };
 
-export type Movement = {
+export type TransferFields = {
   sender: Address;
   /** Undefined when a contract was made. */
   receiver: Address | undefined;
@@ -19,7 +19,7 @@ export type Movement = {
   token: Address | undefined;
 };
 
-export function toMovement({ sender, receiver, amount, token }: MovementRow): Movement {
+export function toTransferFields({ sender, receiver, amount, token }: TransferRow): TransferFields {
   return {
     sender: fromBytes(sender),
     receiver: receiver === null ? undefined : fromBytes(receiver),

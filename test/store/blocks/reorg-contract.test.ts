@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { BlockHeader, Transfer } from '../../../src/domain/block.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { freeDeadLanes } from '../../../src/store/delivery/lanes.ts';
+import { freeAbandonedLanes } from '../../../src/store/delivery/lanes.ts';
 import { listLog } from '../../../src/store/delivery/log.ts';
 import { updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
@@ -285,7 +285,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const [lane] = await leaseDue(database(), { now, limit: 1 });
       assert.ok(lane !== undefined);
       assert.equal((await readDue(database(), lane, now)).length, 1);
-      assert.equal(await freeDeadLanes(database(), { now }), 1);
+      assert.equal(await freeAbandonedLanes(database(), { now }), 1);
       if (hasFailedSince) await attemptDue(database(), { now: later(2), succeeds: false, arrives: false });
       await mine(database(), headerOf(2, 1, 1), [], { now: later(3), reorg: { ancestorNumber: 1 } });
       const [row] = await listNotifications(database());

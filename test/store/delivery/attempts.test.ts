@@ -2,7 +2,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { createHorizon, listAttempts, listAttemptsBetween } from '../../../src/store/delivery/attempts.ts';
+import {
+  createSafeWatermark,
+  listAttempts,
+  listAttemptsBetween,
+} from '../../../src/store/delivery/attempts.ts';
 import { noon } from '../../kit/chain-story.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
@@ -57,39 +61,39 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('the horizon is the last attempt, also when there is none', async () => {
-    const horizon = createHorizon(database());
-    assert.equal(await horizon(), 0);
+  test('the safe watermark is the last attempt, also when there is none', async () => {
+    const safeWatermark = createSafeWatermark(database());
+    assert.equal(await safeWatermark(), 0);
     const id = await insertAttempt(database());
-    assert.equal(await horizon(), id);
-    assert.equal(await horizon(), id);
+    assert.equal(await safeWatermark(), id);
+    assert.equal(await safeWatermark(), id);
   });
 });
 
 onPostgres(({ database }) => {
-  test('the horizon does not pass an attempt that another transaction may still bring', async () => {
+  test('the safe watermark does not pass an attempt that another transaction may still bring', async () => {
     const before = await insertAttempt(database());
-    const horizon = createHorizon(database());
-    assert.equal(await horizon(), before);
+    const safeWatermark = createSafeWatermark(database());
+    assert.equal(await safeWatermark(), before);
     let slow = 0;
     let fast = 0;
     await database().transaction(async (tx) => {
       slow = await insertAttempt(tx);
       fast = await insertAttempt(database());
-      assert.equal(await horizon(), before);
+      assert.equal(await safeWatermark(), before);
       // A younger transaction that ends does not move it either.
       await insertAttempt(database());
-      assert.equal(await horizon(), before);
+      assert.equal(await safeWatermark(), before);
     });
     assert.ok(slow < fast);
-    await horizon();
-    const upTo = await horizon();
+    await safeWatermark();
+    const upTo = await safeWatermark();
     assert.ok(upTo !== undefined && upTo > fast);
     const found = await listAttemptsBetween(database(), 1, { after: before, upTo, limit: 10 });
     assert.deepEqual(found.map(({ id }) => id).slice(0, 2), [slow, fast]);
   });
 
-  test('the horizon waits for nobody who does not write attempts here, however old', async () => {
+  test('the safe watermark waits for nobody who does not write attempts here, however old', async () => {
     // Made of the same template: its tables have the same numbers.
     await using elsewhere = await createTestDatabase('postgres');
     const other = await elsewhere.open();
@@ -98,17 +102,17 @@ onPostgres(({ database }) => {
       await database().transaction(async (tx) => {
         await tx.query(sql`select from delivery_attempt`);
         await tx.query(sql`insert into watcher (name, created_at) values ('slow', now())`);
-        const horizon = createHorizon(database());
-        assert.equal(await horizon(), 0);
+        const safeWatermark = createSafeWatermark(database());
+        assert.equal(await safeWatermark(), 0);
         const id = await insertAttempt(database());
-        assert.equal(await horizon(), id);
+        assert.equal(await safeWatermark(), id);
       });
     });
     await other.close();
   });
 
-  test('the horizon waits for nobody who came after it looked', async () => {
-    const horizon = createHorizon(database());
+  test('the safe watermark waits for nobody who came after it looked', async () => {
+    const safeWatermark = createSafeWatermark(database());
     const isOpen = Promise.withResolvers<number>();
     const isLooked = Promise.withResolvers<void>();
     const older = database().transaction(async (tx) => {
@@ -116,17 +120,17 @@ onPostgres(({ database }) => {
       await isLooked.promise;
     });
     const id = await isOpen.promise;
-    assert.equal(await horizon(), undefined);
+    assert.equal(await safeWatermark(), undefined);
     await database().transaction(async (tx) => {
       await insertAttempt(tx);
       isLooked.resolve();
       await older;
-      assert.equal(await horizon(), id);
+      assert.equal(await safeWatermark(), id);
     });
   });
 
-  test('an attempt whose transaction came to nothing does not hold the horizon up', async () => {
-    const horizon = createHorizon(database());
+  test('an attempt whose transaction came to nothing does not hold up the safe watermark', async () => {
+    const safeWatermark = createSafeWatermark(database());
     await database()
       .transaction(async (tx) => {
         await insertAttempt(tx);
@@ -134,6 +138,6 @@ onPostgres(({ database }) => {
       })
       .catch(() => {});
     const last = await insertAttempt(database());
-    assert.equal(await horizon(), last);
+    assert.equal(await safeWatermark(), last);
   });
 });

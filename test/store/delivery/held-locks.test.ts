@@ -10,7 +10,7 @@ import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import { createLaneRepair } from '../../../src/store/delivery/lane-repair.ts';
 import {
-  freeDeadLanes,
+  freeAbandonedLanes,
   type Lane,
   noteNextVisits,
   releaseLanes,
@@ -186,7 +186,7 @@ onPostgres(({ database, place }) => {
         await noteNextVisits(impatient, [BUSY, OTHER]);
         const again = await leaseDue(impatient, { owner: 2, now: noon });
         assert.deepEqual(again, [{ ...other, epoch: other.epoch + 1 }]);
-        assert.equal(await freeDeadLanes(impatient, { now: later(60_000) }), 1, 'of two dead workers');
+        assert.equal(await freeAbandonedLanes(impatient, { now: later(60_000) }), 1, 'of two dead workers');
         assert.deepEqual([await ownerOf(impatient, busy), await ownerOf(impatient, other)], [1, null]);
       });
       assert.deepEqual(await releaseLanes(impatient, [busy], noon), new Set());

@@ -6,7 +6,7 @@ import { type Sql, sql } from '../../../src/store/db/sql.ts';
 import {
   ensureLane,
   findNextDue,
-  freeDeadLanes,
+  freeAbandonedLanes,
   LANE_CHANNEL,
   type Lane,
   leaseLanes,
@@ -14,8 +14,8 @@ import {
   noteNextVisits,
   releaseLanes,
   renewLeases,
-  TURN_LANES_MAX,
-  TURN_WATCHERS_MAX,
+  VISIT_LANES_MAX,
+  VISIT_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
   wakeLanes,
 } from '../../../src/store/delivery/lanes.ts';
@@ -86,9 +86,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const origin = 'https://one.example:443';
     assert.deepEqual(lane, { id: lane.id, watcherId: 1, shardId: 1, origin, epoch: 1 });
     await using _first = await live(database(), 1);
-    assert.equal(await freeDeadLanes(database(), { now: later(29_999) }), 0);
+    assert.equal(await freeAbandonedLanes(database(), { now: later(29_999) }), 0);
     assert.deepEqual(await lease(database(), 2, later(29_999)), []);
-    assert.equal(await freeDeadLanes(database(), { now: later(30_000) }), 1);
+    assert.equal(await freeAbandonedLanes(database(), { now: later(30_000) }), 1);
     assert.deepEqual(await lease(database(), 2, later(30_000)), [{ ...lane, epoch: 2 }]);
   });
 
@@ -148,7 +148,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a worker that lost its lane cannot release, renew or end the lease of the next one', async () => {
     const lost = await leaseOne(database());
-    assert.equal(await freeDeadLanes(database(), { now: later(30_000) }), 1);
+    assert.equal(await freeAbandonedLanes(database(), { now: later(30_000) }), 1);
     const [taken] = await lease(database(), 2, later(30_000));
     assert.equal(taken?.epoch, 2);
     const before = await listLanes(database());
@@ -184,8 +184,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       { kept: new Set([lane.id]), locked: [] },
     );
     await using _first = await live(database(), 1);
-    assert.equal(await freeDeadLanes(database(), { now: later(59_999) }), 0);
-    assert.equal(await freeDeadLanes(database(), { now: later(60_000) }), 1);
+    assert.equal(await freeAbandonedLanes(database(), { now: later(59_999) }), 0);
+    assert.equal(await freeAbandonedLanes(database(), { now: later(60_000) }), 1);
   });
 
   test('workers hear which lanes have something, and are told to look themselves when these are too many', async () => {
@@ -204,14 +204,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('the lane of a worker without a living session is freed, and is due as before', async () => {
     const lane = await leaseOne(database());
-    assert.equal(await freeDeadLanes(database(), { now: noon }), 1);
+    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 1);
     assert.deepEqual(await lease(database(), 2), [{ ...lane, epoch: 2 }]);
   });
 
   test('the lane of a worker whose session lives is not freed', async () => {
     await leaseOne(database());
     await using _first = await live(database(), 1);
-    assert.equal(await freeDeadLanes(database(), { now: noon }), 0);
+    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 0);
     assert.deepEqual(await lease(database(), 2), []);
   });
 
@@ -224,12 +224,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().query(sql`
       insert into watcher_queue (watcher_id, next_due) select w, ${later(-1)} from generate_series(1, 300) as w`);
     const visited: number[] = [];
-    for (let step = 0; step < Math.ceil(watchers.length / TURN_WATCHERS_MAX); step += 1) {
+    for (let step = 0; step < Math.ceil(watchers.length / VISIT_WATCHERS_MAX); step += 1) {
       const now = later(step);
       const { leased, drained } = await leaseLanes(database(), { owner: 1, now, leaseUntil: later(30_000) });
       await noteNextVisits(database(), drained);
       const counts = Map.groupBy(leased, ({ watcherId }) => watcherId);
-      for (const own of counts.values()) assert.ok(own.length <= TURN_LANES_MAX);
+      for (const own of counts.values()) assert.ok(own.length <= VISIT_LANES_MAX);
       visited.push(...counts.keys());
     }
     assert.deepEqual(
@@ -263,7 +263,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
     await lease(database(), 1, later(60_000));
     assert.deepEqual(await listVisits(database()), { 1: null });
-    assert.equal(await freeDeadLanes(database(), { now: later(60_001) }), 1);
+    assert.equal(await freeAbandonedLanes(database(), { now: later(60_001) }), 1);
     assert.deepEqual(await listVisits(database()), { 1: later(60_000) });
   });
 });
@@ -278,9 +278,9 @@ onPostgres(({ database, place }) => {
     const [first] = await lease(database(), 11, noon, 1);
     const [second] = await lease(database(), 22, noon, 1);
     assert.ok(first !== undefined && second !== undefined);
-    assert.equal(await freeDeadLanes(database(), { now: noon }), 0);
+    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 0);
     await dying.close();
-    await waitUntil(async () => (await freeDeadLanes(database(), { now: noon })) === 1, {
+    await waitUntil(async () => (await freeAbandonedLanes(database(), { now: noon })) === 1, {
       describe: 'one lane is freed',
     });
     const owners = new Map((await listLanes(database())).map(({ id, owner }) => [id, owner]));
@@ -295,7 +295,7 @@ onPostgres(({ database, place }) => {
     const other = await openDatabase({ url: url.href, dataDir: '' });
     const session = await other.session();
     assert.ok(await session.tryLock(WORKER_LOCK_SPACE, 1));
-    assert.equal(await freeDeadLanes(database(), { now: noon }), 1);
+    assert.equal(await freeAbandonedLanes(database(), { now: noon }), 1);
     await session.close();
     await other.close();
   });

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { freeDeadLanes, type Lane } from '../../../src/store/delivery/lanes.ts';
+import { freeAbandonedLanes, type Lane } from '../../../src/store/delivery/lanes.ts';
 import {
   type DueNotification,
   listDue,
@@ -40,7 +40,7 @@ async function leaseWith(database: Database, transfers: readonly Transfer[] = [t
 }
 
 async function leaseAgain(database: Database, now = noon, owner = 1): Promise<Lane> {
-  await freeDeadLanes(database, { now });
+  await freeAbandonedLanes(database, { now });
   const [lane] = await leaseDue(database, { owner, now, limit: 1 });
   assert.ok(lane !== undefined);
   return lane;
