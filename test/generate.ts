@@ -6,7 +6,7 @@
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { renderOpenApi } from '../src/app/openapi.ts';
+import { renderOpenApi } from '../src/app/render-openapi.ts';
 import type { Database } from '../src/store/db/db.ts';
 import { migrate } from '../src/store/db/migrate.ts';
 import { openDatabase } from '../src/store/db/open.ts';

@@ -3,7 +3,7 @@
  */
 import { fileURLToPath } from 'node:url';
 import type pg from 'pg';
-import { issueKey } from '../../src/app/keys.ts';
+import { issueKey } from '../../src/app/issue-keys.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { openDatabase } from '../../src/store/db/open.ts';
 import type { Program } from '../program.ts';

@@ -5,10 +5,10 @@ import type { OpsSources } from '../api/context.ts';
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import { createSender, type SenderOptions } from '../delivery/send.ts';
 import { createTestSender } from '../delivery/test-webhook.ts';
+import { openSupply } from './configured-supply.ts';
 import type { Foundation } from './foundation.ts';
 import { listenFault } from './listen.ts';
-import { createPriceBook } from './prices.ts';
-import { openSupply } from './supply.ts';
+import { createPriceBook } from './price-feeds.ts';
 import { valuedPairs } from './valued-pairs.ts';
 import { openLimits } from './watcher-limits.ts';
 

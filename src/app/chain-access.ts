@@ -7,7 +7,7 @@ import { createVerifier, type Verifier } from '../chain/proof/verifier.ts';
 import type { Config } from '../config/schema.ts';
 import { quorumOf } from '../domain/quorum.ts';
 import type { ChainRow } from '../store/blocks/blocks.ts';
-import { readsContracts } from './prices.ts';
+import { readsContracts } from './price-feeds.ts';
 
 export type ChainAccess = { nodes: ChainNodes & Voters; verifier: Verifier; close(): Promise<void> };
 

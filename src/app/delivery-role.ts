@@ -8,8 +8,8 @@ import type { SessionKeeper } from '../store/db/session-keeper.ts';
 import { createLaneRepair } from '../store/delivery/lane-repair.ts';
 import { createReceiverRepair } from '../store/delivery/receivers.ts';
 import { createPruner } from '../store/retention/retention.ts';
+import { RESUME_MS_MAX } from './background-loops.ts';
 import type { Foundation } from './foundation.ts';
-import { RESUME_MS_MAX } from './loops.ts';
 import { limitsOf } from './watcher-limits.ts';
 
 type DeliveryRole = {

@@ -10,7 +10,7 @@ import type { Database } from '../store/db/db.ts';
 import { findLateWatchers, hasWaiting } from '../store/delivery/lateness.ts';
 import { countFailures, type FailureCounts } from '../store/delivery/receivers.ts';
 import type { ReportedFailure } from '../store/deployment/processes.ts';
-import type { Absence, Deployment } from './deployment.ts';
+import type { Absence, ProcessRegistry } from './process-registry.ts';
 import type { SeenProcess } from './process-watch.ts';
 
 export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
@@ -50,7 +50,7 @@ const rolesNeeded = ['follower', 'delivery', 'prices'] as const;
 type Options = {
   config: Config;
   database: Database;
-  deployment: Deployment;
+  deployment: ProcessRegistry;
   clock: Clock;
   metrics: Metrics;
 };

@@ -19,9 +19,9 @@ import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
 import { createPointsProcessor } from '../ingest/points/points.ts';
 import { createVouch } from '../ingest/prove-transfers.ts';
+import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
 import type { Foundation } from './foundation.ts';
-import { RESUME_MS_MAX } from './loops.ts';
 import type { Status } from './status.ts';
 import { valuedPairs } from './valued-pairs.ts';
 

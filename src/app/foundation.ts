@@ -11,10 +11,10 @@ import type { KeyRing } from '../domain/key-ring.ts';
 import type { ChainRow } from '../store/blocks/blocks.ts';
 import type { Database, Share, SharedDatabase } from '../store/db/db.ts';
 import { createWriteHealth, type WriteHealth } from '../store/db/write-health.ts';
+import { createLoops, type Loops } from './background-loops.ts';
 import type { CommonClock } from './common-clock.ts';
-import { createLoops, type Loops } from './loops.ts';
+import { openStore, openToCommands, retryAtStart } from './open-store.ts';
 import type { Role } from './roles.ts';
-import { openStore, openToCommands, retryAtStart } from './start.ts';
 
 type FoundationOptions = {
   /** In place of the database's, which all processes share. */

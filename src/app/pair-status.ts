@@ -9,7 +9,7 @@ import type { Db } from '../store/db/db.ts';
 import { listLatestPairStates } from '../store/market/market.ts';
 import { findReadPairs } from '../store/market/pairs.ts';
 import { findYoungPrice } from '../store/prices/prices.ts';
-import { listFeeds, staleSeconds } from './prices.ts';
+import { listFeeds, staleSeconds } from './price-feeds.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
 /** What the reserves say of an LP token is this far from its fair price at most, or somebody pushes the pool. */

@@ -7,7 +7,7 @@ import type { Metrics } from '../core/metrics.ts';
 import type { Db } from '../store/db/db.ts';
 import { findLastRound } from '../store/prices/price-rounds.ts';
 import { findCurrentPrice } from '../store/prices/prices.ts';
-import { listFeeds, staleSeconds } from './prices.ts';
+import { listFeeds, staleSeconds } from './price-feeds.ts';
 
 /** For /status: each feed with its newest price, and what its sources said in the newest round. */
 export function describePrices(config: Config, database: Db, now: Date) {

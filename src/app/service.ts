@@ -14,22 +14,22 @@ import type { Database } from '../store/db/db.ts';
 import { createSessionKeeper } from '../store/db/session-keeper.ts';
 import { LANE_CHANNEL } from '../store/delivery/lanes.ts';
 import { startApi } from './api-role.ts';
+import { RESUME_MS_MAX } from './background-loops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
 import { chainWarnings } from './chain-warnings.ts';
 import { CLOCK_MS } from './common-clock.ts';
 import { createDeliveryRole } from './delivery-role.ts';
-import { createDeployment } from './deployment.ts';
 import { createDeploymentStatus } from './deployment-status.ts';
 import { createFollowerRole } from './follower-role.ts';
 import { openFoundation } from './foundation.ts';
-import { type IssuedKey, issueKey } from './keys.ts';
+import { type IssuedKey, issueKey } from './issue-keys.ts';
 import { closeServer, listen } from './listen.ts';
-import { RESUME_MS_MAX } from './loops.ts';
-import { openPriceLoops } from './prices.ts';
+import { START_MS_MAX } from './open-store.ts';
+import { openPriceLoops } from './price-feeds.ts';
+import { createProcessRegistry } from './process-registry.ts';
 import { createProgramLog } from './program-log.ts';
-import { agreeingReader } from './reading-block.ts';
+import { quorumReader } from './quorum-reader.ts';
 import { type Role, roles } from './roles.ts';
-import { START_MS_MAX } from './start.ts';
 import { createStatus } from './status.ts';
 import { readCaFile, warnOfOpenings } from './webhook-opening.ts';
 
@@ -104,7 +104,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   const { nodes, verifier } = access;
   // A follower compares first, and says what differs.
   if (!active.has('follower') && chain !== undefined) nodes.pin(chain);
-  const contracts = agreeingReader(nodes, shares.follower);
+  const contracts = quorumReader(nodes, shares.follower);
   const follower = createFollowerRole(base, {
     ...{ access, contracts, headWake, display: options.display },
     async elect() {
@@ -119,7 +119,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
   parts.defer(prices.close);
 
-  const deployment = createDeployment({
+  const deployment = createProcessRegistry({
     ...{ database: database.for('follower'), clock, roles: [...active], version },
     leads: follower.leads,
     report: () => status.follower(),

@@ -1,7 +1,7 @@
 /**
  * Awards and what rules say of logs, as text and as JSON.
  */
-import type { Explanation } from '../app/explanation.ts';
+import type { Explanation } from '../app/explain-transaction.ts';
 import type { ExplainedLog, Verdict } from '../audit/explain.ts';
 import { decimalText, exactNumber } from '../core/decimal.ts';
 import type { Hash } from '../core/hex.ts';

@@ -2,7 +2,7 @@
  * `chainbell keys create | list | rotate | revoke | rekey`: the API keys of watchers (DESIGN §8).
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../app/keys.ts';
+import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../app/issue-keys.ts';
 import { shellWord } from '../core/terminal-text.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
 import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/watchers/keys.ts';

@@ -8,7 +8,7 @@ export function addOpenApiCommand(program: Command): void {
     .command('openapi')
     .description('print the description of the API (OpenAPI 3.1, JSON)')
     .action(async () => {
-      const { renderOpenApi } = await import('../app/openapi.ts');
+      const { renderOpenApi } = await import('../app/render-openapi.ts');
       process.stdout.write(await renderOpenApi());
     });
 }

@@ -2,7 +2,7 @@
  * `chainbell points explain`: why a transaction has earned what it has, and why not more.
  */
 import { type Command, InvalidArgumentError } from 'commander';
-import { type Explanation, explainTransaction } from '../app/explanation.ts';
+import { type Explanation, explainTransaction } from '../app/explain-transaction.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';

@@ -3,7 +3,7 @@
  */
 import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
-import { openKeyRing } from '../app/secret.ts';
+import { openKeyRing } from '../app/open-key-ring.ts';
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX } from '../domain/overlap.ts';

@@ -5,8 +5,8 @@ import type { Api, OpsSources, SendTest, WatcherLimits } from '../../src/api/con
 import { STATUS_EXAMPLE } from '../../src/api/ops/status-body.ts';
 import type { SupplyReader } from '../../src/api/public/supply-reader.ts';
 import { createApi } from '../../src/api/server.ts';
-import { issueKey } from '../../src/app/keys.ts';
-import { renderOpenApi } from '../../src/app/openapi.ts';
+import { issueKey } from '../../src/app/issue-keys.ts';
+import { renderOpenApi } from '../../src/app/render-openapi.ts';
 import { type Log, silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';

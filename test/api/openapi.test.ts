@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { Compile } from 'typebox/compile';
 import { documentText } from '../../src/api/openapi.ts';
-import { renderOpenApi } from '../../src/app/openapi.ts';
+import { renderOpenApi } from '../../src/app/render-openapi.ts';
 import { createDescription } from '../kit/described.ts';
 import { createApiStory } from './api-story.ts';
 import { noDatabase } from './no-database.ts';

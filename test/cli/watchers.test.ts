@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { issueKey } from '../../src/app/keys.ts';
+import { issueKey } from '../../src/app/issue-keys.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { issueKey } from '../../src/app/keys.ts';
+import { issueKey } from '../../src/app/issue-keys.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createFairQueue } from '../../src/delivery/fair.ts';

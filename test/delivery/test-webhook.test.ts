@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { issueKey } from '../../src/app/keys.ts';
+import { issueKey } from '../../src/app/issue-keys.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Message } from '../../src/delivery/send.ts';
 import { createTestSender } from '../../src/delivery/test-webhook.ts';

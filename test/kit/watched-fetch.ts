@@ -2,7 +2,7 @@
  * A `fetch` that fails when a service answers what its OpenAPI document does not say: installed once, for all services that
  * a test starts.
  */
-import { renderOpenApi } from '../../src/app/openapi.ts';
+import { renderOpenApi } from '../../src/app/render-openapi.ts';
 import { createDescription, type Describes } from './described.ts';
 
 const origins = new Set<string>();

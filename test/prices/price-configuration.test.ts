@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { createFeeds, readsContracts } from '../../src/app/prices.ts';
+import { createFeeds, readsContracts } from '../../src/app/price-feeds.ts';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import { createPageReader } from '../../src/prices/sources.ts';

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { request } from 'node:http';
 import { test } from 'node:test';
-import { issueKey } from '../../src/app/keys.ts';
+import { issueKey } from '../../src/app/issue-keys.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { BULK, type Outcome, readOutcomes, recordsOf } from '../api/notifications/bulk-story.ts';

@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import path from 'node:path';
 import { describe, test } from 'node:test';
-import { rotateKey } from '../../src/app/keys.ts';
+import { rotateKey } from '../../src/app/issue-keys.ts';
 import { createLog } from '../../src/core/log.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { Database } from '../../src/store/db/db.ts';

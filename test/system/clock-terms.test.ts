@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { test } from 'node:test';
-import { endKey, issueKey, rotateKey } from '../../src/app/keys.ts';
+import { endKey, issueKey, rotateKey } from '../../src/app/issue-keys.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
-import { endKey } from '../../src/app/keys.ts';
+import { endKey } from '../../src/app/issue-keys.ts';
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { type Chain, startChain } from '../kit/anvil.ts';

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';
 import { test } from 'node:test';
-import { issueKey } from '../../src/app/keys.ts';
+import { issueKey } from '../../src/app/issue-keys.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { createTestDatabase } from '../kit/database.ts';

@@ -163,7 +163,10 @@ async function issueKeys(
     const places = files.map((file) => path.join(service, 'src', file));
     return import(pathToFileURL(places.find((place) => existsSync(place)) ?? '').href);
   };
-  const { issueKey }: typeof import('../../../src/app/keys.ts') = await load('app/keys.ts', 'keys.ts');
+  const { issueKey }: typeof import('../../../src/app/issue-keys.ts') = await load(
+    'app/issue-keys.ts',
+    'keys.ts',
+  );
   const { deriveKeyRing }: typeof import('../../../src/domain/key-ring.ts') = await load(
     'domain/key-ring.ts',
     'core/key-ring.ts',

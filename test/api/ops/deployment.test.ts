@@ -4,8 +4,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { StatusBody } from '../../../src/api/ops/status-body.ts';
-import { createDeployment } from '../../../src/app/deployment.ts';
 import { createDeploymentStatus } from '../../../src/app/deployment-status.ts';
+import { createProcessRegistry } from '../../../src/app/process-registry.ts';
 import { createStatus } from '../../../src/app/status.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { Fault } from '../../../src/core/fault.ts';
@@ -39,7 +39,7 @@ function startProcess(database: Database, clock: TestClock, roles: string[], fee
     problem: undefined,
   };
   let failures: readonly ReportedFailure[] = [];
-  const deployment = createDeployment({
+  const deployment = createProcessRegistry({
     ...{ database, clock, roles, version: '1' },
     failures: async () => failures,
     leads: () => follower.leads,

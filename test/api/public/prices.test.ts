@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createPriceBook } from '../../../src/app/prices.ts';
+import { createPriceBook } from '../../../src/app/price-feeds.ts';
 import { type ConfigOverrides, loadConfig } from '../../../src/config/load.ts';
 import { decimal } from '../../../src/core/decimal.ts';
 import { Fault } from '../../../src/core/fault.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { cp, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { openKeyRing } from '../../../src/app/secret.ts';
+import { openKeyRing } from '../../../src/app/open-key-ring.ts';
 import { startService } from '../../../src/app/service.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { Fault } from '../../../src/core/fault.ts';

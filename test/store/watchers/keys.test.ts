@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { endKey, issueKey, rotateKey } from '../../../src/app/keys.ts';
+import { endKey, issueKey, rotateKey } from '../../../src/app/issue-keys.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { decryptKey, lookupsOf } from '../../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../../src/domain/key-ring.ts';

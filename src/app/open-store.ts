@@ -12,7 +12,7 @@ import { openDatabase } from '../store/db/open.ts';
 import { serveDatabase } from '../store/db/socket-server.ts';
 import { requirePairs } from '../store/market/pairs.ts';
 import { openCommonClock } from './common-clock.ts';
-import { openKeyRing } from './secret.ts';
+import { openKeyRing } from './open-key-ring.ts';
 
 /** After this long without a database or a node a start gives up (exit code 69); docs/how-to/run-in-production.md states it. */
 export const START_MS_MAX = 60_000;

@@ -15,7 +15,7 @@ const BEHIND_BLOCKS_MAX = 64;
  * Contract reads decided by a quorum of nodes at the newest stored block, which they all have. Far behind the head, where
  * nodes may have pruned the state of that block, they read at the head. A single node is asked directly.
  */
-export function agreeingReader(nodes: ChainNodes & Voters, database: Database): ContractReader {
+export function quorumReader(nodes: ChainNodes & Voters, database: Database): ContractReader {
   if (nodes.agreement().quorum === 1) return nodes;
   return {
     ask: nodes.agree,

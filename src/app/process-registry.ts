@@ -23,7 +23,7 @@ import { createProcessWatch, HEARTBEAT_MS, LOST_MS, type SeenProcess } from './p
 
 export type Absence = { since: Date; last: SeenProcess | undefined; standby: SeenProcess | undefined };
 
-export type Deployment = {
+export type ProcessRegistry = {
   readonly id: string;
   /** Whether this process leads the following. */
   leads(): boolean;
@@ -54,7 +54,7 @@ const END_MS_MAX = 1_000;
 const ID_CHARACTERS = 8;
 const HOST_CHARACTERS_MAX = 255;
 
-export function createDeployment({
+export function createProcessRegistry({
   database,
   clock,
   roles,
@@ -73,7 +73,7 @@ export function createDeployment({
   report(): Promise<Omit<FollowerReport, 'leads'> | undefined>;
   /** What this process can't store. */
   failures?(): Promise<readonly ReportedFailure[]>;
-}): Deployment {
+}): ProcessRegistry {
   const identity: ProcessIdentity = {
     id: randomUUID().slice(0, ID_CHARACTERS),
     ...{ roles: [...roles].sort(), version, pid: process.pid, startedAt: clock.now() },
