@@ -4,7 +4,7 @@
  *
  *   npm test                          everything; of the longest suites a part, another one at each commit
  *   npm test -- --all                 everything in full
- *   npm test -- store/outbox sim      the files whose path contains one of these words, without the static checks
+ *   npm test -- store/blocks sim      the files whose path contains one of these words, without the static checks
  *   npm test -- --no-checks           all files, without the static checks
  *   npm test -- --only-checks         the static checks alone
  */

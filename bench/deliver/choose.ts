@@ -5,8 +5,8 @@ import { performance } from 'node:perf_hooks';
 import pg from 'pg';
 import type { Database } from '../../src/store/db/db.ts';
 import { openDatabase } from '../../src/store/db/open.ts';
+import { listDue } from '../../src/store/delivery/due.ts';
 import { type Lane, leaseLanes, noteNextVisits } from '../../src/store/delivery/lanes.ts';
-import { listDue } from '../../src/store/delivery/outbox.ts';
 import { createTestDatabase } from '../../test/kit/database.ts';
 import type { Figures } from './results.ts';
 

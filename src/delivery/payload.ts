@@ -6,7 +6,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { exactInteger } from '../core/json.ts';
 import { messageKind } from '../domain/message-kind.ts';
 import { signMessage } from '../domain/signature.ts';
-import type { DueNotification } from '../store/delivery/outbox.ts';
+import type { DueNotification } from '../store/delivery/due.ts';
 import type { Credentials } from './credentials.ts';
 import type { Message } from './send.ts';
 

@@ -5,8 +5,8 @@
 import { createGroups } from '../core/batching.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Database } from '../store/db/db.ts';
+import { type DueNotification, listDue } from '../store/delivery/due.ts';
 import type { Lane } from '../store/delivery/lanes.ts';
-import { type DueNotification, listDue } from '../store/delivery/outbox.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { type Credentials, readCredentials } from './credentials.ts';
 

@@ -7,7 +7,7 @@ import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Database } from '../store/db/db.ts';
-import { type Settlement, settle } from '../store/delivery/outbox.ts';
+import { type Settlement, settle } from '../store/delivery/settle.ts';
 import { untilUnlocked } from './retry-locked.ts';
 
 export type Settler = {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Webhook } from 'standardwebhooks';
 import { renderMessage } from '../../src/delivery/payload.ts';
 import { generateSigningBytes, readSigningKeys, secretText } from '../../src/domain/signature.ts';
-import type { DueNotification } from '../../src/store/delivery/outbox.ts';
+import type { DueNotification } from '../../src/store/delivery/due.ts';
 
 const notification: DueNotification = {
   id: 42,

@@ -7,7 +7,7 @@ import { createSettler } from '../../src/delivery/settler.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import type { Lane } from '../../src/store/delivery/lanes.ts';
-import type { Settlement } from '../../src/store/delivery/outbox.ts';
+import type { Settlement } from '../../src/store/delivery/settle.ts';
 import { leaseDue, readDue } from '../kit/attempts.ts';
 import { headerOf, listStates, mine, noon, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';

@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import type { Database } from '../../src/store/db/db.ts';
+import { type DueNotification, listDue } from '../../src/store/delivery/due.ts';
 import {
   type Lane,
   leaseLanes,
@@ -10,7 +11,7 @@ import {
   releaseLanes,
   VISIT_LANES_MAX,
 } from '../../src/store/delivery/lanes.ts';
-import { type DueNotification, listDue, settle } from '../../src/store/delivery/outbox.ts';
+import { settle } from '../../src/store/delivery/settle.ts';
 
 /** Leases up to `limit` lanes for 30 s, visit by visit, as a worker does. */
 export async function leaseDue(

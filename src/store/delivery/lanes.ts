@@ -1,5 +1,6 @@
 /**
- * Lanes: all work of one shard for one webhook origin. Workers lease lanes, not rows; every lease has a new epoch.
+ * A lane is the delivery queue of one shard for one webhook origin. Workers lease whole lanes, not rows, and every lease
+ * gets a new epoch.
  */
 import { Fault } from '../../core/fault.ts';
 import { listOf } from '../db/arrays.ts';
@@ -7,26 +8,26 @@ import type { Database, Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
 /**
- * NOTIFY channel; the payload lists the lanes that have something due, or is `*` for "look yourself". With REORG_PREFIX
- * before it, rows of those lanes that were read before are out of date.
+ * NOTIFY channel. The payload lists the lanes that have something due, or is `*` when there are too many to list. With
+ * REORG_PREFIX before it, rows that a worker has already read from those lanes are out of date.
  */
 export const LANE_CHANNEL = 'chainbell_lane';
 export const REORG_PREFIX = 'reorg ';
-/** NOTIFY payloads end at 8,000 bytes. */
+/** PostgreSQL limits a NOTIFY payload to 8,000 bytes. */
 const PAYLOAD_LANES_MAX = 500;
-/** Advisory lock space of delivery workers: the key is the worker's number. Its end means the worker's end. */
+/** Advisory lock space of delivery workers; the key is the worker's number. The lock ends when its worker does. */
 export const WORKER_LOCK_SPACE = 0x6362_0003;
 
-/** For a row that comes into lane `l`: its leases up to this epoch can't have sent the row. */
+/** For a row that enters lane `l`: leases of that lane up to this epoch can't have sent the row. */
 export const unsentEpoch = sql`case when l.owner is null then l.epoch else l.epoch - 1 end`;
 
-/** A leased lane. `origin` is the webhooks' scheme, host and port. */
+/** A leased lane. `origin` is the scheme, host and port of its webhook URLs. */
 export type Lane = { id: number; watcherId: number; shardId: number; origin: string; epoch: number };
 
-/** A watcher's shard: today each watcher is one. It never changes (DESIGN §3). */
+/** The shard of a watcher. It never changes (DESIGN §3). Today each watcher is one shard. */
 export const shardOf = (watcherId: number) => watcherId;
 
-/** The lane of a watcher and a webhook origin, made when it is new. */
+/** The watcher's lane for a webhook origin. Creates it if it does not exist. */
 export async function ensureLane(db: Db, watcherId: number, origin: string): Promise<number> {
   const laneId = (await ensureLanes(db, watcherId, [origin])).get(origin);
   if (laneId === undefined) throw new Error(`lane ${watcherId} ${origin} is missing`);
@@ -34,8 +35,8 @@ export async function ensureLane(db: Db, watcherId: number, origin: string): Pro
 }
 
 /**
- * The watcher's lanes by webhook origin, made when they are new; each origin once. Until the transaction ends, the watcher is
- * not deleted. @throws Fault `unauthorized` when it is being or was deleted since the request passed.
+ * The watcher's lanes by webhook origin; pass each origin once. Creates lanes that do not exist. The watcher can't be deleted
+ * until the transaction ends. @throws Fault `unauthorized` if its deletion began after the request was authenticated.
  */
 export async function ensureLanes(
   db: Db,
@@ -55,7 +56,7 @@ export async function ensureLanes(
   };
   const known = await list();
   if (known.size === origins.length) return known;
-  // In one order, so that two who make the same lanes wait for each other one way round only.
+  // All transactions insert in the same order, so that two that create the same lanes can't deadlock.
   await db.query(sql`
     insert into lane (shard_id, watcher_id, origin)
     select ${shardId}::bigint, ${watcherId}::bigint, origin from unnest(${origins}::text[]) as origin
@@ -65,9 +66,9 @@ export async function ensureLanes(
 }
 
 /**
- * Marks lanes as having something due now, and notifies the workers when the transaction commits. To be called behind the
- * transaction's other statements. Locks lanes in the order of their ids, then watchers in that of theirs, so that
- * transactions that wake the same ones take turns.
+ * Marks lanes as having something due now, and notifies the workers when the transaction commits. Call it after the
+ * transaction's other statements. It locks lanes by id, then watchers by id, so that transactions that wake the same lanes
+ * can't deadlock.
  */
 export async function wakeLanes(
   tx: Tx,
@@ -90,8 +91,8 @@ export async function wakeLanes(
 }
 
 /**
- * Schedules a visit for each of these (watcher_id, next_due). Also a watcher whose visit is early enough is locked, because
- * another transaction may be about to write a later one (`noteNextVisits`) that doesn't see this one's lanes.
+ * Schedules each watcher's visit no later than its `next_due`. This also locks a watcher whose visit is early enough already,
+ * because a concurrent `noteNextVisits` doesn't see this transaction's lanes and could write a later visit.
  */
 function visitNotAfter(due: Sql): Sql {
   return sql`
@@ -101,20 +102,23 @@ function visitNotAfter(due: Sql): Sql {
       where q.next_due is null or q.next_due > excluded.next_due`;
 }
 
-/** Whether `stepsMs` are all steps of the clock: else `now` is of before a step, and may be far from the schedule. */
+/**
+ * Whether the process has followed all steps of the common clock. If it has not, its `now` is from before a step and may be
+ * far from the times in the database.
+ */
 export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
 
-/** Watchers whose turn a lease may take, and lanes of each. */
+/** Watchers that one lease may visit, and lanes that it may take from each. */
 export const VISIT_WATCHERS_MAX = 128;
 export const VISIT_LANES_MAX = 4;
 
 type LeaseRequest = {
   owner: number;
   now: Date;
-  /** The steps of the clock that this process has followed: with another one missing, nothing is leased. */
+  /** Sum of the clock steps that this process has followed. Nothing is leased while it misses one. */
   stepsMs?: number;
   leaseUntil: Date;
-  /** Watchers that are passed over. */
+  /** Watchers to skip: they have no room for another lane in this process. */
   full?: readonly number[];
   /** At most VISIT_WATCHERS_MAX. */
   watchersMax?: number;
@@ -123,9 +127,9 @@ type LeaseRequest = {
 };
 
 /**
- * Visits the watchers with something due, the one visited longest ago first, and leases lanes of each that are due and
- * have no owner; their epochs go up by one. A watcher that was visited goes to the end of the line, the same one for
- * all workers. `drained` had fewer lanes than its turn allows: call `noteNextVisits` for those.
+ * Visits the watchers with something due, the one visited longest ago first, and leases due lanes of each that have no
+ * owner. Each lease increments the lane's epoch. A visited watcher goes to the end of the queue, which all workers share.
+ * `drained` lists the watchers that had fewer lanes than a visit may take: call `noteNextVisits` for them.
  */
 export async function leaseLanes(
   db: Db,
@@ -170,14 +174,14 @@ export async function leaseLanes(
 type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
 
 /**
- * Notes when these watchers are to be visited next: at no time where no lane waits. One that another transaction has locked
- * keeps its visit, which is due: the next one notes it.
+ * Schedules the next visit of each watcher for the earliest due time of its free lanes, or no visit if none is due. Skips a
+ * watcher that another transaction has locked: its visit stays due, so the next visit schedules it.
  */
 export async function noteNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
   if (watcherIds.length === 0) return;
   await database.transaction(async (tx) => {
-    // The lock comes in a separate statement: the next one then sees every lane whose commit could not note the
-    // watcher before it, and a later commit waits for this one and notes it again.
+    // The lock is a separate statement. The update then sees the lanes of every transaction that held the lock before, and
+    // a later transaction waits for this one and schedules the visit again.
     const locked = await tx.query<{ watcher_id: number }>(sql`
       select watcher_id from watcher_queue where watcher_id = any(${listOf(watcherIds)}::bigint[])
       order by watcher_id for update skip locked`);
@@ -192,8 +196,8 @@ export async function noteNextVisits(database: Database, watcherIds: readonly nu
 }
 
 /**
- * Extends the worker's leases on these lanes. Returns the lanes that it still has, and those of them whose leases are not
- * extended because another transaction has locked them: until that ends, no other worker can take them either.
+ * Extends the worker's leases on these lanes. `kept` are the lanes that it still owns. `locked` are those of them whose
+ * leases are not extended because another transaction has locked them. No other worker can take those until it ends.
  */
 export async function renewLeases(
   db: Db,
@@ -215,9 +219,9 @@ export async function renewLeases(
 }
 
 /**
- * Gives lanes back and notes when they next have something due: now at the earliest, so that a lane which gives way comes
- * after those that wait. Does nothing for lanes whose lease is lost. Returns the lanes that it could not give back, because
- * another transaction has locked them or their watchers' visits.
+ * Gives lanes back and stores when each next has something due. That is never before now, so that a lane which gives way
+ * comes after those that already wait. Does nothing for lanes whose lease is lost. Returns the lanes that it could not give
+ * back because another transaction has locked them or their watchers' visits.
  */
 export async function releaseLanes(
   database: Database,
@@ -229,8 +233,8 @@ export async function releaseLanes(
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
     order by next_attempt_at limit 1)`;
   return database.transaction(async (tx) => {
-    // The locks come in a separate statement: the next one then sees every notification whose commit could not wake
-    // these lanes before it, and a later commit waits for this one and wakes them again.
+    // The locks are a separate statement. The update then sees the notifications of every transaction that held them
+    // before, and a later transaction waits for this one and wakes the lanes again.
     const held = sql`
       unnest(
         ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
@@ -260,13 +264,13 @@ export async function releaseLanes(
   });
 }
 
-/** `visit`: locks the visits of these watchers, but for those that another transaction has locked. */
+/** CTE `visit`: locks the visits of these watchers, except those that another transaction has locked. */
 const freeVisits = (watcherIds: Sql) => sql`
   visit as materialized (
     select watcher_id from watcher_queue where watcher_id in (${watcherIds}) order by watcher_id for update skip locked
   )`;
 
-/** Whether `visitNotAfter` has to wait for no other transaction. */
+/** Whether `visitNotAfter` can write the watcher's visit without waiting for another transaction. */
 const isFreeVisit = (watcherId: Sql) => sql`
   (${watcherId} in (select watcher_id from visit)
     or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
@@ -278,9 +282,9 @@ export const livingWorkers = sql`
     and database = (select oid from pg_database where datname = current_database())`;
 
 /**
- * Frees the lanes of dead workers, whose advisory lock no session holds, and those whose lease has ended: the latter only
- * once the process has followed all `stepsMs` of the clock. Returns how many. A lane that is locked, or whose watcher's visit
- * is, is left to the next call, and those in `except` stay as they are.
+ * Frees the lanes of workers whose session, and with it their advisory lock, is gone. Also frees lanes whose lease has ended,
+ * but only if this process has followed all steps of the clock. Returns how many lanes it freed. It leaves lanes that are
+ * locked, or whose watcher's visit is, to the next call, and it never frees those in `except`.
  */
 export async function freeAbandonedLanes(
   db: Db,
@@ -303,7 +307,7 @@ export async function freeAbandonedLanes(
   return rows.length;
 }
 
-/** How many workers live, and how many lanes they and this one among them have at work, all of one moment. */
+/** How many workers are running, and how many lanes all of them and this one have leased, in one snapshot. */
 export async function countWorkers(
   db: Db,
   owner: number,
@@ -315,7 +319,7 @@ export async function countWorkers(
   return counts ?? { workers: 0, lanes: 0, own: 0 };
 }
 
-/** When the next visit of a watcher is due, those in `full` and suspended ones aside. */
+/** When the next visit is due of any watcher that is neither suspended nor in `full`. */
 export async function findNextDue(db: Db, full: readonly number[] = []): Promise<Date | undefined> {
   const [row] = await db.query<{ next_due: Date }>(sql`
     select next_due from watcher_queue
@@ -324,7 +328,7 @@ export async function findNextDue(db: Db, full: readonly number[] = []): Promise
   return row?.next_due;
 }
 
-/** Those of the watchers that are suspended. */
+/** The suspended ones among these watchers. */
 export async function listSuspended(db: Db, watcherIds: readonly number[]): Promise<number[]> {
   if (watcherIds.length === 0) return [];
   const rows = await db.query<{ watcher_id: number }>(sql`
@@ -334,7 +338,7 @@ export async function listSuspended(db: Db, watcherIds: readonly number[]): Prom
   return rows.map((row) => row.watcher_id);
 }
 
-/** Those of the watchers that have lanes due which no worker has leased. */
+/** The ones among these watchers that have due lanes which no worker has leased. */
 export async function listWaitingWatchers(
   db: Db,
   watcherIds: readonly number[],

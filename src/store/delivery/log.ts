@@ -6,8 +6,8 @@ import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import type { NotificationType } from './due.ts';
 import { shardOf } from './lanes.ts';
-import type { NotificationType } from './outbox.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
 
 export type NotificationState = 'held' | 'waiting' | 'processed' | 'withdrawn' | 'cancelled';

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { type Settlement, settle } from '../../../src/store/delivery/outbox.ts';
+import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
 import {
   alignChanged,
   type Change,

@@ -8,6 +8,7 @@ import { createMetrics } from '../../../src/core/metrics.ts';
 import type { Database, Tx } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { type Sql, sql } from '../../../src/store/db/sql.ts';
+import { type DueNotification, listDue } from '../../../src/store/delivery/due.ts';
 import { createLaneRepair } from '../../../src/store/delivery/lane-repair.ts';
 import {
   freeAbandonedLanes,
@@ -16,13 +17,8 @@ import {
   releaseLanes,
   renewLeases,
 } from '../../../src/store/delivery/lanes.ts';
-import {
-  type DueNotification,
-  listDue,
-  type Settlement,
-  settle,
-} from '../../../src/store/delivery/outbox.ts';
 import { alignNotifications } from '../../../src/store/delivery/record-changes.ts';
+import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import {
   alignChanged,

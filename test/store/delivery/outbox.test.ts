@@ -3,14 +3,10 @@ import { test } from 'node:test';
 import type { Transfer } from '../../../src/domain/block.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import { type DueNotification, listDue } from '../../../src/store/delivery/due.ts';
 import { freeAbandonedLanes, type Lane } from '../../../src/store/delivery/lanes.ts';
-import {
-  type DueNotification,
-  listDue,
-  type Settlement,
-  settle,
-} from '../../../src/store/delivery/outbox.ts';
 import { queueStatistics } from '../../../src/store/delivery/pending.ts';
+import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { leaseDue } from '../../kit/attempts.ts';
 import {

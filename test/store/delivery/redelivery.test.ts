@@ -2,9 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
+import type { DueNotification } from '../../../src/store/delivery/due.ts';
 import type { Lane } from '../../../src/store/delivery/lanes.ts';
-import { type DueNotification, settle } from '../../../src/store/delivery/outbox.ts';
 import { redeliverOne, redeliverStep } from '../../../src/store/delivery/redelivery.ts';
+import { settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { leaseDue, readDue } from '../../kit/attempts.ts';
 import {

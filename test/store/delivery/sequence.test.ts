@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { settle } from '../../../src/store/delivery/outbox.ts';
+import { settle } from '../../../src/store/delivery/settle.ts';
 import { deleteWatchedAddress, updateWatchedAddress } from '../../../src/store/watchers/watched.ts';
 import { attemptDue, leaseDue, readDue } from '../../kit/attempts.ts';
 import {

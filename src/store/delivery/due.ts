@@ -1,0 +1,177 @@
+/**
+ * Reads the due notifications of leased lanes. Spec 2.7, 3 and 6.2.
+ */
+import { fromBytes, type Hash } from '../../core/hex.ts';
+import { messageKind } from '../../domain/message-kind.ts';
+import { listOf } from '../db/arrays.ts';
+import type { Database } from '../db/db.ts';
+import { type Sql, sql } from '../db/sql.ts';
+import { isOfThisTime, type Lane } from './lanes.ts';
+import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
+import { advanceSequences } from './sequence.ts';
+import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
+
+export type NotificationType = 'COIN_TRANSFER' | 'TOKEN_TRANSFER';
+
+/** A notification that is due, with everything that its delivery attempt sends or decides by. */
+export type DueNotification = TransferFields & {
+  id: number;
+  shardId: number;
+  laneId: number;
+  watchedAddressId: string;
+  watcherId: number;
+  hash: Hash;
+  type: NotificationType;
+  /** `YYYY-MM-DD HH:MM:SS.ffffff`, UTC (spec 2.7). */
+  createdAt: string;
+  createdTime: Date;
+  webhookUrl: string;
+  /** Even: the transfer. Odd: its removal notice, after a reorg orphaned it. 2: canonical again after that. */
+  revision: number;
+  /** The block that holds the transfer; for a removal notice, the block that held it. */
+  blockNumber: number;
+  /** Undefined if that block is no longer stored. */
+  blockHash: Hash | undefined;
+  /** The notification that this one replaces, because their transaction was mined again with another outcome. */
+  replaces: number | undefined;
+  /** Failed attempts so far of this revision and this delivery. */
+  retryCount: number;
+  /** How often its watcher has requested a redelivery. */
+  redeliveryCount: number;
+  /** The scheduled time of this retry, formatted like createdAt; undefined for a first attempt. */
+  nextRetryAt: string | undefined;
+  /** Whether its record has strict order, in which the record's next notification waits until this one has arrived. */
+  isOrdered: boolean;
+};
+
+type DueRow = TransferRow & {
+  id: number;
+  watched_address_id: string;
+  watcher_id: number;
+  tx_hash: Uint8Array;
+  kind: string;
+  created_text: string;
+  created_at: Date;
+  revision: number;
+  retry_count: number;
+  redelivery_count: number;
+  next_retry_text: string | null;
+  is_ordered: boolean;
+  block_number: number;
+  block_hash: Uint8Array | null;
+  replaces: number | null;
+  webhook_url: string | null;
+  record_lane_id: number | null;
+  wants_removed: boolean | null;
+};
+
+/** Options of `listDue`. `exclude` lists the notifications whose attempts are under way. */
+type DueRequest = {
+  now: Date;
+  /** Sum of the clock steps that this process has followed. Nothing is due while it misses one. */
+  stepsMs?: number;
+  exclude: readonly number[];
+  /** Per lane, for first attempts and retries separately. */
+  limit: number;
+};
+
+/**
+ * For each lane, up to `limit` due first attempts in order, then up to `limit` retries; 'lost' if the lane's lease has
+ * passed to another worker. Also corrects rows whose record changed while they were written: cancels those of a deleted
+ * record, moves those whose webhook origin changed, and withdraws removal notices that the record no longer wants.
+ */
+export async function listDue(
+  database: Database,
+  lanes: readonly Lane[],
+  { now, stepsMs = 0, exclude, limit }: DueRequest,
+): Promise<Map<number, DueNotification[] | 'lost'>> {
+  const due = (attempts: Sql) => sql`(
+    select * from notification
+    where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
+      and next_attempt_at <= ${now} and id <> all(${listOf(exclude)}::bigint[]) and ${isOfThisTime(stepsMs)}
+    order by next_attempt_at, id
+    limit ${limit})`;
+  // A lane with nothing due still returns one row, without a notification. A lost lane returns none.
+  const rows = await database.query<({ lane: number } & DueRow) | { lane: number; id: null }>(sql`
+    select l.id as lane, n.id, n.watched_address_id, n.watcher_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount,
+      n.token, to_char(n.created_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as created_text, n.created_at,
+      n.revision, n.retry_count, n.redelivery_count,
+      to_char(n.next_retry_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS.US') as next_retry_text,
+      n.sequence is not null as is_ordered, n.block_number, coalesce(b.hash, o.hash) as block_hash, n.replaces,
+      w.webhook_url, w.lane_id as record_lane_id, w.removed as wants_removed
+    from unnest(
+      ${listOf(lanes.map(({ id }) => id))}::bigint[], ${listOf(lanes.map(({ epoch }) => epoch))}::bigint[]
+    ) as leased (id, epoch)
+    join lane l on l.id = leased.id and l.epoch = leased.epoch
+    left join lateral (${due(sql`retry_count = 0`)} union all ${due(sql`retry_count > 0`)}) as n on true
+    left join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id
+    left join block b on n.reorg_id is null and b.number = n.block_number
+    left join orphaned_block o on o.reorg_id = n.reorg_id and o.number = n.block_number
+    order by l.id, n.retry_count > 0, n.next_attempt_at, n.id`);
+  const rowsOf = Map.groupBy(rows, (row) => row.lane);
+  const found = new Map<number, DueNotification[] | 'lost'>();
+  for (const lane of lanes) {
+    const own = rowsOf.get(lane.id);
+    found.set(lane.id, own === undefined ? 'lost' : await checkRecords(database, lane, own, now));
+  }
+  return found;
+}
+
+/**
+ * Returns the rows that their records still want in this lane. The other rows' records changed after the block was committed,
+ * so these rows are moved, cancelled or withdrawn. Rows in locked lanes are left to the next read.
+ */
+async function checkRecords(
+  database: Database,
+  lane: Lane,
+  rows: readonly (DueRow | { id: null })[],
+  now: Date,
+): Promise<DueNotification[]> {
+  const found: DueNotification[] = [];
+  const misplaced: { recordId: string; id: number }[] = [];
+  for (const row of rows) {
+    if (row.id === null) continue;
+    if (row.webhook_url === null || row.record_lane_id !== lane.id)
+      misplaced.push({ recordId: row.watched_address_id, id: row.id });
+    else if (messageKind(row) === 'removal' && row.wants_removed !== true)
+      await withdraw(database, lane, row, now);
+    else found.push(toDue(row, row.webhook_url, lane));
+  }
+  if (misplaced.length > 0) await alignUnlessLocked(database, lane.shardId, misplaced, now);
+  return found;
+}
+
+/** Withdraws a removal notice whose record has turned them off: its receiver would take the notice for a transfer. */
+async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now: Date): Promise<void> {
+  await database.transaction(async (tx) => {
+    if (!(await tryLockLanesOf(tx, shardId, [row.id]))) return;
+    await tx.query(sql`
+      update notification set state = 'withdrawn'
+      where shard_id = ${shardId} and id = ${row.id} and state = 'waiting' and revision = ${row.revision}`);
+    await advanceSequences(tx, [{ shardId, id: row.watched_address_id }], now);
+  });
+}
+
+function toDue(row: DueRow, webhookUrl: string, lane: Lane): DueNotification {
+  return {
+    id: row.id,
+    shardId: lane.shardId,
+    laneId: lane.id,
+    watchedAddressId: row.watched_address_id,
+    watcherId: row.watcher_id,
+    hash: fromBytes(row.tx_hash),
+    type: row.kind === 'token' ? 'TOKEN_TRANSFER' : 'COIN_TRANSFER',
+    ...toTransferFields(row),
+    createdAt: row.created_text,
+    createdTime: row.created_at,
+    webhookUrl,
+    revision: row.revision,
+    blockNumber: row.block_number,
+    blockHash: row.block_hash === null ? undefined : fromBytes(row.block_hash),
+    replaces: row.replaces ?? undefined,
+    retryCount: row.retry_count,
+    redeliveryCount: row.redelivery_count,
+    nextRetryAt: row.next_retry_text ?? undefined,
+    isOrdered: row.is_ordered,
+  };
+}
