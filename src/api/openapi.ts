@@ -167,7 +167,7 @@ const usual: Record<number, [description: string, statusMessage: string]> = {
   ],
   429: [
     'Too many requests of this watcher are under way, whose answers it does not take.',
-    'Too many requests for lists are under way; this one has waited for 30 s',
+    'Too many requests for lists are under way. This one has waited for 30 s',
   ],
   500: ['A bug.', 'Internal Server Error'],
   503: ['The database or the nodes do not answer.', 'Service Unavailable'],

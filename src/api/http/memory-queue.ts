@@ -1,6 +1,6 @@
 /**
- * Room in memory for what requests hold, in units that its user chooses. Who finds it taken waits: watchers with less of it
- * come first, so one watcher's requests wait for each other, and other watchers' requests don't wait for them.
+ * Shares a bounded amount of memory, or of work, between requests. The caller chooses the unit. A request that finds too little
+ * left waits. Watchers that hold less come first, so one watcher's requests wait for each other and not in front of others'.
  */
 import { startAbort } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -8,18 +8,19 @@ import { Fault } from '../../core/fault.ts';
 
 export type Room = {
   /**
-   * Takes `units`, now or later, until the returned function is called.
-   * @throws Fault `limited` when as many of the watcher's requests wait already, after WAIT_MS_MAX, and when the signal aborts.
+   * Takes `units`, now or later, and holds them until the returned function is called.
+   * @throws Fault `limited` when WAITING_MAX requests of the watcher are waiting, after WAIT_MS_MAX, and when the signal aborts.
    */
   take(watcherId: number, units: number, signal: AbortSignal): (() => void) | Promise<() => void>;
 };
 
-/** Shorter than the minute after which common clients and proxies give up. */
+/** Common clients and proxies give up after a minute. */
 const WAIT_MS_MAX = 30_000;
-/** Requests of one watcher that wait. Each holds a connection and its headers. */
+/** Waiting requests of one watcher. Each holds a connection and its headers. */
 const WAITING_MAX = 100;
 
-type Waiting = { watcherId: number; units: number; admit(): void };
+type Demand = { watcherId: number; units: number };
+type Waiting = Demand & { admit(): void };
 
 export function createRoom({
   clock,
@@ -30,50 +31,36 @@ export function createRoom({
   unitsMax: number;
   what: string;
 }): Room {
-  const taken = new Map<number, number>();
+  const shares = createShares(unitsMax);
   const waiting = new Set<Waiting>();
-  let left = unitsMax;
 
-  const ownOf = (watcherId: number) => taken.get(watcherId) ?? 0;
-  /** Never more than what is left then, so that no watcher takes the last of it; something of it always. */
-  const isShare = (watcherId: number, units: number) =>
-    ownOf(watcherId) === 0 || ownOf(watcherId) + units <= left - units;
-
-  function hold(watcherId: number, units: number): () => void {
-    taken.set(watcherId, ownOf(watcherId) + units);
-    left -= units;
-    let isHeld = true;
+  function hold({ watcherId, units }: Demand): () => void {
+    const release = shares.hold(watcherId, units);
     return () => {
-      if (!isHeld) return;
-      isHeld = false;
-      left += units;
-      const own = ownOf(watcherId) - units;
-      if (own > 0) taken.set(watcherId, own);
-      else taken.delete(watcherId);
-      admitNext();
+      if (release()) admitNext();
     };
   }
 
-  /** Those that may wait for their own requests alone. The first of the others takes what it needs before all behind it. */
+  /**
+   * Admits in turn the waiting request whose watcher holds least. A request beyond its watcher's share is passed over, because it
+   * waits for that watcher's own requests. If the first of the others doesn't fit, all wait, so a large request is never overtaken.
+   */
   function admitNext(): void {
     for (;;) {
       let next: Waiting | undefined;
       for (const one of waiting) {
-        if (!isShare(one.watcherId, one.units)) continue;
-        if (next === undefined || ownOf(one.watcherId) < ownOf(next.watcherId)) next = one;
+        if (!shares.isWithinShare(one)) continue;
+        if (next === undefined || shares.ownOf(one.watcherId) < shares.ownOf(next.watcherId)) next = one;
       }
-      if (next === undefined || next.units > left) return;
+      if (next === undefined || next.units > shares.left()) return;
       waiting.delete(next);
       next.admit();
     }
   }
 
-  async function wait(watcherId: number, units: number, signal: AbortSignal): Promise<() => void> {
+  async function wait(demand: Demand, signal: AbortSignal): Promise<() => void> {
     const admitted = Promise.withResolvers<() => void>();
-    const one: Waiting = {
-      ...{ watcherId, units },
-      admit: () => admitted.resolve(hold(watcherId, units)),
-    };
+    const one: Waiting = { ...demand, admit: () => admitted.resolve(hold(demand)) };
     const waiter = startAbort(signal);
     waiting.add(one);
     try {
@@ -83,29 +70,60 @@ export function createRoom({
       waiter.abort();
       waiter.release();
     }
-    // Admitted in the turn in which the wait ended.
+    // It was admitted in the same turn of the event loop in which its wait ended.
     if (!waiting.delete(one)) return admitted.promise;
-    // Those behind it may have waited for what it needed.
+    // Requests behind it may have waited for what it needed.
     admitNext();
     throw new Fault(
       'limited',
-      `Too many ${what} are under way; this one has waited for ${WAIT_MS_MAX / 1000} s`,
+      `Too many ${what} are under way. This one has waited for ${WAIT_MS_MAX / 1000} s`,
     );
   }
 
   return {
     take(watcherId, units, signal) {
+      const demand = { watcherId, units };
       let ownCount = 0;
       let isFirst = true;
       for (const one of waiting) {
         if (one.watcherId === watcherId) ownCount += 1;
-        if (isShare(one.watcherId, one.units)) isFirst = false;
+        if (shares.isWithinShare(one)) isFirst = false;
       }
-      if (isFirst && ownCount === 0 && units <= left && isShare(watcherId, units))
-        return hold(watcherId, units);
+      if (isFirst && ownCount === 0 && units <= shares.left() && shares.isWithinShare(demand))
+        return hold(demand);
       if (ownCount >= WAITING_MAX)
-        throw new Fault('limited', `${WAITING_MAX} ${what} of this watcher wait already`);
-      return wait(watcherId, units, signal);
+        throw new Fault('limited', `${WAITING_MAX} ${what} of this watcher are already waiting`);
+      return wait(demand, signal);
+    },
+  };
+}
+
+/** The units that each watcher holds, and those that are left. */
+function createShares(unitsMax: number) {
+  const held = new Map<number, number>();
+  let left = unitsMax;
+  const ownOf = (watcherId: number) => held.get(watcherId) ?? 0;
+
+  return {
+    ownOf,
+    left: () => left,
+    /** A watcher may always hold something. More only if as much as it then holds stays left for others. */
+    isWithinShare: ({ watcherId, units }: Demand) =>
+      ownOf(watcherId) === 0 || ownOf(watcherId) + units <= left - units,
+    /** Returns the function that gives them back. It returns false when they were given back before. */
+    hold(watcherId: number, units: number): () => boolean {
+      held.set(watcherId, ownOf(watcherId) + units);
+      left -= units;
+      let isHeld = true;
+      return () => {
+        if (!isHeld) return false;
+        isHeld = false;
+        left += units;
+        const own = ownOf(watcherId) - units;
+        if (own > 0) held.set(watcherId, own);
+        else held.delete(watcherId);
+        return true;
+      };
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
- * Attempts as they are settled, as server-sent events (WHATWG HTML, section 9.2). The id of an event is that of its
- * attempt: a client that comes again with `Last-Event-ID` misses nothing that is still stored.
+ * Delivery attempts as server-sent events (WHATWG HTML, section 9.2), sent as their outcomes are stored. The id of an event
+ * is the id of the attempt, so a client that reconnects with `Last-Event-ID` misses no attempt that is still stored.
  */
 import { Readable } from 'node:stream';
 import type { FastifyRequest } from 'fastify';
@@ -9,36 +9,36 @@ import { startAbort } from '../../core/abort.ts';
 import { Fault } from '../../core/fault.ts';
 import { type Attempt, createSafeWatermark, listAttemptsBetween } from '../../store/delivery/attempts.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate, isRefusal } from '../http/auth.ts';
+import { createWatcherGate, isRefusal, type WatcherGate } from '../http/auth.ts';
 import { invalid } from '../http/errors.ts';
 import { attemptJson } from './log-json.ts';
 
 const PATH = '/api/notifications/attempts/stream';
-/** Each holds a connection, and asks the database whenever something was settled. */
+/** Each holds a connection and queries the database when new outcomes are stored. */
 const STREAMS_MAX = 100;
 const STREAMS_PER_WATCHER_MAX = 5;
-/** Then the client comes again by itself; so one that has stopped reading cannot hold its place for ever. */
+/** Clients reconnect by themselves after that, and a client that has stopped reading cannot hold its stream forever. */
 const STREAM_MS_MAX = 3_600_000;
 const POLL_MS = 500;
-/** Attempts read at a time: below 1 MiB, as one has a KiB of the answer. */
+/** Attempts in one read: less than 1 MiB, because each has up to 1 KiB of the receiver's answer. */
 const PAGE_ATTEMPTS = 500;
-/** Below the minute after which common balancers give up a silent connection. */
+/** Common load balancers close a connection that is silent for a minute. */
 const HEARTBEAT_MS = 15_000;
-/** How long a key that was revoked goes on being told. */
+/** How long a stream goes on after its key was revoked. */
 const CHECK_MS = 2_500;
 const RECONNECT_MS = 2_000;
 
 const operation = {
-  summary: 'Attempts as they are settled',
+  summary: 'Stream delivery attempts',
   description:
-    'Server-sent events: each `attempt` is one of the delivery log, and its id leads on after a break. An hour at most.',
+    'Server-sent events. Each `attempt` event is an entry of the delivery log. Reconnect with the id of the last event to continue after it. A stream lasts an hour at most.',
   headers: Type.Object({
-    'last-event-id': Type.Optional(Type.String({ description: 'The last event that was received.' })),
+    'last-event-id': Type.Optional(Type.String({ description: 'The id of the last event you received.' })),
   }),
   answer: { content: { 'text/event-stream': Type.String() } },
   example: 'id: 9001\nevent: attempt\ndata: {"id":9001, …}\n\n',
   errors: {
-    400: 'The header `last-event-id` is no id of an event.',
+    400: 'The header `last-event-id` is not the id of an event.',
     429: 'Too many streams are open.',
   },
 };
@@ -46,14 +46,13 @@ const operation = {
 const config = { operation, isEndless: true } as const;
 
 export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
-  const { database, clock } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
-  const safeWatermark = createSafeWatermark(database);
+  const follow = createFollow(options, onRequest);
   const streams = new Map<Readable, number>();
   const closing = new AbortController();
   api.addHook('preClose', async () => closing.abort());
 
-  // A HEAD would follow the stream for its whole length.
+  // A HEAD request would read the whole stream.
   api.get(PATH, { onRequest, exposeHeadRoute: false, config }, async (request, reply) => {
     const watcherId = watcherOf(request);
     const after = parseLastEventId(request);
@@ -67,7 +66,7 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
     limit.signal.addEventListener('abort', end, { once: true });
     reply.raw.once('close', () => {
       streams.delete(stream);
-      // Ends the generator's wait, and with it the generator.
+      // Ends the wait of the generator, and so the generator.
       limit.abort();
       limit.release();
     });
@@ -76,13 +75,17 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
       .headers({ 'cache-control': 'no-store', 'x-accel-buffering': 'no', connection: 'close' })
       .send(stream);
   });
+}
 
-  /** The text of the stream: its beginning is only sent once everything that is settled later is sure to come. */
-  async function* follow(
+/** The text of a stream. It begins once every outcome that is stored later is certain to appear. */
+function createFollow({ database, clock }: ApiOptions, onRequest: WatcherGate['onRequest']) {
+  const safeWatermark = createSafeWatermark(database);
+
+  return async function* follow(
     request: FastifyRequest,
     { watcherId, after, signal }: { watcherId: number; after: number | undefined; signal: AbortSignal },
   ): AsyncGenerator<string> {
-    // A separate reader of the safe watermark, because the shared one may be from long ago.
+    // A separate reader of the safe watermark, because the shared reader may hold an old value.
     const ownWatermark = createSafeWatermark(database);
     let last = after ?? (await ownWatermark());
     while (last === undefined && !signal.aborted) {
@@ -107,20 +110,20 @@ export function addAttemptStreamRoute(api: Api, options: ApiOptions): void {
       }
       if (nowMs - checkedMs >= CHECK_MS) {
         checkedMs = nowMs;
-        if (!(await isStillAllowed(request))) return;
+        if (!(await isAllowed(request, onRequest))) return;
       }
       if (!isFull) await clock.wait(POLL_MS, signal);
     }
-  }
+  };
+}
 
-  async function isStillAllowed(request: FastifyRequest): Promise<boolean> {
-    try {
-      await onRequest(request);
-      return true;
-    } catch (error) {
-      if (isRefusal(error)) return false;
-      throw error;
-    }
+async function isAllowed(request: FastifyRequest, onRequest: WatcherGate['onRequest']): Promise<boolean> {
+  try {
+    await onRequest(request);
+    return true;
+  } catch (error) {
+    if (isRefusal(error)) return false;
+    throw error;
   }
 }
 

@@ -1,9 +1,9 @@
 /**
- * Many watched addresses in one call: a list of changes that all happen or none, a stream of changes of any length, or
- * the whole set of one webhook URL. For users: docs/how-to/register-many-addresses.md.
+ * Routes that change many watched addresses in one call: a list of changes in one transaction, a stream of separate changes
+ * of any length, or the complete set of a webhook URL. User documentation: docs/how-to/register-many-addresses.md.
  */
 import { Readable } from 'node:stream';
-import type { FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import { never } from '../../core/abort.ts';
 import { Fault, type Problem } from '../../core/fault.ts';
@@ -16,7 +16,7 @@ import { withinLimits } from '../../store/watchers/limits.ts';
 import { alignChanged, changeWatchedAddresses } from '../../store/watchers/watched-bulk.ts';
 import { replaceWatchedSet, type SetMember } from '../../store/watchers/watched-set.ts';
 import type { Api, ApiOptions } from '../context.ts';
-import { createWatcherGate } from '../http/auth.ts';
+import { createWatcherGate, type WatcherGate } from '../http/auth.ts';
 import { liftBodyLimit, readRest } from '../http/body-limit.ts';
 import { strict, unknownFields } from '../http/body-names.ts';
 import { untilSilent } from '../http/body-silence.ts';
@@ -34,21 +34,21 @@ import { found, PATH, parseFields, Record, toJson } from './watched-addresses.ts
 const BULK_PATH = `${PATH}/bulk`;
 
 const CHANGES_MAX = 10_000;
-/** More than changes, because a set cannot be cut into several calls. */
+/** More than for changes, because a set cannot be split into several calls. */
 const MEMBERS_MAX = 50_000;
-/** 50,000 members with all their fields, or 10,000 records with URLs of 600 characters. */
+/** Enough for 50,000 members with all fields, or 10,000 records with URLs of 600 characters. */
 const BODY_BYTES_MAX = 8 * 1024 * 1024;
-/** Enough to see what is wrong with a list. */
+/** Problems in one error: enough to see what is wrong with a list. */
 const PROBLEMS_MAX = 100;
-/** So that one watcher leaves places to the others. */
+/** Leaves streams for other watchers. */
 const STREAMS_PER_WATCHER_MAX = 4;
-/** Each holds a group of lines, below 8 MiB. */
+/** Each holds a group of lines in memory, less than 8 MiB. */
 const STREAMS_MAX = 32;
-/** Lists, sets and groups of lines: one of a watcher at a time, so that others' requests find connections to the database. */
+/** Lists, sets and groups of lines stored at once, one for each watcher, so that other requests find a database connection. */
 const STORED_MAX = 3;
-/** So long may a line be waited for; as a whole a stream may last for as long as the server lets any request last. */
+/** How long the server waits for the next line. A stream as a whole may last as long as any request. */
 const STREAM_SILENCE_MS_MAX = 60_000;
-/** For answers that the client does not read, by the socket's limit. Longer, so that a client that sends nothing learns the reason. */
+/** For a client that doesn't read its answers. Longer than for lines, so that a silent client still receives the reason. */
 const SOCKET_SILENCE_MS_MAX = 2 * STREAM_SILENCE_MS_MAX;
 
 const Bulk = Type.Object(
@@ -77,7 +77,7 @@ const Counted = Type.Object({
 });
 
 const TOO_MANY =
-  'Too many streams, or large requests that wait, of this watcher or of all: nothing was changed.';
+  'This watcher, or all watchers together, have too many open streams or waiting large requests. Nothing was changed.';
 
 const Changes = Type.Object(
   { records: Type.Array(ChangeRecord, { minItems: 1, maxItems: CHANGES_MAX }) },
@@ -87,7 +87,7 @@ const operations = {
   change: {
     summary: 'Create, update and delete many watched addresses',
     description:
-      'As JSON all changes happen or none. As lines of JSON (`application/x-ndjson`) each line is a separate change, and is answered by a line.',
+      'As JSON, either all changes happen or none. As lines of JSON (`application/x-ndjson`), each line is a separate change and gets a line as its answer.',
     headers: IdempotencyHeaders,
     body: { content: { 'application/json': Changes, [LINES_TYPE]: Type.String() } },
     bodyExample: {
@@ -108,13 +108,13 @@ const operations = {
     example: { success: true, data: [] },
     errors: {
       409: `${LIMIT_REACHED} Nothing was changed. ${idempotencyErrors[409]}`,
-      404: 'A record to be changed is not there: nothing was changed.',
-      408: 'The lines stopped before their end, and before any was answered, or the JSON did not come in time: nothing was changed.',
+      404: 'A watched address to change does not exist. Nothing was changed.',
+      408: 'The lines stopped before the first answer, or the JSON did not arrive in time. Nothing was changed.',
       429: TOO_MANY,
     },
   },
   replace: {
-    summary: 'Make these the watched addresses of a webhook URL',
+    summary: 'Replace the watched addresses of a webhook URL',
     headers: IdempotencyHeaders,
     bodyExample: { records: [{ address: '0x00000000000000000000000000000000000000a1' }] },
     example: { success: true, data: { created: 1, updated: 0, deleted: 0, unchanged: 12 } },
@@ -126,12 +126,9 @@ const operations = {
 };
 
 export function addBulkRoutes(api: Api, options: ApiOptions): void {
-  const { database, clock, webhookPolicy, limits } = options;
-  const { onRequest, watcherOf } = createWatcherGate(options);
-  /** Of each open stream. */
-  const streams = new Map<FastifyRequest, number>();
-  const storing = createRoom({ clock, unitsMax: STORED_MAX, what: 'bulk changes' });
-  const inTurnOf = async <T>(watcherId: number, work: () => Promise<T>): Promise<T> => {
+  const gate = createWatcherGate(options);
+  const storing = createRoom({ clock: options.clock, unitsMax: STORED_MAX, what: 'bulk changes' });
+  const inTurn: InTurn = async (watcherId, work) => {
     const end = await storing.take(watcherId, 1, never);
     try {
       return await work();
@@ -139,52 +136,34 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       end();
     }
   };
+  addChangeRoute(api, options, gate, inTurn);
+  addReplaceRoute(api, options, gate, inTurn);
+}
+
+/** Does work that stores many rows when it is the watcher's turn. @throws Fault `limited` when too many calls wait. */
+type InTurn = <T>(watcherId: number, work: () => Promise<T>) => Promise<T>;
+
+function addChangeRoute(api: Api, options: ApiOptions, gate: WatcherGate, inTurn: InTurn): void {
+  const { database, clock, webhookPolicy, limits } = options;
+  const { onRequest, watcherOf } = gate;
+  const answerStream = createStreamAnswer(options, gate, inTurn);
 
   api.addContentTypeParser(LINES_TYPE, (request, body, done) => {
     if (request.method === 'POST' && request.routeOptions.url === BULK_PATH) return done(null, body);
-    done(Object.assign(new Error('no lines are taken here'), { statusCode: 415 }));
+    done(Object.assign(new Error('this route accepts no lines of JSON'), { statusCode: 415 }));
   });
-
   api.post(
     BULK_PATH,
     { onRequest, bodyLimit: BODY_BYTES_MAX, config: { operation: operations.change } },
     async (request, reply) => {
+      if (request.body instanceof Readable) return answerStream(request, request.body, reply);
       const watcherId = watcherOf(request);
-      const now = clock.now();
-      if (request.body instanceof Readable) {
-        liftBodyLimit(request);
-        const once = startOnce(request, watcherId, now);
-        const ownCount = [...streams.values()].filter((id) => id === watcherId).length;
-        if (ownCount >= STREAMS_PER_WATCHER_MAX)
-          throw new Fault('limited', `${ownCount} streams of this watcher are under way, which is the limit`);
-        if (streams.size >= STREAMS_MAX)
-          throw new Fault(
-            'limited',
-            `${streams.size} streams of all watchers are under way, which is the limit`,
-          );
-        // Whose end has passed already would keep its place for ever. Nothing is answered any more.
-        if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
-        streams.set(request, watcherId);
-        reply.raw.once('close', () => streams.delete(request));
-        request.raw.setTimeout(SOCKET_SILENCE_MS_MAX);
-        const check = () => onRequest(request);
-        const patience = { clock, silenceMs: STREAM_SILENCE_MS_MAX, check };
-        const { body, isOver } = untilSilent(request.body, patience);
-        reply.raw.once('finish', () => {
-          if (isOver()) request.socket.destroySoon();
-          else readRest(request);
-        });
-        const inTurn = <T>(work: () => Promise<T>) => inTurnOf(watcherId, work);
-        const answers = await answerLines(options, { watcherId, body, once, check, inTurn });
-        reply.type(LINES_TYPE);
-        return Readable.from(answers);
-      }
       const unknown = unknownFields(Bulk, request.body);
       if (unknown.length > 0) throw invalidRequest(unknown);
       const { records } = parseBulk(request.body);
       const changes = mapRecords(records, (record) => parseChange(record, webhookPolicy));
-      const once = onceOf(request, watcherId, now);
-      return inTurnOf(watcherId, async () => {
+      const once = onceOf(request, watcherId, clock.now());
+      return inTurn(watcherId, async () => {
         const answer = await doOnce(database, once, async (tx) => {
           const at = { now: clock.now(), limits };
           const changed = await changeWatchedAddresses(whileConnected(tx, request), watcherId, changes, at);
@@ -195,7 +174,53 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       });
     },
   );
+}
 
+/** Answers a stream of changes, each line with a line, while it arrives. */
+function createStreamAnswer(options: ApiOptions, { onRequest, watcherOf }: WatcherGate, inTurn: InTurn) {
+  const { clock } = options;
+  /** The watcher of each open stream. */
+  const streams = new Map<FastifyRequest, number>();
+
+  function requireFreeStream(watcherId: number): void {
+    const ownCount = [...streams.values()].filter((id) => id === watcherId).length;
+    if (ownCount >= STREAMS_PER_WATCHER_MAX)
+      throw new Fault('limited', `${ownCount} streams of this watcher are open, which is the limit`);
+    if (streams.size >= STREAMS_MAX)
+      throw new Fault('limited', `${streams.size} streams of all watchers are open, which is the limit`);
+  }
+
+  return async (request: FastifyRequest, source: Readable, reply: FastifyReply): Promise<Readable> => {
+    const watcherId = watcherOf(request);
+    liftBodyLimit(request);
+    const once = startOnce(request, watcherId, clock.now());
+    requireFreeStream(watcherId);
+    // A connection that has already closed emits no further `close`, so its stream would count forever.
+    if (request.socket.destroyed) throw new Fault('limited', 'the client has hung up');
+    streams.set(request, watcherId);
+    reply.raw.once('close', () => streams.delete(request));
+    request.raw.setTimeout(SOCKET_SILENCE_MS_MAX);
+    const check = () => onRequest(request);
+    const { body, isOver } = untilSilent(source, { clock, silenceMs: STREAM_SILENCE_MS_MAX, check });
+    reply.raw.once('finish', () => {
+      if (isOver()) request.socket.destroySoon();
+      else readRest(request);
+    });
+    const answers = await answerLines(options, {
+      ...{ watcherId, body, once, check },
+      inTurn: (work) => inTurn(watcherId, work),
+    });
+    reply.type(LINES_TYPE);
+    return Readable.from(answers);
+  };
+}
+
+function addReplaceRoute(
+  api: Api,
+  { database, clock, webhookPolicy, limits }: ApiOptions,
+  { onRequest, watcherOf }: WatcherGate,
+  inTurn: InTurn,
+): void {
   api.put(
     BULK_PATH,
     {
@@ -214,7 +239,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
       const watcherId = watcherOf(request);
       const now = clock.now();
       const once = onceOf(request, watcherId, now);
-      return inTurnOf(watcherId, async () => {
+      return inTurn(watcherId, async () => {
         let deletedIds: readonly string[] = [];
         const answer = await doOnce(database, once, async (plain) => {
           const tx = whileConnected(plain, request);
@@ -231,7 +256,7 @@ export function addBulkRoutes(api: Api, options: ApiOptions): void {
   );
 }
 
-/** The transaction, which goes no further, and is rolled back, once the client has hung up. */
+/** The transaction, which rolls back at the next statement once the client has hung up. */
 function whileConnected(tx: Tx, request: FastifyRequest): Tx {
   return {
     ...tx,
@@ -246,14 +271,14 @@ function parseMembers(records: readonly Static<typeof Member>[], policy: Webhook
   const seen = new Set<string>();
   return mapRecords(records, (record) => {
     const { address } = parseFields({ address: record.address }, policy);
-    if (address === undefined) throw new Error('the schema requires it');
+    if (address === undefined) throw new Error('the schema requires an address');
     if (seen.has(address)) throw invalid('/address', 'appears twice');
     seen.add(address);
     return { address, watchCoin: record.watch_coin ?? true, watchToken: record.watch_token ?? true };
   });
 }
 
-/** The result for each record. @throws Fault that names what is wrong with any of them by their places in the list. */
+/** The result for each record. @throws Fault with the problems of all records, each with its index in the list. */
 function mapRecords<Record, Result>(records: readonly Record[], work: (record: Record) => Result): Result[] {
   let first: Fault | undefined;
   const problems: Problem[] = [];

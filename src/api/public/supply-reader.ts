@@ -1,5 +1,6 @@
 /**
- * Readings of the supply: live where the nodes answer, else the last good one for a while, of this process or another.
+ * Readings of the native coin's supply: live while the nodes answer. Otherwise the last good reading of any process, until it
+ * is too old.
  */
 import { readBalancesAtHead } from '../../chain/contracts/balances.ts';
 import type { ContractReader } from '../../chain/contracts/contracts.ts';
@@ -14,8 +15,8 @@ import { type Balance, type SupplyReading, type SupplyTerms, supplyAddresses } f
 export type SupplyReader = {
   terms: SupplyTerms;
   /**
-   * A reading of now, or the last good one with its own time. Readings that are asked for at the same time are one.
-   * @throws Fault `unavailable` when there is none, or none that is young enough.
+   * A reading of now, or the last good one with its time. Concurrent calls share one reading.
+   * @throws Fault `unavailable` when there is none that is young enough.
    */
   read(): Promise<SupplyReading>;
 };
@@ -24,25 +25,25 @@ export type SupplyReaderOptions = {
   nodes: ContractReader;
   clock: Clock;
   log: Log;
-  /** Ends what is under way. */
+  /** Aborts a reading under way. */
   signal: AbortSignal;
   terms: SupplyTerms;
-  /** For how long a last good reading, or a last good balance, is given. */
+  /** The maximum age of a last good reading or balance. */
   maxAgeMs: number;
-  /** What was kept last, by whichever process, with those of these addresses' balances that are known. */
+  /** The last stored reading of any process, with the stored balances of these addresses. */
   findKept(addresses: readonly Address[]): Promise<SupplyReading | undefined>;
   keep(reading: SupplyReading): Promise<void>;
 };
 
 const ATTEMPTS_MAX = 3;
 const RETRY_MS = 250;
-/** A node that hangs is given up after half of this (chain/rpc/rpc.ts), so that the next one is asked too. */
+/** A request to a hanging node ends after half of this (chain/rpc/rpc.ts), so that there is time for the next node. */
 const READ_MS_MAX = 60_000;
-/** What a caller waits at most; the reading goes on for the next one. */
+/** How long a caller waits. The reading continues for the next caller. */
 const ANSWER_MS_MAX = 10_000;
 
 export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
-  const { nodes, clock, log, terms, maxAgeMs } = options;
+  const { clock, log, terms, maxAgeMs } = options;
   const addresses = supplyAddresses(terms).map(({ address }) => address);
   const known = new Map<Address, Balance>();
   let last: SupplyReading | undefined;
@@ -51,23 +52,23 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
   async function readNow(): Promise<SupplyReading> {
     const limit = startAbort(options.signal, READ_MS_MAX);
     try {
-      const { block, nodeName, method, balances } = await readPatiently(limit.signal);
+      const { block, nodeName, method, balances } = await readWithRetries(options, addresses, limit.signal);
       const at = clock.now();
       if (balances.size < addresses.length) remember((await findKept())?.balances);
       for (const [address, wei] of balances) known.set(address, { wei, at });
-      // Without one of them the figure would be wrong: it is of a moment ago, or there is no answer.
+      // Without one balance the sum would be wrong, so an unreadable balance is taken from the last reading, or there is no answer.
       const complete = new Map(addresses.map((address) => [address, requireBalance(address, at)]));
       last = { at, block, nodeName, method, balances: complete };
-      await options.keep(last).catch(tellOf('supply.not_kept'));
+      await options.keep(last).catch(warn('supply.not_kept'));
       return last;
     } finally {
       limit.release();
     }
   }
 
-  /** Undefined too while the database does not answer: then this process's own will do. */
+  /** Undefined also while the database does not answer. This process's last reading is used then. */
   function findKept(): Promise<SupplyReading | undefined> {
-    return options.findKept(addresses).catch(tellOf('supply.not_found'));
+    return options.findKept(addresses).catch(warn('supply.not_found'));
   }
 
   function remember(balances: SupplyReading['balances'] = new Map()): void {
@@ -77,7 +78,7 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
     }
   }
 
-  /** What is answered without a node: the newest that has all addresses, if it is young enough. */
+  /** The answer without a node: the newest reading that has all addresses, if it is young enough. */
   async function findLast(): Promise<SupplyReading | undefined> {
     const kept = await findKept();
     const isWhole = kept !== undefined && addresses.every((address) => kept.balances.has(address));
@@ -85,22 +86,12 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
     return last !== undefined && isYoung(oldestOf(last), clock.now()) ? last : undefined;
   }
 
-  const tellOf = (event: string) => (error: unknown) => {
+  /** Logs a Fault and goes on without a result. */
+  const warn = (event: string) => (error: unknown) => {
     if (!(error instanceof Fault)) throw error;
     log.warn({ error: messageOf(error) }, event);
     return undefined;
   };
-
-  async function readPatiently(signal: AbortSignal) {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await readBalancesAtHead(nodes, { addresses, multicall3: terms.multicall3 }, signal);
-      } catch (error) {
-        if (!(error instanceof Fault) || attempt === ATTEMPTS_MAX || signal.aborted) throw error;
-        await clock.wait(RETRY_MS * attempt, signal);
-      }
-    }
-  }
 
   function requireBalance(address: Address, now: Date): Balance {
     const balance = known.get(address);
@@ -135,7 +126,22 @@ export function createSupplyReader(options: SupplyReaderOptions): SupplyReader {
   };
 }
 
-/** When the oldest of its balances was so. */
+async function readWithRetries(
+  { nodes, clock, terms: { multicall3 } }: SupplyReaderOptions,
+  addresses: readonly Address[],
+  signal: AbortSignal,
+) {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await readBalancesAtHead(nodes, { addresses, multicall3 }, signal);
+    } catch (error) {
+      if (!(error instanceof Fault) || attempt === ATTEMPTS_MAX || signal.aborted) throw error;
+      await clock.wait(RETRY_MS * attempt, signal);
+    }
+  }
+}
+
+/** The time of its oldest balance. */
 function oldestOf({ balances }: SupplyReading): Date {
   return new Date(Math.min(...Array.from(balances.values(), ({ at }) => at.getTime())));
 }

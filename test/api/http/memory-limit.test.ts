@@ -58,7 +58,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(JSON.parse(text), {
       success: false,
       statusCode: 429,
-      statusMessage: 'Too many requests with many records are under way; this one has waited for 30 s',
+      statusMessage: 'Too many requests with many records are under way. This one has waited for 30 s',
     });
     for (const one of opened) one.destroy();
   });

@@ -339,7 +339,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(refused, {
       success: false,
       statusCode: 429,
-      statusMessage: '4 streams of this watcher are under way, which is the limit',
+      statusMessage: '4 streams of this watcher are open, which is the limit',
     });
     assert.equal(
       (
