@@ -159,7 +159,7 @@ const usual: Record<number, [description: string, statusMessage: string]> = {
   401: ['The key is missing or not valid.', 'Unauthorized'],
   403: ['The watcher of this key is suspended.', SUSPENDED],
   404: ['There is no such record.', 'Watched address not found'],
-  408: ['The body did not come in time.', 'Request Timeout: the body did not come within 30 s'],
+  408: ['The body did not come in time.', 'Request Timeout: the body did not arrive within 30 s'],
   413: ['The body is too large.', 'Payload Too Large'],
   415: [
     'The body is of another content type.',

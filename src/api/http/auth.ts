@@ -14,37 +14,34 @@ export const SUSPENDED =
 
 type Authenticator = (authorization: string | undefined) => Promise<number>;
 
-/** The two halves of asking a route's caller for a key. */
+/** Authentication of a route's requests: the hook that checks the key, and the watcher it found. */
 export type WatcherGate = {
-  /** For the route's `onRequest`, before the body is read: who has no key costs nothing and learns nothing. */
+  /** The route's `onRequest` hook. It runs before the body is read, so a request without a valid key costs little. */
   onRequest: (request: FastifyRequest) => Promise<void>;
-  /** The watcher of a request that has passed. */
+  /** The watcher of a request that passed `onRequest`. */
   watcherOf: (request: FastifyRequest) => number;
 };
 
 type Dependencies = { database: Database; clock: Clock; keyRing: KeyRing };
 
-/** A body that took so long may have outlived the key. */
+/** After a body that took longer, the key is checked again because it may have been revoked meanwhile. */
 const BODY_MS_MAX = 1_000;
 const rechecks = new WeakMap<FastifyRequest, () => Promise<void>>();
 const watchers = new WeakMap<FastifyRequest, number>();
 
-/** The watcher of a request that has passed a gate. */
+/** The watcher of an authenticated request. */
 export function watcherOf(request: FastifyRequest): number {
   const watcherId = watchers.get(request);
   if (watcherId === undefined) throw new Error('the request was not authenticated');
   return watcherId;
 }
 
-/**
- * For the `preHandler` of all routes: a request that passed a gate before a slow body has to pass again. Rejects as the
- * authenticator does.
- */
+/** The `preHandler` of all routes: checks the key again after a slow body. Rejects like `onRequest`. */
 export async function passAgain(request: FastifyRequest): Promise<void> {
   await rechecks.get(request)?.();
 }
 
-/** A gate that lets a request through whose key is valid. @throws Fault as the authenticator does. */
+/** Its hook rejects with the Faults of `createAuthenticator`. */
 export function createWatcherGate(dependencies: Dependencies): WatcherGate {
   const { clock } = dependencies;
   const authenticate = createAuthenticator(dependencies);
@@ -61,12 +58,12 @@ export function createWatcherGate(dependencies: Dependencies): WatcherGate {
   };
 }
 
-/** Whether an error is that of a key which is refused. */
+/** Whether the error says that the key was refused. */
 export const isRefusal = (error: unknown): boolean =>
   error instanceof Fault && (error.code === 'unauthorized' || error.code === 'forbidden');
 
 /**
- * The watcher of a valid key. The database is asked every time, so that a revoked key ends at once.
+ * The watcher of a valid key. It queries the database every time, so a revoked key stops working at once.
  * @throws Fault `unauthorized`, the same for a missing, malformed, unknown and revoked key; `forbidden` while the watcher is
  * suspended.
  */

@@ -1,6 +1,6 @@
 /**
- * Time limits of request bodies on every route, also where nothing reads them. Node's own limit knows no routes, and goes by
- * the longest stream.
+ * Time limits for request bodies on every route, including bodies that the route doesn't read. Node's own limit is one for
+ * all routes, so it has to allow the longest stream.
  */
 import type { IncomingMessage } from 'node:http';
 import type { Socket } from 'node:net';
@@ -8,22 +8,22 @@ import type { FastifyRequest } from 'fastify';
 import type { Api } from '../context.ts';
 
 const BODY_MS_MAX = 30_000;
-const TIMEOUT = `Request Timeout: the body did not come within ${BODY_MS_MAX / 1000} s`;
-/** How long a client that is still sending has to read an answer that came early. */
+const TIMEOUT = `Request Timeout: the body did not arrive within ${BODY_MS_MAX / 1000} s`;
+/** How long a client that is still sending has to read a response that was sent early. */
 const LINGER_MS_MAX = 5_000;
 
 const limits = new WeakMap<IncomingMessage, NodeJS.Timeout>();
 
 /**
- * From the headers on, a body has BODY_MS_MAX, and is answered with 408 if it is not whole by then; after an answer that came
- * before its end, LINGER_MS_MAX.
+ * A body must arrive within BODY_MS_MAX after the headers, or the response is 408. After a response that was sent before the
+ * end of the body, the client has LINGER_MS_MAX more.
  */
 export function limitBodies(api: Api): void {
   const lingering = new Set<Socket>();
   api.addHook('onRequest', (request, reply, done) => {
     if (hasBody(request)) {
       startLimit(request.raw, answerLate);
-      // From then on the connection lingers, or serves the next request.
+      // After that the connection lingers or serves the next request.
       reply.raw.once('finish', () => clearTimeout(limits.get(request.raw)));
     }
     done();
@@ -41,23 +41,23 @@ export function limitBodies(api: Api): void {
   });
 }
 
-/** For a route with separate limits for its body; once the caller is known. */
+/** Ends the time limit, for a route that has its own. Call it once the caller is authenticated. */
 export function liftBodyLimit({ raw }: FastifyRequest): void {
   clearTimeout(limits.get(raw));
   limits.delete(raw);
 }
 
-/** Gives the body its whole time from now on, after a wait in which nothing read it. */
+/** Restarts the time limit after a wait in which the body was not read. */
 export function restartBodyLimit(request: FastifyRequest): void {
   if (!hasBody(request) || request.raw.complete) return;
   liftBodyLimit(request);
   startLimit(request.raw, answerLate);
 }
 
-/** Whether the rest of the body has still to come, within its time. */
+/** Whether the rest of the body is still awaited within its time limit. */
 export const isBodyAwaited = (raw: IncomingMessage): boolean => limits.has(raw) && !raw.complete;
 
-/** Reads what is left of a body after its answer, because some clients read only when they have sent everything. */
+/** Reads the rest of a body after the response, because some clients read only after they have sent everything. */
 export function readRest({ raw }: FastifyRequest): void {
   if (raw.complete) return;
   startLimit(raw, cutOff);
@@ -69,7 +69,7 @@ const hasBody = ({ headers }: Pick<FastifyRequest, 'headers'>) =>
 
 const cutOff = (raw: IncomingMessage) => raw.socket.destroy();
 
-/** The reader of a body answers its error. Where none reads it, the answer doesn't depend on the body. */
+/** The route that reads the body turns this error into a response. Without a reader, the response is already under way. */
 function answerLate(raw: IncomingMessage): void {
   const error = Object.assign(new Error(TIMEOUT), { statusCode: 408 });
   if (raw.listenerCount('data') === 0 || !raw.emit('error', error)) cutOff(raw);
@@ -85,8 +85,8 @@ function startLimit(raw: IncomingMessage, endLate: (raw: IncomingMessage) => voi
 }
 
 /**
- * Half-closes the connection after the answer, where Node would destroy it: bytes that come after that make the kernel send a
- * reset, and the client loses an answer that it has not read yet (RFC 9112, section 9.6).
+ * Half-closes the connection after the response, where Node would destroy it. Bytes that arrive at a destroyed socket make the
+ * kernel send a reset, and the client loses a response that it has not read yet (RFC 9112, section 9.6).
  */
 function linger(socket: Socket, lingering: Set<Socket>): void {
   socket.destroySoon = () => {

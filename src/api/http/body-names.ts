@@ -1,6 +1,6 @@
 /**
- * Names of the fields of bodies. A schema with `additionalProperties: false` refuses others by name, because a field with a
- * typing error must not mean the default. Bodies of the specification don't: there other fields are passed over.
+ * Refuses unknown fields in bodies by name where the schema says `additionalProperties: false`, because a misspelled field must
+ * not silently mean its default. Bodies that the specification defines ignore unknown fields.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TSchema, Type } from 'typebox';
@@ -9,19 +9,19 @@ import type { Api } from '../context.ts';
 import { invalidRequest } from './errors.ts';
 import { isKeyed } from './shared-headers.ts';
 
-/** For schemas of bodies that refuse other fields. */
+/** The option of a schema that refuses unknown fields. */
 export const strict = { additionalProperties: false };
 const NoFields = Type.Object({}, strict);
-/** Enough to see what is wrong. */
+/** Problems in one error: enough to see what is wrong. */
 const PROBLEMS_MAX = 100;
 
-/** Checks every route under a key that is added from now on. A body that a route doesn't take must be empty. */
+/** Checks every route with a key that is added after this call. A route without a body schema accepts only an empty body. */
 export function checkBodyNames(api: Api): void {
   api.addHook('onRoute', (route) => {
     const takesBody = [route.method].flat().some((method) => ['POST', 'PUT', 'PATCH'].includes(method));
     const operation = route.config?.operation;
     if (!isKeyed(route.url) || !takesBody || operation === undefined) return;
-    // One that is described only is checked by its handler.
+    // A body that is described but has no schema of its own is checked by the handler.
     const schema = route.schema?.body ?? (operation.body === undefined ? NoFields : undefined);
     if (schema === undefined) return;
     const check = ({ body }: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {
@@ -32,7 +32,7 @@ export function checkBodyNames(api: Api): void {
   });
 }
 
-/** The fields of a value that its schema doesn't know, and those that it knows. */
+/** A problem for each field that the schema doesn't define. Its message lists the defined ones. */
 export function unknownFields(schema: TSchema, value: unknown): Problem[] {
   const problems: Problem[] = [];
   const visit = (part: Part, one: unknown, path: string): void => {

@@ -1,5 +1,5 @@
 /**
- * A body of lines that is read as it comes, for as long as lines come and its sender may send them.
+ * Reads a body of lines as it arrives, as long as lines keep arriving and the client's key is valid.
  */
 import type { Readable } from 'node:stream';
 import type { Clock } from '../../core/clock.ts';
@@ -7,27 +7,27 @@ import { isRefusal } from './auth.ts';
 import { isBlank } from './json-lines.ts';
 
 const LINE_END = 0x0a;
-/** How long a stream outlives its key while nothing is stored. */
+/** How long a stream goes on after its key was revoked, while nothing is stored. */
 const CHECK_MS = 2_500;
 
 type Patience = {
   clock: Clock;
   silenceMs: number;
-  /** Whether the sender's key is still valid: asked every CHECK_MS. @throws Fault */
+  /** Called every CHECK_MS. @throws Fault when the client's key is no longer valid */
   check(): Promise<void>;
 };
 
 /**
- * The body's pieces; rejects (408) when no line ends within `silenceMs` of waiting for one, however many bytes and empty lines
- * come, and with the refusal of the key. Only the time spent waiting counts. Once `isOver` is true, don't wait for the rest of
- * the body.
+ * The body's pieces. Rejects with status 408 when no line that is not blank ends within `silenceMs`, counting only the time
+ * spent waiting, and with the Fault of `check` when it refuses the key. Once `isOver` is true, don't wait for the rest of the
+ * body.
  */
 export function untilSilent(
   body: Readable,
   { clock, silenceMs, check }: Patience,
 ): { body: AsyncIterable<Uint8Array>; isOver(): boolean } {
   let isOver = false;
-  /** How long the end of the present line was waited for. */
+  /** How long the end of the current line has been waited for. */
   let waitedMs = 0;
   let checkedMs = clock.steadyMs();
   let isBegun = false;
@@ -38,7 +38,7 @@ export function untilSilent(
       for (;;) {
         await checkAgain();
         const next = pieces.next();
-        // It may reject when nothing waits for it any more.
+        // It may reject after nothing waits for it any more.
         next.catch(() => {});
         const piece = await waitFor(next);
         if (piece.done === true) return;
@@ -46,7 +46,7 @@ export function untilSilent(
         yield piece.value;
       }
     } finally {
-      // Then there is a piece under way, after which it would wait.
+      // If the time is over, a read is under way, and `return` would wait for its end.
       if (!isOver) await pieces.return?.();
     }
   }
@@ -66,12 +66,12 @@ export function untilSilent(
       await checkAgain();
       if (waitedMs < silenceMs) continue;
       isOver = true;
-      const message = `Request Timeout: no line came for ${silenceMs / 1000} s`;
+      const message = `Request Timeout: no line arrived for ${silenceMs / 1000} s`;
       throw Object.assign(new Error(message), { statusCode: 408 });
     }
   }
 
-  /** While the key can't be looked up, nothing is stored either. */
+  /** Errors other than a refusal are ignored: while the key can't be looked up, nothing can be stored either. */
   async function checkAgain(): Promise<void> {
     if (clock.steadyMs() - checkedMs < CHECK_MS) return;
     checkedMs = clock.steadyMs();
@@ -84,7 +84,7 @@ export function untilSilent(
     }
   }
 
-  /** Whether a line that is not empty ends in the piece. */
+  /** Whether a line that is not blank ends in the piece. */
   function endsLine(piece: Uint8Array): boolean {
     const end = piece.lastIndexOf(LINE_END);
     const isEnd = end !== -1 && (isBegun || !piece.subarray(0, end).every(isBlank));

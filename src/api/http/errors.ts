@@ -9,9 +9,9 @@ import { errorHeadersOf, isKeyed } from './shared-headers.ts';
 
 const INVALID_REQUEST = 'Invalid request';
 
-/** A request that is refused for these reasons. */
+/** A Fault that refuses a request for these problems. */
 export const invalidRequest = (problems: Problem[]) => new Fault('invalid', INVALID_REQUEST, { problems });
-/** The same for a single one. */
+/** A Fault that refuses a request for one problem. */
 export const invalid = (path: string, message: string) => invalidRequest([{ path, message }]);
 
 const statusOf: Record<FaultCode, number> = {
@@ -42,7 +42,7 @@ export async function answerError(
   await sendAnswer(answer, request, reply);
 }
 
-/** Sends an error in the form that its path has. */
+/** Sends an error in the form of its path. */
 export async function sendAnswer(
   answer: Answer,
   request: FastifyRequest,
@@ -56,21 +56,21 @@ export const answerUnknownPath = (request: FastifyRequest, reply: FastifyReply):
 
 export const pathOf = (url: string) => url.split('?', 1)[0];
 
-/** The body of an error in the form that its path has. */
+/** The body of an error in the form of its path. */
 export function bodyOf(answer: Answer, url: string): object {
   return isKeyed(url) ? { success: false, ...answer } : plain(answer);
 }
 
-/** Public bodies have two fields (spec 7): what is wrong is part of the message. */
+/** Public bodies have two fields (spec 7), so the problems become part of the message. */
 function plain({ statusCode, statusMessage, errors = [] }: Answer): Answer {
   return { statusCode, statusMessage: [statusMessage, ...errors.map(({ message }) => message)].join(': ') };
 }
 
-/** The response to anything thrown. */
+/** The response to a thrown value of any kind. */
 export function toAnswer(error: unknown): Answer {
   if (error instanceof Fault) {
     const statusCode = statusOf[error.code];
-    // What the database or a node said is for the operator's log, not for the caller.
+    // Messages of the database and of nodes belong in the operator's log. The caller doesn't see them.
     const statusMessage = statusCode === 503 ? 'Service Unavailable' : error.message;
     return { statusCode, statusMessage, ...(error.problems.length > 0 && { errors: [...error.problems] }) };
   }
@@ -93,7 +93,7 @@ export function toAnswer(error: unknown): Answer {
   }
 }
 
-/** One finding of the schema validator; it names all missing fields in one. */
+/** The problems in one finding of the schema validator, which reports all missing fields together. */
 export function toProblems(finding: unknown): Problem[] {
   const {
     instancePath = '',

@@ -1,5 +1,5 @@
 /**
- * `Idempotency-Key`: a request that may be sent again, and is done once (draft-ietf-httpapi-idempotency-key-header).
+ * `Idempotency-Key`: a client may repeat the request, and it takes effect once (draft-ietf-httpapi-idempotency-key-header).
  */
 import { createHash } from 'node:crypto';
 import type { FastifyRequest } from 'fastify';
@@ -11,22 +11,22 @@ const KEY_CHARACTERS_MAX = 255;
 
 const bodies = new WeakMap<FastifyRequest, string>();
 
-/** Remembers the text of a body, where the request names itself. */
+/** Remembers the text of the body if the request has an idempotency key. */
 export function noteBody(request: FastifyRequest, text: string): void {
   if (request.headers['idempotency-key'] !== undefined) bodies.set(request, text);
 }
 
 /**
- * What names a request whose body was read as a whole, by its bytes; undefined without the header.
- * @throws Fault `invalid` for a key that cannot be kept.
+ * The identity of a request whose body was read as a whole. Undefined without the header.
+ * @throws Fault `invalid` for a key that can't be stored.
  */
 export function onceOf(request: FastifyRequest, watcherId: number, now: Date): Once | undefined {
   return startOnce(request, watcherId, now)?.(bodies.get(request) ?? '');
 }
 
 /**
- * What names the parts of a request, one after the other, from the text of each part; undefined without the header.
- * @throws Fault `invalid` for a key that cannot be kept.
+ * A function that returns the identity of each part of a streamed request in turn, given its text. Undefined without the header.
+ * @throws Fault `invalid` for a key that can't be stored.
  */
 export function startOnce(
   request: FastifyRequest,

@@ -1,6 +1,6 @@
 /**
- * How much memory the requests of watchers hold at once: bodies of many records, from before they are read until their answer
- * is taken, and answers, until they are taken. The rest of a watcher's requests wait in turn.
+ * Limits the memory that requests of watchers hold at once. A large body counts from before it is read until the client has
+ * taken the response. A list counts until the client has taken it. Further requests of the watcher wait in turn.
  */
 import type { FastifyReply, FastifyRequest, RouteOptions } from 'fastify';
 import type { Api, ApiOptions } from '../context.ts';
@@ -10,31 +10,31 @@ import { LINES_TYPE } from './json-lines.ts';
 import { createRoom, type Room } from './memory-queue.ts';
 import { NOTIFICATIONS_PREFIX } from './shared-headers.ts';
 
-/** Bytes of bodies. Read, parsed and answered, a body of 8 MiB takes some ten times as much. */
+/** Bytes of bodies. Read, parsed and answered, a body of 8 MiB takes some ten times as much memory. */
 const BODY_BYTES_MAX = 64 * 1024 * 1024;
-/** What a small body counts: its records and their answer take memory too. */
+/** A small body counts as much as this, because its records and their response take memory too. */
 const BODY_BYTES_MIN = 64 * 1024;
-/** Pages under way: of 1,000 records or attempts, which have 2.4 MB at most. A watcher alone gets half of them. */
+/** Pages under way, each of 1,000 records or attempts and 2.4 MB at most. One watcher gets at most half of them. */
 const PAGES_MAX = 32;
 const PAGE_RECORDS = 1_000;
-/** Of one request: no list has longer pages. */
+/** Pages that one request counts as: no list has longer pages. */
 const REQUEST_PAGES_MAX = 10;
 
-/** Limits every route of watchers that is added from now on, once the key is known to be valid. */
+/** Limits every route of watchers that is added after this call. It runs after the key was checked. */
 export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): void {
   const bodies = createRoom({ clock, unitsMax: BODY_BYTES_MAX, what: 'requests with many records' });
   const answers = createRoom({ clock, unitsMax: PAGES_MAX, what: 'requests for lists' });
 
   const admitBody = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const { headers, routeOptions } = request;
-    // Lines are not read as a whole.
+    // A body of lines is not read as a whole.
     if (headers['content-type']?.startsWith(LINES_TYPE) === true) return;
     const bytesMax = routeOptions.bodyLimit ?? BODY_BYTES_MIN;
     const isChunked = headers['transfer-encoding'] !== undefined;
     const bytes = isChunked ? bytesMax : Number(headers['content-length'] ?? 0);
-    // It is refused by its length.
+    // Fastify refuses it because of its length.
     if (!(bytes <= bytesMax)) return;
-    // While it waits nothing reads it.
+    // The body is not read while the request waits.
     liftBodyLimit(request);
     await admit(bodies, Math.max(bytes, BODY_BYTES_MIN), request, reply);
     restartBodyLimit(request);
@@ -42,9 +42,9 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
   const admitAnswer = async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
     const limit = Number(Reflect.get(Object(request.query), 'limit') ?? PAGE_RECORDS);
     const pages = Math.ceil(Math.min(limit, REQUEST_PAGES_MAX * PAGE_RECORDS) / PAGE_RECORDS);
-    // Its handler refuses what is no number.
+    // The handler refuses a limit that is not a number.
     await admit(answers, Number.isNaN(pages) ? 1 : Math.max(pages, 1), request, reply);
-    // It may have waited for longer than its key is valid.
+    // The key may have been revoked while the request waited.
     await passAgain(request);
   };
 
@@ -61,9 +61,9 @@ export function limitMemory(api: Api, { clock }: Pick<ApiOptions, 'clock'>): voi
   });
 }
 
-/** Takes what a request holds, for as long as its answer is under way. @throws Fault `limited` */
+/** Holds the units until the response has been sent. @throws Fault `limited` */
 async function admit(room: Room, units: number, request: FastifyRequest, reply: FastifyReply): Promise<void> {
-  // Fastify gives a HEAD the hooks of its GET, and its own.
+  // Fastify runs the hooks of the GET route and those of the HEAD route for a HEAD request.
   if (admitted.has(request)) return;
   admitted.add(request);
   const closed = new AbortController();

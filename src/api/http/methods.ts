@@ -8,16 +8,16 @@ import { DOCS_PATH } from './operation.ts';
 
 const METHODS: readonly HTTPMethods[] = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'];
 
-/** Notes every route that is added from now on; the returned function answers for the methods that they leave out. */
+/** Notes every route that is added after this call. The returned function adds routes that answer all other methods with 405. */
 export function watchMethods(api: Api): () => void {
   const methodsOf = new Map<string, Set<HTTPMethods>>();
   api.addHook('onRoute', ({ method, url }) => {
-    // Pages and their files are a plugin's, which has its own ways with slashes.
+    // The documentation plugin handles its own paths, with and without trailing slashes.
     if (url.startsWith(DOCS_PATH)) return;
     const known = methodsOf.get(url) ?? new Set();
     methodsOf.set(url, known);
     for (const one of [method].flat()) known.add(one);
-    // Fastify answers HEAD where there is a GET.
+    // Fastify adds a HEAD route to each GET route.
     if (known.has('GET')) known.add('HEAD');
   });
   return () => {
@@ -26,7 +26,7 @@ export function watchMethods(api: Api): () => void {
       api.route({
         method: METHODS.filter((method) => !known.has(method)),
         url,
-        // Before the body is read: what it holds does not matter.
+        // In `onRequest`, because the body need not be read.
         onRequest: (request, reply) => {
           reply.header('allow', allow);
           return sendAnswer(

@@ -1,31 +1,30 @@
 /**
- * What the documentation says of an operation. It never reaches the code that reads requests and writes answers: bodies stay
- * as the program makes them.
+ * The description of a route in the OpenAPI document. It has no effect on how requests are read and responses are written.
  */
 import { type TSchema, Type } from 'typebox';
 
-/** Where its pages are. */
+/** The path of the documentation pages. */
 export const DOCS_PATH = '/docs';
 
 export type Operation = {
   /** One line. */
   summary: string;
   description?: string;
-  /** Parameters and bodies that the route's own schema does not check, or says otherwise; objects by name. */
+  /** Parameters that the route's own schema doesn't check or describes differently, as an object schema. */
   params?: TSchema;
   querystring?: TSchema;
   headers?: TSchema;
-  /** By content type where it is not JSON alone. */
+  /** Schemas by content type if it is not only JSON. */
   body?: TSchema | Contents;
   bodyExample?: unknown;
-  /** Of 200; by content type where it is not JSON. The route's own schema unless given. */
+  /** The body of a 200 response, by content type if it is not only JSON. Default: the route's own schema. */
   answer?: TSchema | Contents;
   example?: unknown;
-  /** What each header of the answer 200 is for. */
+  /** Descriptions of the headers of a 200 response. */
   answerHeaders?: Record<string, string>;
-  /** Further answers: what each status means. Those that an operation has by its kind are added (openapi.ts). */
+  /** The meaning of error statuses, in addition to those that all routes of the same kind have (openapi.ts). */
   errors?: Record<number, string>;
-  /** Answers that are no errors and not 200 either. */
+  /** Responses with another status than 200 that are not errors. */
   others?: Record<number, { description: string; answer?: TSchema; example?: unknown }>;
 };
 
@@ -35,7 +34,7 @@ export type Contents = { content: Record<string, TSchema> };
 declare module 'fastify' {
   interface FastifyContextConfig {
     operation?: Operation;
-    /** Its answer ends when its client leaves; it has a separate limit. */
+    /** The response ends when the client leaves. The route has its own limit. */
     isEndless?: true;
   }
 }
@@ -46,7 +45,7 @@ export const ErrorBody = Type.Object(
   { title: 'Error' },
 );
 
-/** The body of an error of an operation that asks for a key: wrapped as answers are (spec 4.5). */
+/** The body of an error of a route with a key, wrapped like its responses (spec 4.5). */
 export const Failure = Type.Object(
   {
     success: Type.Literal(false),
@@ -55,7 +54,7 @@ export const Failure = Type.Object(
     errors: Type.Optional(
       Type.Array(
         Type.Object({
-          path: Type.String({ description: 'Which part of the request, as a JSON pointer.' }),
+          path: Type.String({ description: 'The part of the request, as a JSON Pointer.' }),
           message: Type.String(),
         }),
       ),
@@ -64,12 +63,15 @@ export const Failure = Type.Object(
   { title: 'Failure' },
 );
 
-/** For requests that may be sent again (docs/how-to/register-many-addresses.md). */
+/** The header of requests that a client may repeat (docs/how-to/register-many-addresses.md). */
 export const IdempotencyHeaders = Type.Object({
   'idempotency-key': Type.Optional(
-    Type.String({ description: 'Names the request: sent again under the same key it is done once.' }),
+    Type.String({
+      description:
+        'A unique name of this request. If you repeat the request with the same key, it takes effect once.',
+    }),
   ),
 });
 export const idempotencyErrors = {
-  409: 'The key was used for another request, or the same one is under way.',
+  409: 'The idempotency key was used for a different request, or the same request is still under way.',
 };

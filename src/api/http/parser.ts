@@ -1,11 +1,11 @@
 /**
- * Values that do not come as the body of a route of their own are checked as bodies are.
+ * Checks values outside of Fastify's body validation, such as the lines of a stream, with the same errors.
  */
 import type { TSchema } from 'typebox';
 import { Compile } from 'typebox/compile';
 import { invalidRequest, toProblems } from './errors.ts';
 
-/** A function that returns its argument when it fits. @throws Fault `invalid` that names what does not. */
+/** A function that returns its argument if it matches the schema. @throws Fault `invalid` that lists the problems. */
 export function createParser<Schema extends TSchema>(schema: Schema) {
   const validator = Compile(schema);
   return (value: unknown) => {

@@ -1,13 +1,13 @@
 /**
- * Names of query parameters. With a key a wrong one is refused, because a filter with a typing error must not mean
- * everything. Public paths pass over it: there it is how caches are passed by.
+ * Refuses unknown query parameters on routes with a key, because a misspelled filter must not silently match everything.
+ * Public routes ignore unknown parameters, which clients use to bypass caches.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Api } from '../context.ts';
 import { invalidRequest } from './errors.ts';
 import { isKeyed } from './shared-headers.ts';
 
-/** Checks every route under a key that is added from now on, once the key is known to be valid. */
+/** Checks every route with a key that is added after this call. It runs after the key was checked. */
 export function checkQueryNames(api: Api): void {
   api.addHook('onRoute', (route) => {
     if (!isKeyed(route.url)) return;

@@ -1,31 +1,31 @@
 /**
- * Errors that Node's HTTP server finds before there is a request for Fastify, in the specified form (spec 7).
+ * Responses in the form of spec 7 to errors that Node's HTTP server finds before Fastify has a request.
  */
 import { type IncomingMessage, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Socket } from 'node:net';
 import { bodyOf } from './errors.ts';
 import { errorHeadersOf } from './shared-headers.ts';
 
-/** Of what Node's parser and timers say, all others being 400. */
+/** The status for errors of Node's parser and timers. All others are 400. */
 const STATUS_OF: Readonly<Record<string, number>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 408,
   HPE_HEADER_OVERFLOW: 431,
 };
 const MESSAGE_OF: Readonly<Record<number, string>> = {
-  400: 'Invalid request: it is not HTTP as RFC 9112 has it',
+  400: 'Invalid request: it is not valid HTTP (RFC 9112)',
   405: 'CONNECT is not allowed here',
-  408: 'Request Timeout: the request did not come in time',
-  417: 'Expectation Failed: only 100-continue is known',
+  408: 'Request Timeout: the request did not arrive in time',
+  417: 'Expectation Failed: only 100-continue is supported',
   431: 'Request Header Fields Too Large',
 };
 
-/** A path of the API is shorter. */
+/** Every path of the API is shorter. */
 const LINE_BYTES_MAX = 4_096;
 
-/** Node's `clientError`: answers where nothing was answered yet, and ends the connection. */
+/** Handles Node's `clientError`: responds if no response has begun, and ends the connection. */
 export function answerClientError(error: Error, socket: Socket): void {
   const code: unknown = Reflect.get(error, 'code');
-  // After a reset, or in the middle of an answer, there is no way to say anything.
+  // After a reset, or in the middle of a response, no error response can be sent.
   if (code === 'ECONNRESET' || !socket.writable || isAnswering(socket)) {
     socket.destroy();
     return;
@@ -36,13 +36,13 @@ export function answerClientError(error: Error, socket: Socket): void {
   answerSocket(socket, STATUS_OF[String(code)] ?? 400, /^[A-Z]+ (\S+)/.exec(text)?.[1] ?? '');
 }
 
-/** Node's `connect`: a request to become a tunnel. */
+/** Handles Node's `connect`: a request for a tunnel. */
 export function answerConnect(_request: IncomingMessage, socket: Socket): void {
   socket.on('error', () => socket.destroy());
   answerSocket(socket, 405, '', { allow: 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS' });
 }
 
-/** Node's `checkExpectation`: any but `100-continue`. */
+/** Handles Node's `checkExpectation`: an `expect` header other than `100-continue`. */
 export function answerExpectation({ url = '' }: IncomingMessage, response: ServerResponse): void {
   const { body, headers } = answerOf(417, url);
   response.writeHead(417, headers).end(body);
@@ -72,7 +72,7 @@ function answerOf(statusCode: number, url: string) {
   return { body, headers };
 }
 
-/** Node keeps the answer under way in a private field of the socket, and offers no other way to find it. */
+/** Node keeps the response under way in a private field of the socket and has no public way to find it. */
 function isAnswering(socket: Socket): boolean {
   const message: unknown = Reflect.get(socket, '_httpMessage');
   return typeof message === 'object' && message !== null && Reflect.get(message, 'headersSent') === true;

@@ -34,7 +34,7 @@ const CHECK_MS = 2_500;
 const SILENT = {
   success: false,
   statusCode: 408,
-  statusMessage: 'Request Timeout: no line came for 60 s',
+  statusMessage: 'Request Timeout: no line arrived for 60 s',
 };
 const KEY = { 'idempotency-key': 'load-1' };
 
