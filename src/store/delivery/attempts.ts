@@ -1,5 +1,5 @@
 /**
- * The attempts that were made: those of one notification, and all of a watcher as they come.
+ * Reads delivery attempts: those of one notification, and all of a watcher in the order in which they become visible.
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
@@ -12,15 +12,15 @@ export type Attempt = {
   revision: number;
   startedAt: Date;
   durationMs: number;
-  /** 2: it was repeated at once, because the receiver was closing the kept connection of the first; 0: nothing was sent. */
+  /** 0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request. */
   requestCount: number;
   outcome: string;
   status: number | undefined;
-  /** The beginning of the answer, free of keys. */
+  /** The beginning of the response, without keys. */
   response: string | undefined;
 };
 
-/** A page of a notification's attempts, newest first, before the id `before`. */
+/** A page of a notification's attempts with ids below `before`, newest first. */
 export async function listAttempts(
   db: Db,
   watcherId: number,
@@ -50,14 +50,15 @@ export async function listAttemptsBetween(
   return rows.map(toAttempt);
 }
 
-/** The id up to which every attempt is to be seen that ever will be; undefined while that is not known yet. */
+/** The highest id up to which no further attempt can become visible; undefined until it is known. */
 type Horizon = () => Promise<number | undefined>;
 
 /**
- * A horizon that moves on when it is asked. Transactions that settle at the same time become visible in any order, so
- * that the newest id to be seen is no place to go on from. Whoever is given an id holds the lock of who writes to the table,
- * until what was written is to be seen. So: see which id was the last, then who holds that lock, and wait until none of
- * those does any more; then what was given out is there, or never will be. Other transactions do not matter, however long.
+ * A safe watermark that advances when it is called. Concurrent transactions become visible in any order, so the newest visible
+ * id is not a safe cursor. A transaction that has been assigned an id holds a RowExclusiveLock on the table until its rows
+ * are visible. So the watermark reads the last assigned id, then the transactions that hold that lock, and waits until all of
+ * these have ended. Then every id up to the last one is visible or never will be. Other transactions don't matter, however
+ * long they run.
  */
 export function createSafeWatermark(db: Db): Horizon {
   let reached: number | undefined;
@@ -82,7 +83,7 @@ export function createSafeWatermark(db: Db): Horizon {
   };
 }
 
-/** The last id that was given out, to whatever transaction. */
+/** The last id that the sequence has assigned to any transaction. */
 async function readLastId(db: Db): Promise<number> {
   const [row] = await db.query<{ value: number }>(sql`
     select case when is_called then last_value else 0 end as value from delivery_attempt_id_seq`);
@@ -90,7 +91,7 @@ async function readLastId(db: Db): Promise<number> {
   return row.value;
 }
 
-/** The transactions that are writing attempts, by names that do not come again. */
+/** The transactions that are writing attempts, by virtual transaction ids, which are never reused. */
 async function listWriters(db: Db): Promise<string[]> {
   const rows = await db.query<{ writer: string }>(sql`
     select virtualtransaction as writer from pg_locks

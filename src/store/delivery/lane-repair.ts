@@ -1,6 +1,6 @@
 /**
- * Lanes that were forgotten: something in them is due and no worker would ever look. Every transaction that makes something due
- * wakes its lane, so this finds nothing unless one of them has a bug, or rows were changed by hand.
+ * Finds and wakes forgotten lanes: something in them is due, but no worker would visit them. Every transaction that makes
+ * something due wakes its lane, so this finds nothing unless there is a bug or rows were changed by hand.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Log } from '../../core/log.ts';
@@ -11,13 +11,13 @@ import { unlessLocked } from '../db/skip-locked.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { isOfThisTime, wakeLanes } from './lanes.ts';
 
-/** Two index probes each: a page takes milliseconds, and a million lanes half an hour of pauses. */
+/** Each lane takes two index probes. A page takes milliseconds; a million lanes take half an hour including the pauses. */
 const PAGE_LANES = 1_000;
 
-/** A page of the lanes, by id. */
+/** A page of lanes by id. */
 export type LanePage = { after: number; limit: number };
 
-/** The step that looks at one page of lanes, from the first again after the last, and wakes those that were forgotten. */
+/** A step that checks one page of lanes and wakes the forgotten ones. After the last page it starts over. */
 export function createLaneRepair({
   database,
   clock,
@@ -36,11 +36,12 @@ export function createLaneRepair({
     const { laneIds: found, last } = await look();
     after = last ?? 0;
     if (found.length === 0) return 'idle';
-    // The time of one look may have passed before the database answered: the process was stopped, or other clocks are ahead.
+    // `now` may have been outdated when the query ran, because this process was stopped or other clocks are ahead. Check
+    // again.
     const again = new Set((await look()).laneIds);
     const laneIds = found.filter((id) => again.has(id));
     if (laneIds.length === 0) return 'idle';
-    // Those that are locked would keep the others locked too; the next round finds them again.
+    // Waiting for one locked lane would keep the others locked too. The next round finds them again.
     const isDone = await unlessLocked(database, async (tx) => {
       await wakeLanes(tx, laneIds, clock.now());
       return true;
@@ -54,12 +55,13 @@ export function createLaneRepair({
   };
 }
 
-/** Clocks of workers differ by less. */
+/** The clocks of workers differ by less than this. */
 const CLOCK_DIFFERENCE = sql`interval '1 second'`;
 
 /**
- * Of a page of lanes without an owner those that are not due although something in them is, or whose watcher has no
- * visit due although they are due. `last` is undefined after the last page. None while the process has not followed all `stepsMs` of the clock.
+ * The forgotten lanes of a page: they have no owner, and either something in them is due but the lane is not, or the lane is
+ * due but no visit of its watcher is. `last` is undefined after the last page. Finds none while this process has not followed
+ * all steps of the clock.
  */
 export async function findForgottenLanes(
   db: Db,

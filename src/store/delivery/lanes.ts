@@ -275,7 +275,7 @@ const isFreeVisit = (watcherId: Sql) => sql`
   (${watcherId} in (select watcher_id from visit)
     or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
 
-/** The numbers of the living workers. */
+/** The numbers of the running workers: each holds its advisory lock. */
 export const livingWorkers = sql`
   select objid::bigint from pg_locks
   where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted

@@ -1,5 +1,5 @@
 /**
- * Watchers whose webhooks go out late: they have more due than their share of the attempts allows.
+ * Watchers whose webhooks go out late, because more of them are due than the watcher's share of attempts allows.
  */
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
@@ -10,13 +10,13 @@ type Lateness = {
   watchers: number;
   /** The due time of the most overdue webhook of all. */
   oldestDueAt: Date | undefined;
-  /** The latest first, at most `limit`. */
+  /** Most overdue first, at most `limit`. */
   latest: LateWatcher[];
 };
 
 /**
- * The watchers with something that has been due for `lateMs` or longer, those aside that are suspended. Looks only at watchers whose visit is due and at
- * leased lanes. First attempts in a lane without an owner count from when the lane came into its line.
+ * The watchers with something that has been due for `lateMs` or longer, without the suspended ones. Reads only watchers whose
+ * visit is due and leased lanes. First attempts in a lane without an owner count from the lane's `next_due`.
  */
 export async function findLateWatchers(
   db: Db,
@@ -73,7 +73,7 @@ export async function findLateWatchers(
 
 /** Whether anything waits for an attempt. */
 export async function hasWaiting(db: Db): Promise<boolean> {
-  // In the order of its index, which holds nothing else.
+  // The order by lets each part read the first entry of its partial index.
   const first = (attempts: Sql) => sql`(
     select id from notification where state = 'waiting' and ${attempts}
     order by shard_id, lane_id, next_attempt_at, id limit 1)`;

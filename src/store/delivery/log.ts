@@ -1,6 +1,5 @@
 /**
- * The delivery log: what a watcher was or will be told of, in whatever state. Every question reads a bounded number of
- * rows, by an index.
+ * The delivery log: a watcher's notifications in all states. Every query reads a bounded number of rows by an index.
  */
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import { listOf } from '../db/arrays.ts';
@@ -21,9 +20,9 @@ export type LoggedNotification = TransferFields & {
   state: NotificationState;
   /** Even: the transfer. Odd: its removal notice. */
   revision: number;
-  /** The block that a reorg took off the canonical chain with the transfer in it, and when; undefined while it is on it. */
+  /** The orphaned block that held the transfer, and when it was orphaned; undefined while the transfer is canonical. */
   orphaned: { blockHash: Hash | undefined; at: Date } | undefined;
-  /** The notification that this one stands in for, and the one that stands in for it. */
+  /** The notification that this one replaces, and the one that replaces it. */
   replaces: number | undefined;
   replacedBy: number | undefined;
   retryCount: number;
@@ -33,14 +32,14 @@ export type LoggedNotification = TransferFields & {
   processedAt: Date | undefined;
 };
 
-/** All that is given must hold. */
+/** A notification must match all conditions that are given. */
 export type LogFilter = {
   state?: NotificationState | undefined;
   type?: NotificationType | undefined;
   hash?: Hash | undefined;
-  /** Of one of these records. */
+  /** Notifications of any of these records. */
   recordIds?: readonly string[] | undefined;
-  /** Made at this time or later, and before that one. */
+  /** Creation time: `from` is inclusive, `until` exclusive. */
   from?: Date | undefined;
   until?: Date | undefined;
   /** Both inclusive. */
@@ -48,27 +47,27 @@ export type LogFilter = {
   toBlock?: number | undefined;
 };
 
-/** From which notification on a list goes, in which direction of their ids, which is that of their making. */
+/** A page of notifications in the order of their ids, which is the order of their creation, after the id `after`. */
 type LogPage = { order: 'newest first' | 'oldest first'; after: number | undefined; limit: number };
 
 /**
- * What one page looks through: some ten milliseconds. A filter for something rare then gives short or empty pages with
- * a place to go on from, instead of a statement without bounds.
+ * Rows that one page examines, in some ten milliseconds. A filter for something rare gives short or empty pages with a cursor
+ * instead of one unbounded statement.
  */
 export const EXAMINED_MAX = 10_000;
 
-/** A page of the watcher's log; `next` is the place to go on from, undefined at the end. */
+/** A page of the watcher's log. `next` is the cursor of the next page, undefined at the end. */
 export async function listLog(
   db: Db,
   watcherId: number,
   filter: LogFilter,
-  place: LogPage,
+  page: LogPage,
 ): Promise<{ notifications: LoggedNotification[]; next: number | undefined }> {
-  const { ids, next } = await findMatches(db, watcherId, filter, place);
+  const { ids, next } = await findMatches(db, watcherId, filter, page);
   const rows = await db.query<LogRow>(sql`
     select ${columns} from notification n
     where shard_id = ${shardOf(watcherId)} and id = any(${listOf(ids)}::bigint[])
-    order by id ${place.order === 'newest first' ? sql`desc` : sql`asc`}
+    order by id ${page.order === 'newest first' ? sql`desc` : sql`asc`}
     limit ${ids.length}`);
   return { notifications: rows.map(toLogged), next };
 }
@@ -108,7 +107,7 @@ export async function findMatches(
   };
 }
 
-/** The rows that a page looks through: what an index narrows down is asked of it, the rest is asked of these rows. */
+/** The rows that a page examines. These conditions use an index; `outerConditions` filters the examined rows. */
 function selectExamined(
   watcherId: number,
   { hash, recordIds, from, until, fromBlock, toBlock }: LogFilter,
@@ -163,7 +162,7 @@ type LogRow = TransferRow & {
   processed_at: Date | null;
 };
 
-/** Of a notification `n`. Only an orphaned one has a reorg and can have been replaced: the others cost no look-up. */
+/** Columns of a notification `n`. Only an orphaned one has a reorg or a replacement, so the others need no look-up. */
 const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.sender, n.receiver, n.amount, n.token, n.block_number,
       n.state, n.revision, n.replaces,
       (select happened_at from reorg r where r.id = n.reorg_id) as orphaned_at,

@@ -1,12 +1,12 @@
 /**
- * What a notification `n` sends now, in SQL: its transfer, or the removal notice for it (domain/message-kind.ts).
+ * SQL for the current message of a notification `n`: its transfer or the removal notice for it (domain/message-kind.ts).
  */
 import { sql } from '../db/sql.ts';
 
 export const isTransferMessage = sql`n.revision % 2 = 0`;
 export const isRemovalNotice = sql`n.revision % 2 = 1`;
-/** Of the transfer again: the present one, or after a removal notice the next one. */
+/** The revision that sends the transfer: the current one, or the next one after a removal notice. */
 export const transferRevision = sql`n.revision + n.revision % 2`;
-/** Removal notices come before all transfers of their record, the newest transfer's first. */
+/** Removal notices come before all transfers of their record. The newest transfer's notice is first. */
 export const removalSequence = sql`-n.sequence`;
 export const transferSequence = sql`abs(n.sequence)`;

@@ -1,12 +1,12 @@
 /**
- * Transfers that a receiver has acknowledged, that a reorg has orphaned since, and that no removal notice has taken back.
+ * Transfers that a receiver acknowledged, that a reorg then orphaned, and for which no removal notice was sent.
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { isTransferMessage } from './message-kind.ts';
 
 type OrphanedStatistics = {
-  /** Of those that are kept. */
+  /** Counts only transfers that retention has not deleted. */
   count: number;
   /** When the first of them was orphaned. */
   since: Date | undefined;

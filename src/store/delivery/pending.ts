@@ -1,20 +1,20 @@
 /**
- * How many notifications wait for an attempt: of each watcher, and of all.
+ * Counts of the notifications that wait for an attempt, per watcher and in total.
  */
 import type { Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { shardOf } from './lanes.ts';
 
-/** Some ten milliseconds. */
+/** Counting this many takes some ten milliseconds. */
 export const PENDING_COUNTED_MAX = 100_000;
-/** Enough to act on; the operator is not told of more at a time. */
+/** Watchers reported at a time: enough for an operator to act on. */
 const WATCHERS_MAX = 100;
 
-// Each part has an index that holds nothing else.
+// Each part has a partial index that contains exactly its rows.
 const parts = (part: (attempts: Sql) => Sql): Sql =>
   sql`(${part(sql`state = 'waiting' and retry_count = 0`)}) union all (${part(sql`state = 'waiting' and retry_count > 0`)})`;
 
-/** Of one watcher; PENDING_COUNTED_MAX + 1 when there are more than PENDING_COUNTED_MAX. */
+/** Pending notifications of one watcher; PENDING_COUNTED_MAX + 1 if there are more than PENDING_COUNTED_MAX. */
 export async function countPending(db: Db, watcherId: number): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
     select count(*) as count from (${parts(
@@ -25,7 +25,7 @@ export async function countPending(db: Db, watcherId: number): Promise<number> {
   return row?.count ?? 0;
 }
 
-/** The watchers with more than that, those with the most first. */
+/** The watchers with more than `limit` pending notifications, most first. */
 export async function listPendingAbove(
   db: Db,
   limit: number,
@@ -38,13 +38,16 @@ export async function listPendingAbove(
   return rows.map(({ watcher_id: watcherId, pending }) => ({ watcherId, pending }));
 }
 
-/** Counts of the queue at a moment. Nothing is due of a watcher that is suspended. `deferred` are still to be written. */
+/**
+ * Counts of the queue in one snapshot. Nothing of a suspended watcher is due. `deferred` counts notifications whose rows have
+ * not been written yet.
+ */
 export type QueueStatistics = Record<'deferred' | 'held' | 'waiting' | 'due', number> & {
   oldestDueAt: Date | undefined;
 };
 
 export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistics> {
-  // Each part has a separate index that holds nothing else. A shard is one watcher's.
+  // Each part has a partial index that contains exactly its rows. shard_id is the watcher's id.
   const waiting = (attempts: Sql) => sql`
     select 'waiting' as state,
       case when shard_id <> all(array(select watcher_id from watcher_queue where suspended)) then next_attempt_at end
@@ -68,7 +71,7 @@ export async function queueStatistics(db: Db, now: Date): Promise<QueueStatistic
   };
 }
 
-/** How many notifications are deferred at most: a record whose flags don't fit gets none. */
+/** Upper bound of the deferred notifications. A record whose flags exclude a transfer gets none for it. */
 export async function countDeferred(db: Db): Promise<number> {
   const [row] = await db.query<{ count: number }>(sql`
     select coalesce(sum(cardinality(record_ids) * jsonb_array_length(matches)), 0)::bigint as count from deferred_match`);

@@ -1,6 +1,6 @@
 /**
- * Receivers: the origins that a watcher's webhooks go to, and which of them fail. A receiver fails while a notification to it has
- * failed and waits for its retry, even if others arrive.
+ * Receivers: the origins that a watcher's webhooks go to, and which of them fail. A receiver is failing while a notification to
+ * it has failed and waits for a retry, even if others arrive.
  */
 import type { Step } from '../../core/loop.ts';
 import { listOf } from '../db/arrays.ts';
@@ -23,24 +23,24 @@ export type Failure = {
   /** Failed attempts since then. */
   attempts: number;
   lastAttemptAt: Date;
-  /** Undefined where the failure began before outcomes were kept. */
+  /** Undefined if the failure began before outcomes were stored. */
   lastOutcome: string | undefined;
   lastStatus: number | undefined;
   /** Notifications that failed and wait for a retry; PENDING_MAX + 1 when there are more than PENDING_MAX. */
   pending: number;
-  /** When the oldest of them was made. */
+  /** When the oldest of them was created. */
   oldestPendingAt: Date;
   nextAttemptAt: Date;
 };
 
-/** Counting one receiver's takes a millisecond. */
+/** Counting this many of one receiver takes a millisecond. */
 export const PENDING_MAX = 1_000;
 
-/** The last receiver of the page before. */
+/** The last receiver of the previous page. */
 export type ReceiverCursor = { watcherId: number; origin: string };
 
 export type ReceiverQuery = {
-  /** All watchers unless given. */
+  /** All watchers if undefined. */
   watcherId?: number | undefined;
   failing: boolean;
   after?: ReceiverCursor | undefined;
@@ -111,15 +111,18 @@ function toFailure(row: ReceiverRow): Failure | undefined {
 export type FailureCounts = {
   receivers: number;
   watchers: number;
-  /** Since when the longest of them fails. */
+  /** Since when the first of them has been failing. */
   oldestSince: Date | undefined;
-  /** When the newest webhook of all was accepted. */
+  /** When any receiver last accepted a webhook. */
   lastSuccessAt: Date | undefined;
   /** Watchers with a receiver that began to fail after that. */
   watchersSinceSuccess: number;
 };
 
-/** How many receivers fail, of all watchers that are not suspended. One that recovered counts until `createReceiverRepair` comes by. */
+/**
+ * How many receivers are failing, without those of suspended watchers. A receiver that has recovered counts until
+ * `createReceiverRepair` removes it.
+ */
 export async function countFailures(db: Db): Promise<FailureCounts> {
   const [row] = await db.query<{
     receivers: number;
@@ -145,7 +148,7 @@ export async function countFailures(db: Db): Promise<FailureCounts> {
   };
 }
 
-/** For a statement that has settled `updated`: counts its failures. To follow the locks of the lanes. */
+/** For a statement with a CTE `updated` of settled rows: records their failures. The lanes must be locked before. */
 export const noteFailures = sql`
   insert into receiver_failure as f (shard_id, origin, lane_id, watcher_id, since, attempts, last_attempt_at, last_outcome,
     last_status)
@@ -163,21 +166,21 @@ const hasRetries = sql`exists (
   select from notification n
   where n.shard_id = f.shard_id and n.lane_id = f.lane_id and n.state = 'waiting' and n.retry_count > 0)`;
 
-type Place = { shardId: number; origin: string };
-const FIRST_PLACE: Place = { shardId: 0, origin: '' };
+type FailureCursor = { shardId: number; origin: string };
+const FIRST_PAGE: FailureCursor = { shardId: 0, origin: '' };
 const PAGE_RECEIVERS = 1_000;
 
-/** The step that looks at one page of failing receivers, and removes those for which no retry waits any more. */
+/** A step that reads one page of failing receivers and removes those that have no retry waiting. */
 export function createReceiverRepair(database: Database): Step {
-  let after = FIRST_PLACE;
+  let after = FIRST_PAGE;
   return async () => {
     after = await removeRecovered(database, after);
     return 'idle';
   };
 }
 
-/** Where the next page begins. */
-async function removeRecovered(database: Database, after: Place): Promise<Place> {
+/** Returns where the next page begins. */
+async function removeRecovered(database: Database, after: FailureCursor): Promise<FailureCursor> {
   const rows = await database.query<{
     shard_id: number;
     origin: string;
@@ -193,14 +196,14 @@ async function removeRecovered(database: Database, after: Place): Promise<Place>
     const which = sql`f.shard_id = any(${listOf(recovered.map((row) => row.shard_id))}::bigint[])
       and f.lane_id = any(${listOf(recovered.map((row) => row.lane_id))}::bigint[])`;
     await database.transaction(async (tx) => {
-      // The lock comes in a separate statement: the next one then sees every failure that was settled before it, and a
-      // later one waits and counts as the first again.
+      // The lock is a separate statement. The delete then sees every failure that was settled before, and a later failure
+      // waits for it and begins a new row.
       await tx.query(sql`select from receiver_failure f where ${which} order by shard_id, origin for update`);
       await tx.query(sql`delete from receiver_failure f where ${which} and not ${hasRetries}`);
     });
   }
   const last = rows.at(-1);
   return rows.length < PAGE_RECEIVERS || last === undefined
-    ? FIRST_PLACE
+    ? FIRST_PAGE
     : { shardId: last.shard_id, origin: last.origin };
 }

@@ -1,7 +1,8 @@
 /**
- * What waits for a record goes where the record says: it is cancelled when the record was deleted, and moves when the record's
- * URL has another origin. It follows the change of the records in transactions of bounded size, because each of them locks lanes,
- * and blocks and workers wait for those. What has not followed yet, also after a crash, is corrected when it is due (`listDue`).
+ * Makes waiting notifications follow a change of their record: they are cancelled if the record was deleted, and move to
+ * another lane if its URL has another origin. This runs after the change is committed, in transactions of bounded size,
+ * because each locks lanes for which blocks and workers wait. Notifications that have not followed when they are due, for
+ * example after a crash, are corrected by `listDue`.
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
@@ -9,13 +10,13 @@ import { type Sql, sql } from '../db/sql.ts';
 import { unsentEpoch, wakeLanes } from './lanes.ts';
 import { advanceSequences } from './sequence.ts';
 
-/** Rows of one transaction. */
+/** Rows that one transaction changes. */
 const ROWS_MAX = 500;
-/** Rows that are looked up at once, and records that they are looked up for. */
+/** Rows that one query looks up, and records that it looks them up for. */
 const PAGE_ROWS = 10 * ROWS_MAX;
 const PAGE_RECORDS = 1_000;
 
-/** Brings what waits for these records where they are now. Call it after the transaction that changed them. */
+/** Cancels or moves the waiting notifications of changed records. Call it after the transaction that changed the records. */
 export async function alignNotifications(
   database: Database,
   shardId: number,
@@ -40,8 +41,8 @@ export async function alignNotifications(
 }
 
 /**
- * The same for these notifications, and some others of their records. Does nothing while another transaction has locked one of
- * their lanes.
+ * Does the same for these notifications and up to ROWS_MAX others of their records. Does nothing while another transaction has
+ * locked one of their lanes.
  */
 export async function alignUnlessLocked(
   database: Database,
@@ -59,7 +60,7 @@ export async function alignUnlessLocked(
 
 type Misplaced = { recordId: string; id: number };
 
-/** What waits in a lane that is not its record's, by record and id. */
+/** Waiting notifications whose lane is not their record's, or whose record is deleted, by record and id. */
 async function findMisplaced(
   db: Db,
   {
@@ -94,12 +95,12 @@ const lanesOf = (shardId: number, ids: readonly number[]): Sql => sql`
   select w.lane_id from notification n
   join watched_address w on w.shard_id = n.shard_id and w.id = n.watched_address_id where ${waitingOf(shardId, ids)}`;
 
-/** Lanes before rows and in the order of their ids, as a worker that settles has them. */
+/** Locks lanes before rows and in the order of their ids, as a worker that settles does. */
 async function lockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<void> {
   await tx.query(sql`select from lane where id in (${lanesOf(shardId, ids)}) order by id for update`);
 }
 
-/** Whether it has locked all of them: false when another transaction has one. */
+/** Locks those of these lanes that are free. Returns false if another transaction has locked one of them. */
 export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly number[]): Promise<boolean> {
   const [row] = await tx.query<{ is_locked: boolean }>(sql`
     with wanted as materialized (${lanesOf(shardId, ids)}), locked as materialized (
@@ -110,8 +111,9 @@ export async function tryLockLanesOf(tx: Tx, shardId: number, ids: readonly numb
 }
 
 /**
- * The former lane may have sent what moves; what is held hasn't been sent, and counts the leases of its new lane from here. In
- * strict order what is cancelled gives way to the next one, which is cancelled after it.
+ * A waiting row that moves may already have been sent by its former lane. A held row has not been sent, so only leases of its
+ * new lane from now on can send it. In strict order a cancelled notification lets the next one advance, and that one is
+ * cancelled after it.
  */
 async function alignLocked(tx: Tx, shardId: number, ids: readonly number[], now: Date): Promise<void> {
   const cancelled = await tx.query<{ ordered_id: string }>(sql`

@@ -1,5 +1,5 @@
 /**
- * How the delivery of one watched address fares.
+ * Delivery statistics of one watched address.
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
@@ -8,17 +8,17 @@ import type { NotificationState } from './log.ts';
 
 type RecordStatistics = {
   counts: Record<NotificationState, number>;
-  /** False when there are more than were looked at, and all of this is about the newest of them. */
+  /** False if the record has more than COUNTED_MAX notifications. All figures then cover only the newest of them. */
   isComplete: boolean;
   oldestDueAt: Date | undefined;
   lastSuccessAt: Date | undefined;
   lastFailureAt: Date | undefined;
 };
 
-/** A few tenths of a second, however many notifications a record has. */
+/** Bounds the query to a few tenths of a second, however many notifications a record has. */
 const COUNTED_MAX = 100_000;
 
-/** Of the record's newest notifications. */
+/** Statistics of the record's newest notifications. */
 export async function recordStatistics(
   db: Db,
   watcherId: number,

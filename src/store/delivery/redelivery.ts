@@ -1,5 +1,5 @@
 /**
- * Delivering again what a watcher asks for: the same rows under the same ids, on a schedule of their own.
+ * Redelivery on a watcher's request: the same rows with the same ids, on a new schedule.
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
@@ -8,20 +8,20 @@ import { shardOf, wakeLanes } from './lanes.ts';
 import { findMatches, type LogFilter } from './log.ts';
 import { isRemovalNotice } from './message-kind.ts';
 
-/** Rows of one transaction, which holds up outcomes of their lanes meanwhile: some tens of milliseconds. */
+/** Rows of one transaction. Outcomes of their lanes wait for it, some tens of milliseconds. */
 const STEP_ROWS = 1_000;
 
 type RedeliveryCursor = {
-  /** When the whole redelivery began: what was processed later is not delivered once more by a repeated step. */
+  /** When the whole redelivery began. A repeated step doesn't redeliver what was processed after this time. */
   startedAt: Date;
-  /** The last id of the step before. */
+  /** The last id of the previous step. */
   after: number | undefined;
 };
 
 /**
- * One step through the filter's notifications, oldest first: processed ones wait again from their first attempt on,
- * waiting ones become due at once, all others stay as they are. Returns how many it changed, and the id to go on
- * after, undefined at the end. A step that is repeated changes nothing twice.
+ * One step through the notifications that match the filter, oldest first. Processed ones start over with a first attempt,
+ * waiting ones become due now, all others stay as they are. Returns how many it changed, and the id after which to continue,
+ * undefined at the end. Repeating a step changes nothing twice.
  */
 export async function redeliverStep(
   database: Database,
@@ -30,13 +30,13 @@ export async function redeliverStep(
   { startedAt, after, now }: RedeliveryCursor & { now: Date },
 ): Promise<{ count: number; next: number | undefined }> {
   return database.transaction(async (tx) => {
-    const place = { order: 'oldest first', after, limit: STEP_ROWS } as const;
-    const { ids, next } = await findMatches(tx, watcherId, filter, place);
+    const page = { order: 'oldest first', after, limit: STEP_ROWS } as const;
+    const { ids, next } = await findMatches(tx, watcherId, filter, page);
     return { count: await redeliver(tx, { watcherId, ids, startedAt, now }), next };
   });
 }
 
-/** Delivers one notification again; false when there was nothing to change. */
+/** Redelivers one notification. False if there was nothing to change. */
 export async function redeliverOne(
   database: Database,
   watcherId: number,
@@ -52,8 +52,8 @@ export async function redeliverOne(
 type Wanted = { watcherId: number; ids: readonly number[]; startedAt: Date | undefined; now: Date };
 
 /**
- * To the lane that the record has now; without its record a notification has nowhere to go. Lanes before rows, as
- * settling does, so that neither waits for the other's locks.
+ * Moves each notification to its record's current lane. A notification without a record is skipped, because there is no URL to
+ * send it to. Locks lanes before rows, as `settle` does, so that the two can't deadlock.
  */
 async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
   const { watcherId, ids, now } = wanted;
@@ -84,8 +84,8 @@ async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
 }
 
 /**
- * An attempt under way finds its waiting row due already: it is not among these, and not made twice. A transfer that a
- * reorg has orphaned is not sent again, only its removal notice.
+ * A waiting row that is already due is left alone, so an attempt under way is not made twice. An orphaned transfer is not sent
+ * again, only its removal notice.
  */
 function isWanted({ startedAt, now }: Wanted): Sql {
   // Rows processed in the future were processed before the clock was set back: common-clock.ts keeps processes within 4 s.

@@ -1,6 +1,6 @@
 /**
- * Removal notices, for records that want `removed`. The notification's own row holds its current revision, so that there
- * is one truth for each transfer, attempted until a 2xx.
+ * Removal notices, for records that want `removed`. A removal notice is the next revision of the notification's row. So each
+ * transfer has one row with its current message, which is attempted until a 2xx.
  */
 import type { Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
@@ -9,14 +9,14 @@ import { removalSequence } from './message-kind.ts';
 import type { OrderedRecord } from './sequence.ts';
 
 /**
- * Turns the notifications `n` that the condition names into removal notices where their records want them. In strict order
- * the newest goes first, and all of them before the new branch. Returns the records in strict order whose next
- * notification may go, once everything that is orphaned with it has been handled.
+ * Turns the notifications `n` that match the condition into removal notices if their records want them. In strict order the
+ * newest is sent first, and all of them before the new branch. Returns the affected records in strict order: pass them to
+ * `advanceSequences` once everything that was orphaned together has been handled.
  */
 export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const wanted = sql`watched_address w
     where w.shard_id = n.shard_id and w.id = n.watched_address_id and w.removed and (${condition})`;
-  // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
+  // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
   await tx.query(sql`
     select from lane where id in (select w.lane_id from notification n, ${wanted}) order by id for update`);
   const rows = await tx.query<{ shard_id: number; lane_id: number; ordered_id: string | null }>(sql`

@@ -1,20 +1,20 @@
 /**
- * `strict_order`: of each record that wants it one notification at a time may be attempted, in the order of the chain. Those
- * behind it are held, so that no worker reads them while it fails.
+ * `strict_order`: for each record that wants it, only one notification at a time may be attempted, in the order of the chain.
+ * The ones after it are held, so that no worker reads them while the first one fails.
  */
 import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
 
-/** Advisory lock space of records whose turns are given. */
+/** Advisory lock space of records whose sequence a transaction advances. */
 const SEQUENCE_LOCK_SPACE = 0x6362_0007;
 
 export type OrderedRecord = { shardId: number; id: string };
 
 /**
- * Where nothing of a record is under way, lets the first of what is held go, unless it lacks confirmations. To be called
- * in every transaction that makes something of the record, or ends something, behind its other statements.
+ * If a record has no notification waiting for an attempt, makes its first held one due, unless that one lacks confirmations.
+ * Every transaction that creates or ends a notification of the record must call this after its other statements.
  */
 export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[], now: Date): Promise<void> {
   if (records.length === 0) return;
@@ -22,7 +22,7 @@ export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[]
     a.id < b.id ? -1 : 1,
   );
   const ids = listOf(ordered.map(({ id }) => id));
-  // One that makes and one that ends take turns too: the later one's next statement sees what the other has done.
+  // The lock orders a transaction that creates and one that ends: the update of the later one sees the other's changes.
   await tx.query(
     sql`select pg_advisory_xact_lock(${SEQUENCE_LOCK_SPACE}, hashtext(id)) from unnest(${ids}::text[]) as r (id)`,
   );

@@ -11,17 +11,17 @@ import { noteFailures } from './receivers.ts';
 import { toRemovalNotices } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
 
-/** What became of one attempt. */
+/** The outcome of one delivery attempt. */
 export type Settlement = {
   lane: Lane;
   notificationId: number;
-  /** The revision that was sent: the outcome settles no other. */
+  /** The revision that was sent. The outcome settles only this one. */
   revision: number;
   /** Whether the request may have reached the receiver. */
   mayHaveArrived: boolean;
-  /** The failures before this attempt: another attempt's failure is not counted over it. */
+  /** The failures before this attempt, so that two overlapping attempts don't both count as the same retry. */
   retryCount: number;
-  /** The delivery that it belongs to: a row that was asked for again meanwhile is not touched. */
+  /** The delivery that the attempt belongs to. If a redelivery was requested since, the row stays as it is. */
   redeliveryCount: number;
   startedAt: Date;
   durationMs: number;
@@ -29,35 +29,35 @@ export type Settlement = {
   requestCount?: number;
   outcome: string;
   status: number | undefined;
-  /** The beginning of the answer, free of keys. */
+  /** The beginning of the response, without keys. */
   response: string | undefined;
   /** When to try again; undefined after a 2xx. */
   nextRetryAt: Date | undefined;
   settledAt: Date;
-  /** The steps of the clock that these times contain; a later step moves `nextRetryAt` with the schedule. */
+  /** Sum of the clock steps that these times include. A later step moves `nextRetryAt` together with the schedule. */
   stepsMs?: number;
 };
 
 /**
- * Records attempts: the log row of each, and `processed` or the next retry. Only for lanes that are still held under
- * the same epoch. Returns what was not recorded, whose rows stay untouched: 'lost' where the lane is another worker's, and
- * 'locked' where another transaction has locked something of that watcher, so that it has to be settled again.
+ * Records attempts: a log row for each, and `processed` or the next retry on its notification. Settles only lanes that are
+ * still leased under the same epoch. Returns the settlements that were not recorded, whose rows are unchanged: 'lost' if
+ * another worker has the lane, 'locked' if another transaction has locked something of that watcher. Settle the latter again.
  *
- * The lanes are locked in shared mode, so that a takeover waits for these results and never sends what is being settled.
- * One group may hold outcomes of a lane's former lease beside those of the present one. A row that was withdrawn or
- * cancelled while its attempt was in flight, or is held since its transaction was mined again: a 2xx makes it processed;
- * a failure leaves its state. Where the record wants `removed`, an attempt that may have arrived turns a withdrawn row
- * into a removal notice.
+ * The lanes are locked in shared mode, so that a worker that takes over waits for these outcomes and doesn't send the same
+ * rows again. One group may contain outcomes of a lane's former lease beside those of the current one. A row may have been
+ * withdrawn or cancelled while its attempt was in flight, or be held because its transaction was mined again. A 2xx makes
+ * such a row processed; a failure leaves its state. If the record wants `removed`, an attempt that may have arrived turns a
+ * withdrawn row into a removal notice.
  */
 export async function settle(
   database: Database,
   settlements: readonly Settlement[],
 ): Promise<Map<Settlement, 'lost' | 'locked'>> {
-  // One statement for nearly all of them, without a transaction's further round trips; what it leaves is looked at closely.
+  // One statement settles nearly all of them without the further round trips of a transaction. The rest take the slow path.
   const left = await settleOrdinary(database, settlements);
   const unrecorded = await settleClosely(database, left);
   if (unrecorded !== undefined) return unrecorded;
-  // One of the watchers has something locked: it must not hold up the others.
+  // Something of one watcher is locked. Settle each watcher separately, so that it doesn't hold up the others.
   const found = new Map<Settlement, 'lost' | 'locked'>();
   for (const own of Map.groupBy(left, ({ lane }) => lane.watcherId).values()) {
     const ofWatcher = await settleClosely(database, own);
@@ -69,7 +69,7 @@ export async function settle(
   return found;
 }
 
-/** Settles any; undefined, and nothing is recorded, when it would wait for the lock of another transaction. */
+/** Settles any outcome. Records nothing and returns undefined if it would have to wait for another transaction's lock. */
 async function settleClosely(
   database: Database,
   settlements: readonly Settlement[],
@@ -79,7 +79,7 @@ async function settleClosely(
   return unlessLocked(database, async (tx) => {
     const recorded = await record(tx, settlements);
     const untouched = recorded.filter(({ isUpdated }) => !isUpdated).map(({ settlement }) => settlement);
-    if (untouched.length > 0) await takeBackTold(tx, untouched, first.settledAt);
+    if (untouched.length > 0) await removeArrived(tx, untouched, first.settledAt);
     const ordered = recorded.flatMap(({ settlement, orderedId: id }) =>
       id === null ? [] : [{ shardId: settlement.lane.shardId, id }],
     );
@@ -93,7 +93,7 @@ async function settleClosely(
   });
 }
 
-/** Of the lanes; without their locks. */
+/** The current epochs of the settlements' lanes, read without locking them. */
 async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<Map<number, number>> {
   if (settlements.length === 0) return new Map();
   const ids = [...new Set(settlements.map(({ lane }) => lane.id))];
@@ -102,7 +102,7 @@ async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<M
   return new Map(rows.map(({ id, epoch }) => [id, epoch]));
 }
 
-/** Settles those whose row is as it was when it was read, and for which no other waits; returns the others. */
+/** Settles rows that are unchanged since they were read and that no strict order depends on. Returns the other settlements. */
 async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
   const rows = await db.query<{ position: number }>(sql`
     with ${validOf(settlements)}, updated as (
@@ -116,10 +116,10 @@ async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promi
   return settlements.filter((_, index) => !settled.has(index));
 }
 
-/** `orderedId` is the record, in strict order, of which the next notification may go now. */
+/** `orderedId` is the record in strict order whose next notification may now be sent. */
 type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string | null };
 
-/** Those of lanes that are held: their log rows, and their notifications where the outcome still counts. */
+/** For lanes that are still leased: writes the log rows, and updates the notifications whose outcome still counts. */
 async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recorded[]> {
   const rows = await tx.query<{ position: number; is_updated: boolean; ordered_id: string | null }>(sql`
     with ${validOf(settlements)}, updated as (
@@ -129,7 +129,7 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
     ), logged as (
       insert into delivery_attempt (${attemptColumns})
       select ${attemptColumns} from valid v
-      -- A commit whose answer was lost is made again.
+      -- The worker repeats a commit whose answer was lost.
       where not exists (
         select from delivery_attempt a
         where a.shard_id = v.shard_id and a.notification_id = v.notification_id and a.started_at = v.started_at)
@@ -146,7 +146,7 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
   });
 }
 
-/** Nothing where all succeeded, so that those cost nothing. */
+/** The CTE that records failing receivers, left out when all attempts succeeded, which is the usual case. */
 const failuresOf = (settlements: readonly Settlement[]) =>
   settlements.some(({ nextRetryAt }) => nextRetryAt !== undefined)
     ? sql`, failed as (${noteFailures})`
@@ -155,7 +155,10 @@ const failuresOf = (settlements: readonly Settlement[]) =>
 const attemptColumns = sql`shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response,
   request_count`;
 
-/** `valid`: the outcomes of lanes that are held, which stay so to the end of the transaction, and not locked by another one. */
+/**
+ * CTE `valid`: the outcomes of lanes that are still leased under the same epoch and that no other transaction has locked. They
+ * stay leased until this transaction ends.
+ */
 function validOf(settlements: readonly Settlement[]): Sql {
   const numbers = (of: (settlement: Settlement) => number | undefined) =>
     listOf(settlements.map((settlement) => of(settlement) ?? 'null'));
@@ -166,7 +169,7 @@ function validOf(settlements: readonly Settlement[]): Sql {
     held as materialized (
       select id, epoch, c.steps_ms from lane, clock_state c where id = any(${listOf(laneIds)}::bigint[])
       order by id
-      -- Transactions that change notifications lock their lanes before: what is locked there holds up no other lane.
+      -- Transactions that change notifications lock the lanes first. Skipping those keeps them from holding up other lanes.
       for share skip locked
     ), valid as materialized (
       select s.lane_id, s.epoch, s.may_have_arrived, s.shard_id, s.notification_id, s.revision, s.retry_count, s.redelivery_count, s.started_at,
@@ -196,19 +199,19 @@ function validOf(settlements: readonly Settlement[]): Sql {
     )`;
 }
 
-/** The notifications `n` whose outcome `s` still counts, and which fit. */
+/** Updates the notifications `n` whose outcome `s` still counts and which match the condition `fits`. */
 function updateFrom(fits: Sql): Sql {
   return sql`
       update notification n set
         state = case when s.next_retry_at is null then 'processed' else n.state end,
-        -- Leases between the first one that could send it and this one may have sent it without a trace.
+        -- A lease between the first that could send the row and this one may have sent it and crashed without a record.
         may_be_seen = n.may_be_seen or s.may_have_arrived or s.epoch > n.unsent_epoch + 1,
         unsent_epoch = s.epoch - 1,
         processed_at = case when s.next_retry_at is null then s.settled_at end,
         retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
         next_retry_at = s.next_retry_at,
         next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
-      -- Of two outcomes of one row, whose record moved while it was in flight, the 2xx counts, whichever came first.
+      -- A row whose record moved while an attempt was in flight can have two outcomes. The 2xx counts, in either order.
       from (
         select distinct on (shard_id, notification_id, revision, redelivery_count) * from valid
         order by shard_id, notification_id, revision, redelivery_count, next_retry_at is not null, retry_count desc
@@ -220,12 +223,12 @@ function updateFrom(fits: Sql): Sql {
           select w.removed from watched_address w where w.shard_id = n.shard_id and w.id = n.watched_address_id), false))`;
 }
 
-/** Reports what arrived, or may have arrived, after it was withdrawn. */
-async function takeBackTold(tx: Tx, untouched: readonly Settlement[], now: Date): Promise<void> {
+/** Sends removal notices for transfers that arrived, or may have arrived, after they were withdrawn. */
+async function removeArrived(tx: Tx, untouched: readonly Settlement[], now: Date): Promise<void> {
   const settlements = untouched.filter(({ mayHaveArrived }) => mayHaveArrived);
   const ids = listOf(settlements.map(({ notificationId }) => notificationId));
   const shards = listOf(settlements.map(({ lane }) => lane.shardId));
-  const told = sql`n.state = 'withdrawn' and ${isTransferMessage} and (n.shard_id, n.id) in (
+  const arrived = sql`n.state = 'withdrawn' and ${isTransferMessage} and (n.shard_id, n.id) in (
     select * from unnest(${shards}::bigint[], ${ids}::bigint[]))`;
-  await advanceSequences(tx, await toRemovalNotices(tx, told, now), now);
+  await advanceSequences(tx, await toRemovalNotices(tx, arrived, now), now);
 }

@@ -1,5 +1,5 @@
 /**
- * The columns of a notification that say what was moved, and how they are read.
+ * The columns of a notification that describe its transfer, and how to read them.
  */
 import { type Address, fromBytes } from '../../core/hex.ts';
 
@@ -12,7 +12,7 @@ export type TransferRow = {
 
 export type TransferFields = {
   sender: Address;
-  /** Undefined when a contract was made. */
+  /** Undefined for a contract creation. */
   receiver: Address | undefined;
   amount: bigint;
   /** Undefined for the native coin. */
