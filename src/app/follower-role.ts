@@ -8,7 +8,7 @@ import { createWake, type Step } from '../core/loop.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from '../ingest/backfill.ts';
 import { createDeferredWriter } from '../ingest/deferred-writer.ts';
 import { createFollower } from '../ingest/follow.ts';
-import { createScrutiny, type Scrutiny } from '../ingest/full-checks.ts';
+import { createFullChecks, type FullChecks } from '../ingest/full-checks.ts';
 import { createMarketProcessor } from '../ingest/pairs/market.ts';
 import { createPairBackfill } from '../ingest/pairs/pair-backfill.ts';
 import { checkPairs } from '../ingest/pairs/pair-contracts.ts';
@@ -18,7 +18,7 @@ import { createPairPruner } from '../ingest/pairs/pair-retention.ts';
 import { createSwapValuer } from '../ingest/pairs/swap-values.ts';
 import { createActivityReader } from '../ingest/points/activities.ts';
 import { createPointsProcessor } from '../ingest/points/points.ts';
-import { createVouch } from '../ingest/prove-transfers.ts';
+import { createTransferProver } from '../ingest/prove-transfers.ts';
 import { RESUME_MS_MAX } from './background-loops.ts';
 import type { ChainAccess } from './chain-access.ts';
 import type { Foundation } from './foundation.ts';
@@ -26,7 +26,7 @@ import type { Status } from './status.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
 type FollowerRole = {
-  scrutiny: Scrutiny;
+  fullChecks: FullChecks;
   /** Whether this process is the one that follows; others stand by. */
   leads(): boolean;
   /** Resolves when the nodes are known to be of this chain. @throws Fault as startService does. */
@@ -61,7 +61,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const database = shares.follower;
   const rules = rulesOf(config);
   const pairs = valuedPairs(config);
-  const scrutiny = createScrutiny({ clock, log });
+  const fullChecks = createFullChecks({ clock, log });
   const deferredWake = createWake(clock);
   let leads = () => false;
   const follower = createFollower({
@@ -74,7 +74,10 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       display: needs.display ?? logDisplay(steadyClock, log),
     }),
     checks: verifier,
-    beyondHashes: { scrutiny, vouch: createVouch({ voters: nodes, recover: verifier.recover, log }) },
+    unhashedProof: {
+      fullChecks,
+      proverOf: createTransferProver({ voters: nodes, recover: verifier.recover, log }),
+    },
     onDeferred: () => deferredWake.ring(),
     async isLeader() {
       const { isLeader, isHeld } = await elect();
@@ -88,7 +91,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
       leads() ? step(abort) : 'idle';
 
   return {
-    scrutiny,
+    fullChecks,
     leads: () => leads(),
     async run(status) {
       // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.

@@ -131,7 +131,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
     nodes: follows ? nodes : undefined,
     proof: follows ? verifier : undefined,
     recentStep: () => common?.recentStep(),
-    agreement: follows ? () => withDoubts(nodes.agreement(), follower.scrutiny.doubts()) : undefined,
+    agreement: follows ? () => withDoubts(nodes.agreement(), follower.fullChecks.doubts()) : undefined,
     deployment: createDeploymentStatus({ config, database, deployment, clock, metrics }),
   });
 

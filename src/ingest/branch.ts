@@ -1,5 +1,5 @@
 /**
- * The branch that the chain switched to: where it leaves the stored one, and its blocks.
+ * Finds where the branch that the chain switched to leaves the stored one, and reads its blocks.
  */
 import { Fault } from '../core/fault.ts';
 import type { BlockHeader, BlockId } from '../domain/block.ts';
@@ -8,15 +8,15 @@ import { findFirst, findKnownHash, findTip } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
 import type { ReadAhead, ReadBlock } from './read-ahead.ts';
 
-/** Blocks of one switch: more than the deepest reorg of an ordinary chain, few enough to be in memory together. */
+/** Blocks of one switch: more than the deepest reorg of an ordinary chain, and few enough to hold in memory together. */
 const SWITCH_BLOCKS_MAX = 64;
 
 /**
  * Walks from a corroborated block by parent hashes to the newest block that is stored, or to the parent of the first one.
- * If it meets none of them, the branch replaces all stored blocks: that needs more than one node, unless only one is
+ * If it meets neither, the branch replaces all stored blocks. That takes more than one node, unless only one is
  * configured.
- * @throws Fault `inconsistent` when the branch leaves below the final block, or one node alone would replace everything;
- * those of `parentOf`.
+ * @throws Fault `inconsistent` when the branch leaves below the final block, or when one of several nodes alone would
+ * replace all blocks; and the Faults of `parentOf`.
  */
 export async function findAncestor(
   branch: BlockHeader,
@@ -36,17 +36,17 @@ export async function findAncestor(
     if ((await findKnownHash(database, number)) === child.parentHash)
       return { number, hash: child.parentHash };
     if (number <= finalizedNumber)
-      throw new Fault('inconsistent', `a reorg from below the final block ${finalizedNumber}: ${holding}`);
+      throw new Fault('inconsistent', `the nodes name a reorg from below the final block ${finalizedNumber}. The follower is ${holding}`);
     if (!isBelowFirst) continue;
     if (quorum.needed > 1 || quorum.nodes === 1) return { number, hash: child.parentHash };
     throw new Fault(
       'inconsistent',
-      `a reorg from below the first stored block ${first?.number}, which a single node of ${quorum.nodes} names: ${holding} until a second one does`,
+      `only one of ${quorum.nodes} nodes names a reorg from below the first stored block ${first?.number}. The follower is ${holding} until a second node names it`,
     );
   }
 }
 
-/** Reads the blocks above the ancestor, up to the head or as many as one switch takes, each linked to the one before. */
+/** Reads the blocks above the ancestor up to the head, SWITCH_BLOCKS_MAX at most, each linked to the one before. */
 export function createBranchReader(
   readAhead: ReadAhead,
 ): (ancestor: BlockId, head: BlockId, signal: AbortSignal) => Promise<ReadBlock[]> {
@@ -70,13 +70,13 @@ export function createBranchReader(
   };
 }
 
-/** The nodes went over to another branch while this one was read. */
+/** The Fault for nodes that moved to another branch while this one was read. */
 export const changedAgain = (number: number) =>
-  new Fault('unavailable', `the chain changed again at block ${number}: asking again`);
+  new Fault('unavailable', `the chain changed again at block ${number}. The follower asks again`);
 
 /**
- * The blocks up to the first that does not follow the one before it: a reorg happened while they were fetched. A break is
- * always between two requests, and each request is anchored by itself.
+ * The blocks before the first that does not follow its predecessor, because a reorg happened while they were fetched. A
+ * break is always between two requests, because each request is anchored separately.
  */
 export function linkedPrefix(blocks: readonly ReadBlock[]): ReadBlock[] {
   const broken = blocks.findIndex(({ header }, index) => {

@@ -10,12 +10,12 @@ import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
-export type Scrutiny = {
-  /** This process begins to follow: what comes next may be a block at which another one, or this one before, held. */
+export type FullChecks = {
+  /** Call when this process begins to follow: the next block may be one at which the process that followed before held. */
   begin(): void;
   /** How closely to check these blocks. */
-  of(blocks: { from: number; to: number; head: number }): 'full' | undefined;
-  /** Notes which nodes gave the blocks that are stored now. */
+  scrutinyOf(blocks: { from: number; to: number; head: number }): 'full' | undefined;
+  /** Remembers which nodes gave these blocks, which have just been stored. */
   stored(blocks: readonly Pick<ReadBlock, 'header' | 'believed'>[]): void;
   /**
    * A node lied about this block: from now on this block and those after it are checked in full, and blocks that the node
@@ -30,10 +30,10 @@ export type Scrutiny = {
   doubts(): Outvoted[];
 };
 
-type ScrutinyOptions = {
+type FullChecksOptions = {
   clock: Clock;
   log: Log;
-  /** Whether a request of a backfill is looked at in full, by chance. */
+  /** Decides at random whether to check a backfill request in full. */
   isSampled?: () => boolean;
 };
 
@@ -45,9 +45,9 @@ const LIVE_BLOCKS = 10;
  * double the tracing.
  */
 const SAMPLE_REQUESTS = 64;
-/** After a lie. */
+/** Number of blocks that are checked in full after a lie. */
 const SUSPECT_BLOCKS = 1_000;
-/** If no block could be stored for so long after `begin`, nodes may lack the traces that a full check needs. */
+/** If no block could be stored for this long after `begin`, the nodes may lack the traces that a full check needs. */
 const BEGIN_MS_MAX = 60_000;
 
 type Range = { from: number; to: number };
@@ -57,21 +57,21 @@ const including = ({ from, to }: Range, block: number): Range => ({
   to: Math.max(to, block),
 });
 
-export function createScrutiny({
+export function createFullChecks({
   clock,
   log,
   isSampled = () => randomInt(SAMPLE_REQUESTS) === 0,
-}: ScrutinyOptions): Scrutiny {
+}: FullChecksOptions): FullChecks {
   let suspected = none;
   let disputed = none;
-  /** Until a block is stored, and no longer than this, all are checked in full. */
+  /** All blocks are checked in full until one is stored, or until this time. */
   let beginsUntilMs = Number.NEGATIVE_INFINITY;
-  /** By node, the blocks between which it gave some that weren't looked at in full: as many entries as nodes. */
+  /** For each node, the range of blocks in which it gave some that weren't checked in full. One entry per node. */
   const believed = new Map<string, Range>();
-  /** By node, its last lie. */
+  /** The last lie of each node. */
   const lies = new Map<string, { block: number; at: Date }>();
 
-  /** What was under way when the lie was found is stored after it, and makes the range larger. */
+  /** Reports again when the range grows, because requests that were under way at the lie are stored after it. */
   function report(node: string): void {
     const { block } = lies.get(node) ?? {};
     const range = believed.get(node);
@@ -84,7 +84,7 @@ export function createScrutiny({
     begin() {
       beginsUntilMs = clock.steadyMs() + BEGIN_MS_MAX;
     },
-    of({ from, to, head }) {
+    scrutinyOf({ from, to, head }) {
       const isLive = to > head - LIVE_BLOCKS;
       const isSuspect = [suspected, disputed].some((range) => to >= range.from && from <= range.to);
       const isBeginning = clock.steadyMs() < beginsUntilMs;
@@ -122,7 +122,7 @@ export function createScrutiny({
 
 const commandOf = ({ from, to }: Range) => `chainbell repair --from ${from} --to ${to} --dry-run`;
 
-/** What nodes disagree about, with the doubts among the nodes that were outvoted. */
+/** Adds the doubts to the outvoted nodes in `/status`. */
 export const withDoubts = (agreement: AgreementStatus, doubts: readonly Outvoted[]): AgreementStatus => ({
   ...agreement,
   outvoted: [...agreement.outvoted, ...doubts],

@@ -14,127 +14,79 @@ import type { Transfer } from '../domain/block.ts';
 import type { MatchedTransfer } from '../store/matching/matching.ts';
 import type { ReadBlock } from './read-ahead.ts';
 
-type Vouching = {
-  /** Those that `prove` has not seen; tokens are in receipts, which the block's hash covers. */
+export type TransferProof = {
+  /** The matched transfers that need a proof and have none yet. Receipts hold token transfers, and the block's hash covers them. */
   findUnproved(matched: readonly MatchedTransfer[]): MatchedTransfer[];
   /**
-   * A block that must be read again, because the node that gave it lied about these; undefined when all are proved. Senders
-   * without a signature become those that the nodes agree on. @throws Fault when fewer nodes than needed answer alike.
+   * Returns the number of a block that must be read again because the node that gave it lied about one of these transfers;
+   * undefined when all are proved. Senders without a signature become those that the nodes agree on.
+   * @throws Fault when too few nodes give the same answer.
    */
   prove(unproved: readonly MatchedTransfer[], signal: AbortSignal): Promise<number | undefined>;
 };
 
-type VouchOptions = {
+type ProverOptions = {
   voters: Voters;
   recover: Verifier['recover'];
   log: Log;
 };
 
-/** For the blocks of one commit. */
-export type Vouch = (blocks: readonly ReadBlock[]) => Vouching;
+/** Makes the proof for the blocks of one commit. */
+export type TransferProver = (blocks: readonly ReadBlock[]) => TransferProof;
 
-export function createVouch({ voters, recover, log }: VouchOptions): Vouch {
-  /** Compares the sender that the node named with the signer. */
-  async function findForged(signed: readonly Signed[]): Promise<MatchedTransfer | undefined> {
-    if (signed.length === 0) return undefined;
-    const signers = await recover(signed.map(({ bytes }) => bytes));
-    const index = signed.findIndex(({ matched }, at) => signers[at] !== matched.transfer.sender);
-    const forged = signed[index]?.matched;
-    if (forged === undefined) return undefined;
-    const { sender, txHash } = forged.transfer;
-    log.warn(
-      { block: forged.block, transaction: txHash, sender, signer: signers[index] ?? null },
-      'sender.forged',
-    );
-    return forged;
-  }
-
-  /** The senders that the nodes of a quorum name in this block, by transaction. */
-  async function voteOnSenders({ header }: ReadBlock, signal: AbortSignal): Promise<Map<Hash, Address>> {
-    const senders = await voters.agree(
-      [{ method: 'eth_getBlockByNumber', params: [quantityOf(header.number), true] }],
-      ([answer], nodeName) => {
-        if (answer?.ok !== true || answer.result === null)
-          throw new Fault('unavailable', `${nodeName} does not have block ${header.number}`);
-        const block = parseBlock(answer.result);
-        if (block.header.hash !== header.hash)
-          throw new Fault(
-            'unavailable',
-            `${nodeName} has another block ${header.number} than ${header.hash}`,
-          );
-        return block.transactions.map(({ hash, from }) => [hash, from] as const);
-      },
-      signal,
-      JSON.stringify,
-    );
-    return new Map(senders);
-  }
-
-  /** Gives the native transfers that no signature proves the senders that the nodes agree on. */
-  async function correctSenders(block: ReadBlock, signal: AbortSignal): Promise<Transfer[]> {
-    const senderOf = await voteOnSenders(block, signal);
-    const corrected: Transfer[] = [];
-    for (const [index, transfer] of block.transfers.entries()) {
-      if (transfer.kind !== 'transaction' || block.senders?.hashes.includes(transfer.txHash) === true)
-        continue;
-      const sender = senderOf.get(transfer.txHash) ?? transfer.sender;
-      if (sender !== transfer.sender)
-        log.warn(
-          {
-            block: block.header.number,
-            transaction: transfer.txHash,
-            sender: transfer.sender,
-            agreed: sender,
-          },
-          'sender.outvoted',
-        );
-      const right = { ...transfer, sender };
-      block.transfers[index] = right;
-      corrected.push(right);
-    }
-    return corrected;
-  }
-
+export function createTransferProver({ voters, recover, log }: ProverOptions): TransferProver {
   return (blocks) => {
-    const byNumber = new Map(blocks.map((block) => [block.header.number, block]));
+    const blockOf = new Map(blocks.map((block) => [block.header.number, block]));
     const proved = new Set<Transfer>();
 
-    function needsProof({ transfer, block }: MatchedTransfer): boolean {
-      if (proved.has(transfer) || transfer.kind === 'token') return false;
-      const read = byNumber.get(block);
-      if (read === undefined) return false;
-      if (transfer.kind === 'internal')
-        return read.unconfirmed !== undefined && voters.agreement().tracingNodes > 1;
-      // Without proof nothing is known of any signature.
-      if (read.senders === undefined) return false;
-      const isSigned = read.senders.hashes.includes(transfer.txHash);
-      return isSigned ? read.senders.signed !== undefined : voters.agreement().quorum > 1;
+    /** Proves native transfers. Returns the block of a forged sender. */
+    async function proveSenders(
+      matched: readonly MatchedTransfer[],
+      signal: AbortSignal,
+    ): Promise<number | undefined> {
+      const signed: Signed[] = [];
+      const unsigned = new Set<ReadBlock>();
+      for (const one of matched) {
+        const block = blockOf.get(one.block);
+        const bytes = block?.senders && findSigned(block.senders, one.transfer.txHash);
+        if (bytes !== undefined) signed.push({ matched: one, bytes });
+        else if (block !== undefined) unsigned.add(block);
+      }
+      const forged = await findForged({ recover, log }, signed);
+      if (forged !== undefined) return forged.block;
+      for (const block of unsigned)
+        for (const transfer of await correctSenders({ voters, log }, block, signal)) proved.add(transfer);
+      return undefined;
+    }
+
+    /** Returns the first of these blocks whose internal transfers the quorum does not confirm. */
+    async function findUnconfirmed(
+      numbers: ReadonlySet<number>,
+      signal: AbortSignal,
+    ): Promise<number | undefined> {
+      for (const number of numbers) {
+        const block = blockOf.get(number);
+        if (block?.unconfirmed === undefined) continue;
+        const listed = { ...block.header, transactionHashes: block.unconfirmed };
+        const own = block.transfers.filter(({ kind }) => kind === 'internal');
+        if (!(await voters.areConfirmed(listed, own, signal))) return number;
+      }
+      return undefined;
     }
 
     return {
-      findUnproved: (matched) => matched.filter(needsProof),
+      findUnproved: (matched) =>
+        matched.filter(({ transfer, block }) => {
+          const read = blockOf.get(block);
+          return read !== undefined && !proved.has(transfer) && needsProof(voters, transfer, read);
+        }),
       async prove(unproved, signal) {
         const natives = unproved.filter(({ transfer }) => transfer.kind === 'transaction');
-        const signed: Signed[] = [];
-        const unsigned = new Set<ReadBlock>();
-        for (const matched of natives) {
-          const block = byNumber.get(matched.block);
-          const bytes = block?.senders && findSigned(block.senders, matched.transfer.txHash);
-          if (bytes !== undefined) signed.push({ matched, bytes });
-          else if (block !== undefined) unsigned.add(block);
-        }
-        const forged = await findForged(signed);
-        if (forged !== undefined) return forged.block;
-        for (const block of unsigned)
-          for (const transfer of await correctSenders(block, signal)) proved.add(transfer);
         const internals = unproved.filter(({ transfer }) => transfer.kind === 'internal');
-        for (const number of new Set(internals.map(({ block }) => block))) {
-          const block = byNumber.get(number);
-          if (block?.unconfirmed === undefined) continue;
-          const listed = { ...block.header, transactionHashes: block.unconfirmed };
-          const own = block.transfers.filter(({ kind }) => kind === 'internal');
-          if (!(await voters.areConfirmed(listed, own, signal))) return number;
-        }
+        const liedAbout =
+          (await proveSenders(natives, signal)) ??
+          (await findUnconfirmed(new Set(internals.map(({ block }) => block)), signal));
+        if (liedAbout !== undefined) return liedAbout;
         for (const { transfer } of unproved) proved.add(transfer);
         return undefined;
       },
@@ -142,4 +94,84 @@ export function createVouch({ voters, recover, log }: VouchOptions): Vouch {
   };
 }
 
+function needsProof(
+  voters: Voters,
+  { kind, txHash }: Transfer,
+  { senders, unconfirmed }: ReadBlock,
+): boolean {
+  if (kind === 'token') return false;
+  if (kind === 'internal') return unconfirmed !== undefined && voters.agreement().tracingNodes > 1;
+  // With proof turned off, no signatures were read.
+  if (senders === undefined) return false;
+  const isSigned = senders.hashes.includes(txHash);
+  return isSigned ? senders.signed !== undefined : voters.agreement().quorum > 1;
+}
+
 type Signed = { matched: MatchedTransfer; bytes: Uint8Array };
+
+/** Finds a transfer whose sender, as the node gave it, is not the signer. */
+async function findForged(
+  { recover, log }: Pick<ProverOptions, 'recover' | 'log'>,
+  signed: readonly Signed[],
+): Promise<MatchedTransfer | undefined> {
+  if (signed.length === 0) return undefined;
+  const signers = await recover(signed.map(({ bytes }) => bytes));
+  const index = signed.findIndex(({ matched }, at) => signers[at] !== matched.transfer.sender);
+  const forged = signed[index]?.matched;
+  if (forged === undefined) return undefined;
+  const { sender, txHash } = forged.transfer;
+  log.warn(
+    { block: forged.block, transaction: txHash, sender, signer: signers[index] ?? null },
+    'sender.forged',
+  );
+  return forged;
+}
+
+/** Gives the unsigned native transfers of the block the senders that the nodes agree on. Returns these transfers. */
+async function correctSenders(
+  { voters, log }: Pick<ProverOptions, 'voters' | 'log'>,
+  block: ReadBlock,
+  signal: AbortSignal,
+): Promise<Transfer[]> {
+  const senderOf = await agreeOnSenders(voters, block, signal);
+  const corrected: Transfer[] = [];
+  for (const [index, transfer] of block.transfers.entries()) {
+    const { kind, txHash, sender: claimed } = transfer;
+    if (kind !== 'transaction' || block.senders?.hashes.includes(txHash) === true) continue;
+    const sender = senderOf.get(txHash) ?? claimed;
+    if (sender !== claimed)
+      log.warn(
+        { block: block.header.number, transaction: txHash, sender: claimed, agreed: sender },
+        'sender.outvoted',
+      );
+    const right = { ...transfer, sender };
+    block.transfers[index] = right;
+    corrected.push(right);
+  }
+  return corrected;
+}
+
+/** The senders in this block that a quorum of the nodes names, by transaction. */
+async function agreeOnSenders(
+  voters: Voters,
+  { header: { number, hash } }: ReadBlock,
+  signal: AbortSignal,
+): Promise<Map<Hash, Address>> {
+  const senders = await voters.agree(
+    [{ method: 'eth_getBlockByNumber', params: [quantityOf(number), true] }],
+    ([answer], nodeName) => {
+      if (answer?.ok !== true || answer.result === null)
+        throw new Fault('unavailable', `${nodeName} does not have block ${number}`);
+      const block = parseBlock(answer.result);
+      if (block.header.hash !== hash)
+        throw new Fault(
+          'unavailable',
+          `${nodeName} has ${block.header.hash} as block ${number}, not ${hash}`,
+        );
+      return block.transactions.map((transaction) => [transaction.hash, transaction.from] as const);
+    },
+    signal,
+    JSON.stringify,
+  );
+  return new Map(senders);
+}

@@ -1,48 +1,111 @@
 /**
- * The commit of blocks, including those of a new branch, after data that no hash covers is proved for each transfer that
- * matches a watched address.
+ * Commits blocks, or the switch to another branch, in one transaction. Before that, it proves the data that no hash covers
+ * for each transfer that matches a watched address.
  */
+import type { Verifier } from '../chain/proof/verifier.ts';
 import type { Clock } from '../core/clock.ts';
+import type { Hash } from '../core/hex.ts';
+import type { BlockId } from '../domain/block.ts';
 import { type BlockCommit, type Committed, commitBlocks } from '../store/blocks/blocks.ts';
-import type { Database } from '../store/db/db.ts';
-import type { Scrutiny } from './full-checks.ts';
-import type { Vouch } from './prove-transfers.ts';
+import type { Database, Tx } from '../store/db/db.ts';
+import type { DeferralLimits } from '../store/matching/deferred.ts';
+import type { BlockProcessor } from './block-processor.ts';
+import type { FullChecks } from './full-checks.ts';
+import type { TransferProver } from './prove-transfers.ts';
 import type { ReadAhead, ReadBlock } from './read-ahead.ts';
 
-/** Proof of data that no hash covers; without it the node that gave a block is believed. */
-export type BeyondHashes = { scrutiny: Scrutiny; vouch: Vouch };
+/** Proof of data that no hash covers. Without it, the node that gave a block is believed. */
+export type UnhashedProof = { fullChecks: FullChecks; proverOf: TransferProver };
 
-/** 'lied': a node told something false, nothing is stored, and the blocks are to be read again. */
-type ProvedCommit = (
-  commit: Omit<BlockCommit, 'now' | 'findUnproved' | 'blocks'> & { blocks: readonly ReadBlock[] },
-  signal: AbortSignal,
-) => Promise<Exclude<Committed, { outcome: 'unproved' }> | 'lied'>;
-
-export function createProvedCommit({
-  database,
-  clock,
-  readAhead,
-  beyondHashes,
-}: {
+export type CommitOptions = {
   database: Database;
   clock: Clock;
-  readAhead: Pick<ReadAhead, 'drop'>;
-  beyondHashes: BeyondHashes | undefined;
-}): ProvedCommit {
-  return async (commit, signal) => {
-    const vouching = beyondHashes?.vouch(commit.blocks);
-    const findUnproved = vouching && { findUnproved: vouching.findUnproved };
+  confirmations: number;
+  /** They write in this order and undo in the opposite one. */
+  processors: readonly BlockProcessor[];
+  /** Checks that the chain was observed to honor: each commit stores them. */
+  checks: Pick<Verifier, 'learned'>;
+  unhashedProof?: UnhashedProof;
+  /** How many notifications one commit may write itself; `createDeferredWriter` writes the others. */
+  deferral?: DeferralLimits;
+};
+
+type CommitTarget = {
+  /** The tip that the blocks replace or follow; undefined for the very first block. */
+  tip: BlockId | undefined;
+  /** The last of the blocks. */
+  newest: BlockId;
+  /** Set for a reorg: the newest block that both branches share. */
+  ancestor: BlockId | undefined;
+  finalizedNumber: number;
+};
+
+/**
+ * `lost`: another process committed first. `lied`: a node gave false data. In both cases nothing is stored, and the blocks
+ * must be read again.
+ */
+type ProvedCommit = (
+  blocks: readonly ReadBlock[],
+  target: CommitTarget,
+  signal: AbortSignal,
+) => Promise<Exclude<Committed, { outcome: 'unproved' }> | { outcome: 'lied' }>;
+
+export function createProvedCommit(
+  options: CommitOptions & { readAhead: Pick<ReadAhead, 'drop'> },
+): ProvedCommit {
+  const { database, clock, processors, unhashedProof, readAhead } = options;
+  /** Notifications up to `number` are released; this holds as long as `tip` is the tip. */
+  let released: { tip: Hash; number: number } | undefined;
+
+  async function commitProved(
+    commit: Omit<BlockCommit, 'blocks' | 'now'>,
+    blocks: readonly ReadBlock[],
+    signal: AbortSignal,
+  ): ReturnType<ProvedCommit> {
+    const prover = unhashedProof?.proverOf(blocks);
+    const findUnproved = prover && { findUnproved: prover.findUnproved };
     for (;;) {
-      const committed = await commitBlocks(database, { ...commit, ...findUnproved, now: clock.now() });
-      if (committed.outcome === 'committed') beyondHashes?.scrutiny.stored(commit.blocks);
+      const committed = await commitBlocks(database, {
+        ...commit,
+        ...{ blocks, now: clock.now() },
+        ...findUnproved,
+      });
+      if (committed.outcome === 'committed') unhashedProof?.fullChecks.stored(blocks);
       if (committed.outcome !== 'unproved') return committed;
-      // Each round proves what the one before found; only a record that was made meanwhile adds to it.
-      const liedAbout = await vouching?.prove(committed.transfers, signal);
+      // A further round is rare: it is needed only if an address was added since the last one.
+      const liedAbout = await prover?.prove(committed.transfers, signal);
       if (liedAbout === undefined) continue;
-      const node = commit.blocks.find(({ header }) => header.number === liedAbout)?.believed;
-      beyondHashes?.scrutiny.lied({ node: node ?? 'a node', block: liedAbout });
+      const node = blocks.find(({ header }) => header.number === liedAbout)?.believed;
+      unhashedProof?.fullChecks.lied({ node: node ?? 'a node', block: liedAbout });
       readAhead.drop();
-      return 'lied';
+      return { outcome: 'lied' };
     }
+  }
+
+  async function undo(tx: Tx, ancestorNumber: number): Promise<void> {
+    for (const processor of processors.toReversed()) await processor.undo(tx, ancestorNumber);
+  }
+
+  return async (blocks, { tip, newest, ancestor, finalizedNumber }, signal) => {
+    // Only stored blocks count as confirmations, because the head is a node's claim.
+    const releasedNumber = newest.number - options.confirmations;
+    // After a reorg or another process's commit, notifications that were released may be held again.
+    const isKnown = ancestor === undefined && tip !== undefined && tip.hash === released?.tip;
+    const commit: Omit<BlockCommit, 'blocks' | 'now'> = {
+      expectedTip: tip,
+      reorg: ancestor && { ancestorNumber: ancestor.number, undo: (tx) => undo(tx, ancestor.number) },
+      releasedNumber,
+      releasedBefore: isKnown ? released?.number : undefined,
+      finalizedNumber,
+      corroboratedNumber: newest.number,
+      enforcedChecks: options.checks.learned(),
+      ...(options.deferral && { deferral: options.deferral }),
+      async also(tx) {
+        for (const processor of processors) await processor.write(tx, blocks);
+      },
+    };
+    const committed = await commitProved(commit, blocks, signal);
+    if (committed.outcome === 'committed') released = { tip: newest.hash, number: releasedNumber };
+    return committed;
   };
 }

@@ -86,7 +86,7 @@ test('while a start waits for its nodes, /status says that it holds and what to 
   );
   assert.match(
     problem?.message ?? '',
-    /^chain\.rpc\[0\]: .*ECONNREFUSED.*\. Following starts as soon as enough nodes answer: check that they run/,
+    /^chain\.rpc\[0\]: .*ECONNREFUSED.*\. Following starts as soon as enough nodes answer\. Check that the nodes run/,
   );
   stopping.abort();
   await started;

@@ -202,7 +202,7 @@ const absurd = (nodes?: 3): Story => ({
     await waitUntil(async () => (await status()).nodes[0]?.head === ABSURD_HEIGHT);
     if (nodes === undefined) {
       await waitUntil(async () =>
-        /none has the block below it/.test((await status()).problem?.message ?? ''),
+        /no node has the block below it/.test((await status()).problem?.message ?? ''),
       );
       assert.doesNotMatch((await status()).problem?.message ?? '', /pruned|archive/);
     } else {

@@ -7,7 +7,7 @@ import { Fault } from '../../src/core/fault.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { BlockHeader } from '../../src/domain/block.ts';
 import type { FollowerOptions } from '../../src/ingest/follow.ts';
-import { createScrutiny } from '../../src/ingest/full-checks.ts';
+import { createFullChecks } from '../../src/ingest/full-checks.ts';
 import { findBlockHash, findChain, findTip } from '../../src/store/blocks/blocks.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { sql } from '../../src/store/db/sql.ts';
@@ -26,7 +26,7 @@ async function tell(
     nodeCount = 1,
     startBlock = 1,
     ...proof
-  }: { nodeCount?: number; startBlock?: number } & Pick<FollowerOptions, 'beyondHashes'> = {},
+  }: { nodeCount?: number; startBlock?: number } & Pick<FollowerOptions, 'unhashedProof'> = {},
 ) {
   const state = { branch: 0, fork: 0, height, isWithheld: false };
   const at = (number: number): BlockHeader => {
@@ -98,12 +98,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const lie = { transfer: transferOf(), block: 6 };
     const story: { unproved: (typeof lie)[]; suspected: number[] } = { unproved: [], suspected: [] };
     const { state, follow, step } = await tell(database(), 8, {
-      beyondHashes: {
-        scrutiny: {
-          ...createScrutiny({ clock: createTestClock(), log: silentLog(), isSampled: () => false }),
+      unhashedProof: {
+        fullChecks: {
+          ...createFullChecks({ clock: createTestClock(), log: silentLog(), isSampled: () => false }),
           lied: ({ block }) => void story.suspected.push(block),
         },
-        vouch: () => ({ findUnproved: () => story.unproved, prove: async ([one]) => one?.block }),
+        proverOf: () => ({ findUnproved: () => story.unproved, prove: async ([one]) => one?.block }),
       },
     });
     const before = await tipHash();

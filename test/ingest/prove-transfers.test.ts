@@ -10,7 +10,7 @@ import { encodeTransaction, transactionHash } from '../../src/chain/proof/roots.
 import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Transfer } from '../../src/domain/block.ts';
-import { createVouch } from '../../src/ingest/prove-transfers.ts';
+import { createTransferProver } from '../../src/ingest/prove-transfers.ts';
 import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
 import { commitBlocks, findTip } from '../../src/store/blocks/blocks.ts';
 import {
@@ -53,10 +53,10 @@ const blockOf = (transfers: Transfer[], parts: Partial<ReadBlock> = {}): ReadBlo
 type Said = { quorum?: number; tracingNodes?: number; isConfirmed?: boolean; senders?: [Hash, Address][] };
 
 /** `asked` notes what the nodes are asked to decide. */
-function vouchWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders = [] }: Said = {}) {
+function proverWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders = [] }: Said = {}) {
   const asked: string[] = [];
   const { hash, parentHash } = headerOf(1);
-  const vouch = createVouch({
+  const proverOf = createTransferProver({
     recover: prover.recover,
     log: silentLog(),
     voters: {
@@ -73,25 +73,25 @@ function vouchWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders =
       },
     },
   });
-  return { asked, vouch };
+  return { asked, proverOf };
 }
 
 /** As the follower commits: what is proved in the end, and whether the block must be read again. */
 async function commit(database: Parameters<typeof commitBlocks>[0], block: ReadBlock, said: Said = {}) {
-  const { asked, vouch } = vouchWith(said);
-  const vouching = vouch([block]);
+  const { asked, proverOf } = proverWith(said);
+  const proof = proverOf([block]);
   const store = async () =>
     commitBlocks(database, {
       ...{ expectedTip: await findTip(database), blocks: [block], releasedNumber: 1, finalizedNumber: 0 },
       now: noon,
-      findUnproved: vouching.findUnproved,
+      findUnproved: proof.findUnproved,
     });
   let committed = await store();
   let rounds = 0;
   while (committed.outcome === 'unproved') {
     rounds += 1;
     assert.equal(await findTip(database), undefined, 'nothing is stored while something is unproved');
-    if ((await vouching.prove(committed.transfers, signal)) !== undefined)
+    if ((await proof.prove(committed.transfers, signal)) !== undefined)
       return { outcome: 'read again', asked, rounds };
     committed = await store();
   }

@@ -36,10 +36,10 @@ export function followMadeUp(
     finalityDepth,
     checks = noChecks,
     isLeader = async () => true,
-    beyondHashes,
+    unhashedProof,
     log = silentLog(),
   }: { clock: Clock; confirmations?: number; finalityDepth: number } & Partial<
-    Pick<FollowerOptions, 'checks' | 'isLeader' | 'beyondHashes' | 'log'>
+    Pick<FollowerOptions, 'checks' | 'isLeader' | 'unhashedProof' | 'log'>
   >,
 ): Follower {
   const bundles: ChainNodes['bundles'] = async (references) =>
@@ -86,6 +86,6 @@ export function followMadeUp(
     ...{ processors: [], extract: extractNothing, backfill: { advance: () => false } },
     checks,
     isLeader,
-    ...(beyondHashes !== undefined && { beyondHashes }),
+    ...(unhashedProof !== undefined && { unhashedProof }),
   });
 }

@@ -144,11 +144,11 @@ for (const [what, prune, reason, internalTransfers] of [
       return (status as { problem: { message: string } | null }).problem?.message;
     });
     const { number: head } = await chain.head();
-    assert.match(problem, new RegExp(`^asked for block 1, ${head - 1} below the head: `));
+    assert.match(problem, new RegExp(`^no node gives block 1, ${head - 1} below the head: `));
     assert.match(problem, reason);
     assert.match(
       problem,
-      /add a node to chain\.rpc that keeps all history .* or begin later: chain\.startBlock$/,
+      /add a node to chain\.rpc that keeps all history .*, or set a later chain\.startBlock$/,
     );
     isPruned = false;
     await service.inSync(chain);

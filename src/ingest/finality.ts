@@ -1,0 +1,71 @@
+/**
+ * The newest final block: reorgs from below it are not followed.
+ */
+import type { Finalized } from '../chain/nodes/agreement.ts';
+import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Metrics } from '../core/metrics.ts';
+import type { BlockId } from '../domain/block.ts';
+import { findChain, findKnownHash } from '../store/blocks/blocks.ts';
+import type { Database } from '../store/db/db.ts';
+
+type FinalityOptions = {
+  database: Database;
+  nodes: Pick<ChainNodes, 'finalized' | 'corroborated'>;
+  clock: Clock;
+  metrics: Pick<Metrics, 'chainBlockNumber'>;
+  /** Blocks this deep below the tip are final where the nodes have no `finalized` tag. */
+  finalityDepth: number;
+};
+
+type Finality = {
+  /** Continues with the stored number. */
+  resume(finalizedNumber: number): void;
+  number(): number;
+  /** Asks the nodes again if the last answer is older than 10 seconds. @throws Fault of the nodes. */
+  refresh(tip: BlockId, signal: AbortSignal): Promise<void>;
+};
+
+/** How often the nodes are asked for the final block. */
+const REFRESH_MS = 10_000;
+
+export function createFinality({
+  database,
+  nodes,
+  clock,
+  metrics,
+  finalityDepth,
+}: FinalityOptions): Finality {
+  let refreshedMs = Number.NEGATIVE_INFINITY;
+  let finalizedNumber = 0;
+
+  /** Whether a quorum of the nodes has the stored block at this height, or the parent of the first stored one. */
+  async function isStored({ number, hash }: Finalized, signal: AbortSignal): Promise<boolean> {
+    const known = await findKnownHash(database, number);
+    return known !== undefined && known === (hash ?? (await nodes.corroborated(number, signal))?.hash);
+  }
+
+  return {
+    resume(number) {
+      finalizedNumber = number;
+    },
+    number: () => finalizedNumber,
+    /**
+     * The final block never moves back (reference: chain.md, lesson 10), and is always a stored block. If the tagged block
+     * is not stored yet, `finalityDepth` below the tip is a safe substitute, because it is older than the tagged block.
+     */
+    async refresh(tip, signal) {
+      const nowMs = clock.now().getTime();
+      if (nowMs - refreshedMs < REFRESH_MS) return;
+      const tagged = await nodes.finalized(signal);
+      const deep = { number: tip.number - finalityDepth, hash: undefined };
+      const named = tagged === undefined || tagged.number > tip.number ? deep : tagged;
+      const found = tagged === undefined || (await isStored(named, signal)) ? named.number : 0;
+      // Another process may have found a newer one while this process stood by.
+      const stored = (await findChain(database))?.finalizedNumber ?? 0;
+      finalizedNumber = Math.max(finalizedNumber, stored, found);
+      refreshedMs = nowMs;
+      metrics.chainBlockNumber.set({ stage: 'finalized' }, finalizedNumber);
+    },
+  };
+}
