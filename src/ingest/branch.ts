@@ -36,7 +36,10 @@ export async function findAncestor(
     if ((await findKnownHash(database, number)) === child.parentHash)
       return { number, hash: child.parentHash };
     if (number <= finalizedNumber)
-      throw new Fault('inconsistent', `the nodes name a reorg from below the final block ${finalizedNumber}. The follower is ${holding}`);
+      throw new Fault(
+        'inconsistent',
+        `the nodes name a reorg from below the final block ${finalizedNumber}. The follower is ${holding}`,
+      );
     if (!isBelowFirst) continue;
     if (quorum.needed > 1 || quorum.nodes === 1) return { number, hash: child.parentHash };
     throw new Fault(
