@@ -1,5 +1,5 @@
 /**
- * What the routes of the API are built on: the server's type, and what the program gives them.
+ * The types that all routes share: the server, and the dependencies that the program passes to it.
  */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
@@ -35,21 +35,21 @@ export type ApiOptions = {
   webhookPolicy: WebhookPolicy;
   nativeSymbol: string;
   sendTest: SendTest;
-  /** Those that every notification waits for. */
+  /** The number of confirmations before a notification is sent. */
   confirmations: number;
   limits: WatcherLimits;
   prices: PriceBook;
-  /** Undefined where the supply is not published. */
+  /** Undefined if the supply is not configured. */
   supply: SupplyReader | undefined;
   pairs: readonly ValuedPair[];
   ops: OpsSources;
-  /** Of the operator API, which is off without one. */
+  /** The operator API is off without it. */
   adminToken: string | undefined;
 };
 
-/** Sends a made-up webhook to the record's URL, on no record; rejects only with the signal's reason. */
+/** Sends a test webhook to the URL of the watched address. It is not logged. Rejects only with the signal's reason. */
 export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<TestResult>;
-/** How a webhook went that was only to try the receiver. */
+/** The outcome of a test webhook. */
 export type TestResult = {
   outcome: string;
   status: number | undefined;
@@ -57,18 +57,18 @@ export type TestResult = {
   responseText: string | undefined;
 };
 
-/** Beside the limits, how many notifications of a watcher may wait before the operator is alarmed. */
+/** The limits of watchers, and how many notifications of a watcher may wait before the operator gets an alarm. */
 export type WatcherLimits = Limits & { pendingNotifications?: number | undefined };
 
 export type Check = { ok: boolean; message: string };
 
 export type OpsSources = {
-  /** Each thing that must work before requests are sent here. */
+  /** The checks of /readyz by name. */
   checks(): Promise<Record<string, Check>>;
-  /** The state of the whole deployment, which no process's readiness depends on. */
+  /** The state of the whole deployment. Readiness doesn't depend on it. */
   deployment?(): Promise<{ state: 'ok' | 'degraded' | 'holding'; message: string | null } | undefined>;
   /** The body of /status. */
   status(): Promise<StatusBody>;
-  /** What only operators see. */
+  /** The details for operators only. */
   details(): Promise<DeploymentDetails>;
 };

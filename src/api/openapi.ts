@@ -1,6 +1,5 @@
 /**
- * The API as OpenAPI 3.1, derived from its routes: at /openapi.json, and as pages at /docs that ask no other site for
- * anything.
+ * The OpenAPI 3.1 document, derived from the routes: at /openapi.json, and as pages at /docs that load nothing from other sites.
  */
 import swagger from '@fastify/swagger';
 import swaggerUi from '@fastify/swagger-ui';
@@ -13,29 +12,33 @@ import { type Contents, DOCS_PATH, ErrorBody, Failure, type Operation } from './
 import { ADMIN_PREFIX, isKeyed } from './http/shared-headers.ts';
 import { webhooks } from './notifications/webhook-document.ts';
 
-/** By the beginning of their paths; the first that fits counts. */
+/** Tags by path prefix. The first match counts. */
 const tags: [prefix: string, name: string, description: string][] = [
-  ['/api/points', 'Points', 'Earned by activity on the chain (spec 4.1).'],
-  ['/api/price', 'Prices', 'In USD (spec 4.2).'],
-  ['/api/swap', 'Swap pairs', 'Of a constant-product exchange (spec 4.3).'],
-  ['/api/native', 'Supply', 'Of the native coin (spec 4.4).'],
-  ['/api/notifications/watched-addresses', 'Watched addresses', 'What is watched, and for whom (spec 4.5).'],
-  ['/api/notifications/signing-secrets', 'Signing secrets', 'What webhooks are signed with.'],
-  ['/api/notifications', 'Delivery log', 'What was delivered and when, and delivering again.'],
+  ['/api/points', 'Points', 'Points that users earn by activity on the chain.'],
+  ['/api/price', 'Prices', 'Token prices in USD.'],
+  ['/api/swap', 'Swap pairs', 'Statistics of the swap pairs of a constant-product exchange.'],
+  ['/api/native', 'Supply', 'Supply of the native coin.'],
+  [
+    '/api/notifications/watched-addresses',
+    'Watched addresses',
+    'Addresses whose transfers are sent to your webhook URLs.',
+  ],
+  ['/api/notifications/signing-secrets', 'Signing secrets', 'Secrets that sign webhooks.'],
+  ['/api/notifications', 'Delivery log', 'Delivery attempts and their outcomes, and redelivery.'],
   [
     '/api/admin',
     'Operator',
-    'For the operator, with `http.adminToken`. Without that token in the configuration, 404.',
+    'For the operator, with `http.adminToken`. Without that token in the configuration, these paths answer 404.',
   ],
   ['/', 'Operation', 'For operators and orchestrators.'],
 ];
 
 const JSON_TYPE = 'application/json; charset=utf-8';
-/** Nothing but what lies beside the page; its styles are partly in attributes. */
+/** Only what this server serves. Inline styles are allowed because Swagger UI uses style attributes. */
 const DOCS_POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/** Documents all routes that are added after it. */
+/** Documents all routes that are added after this call. */
 export function addDocumentation(api: Api): void {
   api.register(swagger, {
     convertConstToEnum: false,
@@ -51,7 +54,7 @@ export function addDocumentation(api: Api): void {
       servers: [{ url: '/' }],
       tags: [
         ...tags.map(([, name, description]) => ({ name, description })),
-        { name: 'Webhooks', description: 'What the service sends (spec 4.6).' },
+        { name: 'Webhooks', description: 'Requests that Chainbell sends to your webhook URLs.' },
       ],
       components: {
         securitySchemes: {
@@ -77,12 +80,12 @@ export function addDocumentation(api: Api): void {
     routePrefix: DOCS_PATH,
     staticCSP: DOCS_POLICY,
     theme: { title: 'Chainbell' },
-    // Its validator is another site; the other layout has a bar to open documents of other sites.
+    // The default validator is another site, and the default layout can open documents of other sites.
     uiConfig: { validatorUrl: null, layout: 'BaseLayout', defaultModelsExpandDepth: 0 },
   });
 }
 
-/** The route at which the document is served. */
+/** Adds the route that serves the document. */
 export function addDocumentRoute(api: Api): void {
   api.get(
     '/openapi.json',
@@ -90,7 +93,7 @@ export function addDocumentRoute(api: Api): void {
   );
 }
 
-/** Sends a text that is made once. As bytes, because each connection whose client doesn't read would hold a copy of a string. */
+/** Sends a text that is made once, as bytes, because a string would be copied for each connection whose client doesn't read. */
 function sendOnce(type: string, make: () => string) {
   let bytes: Buffer | undefined;
   return (_request: FastifyRequest, reply: FastifyReply): void => {
@@ -99,10 +102,10 @@ function sendOnce(type: string, make: () => string) {
   };
 }
 
-/** The document of an API that is ready. */
+/** The document. The API must be ready. */
 export const documentText = (api: Api): string => `${JSON.stringify(api.swagger(), null, 2)}\n`;
 
-/** In the form that the plugin takes; what says nothing of itself is not documented. */
+/** The route in the form that the plugin reads. Routes without an `operation` are hidden. */
 function describe(url: string, { method, config, schema = {} }: RouteOptions): FastifySchema {
   const operation = config?.operation;
   if (operation === undefined) return { hide: true };
@@ -112,7 +115,7 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
   const isAdmin = url.startsWith(ADMIN_PREFIX);
   const own = (schema.response as Record<number, TSchema> | undefined)?.[200];
   const answer = operation.answer ?? own;
-  if (answer === undefined) throw new Error(`${url} does not say what it answers`);
+  if (answer === undefined) throw new Error(`${url} has no schema of its response`);
   const errors = errorsOf(operation, {
     asksFor: isAdmin ? 'token' : isKeyed(url) ? 'key' : undefined,
     mayHaveBody: method !== 'GET',
@@ -134,7 +137,7 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
     ...(body !== undefined && { body: contentsOf(body as TSchema | Contents, operation.bodyExample) }),
     response: {
       200: {
-        description: 'Done.',
+        description: 'OK.',
         ...(operation.answerHeaders !== undefined && { headers: headersOf(operation.answerHeaders) }),
         ...mediaOf(answer, operation.example),
       },
@@ -142,7 +145,7 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
       ...Object.fromEntries(
         Object.entries(operation.others ?? {}).map(([status, other]) => [
           status,
-          // The plugin's word for an answer without a body.
+          // The plugin's notation for a response without a body.
           {
             description: other.description,
             ...(other.answer === undefined ? { type: 'null' } : mediaOf(other.answer, other.example)),
@@ -153,27 +156,30 @@ function describe(url: string, { method, config, schema = {} }: RouteOptions): F
   };
 }
 
-/** What an error means, and the message of its body. */
+/** The meaning of each error status, and an example of its message. */
 const usual: Record<number, [description: string, statusMessage: string]> = {
-  400: ['The request is not as it must be.', 'Invalid request'],
-  401: ['The key is missing or not valid.', 'Unauthorized'],
+  400: ['The request is invalid. `errors` says which parts and why.', 'Invalid request'],
+  401: ['The API key or token is missing or invalid.', 'Unauthorized'],
   403: ['The watcher of this key is suspended.', SUSPENDED],
-  404: ['There is no such record.', 'Watched address not found'],
-  408: ['The body did not come in time.', 'Request Timeout: the body did not arrive within 30 s'],
+  404: ['The watched address does not exist.', 'Watched address not found'],
+  408: ['The body did not arrive in time.', 'Request Timeout: the body did not arrive within 30 s'],
   413: ['The body is too large.', 'Payload Too Large'],
   415: [
-    'The body is of another content type.',
+    'The content type of the body is not supported.',
     'Unsupported Media Type: send Content-Type: application/json',
   ],
   429: [
-    'Too many requests of this watcher are under way, whose answers it does not take.',
+    'This watcher has too many requests under way whose responses it has not read. Read them, then repeat the request.',
     'Too many requests for lists are under way. This one has waited for 30 s',
   ],
-  500: ['A bug.', 'Internal Server Error'],
-  503: ['The database or the nodes do not answer.', 'Service Unavailable'],
+  500: ['An internal error. The log of the process has the details.', 'Internal Server Error'],
+  503: [
+    'The database or the nodes do not answer. Repeat the request after `retry-after` seconds.',
+    'Service Unavailable',
+  ],
 };
 
-/** The errors that an operation has by its kind, and its own. */
+/** The errors that all routes of its kind have, and its own. */
 function errorsOf(
   { errors = {} }: Operation,
   kind: { asksFor: 'key' | 'token' | undefined; mayHaveBody: boolean; hasQuery: boolean; hasParams: boolean },
@@ -207,7 +213,7 @@ function errorsOf(
 
 const isContents = (value: TSchema | Contents): value is Contents => 'content' in value;
 
-/** Media types with their schemas, and the example beside that of JSON. */
+/** Media types with their schemas. The first one has the example. */
 function mediaOf(answer: TSchema | Contents, example: unknown) {
   const contents = isContents(answer) ? answer.content : { 'application/json': answer };
   return {
@@ -252,7 +258,7 @@ function operationIdOf(method: string, url: string): string {
 
 type Json = Record<string, unknown>;
 
-/** Puts each schema that has a title among the components, once, and a reference in its places. */
+/** Moves each schema with a title to the components and leaves references to it. */
 function nameSchemas(document: object): Json {
   const schemas: Json = {};
   const visit = (value: unknown): unknown => {

@@ -1,5 +1,5 @@
 /**
- * The HTTP server: one Fastify instance, its routes, and one place that turns every error into a specified answer.
+ * The HTTP server: a Fastify instance with all routes and the hooks that apply to all of them.
  */
 import { randomUUID } from 'node:crypto';
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox';
@@ -38,12 +38,12 @@ import { addSwapRoutes } from './public/swap.ts';
 
 /** A watched address with a URL of 2,048 characters is below 3 KiB. */
 const BODY_BYTES_MAX = 64 * 1024;
-/** For streams of changes, which have no other end: some ten million of them. */
+/** The time limit of a stream of changes, enough for some ten million of them. */
 const REQUEST_MS_MAX = 3_600_000;
-/** From the beginning of a connection or request on; it is looked at every HEADERS_CHECK_MS. */
+/** How long the headers of a request may take, checked every HEADERS_CHECK_MS. */
 const HEADERS_MS_MAX = 15_000;
 const HEADERS_CHECK_MS = 5_000;
-/** Longer than the 60 s for which common balancers keep a connection, so that they never write to a closed one. */
+/** Common load balancers keep a connection for 60 s. A longer time ensures that they never write to a closed one. */
 const KEEP_ALIVE_MS = 65_000;
 
 /** The API, not yet listening. */
@@ -55,13 +55,13 @@ export function createApi(options: ApiOptions): Api {
     keepAliveTimeout: KEEP_ALIVE_MS,
     forceCloseConnections: 'idle',
     http: {
-      // Node's own answer has no body.
+      // A hook below refuses it, because Node's own response has no body.
       requireHostHeader: false,
       headersTimeout: HEADERS_MS_MAX,
       connectionsCheckingInterval: HEADERS_CHECK_MS,
     },
     clientErrorHandler: answerClientError,
-    // Paths that cannot be decoded or are too long.
+    // A path that can't be decoded or is too long.
     frameworkErrors(error, request, reply) {
       answerError(error, request, reply, log).catch(() => reply.raw.destroy());
     },
@@ -77,7 +77,7 @@ export function createApi(options: ApiOptions): Api {
   limitMemory(api, options);
   api.server.on('connect', answerConnect).on('checkExpectation', answerExpectation);
   api.setNotFoundHandler(answerUnknownPath);
-  // Without promises: they are much of what a cached response costs.
+  // Hooks use callbacks, because promises would be much of the cost of a cached response.
   api.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id).headers(NO_SNIFF);
     const { httpVersion, headers } = request.raw;
@@ -97,14 +97,14 @@ export function createApi(options: ApiOptions): Api {
   });
   limitConnections(api, options);
   limitBodies(api);
-  // Before the body is read: nothing waits for it.
+  // An unknown path is answered before the body is read.
   api.addHook('onRequest', (request, reply, done) => {
     if (!request.is404) return done();
     answerUnknownPath(request, reply).catch(() => reply.raw.destroy());
   });
   cacheResponses(api, options);
   addDocumentation(api);
-  // Once the plugins are there that look at routes.
+  // Registered as a plugin, so that the plugins that read routes are loaded first.
   api.register(async (scope: Api) => {
     addRoutes(scope, options);
     refuseOtherMethods();
@@ -132,7 +132,7 @@ function addRoutes(api: Api, options: ApiOptions): void {
   addPointRoutes(api, options);
 }
 
-/** JSON only. An empty body is no body: many clients send the content type with every request, DELETE included. */
+/** Accepts only JSON. An empty body counts as none, because many clients send the content type with every request. */
 function readJsonBodies(api: Api): void {
   api.removeAllContentTypeParsers();
   api.addContentTypeParser('application/json', { parseAs: 'string' }, (request, body, done) => {
@@ -150,7 +150,7 @@ function readJsonBodies(api: Api): void {
   });
 }
 
-/** A caller's own id is taken over when it is one that can be logged. */
+/** The caller's request id, if it is short and safe to log. */
 function acceptedRequestId(header: string | string[] | undefined): string | undefined {
   return typeof header === 'string' && /^[\w.:-]{1,128}$/.test(header) ? header : undefined;
 }

@@ -1,5 +1,5 @@
 /**
- * The deployment for its operator: processes with their hosts, late watchers by name, and the receivers of all watchers.
+ * Operator routes: processes with their hosts, late watchers by name, and the receivers of all watchers.
  */
 import { type Static, Type } from 'typebox';
 import { listReceivers, type Receiver, type ReceiverCursor } from '../../store/delivery/receivers.ts';
@@ -28,14 +28,15 @@ const WatcherReceiver = Type.Object(
     watcher_id: Type.Integer(),
     watcher: Type.String(),
     suspended: Type.Boolean({
-      description: 'The watcher is suspended: nothing is sent, and none of its receivers counts as failing.',
+      description:
+        'The watcher is suspended, so nothing is sent and none of its receivers counts as failing.',
     }),
     ...ReceiverJson.properties,
   },
   { title: 'WatcherReceiver' },
 );
 
-/** A receiver for the operator, who sees those of all watchers. */
+/** A receiver with its watcher. */
 export function watcherReceiverJson(one: Receiver): Static<typeof WatcherReceiver> {
   const { watcherId, watcherName, isSuspended } = one;
   return { watcher_id: watcherId, watcher: watcherName, suspended: isSuspended, ...receiverJson(one) };
@@ -50,13 +51,13 @@ const receiver = {
 };
 const operations = {
   receivers: {
-    summary: 'Receivers of all watchers, and which of them fail',
-    description: 'By watcher and origin.',
+    summary: 'List the receivers of all watchers, and which of them fail',
+    description: 'Sorted by watcher and origin.',
     example: { success: true, data: [receiver] },
     answerHeaders: { link: '`rel="next"` leads to the next page.' },
   },
   deployment: {
-    summary: 'Processes with their hosts, and late watchers',
+    summary: 'Show processes with their hosts, and late watchers',
     example: {
       success: true,
       data: {

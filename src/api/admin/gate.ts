@@ -1,6 +1,6 @@
 /**
- * The operator API under /api/admin exists only with `http.adminToken`, and serves requests that carry it. Each is logged, also
- * one for a path that doesn't exist.
+ * Authentication of the operator API under /api/admin. It exists only if `http.adminToken` is set. Every request is logged,
+ * including requests for unknown paths.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { FastifyRequest, onRequestHookHandler } from 'fastify';
@@ -9,18 +9,18 @@ import type { Api, ApiOptions } from '../context.ts';
 import { answerUnknownPath, pathOf } from '../http/errors.ts';
 import { ADMIN_PREFIX } from '../http/shared-headers.ts';
 
-/** No path of the operator API is that long. */
+/** Longer than any path of the operator API. */
 const LOGGED_CHARACTERS_MAX = 200;
 
 /**
- * Guards every route below ADMIN_PREFIX that is added from now on, before its body is read: such a route needs nothing else.
- * Without a token in the configuration they all answer as unknown paths do.
+ * Checks the token on every route below ADMIN_PREFIX that is added after this call, before the body is read. Without a token
+ * in the configuration, these routes answer like unknown paths.
  */
 export function guardAdmin(api: Api, { adminToken, log }: Pick<ApiOptions, 'adminToken' | 'log'>): void {
   const wanted = adminToken === undefined ? undefined : digestOf(adminToken);
 
   const check: onRequestHookHandler = (request, reply, done) => {
-    // Another spelling of the path would pass a proxy that refuses the prefix.
+    // A different spelling of the path could bypass a proxy that blocks the prefix.
     if (wanted === undefined || !request.url.startsWith(ADMIN_PREFIX)) {
       answerUnknownPath(request, reply).catch(() => reply.raw.destroy());
       return;
@@ -42,7 +42,7 @@ export function guardAdmin(api: Api, { adminToken, log }: Pick<ApiOptions, 'admi
   });
 }
 
-/** Whether a request names the operator API in any spelling. */
+/** Whether the path is of the operator API in any spelling. */
 function isForOperators({ url, is404, routeOptions }: FastifyRequest): boolean {
   if (!is404) return routeOptions.url?.startsWith(ADMIN_PREFIX) === true;
   const path = url.replaceAll(/%([2-7][\da-f])/gi, (_, code: string) =>
@@ -51,5 +51,5 @@ function isForOperators({ url, is404, routeOptions }: FastifyRequest): boolean {
   return /^([a-z]+:\/\/[^/]*)?\/+api\/+admin(\/|\?|$)/i.test(path);
 }
 
-/** Of one length, so that comparing takes the same time whatever was given. */
+/** Digests have one length, so comparing them takes the same time for every token. */
 const digestOf = (token: string) => createHash('sha256').update(token).digest();

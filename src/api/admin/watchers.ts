@@ -1,5 +1,5 @@
 /**
- * Watchers, for their operator: listed, shown, suspended, resumed, deleted. The command line prints the same bodies.
+ * Operator routes that list, show, suspend, resume and delete watchers. The command line prints the same bodies.
  */
 import { type Static, Type } from 'typebox';
 import { never } from '../../core/abort.ts';
@@ -30,14 +30,14 @@ import { pageParameters, readPage } from '../notifications/log-query.ts';
 const PATH = '/api/admin/watchers';
 /** Keys that `show` lists, newest first. */
 const KEYS_MAX = 100;
-/** The longest that one request deletes; then it answers what is left. */
+/** How long one request deletes before it answers what is left. */
 const REMOVAL_MS_MAX = 10_000;
-/** How often a removal looks whether attempts under way have ended. */
+/** How often a deletion checks whether attempts under way have ended. */
 const SENDING_POLL_MS = 250;
 
 const counted = { description: `Counted up to ${COUNT_MAX}.` };
 const isComplete = Type.Boolean({
-  description: `False when there is more of something than ${COUNT_MAX}: a count of ${COUNT_MAX} then means at least that.`,
+  description: `False if a count exceeds ${COUNT_MAX}. A count of ${COUNT_MAX} then means at least that many.`,
 });
 const Left = Type.Object(
   {
@@ -57,7 +57,7 @@ const WatcherJson = Type.Object(
     name: Type.String(),
     state: Type.Enum(['active', 'suspended', 'deleting'], {
       description:
-        'Suspended: keys are refused and notifications wait. Deleting: the same, until nothing is left.',
+        '`suspended`: keys are refused and notifications wait. `deleting`: the same, until everything is deleted.',
     }),
     valid_keys: Type.Integer(),
     created_at: Type.String(),
@@ -73,11 +73,11 @@ const Shown = Type.Object({
   }),
   queue: Type.Object({
     waiting: Type.Integer({
-      description: `Notifications with an attempt ahead, counted up to ${COUNT_MAX}.`,
+      description: `Notifications that wait for an attempt, counted up to ${COUNT_MAX}.`,
     }),
-    due: Type.Integer({ description: 'Those of them that are due now.' }),
+    due: Type.Integer({ description: 'Waiting notifications that are due now.' }),
     held: Type.Integer({
-      description: 'Notifications without their confirmations, or that wait for their turn.',
+      description: 'Notifications that wait for confirmations or for an earlier one in strict order.',
     }),
     oldest_due_at: textOrNull,
     is_complete: isComplete,
@@ -85,10 +85,10 @@ const Shown = Type.Object({
   origins: Type.Array(
     Type.Object({
       origin: Type.String(),
-      at_work: Type.Boolean({ description: 'A worker has its queue.' }),
+      at_work: Type.Boolean({ description: 'A worker is processing its delivery queue.' }),
       next_due_at: textOrNull,
     }),
-    { description: `Up to ${ORIGINS_MAX}, those at work and those that are due first.` },
+    { description: `Up to ${ORIGINS_MAX}: first those being processed, then by due time.` },
   ),
   counts: Left,
 });
@@ -122,32 +122,32 @@ const shown = {
 const errors = { 404: 'Watcher not found' };
 const operations = {
   list: {
-    summary: 'All watchers, in the order of their ids',
+    summary: 'List all watchers by id',
     example: { success: true, data: [watcher] },
     answerHeaders: { link: '`rel="next"` leads to the next page.' },
   },
   show: {
-    summary: 'One watcher with its keys, queue and origins',
+    summary: 'Show a watcher with its keys, queue and origins',
     example: { success: true, data: shown },
     errors,
   },
   suspend: {
     summary: 'Suspend a watcher',
     description:
-      'Its keys are refused with 403, its streams end, and within 5 seconds nothing more is sent. New transfers are stored, and wait with the notifications that are not delivered yet. Suspending twice changes nothing.',
+      'Its keys are refused with 403, its streams end, and sending stops within 5 seconds. Notifications of new transfers are stored and wait with the others. Suspending a suspended watcher changes nothing.',
     example: { success: true, data: watcher },
     errors,
   },
   resume: {
-    summary: 'End a suspension',
-    description: 'The notifications that have waited go out. Resuming an active watcher changes nothing.',
+    summary: 'Resume a suspended watcher',
+    description: 'The waiting notifications are sent. Resuming an active watcher changes nothing.',
     example: { success: true, data: { ...watcher, state: 'active', suspended_at: null } },
     errors: { ...errors, 409: 'The watcher is being deleted' },
   },
   remove: {
-    summary: 'Delete a watcher with all that belongs to it',
+    summary: 'Delete a watcher with everything that belongs to it',
     description:
-      'Records, notifications, their log, keys, signing secrets and stored responses. Sending stops first. One request works for 10 seconds at most: repeat it until `deleted` is true.',
+      'Deletes watched addresses, notifications, the delivery log, keys, signing secrets and stored responses. Sending stops first. One request works for 10 seconds at most, so repeat it until `deleted` is true.',
     example: { success: true, data: { deleted: false, left: counts } },
     errors,
   },
@@ -216,7 +216,7 @@ export function addAdminWatcherRoutes(api: Api, { database, clock }: ApiOptions)
   );
 }
 
-/** Deletes batch by batch until nothing is left, or `isOver` says so between two. Whether nothing is left. */
+/** Deletes in batches until nothing is left or `isOver` returns true. Returns whether nothing is left. */
 export async function removeWatcher(
   database: Database,
   id: number,
@@ -230,7 +230,7 @@ export async function removeWatcher(
   }
 }
 
-/** Everything about one watcher; undefined when there is none. */
+/** Everything about one watcher. Undefined if it does not exist. */
 export async function showWatcher(
   database: Database,
   id: number,
@@ -271,7 +271,7 @@ export const toLeftJson = ({ signingSecrets, ...counts }: Belongings): Static<ty
   signing_secrets: signingSecrets,
 });
 
-/** Counts that end at COUNT_MAX, and whether none of them had to. */
+/** The counts, capped at COUNT_MAX, and whether all of them are exact. */
 function upToMax<Counts extends Record<string, number>>(counts: Counts) {
   const entries = Object.entries(counts).map(([name, count]) => [name, Math.min(count, COUNT_MAX)]);
   return {
@@ -280,7 +280,7 @@ function upToMax<Counts extends Record<string, number>>(counts: Counts) {
   };
 }
 
-/** @throws Fault `not_found` or `conflict` when there was nothing to resume. */
+/** @throws Fault `not_found`, or `conflict` if the watcher is being deleted. */
 export function requireResumed(outcome: Awaited<ReturnType<typeof resumeWatcher>>): void {
   if (outcome === 'none') throw notFound();
   if (outcome === 'deleting') throw new Fault('conflict', operations.resume.errors[409]);
@@ -293,7 +293,7 @@ function found<T>(value: T | undefined): T {
   return value;
 }
 
-/** @throws Fault `not_found` for a text that can be no id. */
+/** @throws Fault `not_found` for a text that can't be an id. */
 function parseId(text: string): number {
   return found(parseWhole(text));
 }

@@ -1,5 +1,5 @@
 /**
- * The parts of /status that are about the whole deployment, as they are described and made.
+ * Schemas of the parts of /status that describe the whole deployment, and of the operator's details.
  */
 import { type Static, type TSchema, Type } from 'typebox';
 
@@ -8,30 +8,33 @@ const Time = Type.String({ description: 'ISO 8601 UTC.' });
 const Problem = Type.Object({ message: Type.String(), since: Time });
 
 const Process = Type.Object({
-  id: Type.String({ description: 'Also in its log (service.started).' }),
+  id: Type.String({ description: 'The process logs it as `service.started`.' }),
   roles: Type.Array(Type.String()),
   version: Type.String(),
   state: Type.Enum(['running', 'stopped', 'lost'], {
-    description: 'stopped: it ended as asked. lost: it has sent no heartbeat for 10 s.',
+    description: '`stopped`: it shut down cleanly. `lost`: it has sent no heartbeat for 10 s.',
   }),
   started_at: Time,
-  seen_at: Type.String({ description: "Its last heartbeat, by the database's clock." }),
+  seen_at: Type.String({ description: "Time of its last heartbeat by the database's clock." }),
   follower: orNull(
     Type.Object(
       {
-        leads: Type.Boolean({ description: 'Of several followers one leads, the others stand by.' }),
+        leads: Type.Boolean({
+          description: 'Whether it leads. Of several followers one leads and the others stand by.',
+        }),
         state: Type.Enum(['ok', 'degraded', 'holding']),
         head: orNull(Type.Integer()),
         problem: orNull(Problem),
       },
-      { description: 'As of its last heartbeat; null without the role follower.' },
+      { description: 'State at its last heartbeat. Null without the role follower.' },
     ),
   ),
 });
 
 export const deploymentFields = {
   processes: Type.Array(Process, {
-    description: 'The processes of the deployment: the one that answers first, then the one seen last.',
+    description:
+      'The processes of the deployment: first the one that answers, then by last heartbeat, newest first.',
   }),
   missing: Type.Array(
     Type.Object({
@@ -41,21 +44,21 @@ export const deploymentFields = {
     }),
     {
       description:
-        'Roles that no process has had for 10 s: follower always, delivery while webhooks wait, prices where feeds are configured.',
+        'Roles that no process has had for 10 s. `follower` is always required, `delivery` while webhooks wait, and `prices` if price feeds are configured.',
     },
   ),
   receivers: orNull(
     Type.Object(
       {
         failing: Type.Integer({
-          description: 'Receivers with a notification that failed and waits for its retry.',
+          description: 'Receivers with a failed notification that waits for its retry.',
         }),
         watchers: Type.Integer({ description: 'Watchers that have such receivers.' }),
-        since: orNull(Type.String({ description: 'Since when the longest of them fails.' })),
+        since: orNull(Type.String({ description: 'When the longest-failing receiver began to fail.' })),
       },
       {
         description:
-          'Of all watchers. Failing receivers leave `state` as it is. Null while the database cannot be read.',
+          'Receivers of all watchers. Failing receivers do not change `state`. Null while the database cannot be read.',
       },
     ),
   ),
@@ -69,7 +72,7 @@ export const deploymentFields = {
       },
       {
         description:
-          "Watchers with more due than their share of the attempts allows. Other watchers' webhooks are on time.",
+          "Watchers with more due webhooks than their share of the attempts allows. Other watchers' webhooks are on time.",
       },
     ),
   ),
@@ -94,22 +97,22 @@ export const deploymentExample: Static<typeof Example> = {
   late: { watchers: 0, seconds: 0 },
 };
 
-/** What only operators see. */
+/** Details for operators only. */
 export const DeploymentDetails = Type.Object(
   {
     processes: Type.Array(Type.Object({ ...Process.properties, host: Type.String(), pid: Type.Integer() }), {
-      description: 'As in /status.',
+      description: 'As in /status, with host and process id.',
     }),
     late_watchers: Type.Array(
       Type.Object({
         watcher_id: Type.Integer(),
         watcher: Type.String(),
         oldest_due_at: Type.String({ description: 'When its most overdue webhook was due.' }),
-        seconds: Type.Number({ description: 'How long ago that was.' }),
+        seconds: Type.Number({ description: 'Seconds since then.' }),
       }),
       {
         description:
-          'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The latest first, up to 100.',
+          'Watchers with a webhook that has been due for more than a minute, because they have more due than their share of the attempts allows. The most overdue first, up to 100.',
       },
     ),
   },

@@ -1,5 +1,5 @@
 /**
- * For operators and orchestrators: is the process alive, is it ready, how does it fare. Metrics have a port of their own.
+ * Routes for operators and orchestrators: liveness, readiness and status. Metrics have a separate port.
  */
 import { createServer, type Server } from 'node:http';
 import { Type } from 'typebox';
@@ -19,20 +19,22 @@ const Ready = Type.Object({
         state: Type.Enum(['ok', 'degraded', 'holding']),
         message: Type.Union([Type.String(), Type.Null()]),
       },
-      { description: 'All processes together. This process is ready or not whatever this says.' },
+      {
+        description: 'The state of all processes together. It does not affect the readiness of this process.',
+      },
     ),
   ),
 });
 
 export function addOpsRoutes(api: Api, sources: OpsSources): void {
-  // Answers as long as the event loop turns; a slow database or node must not get the process killed.
+  // It depends only on the event loop, because a slow database or node must not get the process killed.
   const alive = {
-    summary: 'Is the process alive?',
+    summary: 'Liveness: does the process respond?',
     answer: Alive,
     example: { status: 'ok' },
   };
   const ready = {
-    summary: 'Is all there that requests need?',
+    summary: 'Readiness: can the process serve requests?',
     answer: Ready,
     example: {
       status: 'ok',
@@ -41,7 +43,7 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
     },
     others: {
       503: {
-        description: 'Something is missing: the checks say what.',
+        description: 'A check has failed. `checks` says which one.',
         answer: Ready,
         example: {
           status: 'unavailable',
@@ -51,7 +53,7 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
     },
   };
   const status = {
-    summary: 'How the service fares',
+    summary: 'The state of following, delivery, prices and nodes',
     answer: StatusBody,
     example: STATUS_EXAMPLE,
   };
@@ -65,7 +67,7 @@ export function addOpsRoutes(api: Api, sources: OpsSources): void {
   api.get('/status', { config: { operation: status } }, async () => sources.status());
 }
 
-/** More than the scrapers of any installation. */
+/** More scrapers than any installation has. */
 const METRICS_CONNECTIONS_MAX = 64;
 
 /** The metrics server: `/metrics` in the Prometheus text format. `refresh` sets the gauges that are read on demand. */
@@ -77,7 +79,7 @@ export function createMetricsServer(metrics: Metrics, refresh: () => Promise<voi
       return;
     }
     refresh()
-      // Without the database the gauges that come from it are absent; everything else is still worth reading.
+      // Without the database, the gauges that are read from it are absent. All other metrics are still served.
       .catch(() => {})
       .then(() => metrics.registry.metrics())
       .then(

@@ -1,5 +1,5 @@
 /**
- * The body of /status, as it is described, made and shown by `chainbell status`.
+ * The schema of the body of /status, which `chainbell status` prints too.
  */
 import { type Static, type TSchema, Type } from 'typebox';
 import { deploymentExample, deploymentFields } from './deployment-body.ts';
@@ -10,11 +10,11 @@ const CheckStateText = Type.Enum(['enforced', 'calibrating', 'off']);
 
 const Price = Type.Object({
   asset: Type.String(),
-  price: orNull(Type.String({ description: 'USD, all digits.' })),
+  price: orNull(Type.String({ description: 'In USD, with all digits.' })),
   age_seconds: orNull(Type.Number()),
   stale: Type.Boolean({
     description:
-      'There is none, or it is older than maxAgeSeconds, and null in the API. Without maxAgeSeconds: older than 10 minutes and two rounds, and given nevertheless.',
+      'The price is missing or older than `maxAgeSeconds`, so the API returns null. Without `maxAgeSeconds`: older than 10 minutes and two rounds, but the API still returns it.',
   }),
   sources: Type.Array(
     Type.Object({
@@ -24,68 +24,73 @@ const Price = Type.Object({
       observed_at: orNull(Time),
       message: orNull(Type.String()),
     }),
-    { description: 'What they said in the newest round.' },
+    { description: 'The result of each source in the newest round.' },
   ),
 });
 
 const Pair = Type.Object({
   id: Type.Integer(),
   name: Type.String(),
-  price: orNull(Type.String({ description: 'latestPrice, all digits.' })),
+  price: orNull(Type.String({ description: '`latestPrice` with all digits.' })),
   updated_at: orNull(Time),
   price_deviation: orNull(
-    Type.Number({ description: 'Of the price from that of the feeds; 0.02 is 2 % above.' }),
+    Type.Number({ description: 'Deviation of the price from the price of the feeds. 0.02 means 2 % above.' }),
   ),
-  lp_deviation: orNull(Type.Number({ description: 'Of the LP token by both reserves from its fair price.' })),
-  deviates: Type.Boolean({ description: 'lp_deviation is above 0.02: somebody may push the pool.' }),
+  lp_deviation: orNull(
+    Type.Number({
+      description: 'Deviation of the LP token price computed from both reserves from its fair price.',
+    }),
+  ),
+  deviates: Type.Boolean({ description: '`lp_deviation` is above 0.02, so the pool may be manipulated.' }),
   volume_complete: Type.Boolean({
     description:
-      'false while blocks of the past 24 hours are still to be read: vol24h is what was read so far.',
+      'False while blocks of the past 24 hours have yet to be read. `vol24h` then covers only the blocks read so far.',
   }),
 });
 
-const HashText = Type.String({ description: 'Hash of a block.' });
+const HashText = Type.String({ description: 'Block hash.' });
 
 const Node = Type.Object({
-  name: Type.String({ description: 'Its place in the configuration, such as chain.rpc[0].' }),
+  name: Type.String({ description: 'The configuration key of the node, for example `chain.rpc[0]`.' }),
   state: Type.Enum(['ok', 'slow', 'behind', 'limited', 'failing', 'disagrees', 'wrong_chain', 'unknown']),
   head: orNull(Type.Integer()),
   blocks_behind: orNull(
     Type.Integer({
       description:
-        'How far its head is below those of the others, while it is one that they passed 30 s ago; else null.',
+        'Blocks between its head and the head of the others, if the others passed its head more than 30 s ago. Otherwise null.',
     }),
   ),
   vote: orNull(
     Type.Object(
       { number: Type.Integer(), hash: HashText },
-      { description: 'The head that counts as the vote of this node; null when it gave none.' },
+      { description: 'The head that counts as the vote of this node. Null if it has not voted.' },
     ),
   ),
   disagreement: orNull(
     Type.Object(
       { number: Type.Integer(), hash: HashText, stored_hash: HashText, since: Time },
       {
-        description: 'The first stored block that differs on this node. Until it agrees, it is only polled.',
+        description:
+          'The first stored block that differs on this node. Until the node agrees, it is polled but not used.',
       },
     ),
   ),
   outvoted_count: Type.Integer({
     description:
-      'How often since the start a quorum named another block at the height of the head that this node named.',
+      'How often, since the start, a quorum reported a different block at the height of the head of this node.',
   }),
   outvoted: orNull(
     Type.Object(
       { number: Type.Integer(), hash: HashText, corroborated_hash: HashText, at: Time },
-      { description: 'The newest of them, and the block that a quorum named instead.' },
+      { description: 'The newest such case, with the block that a quorum reported instead.' },
     ),
   ),
   disproved_count: Type.Integer({
     description:
-      'How many answers about blocks (contents, senders, traces) a proof or a quorum of other nodes has contradicted since the start.',
+      'How many of its answers about blocks (contents, senders, traces) a proof or a quorum of other nodes contradicted since the start.',
   }),
   disproved: orNull(
-    Type.Object({ message: Type.String(), at: Time }, { description: 'The newest of them.' }),
+    Type.Object({ message: Type.String(), at: Time }, { description: 'The newest such case.' }),
   ),
   error: orNull(Type.String()),
   capabilities: orNull(
@@ -93,13 +98,19 @@ const Node = Type.Object({
       batch: Type.Boolean(),
       block_receipts: Type.Boolean(),
       finalized_tag: Type.Boolean(),
-      traces: Type.String({ description: 'The method, or none.' }),
+      traces: Type.String({ description: 'The trace method, or `none`.' }),
     }),
   ),
-  retry_at: orNull(Type.String({ description: 'It rests after a failure until then, while others answer.' })),
-  slow_until: orNull(Type.String({ description: 'Others are asked before it until then.' })),
-  hedges: Type.Integer({ description: 'Requests that it was asked beside a slow node, since the start.' }),
-  overtaken: Type.Integer({ description: 'Requests for blocks that one asked beside it answered first.' }),
+  retry_at: orNull(
+    Type.String({ description: 'Not used until then after a failure, while other nodes answer.' }),
+  ),
+  slow_until: orNull(Type.String({ description: 'Other nodes are asked first until then.' })),
+  hedges: Type.Integer({
+    description: 'Requests sent to this node in addition to a slow one, since the start.',
+  }),
+  overtaken: Type.Integer({
+    description: 'Requests for blocks that another node, asked in addition, answered first.',
+  }),
   limited_until: orNull(Time),
   limit_reason: orNull(Type.String()),
   in_flight: Type.Integer(),
@@ -125,77 +136,83 @@ export const StatusBody = Type.Object(
     state: Type.Enum(['ok', 'degraded', 'holding']),
     chain: Type.Object({
       id: Type.Integer(),
-      genesis_hash: orNull(Type.String({ description: 'Nodes with another one are refused.' })),
+      genesis_hash: orNull(Type.String({ description: 'Nodes with a different genesis block are refused.' })),
       head: orNull(
         Type.Integer({
           description:
-            'The newest block whose hash a quorum of the nodes names, even below the newest stored one. Without a quorum, its last value.',
+            'The newest block whose hash a quorum of the nodes reports. It may be below the newest stored block. Without a quorum, its last value.',
         }),
       ),
-      finalized: orNull(Type.Integer({ description: 'The newest stored block that a quorum calls final.' })),
+      finalized: orNull(
+        Type.Integer({ description: 'The newest stored block that a quorum reports as finalized.' }),
+      ),
       corroborated: orNull(
-        Type.Integer({ description: 'The newest stored block that a quorum was seen to have.' }),
+        Type.Integer({ description: 'The newest stored block that a quorum has confirmed.' }),
       ),
     }),
     cursor: orNull(Type.Object({ number: Type.Integer(), mined_at: Time, stored_at: Time })),
     lag_blocks: orNull(
-      Type.Integer({ description: 'How far the newest stored block is below the head, at least 0.' }),
+      Type.Integer({ description: 'Blocks between the newest stored block and the head, at least 0.' }),
     ),
     lag_seconds: orNull(
       Type.Number({
         description:
-          'The age of the newest stored block while the head is ahead of it; null where one of them is unknown.',
+          'The age of the newest stored block while the head is ahead of it. Null if one of them is unknown.',
       }),
     ),
     problem: orNull(Type.Object({ message: Type.String(), since: Time })),
     write_failures: Type.Array(
       Type.Object({
-        part: Type.String({ description: 'follower, delivery, prices or api.' }),
+        part: Type.String({ description: '`follower`, `delivery`, `prices` or `api`.' }),
         message: Type.String(),
         since: Time,
       }),
-      { description: "Parts of all processes whose last write failed; /readyz isn't ready meanwhile." },
+      { description: 'Parts of any process whose last write failed. /readyz answers 503 meanwhile.' },
     ),
     clock_step: orNull(
       Type.Object(
         {
-          seconds: Type.Number({ description: 'Below 0 when the clock was set back.' }),
+          seconds: Type.Number({ description: 'Negative if the clock was set back.' }),
           at: Time,
           pruning_resumes_at: Time,
         },
-        { description: 'The last step of the shared clock; null a day later.' },
+        { description: 'The last step of the shared clock. Null after a day.' },
       ),
     ),
     queue: orNull(
       Type.Object(
         {
           deferred: Type.Integer({
-            description: 'Notifications of watchers with many records for one address, still to be written.',
+            description:
+              'Notifications of watchers with many watched addresses for one chain address that have yet to be written.',
           }),
           held: Type.Integer(),
           waiting: Type.Integer(),
           due: Type.Integer(),
           oldest_due_age_seconds: Type.Number(),
         },
-        { description: 'Null while the database cannot be read; cursor, prices and pairs are empty then.' },
+        {
+          description:
+            'Null while the database cannot be read. `cursor`, `prices` and `pairs` are empty then.',
+        },
       ),
     ),
     ...deploymentFields,
     watchers_over_pending_limit: orNull(
       Type.Integer({
         description:
-          'Watchers with more pending notifications than limits.pendingNotifications, at most 100; null while that is off.',
+          'Watchers with more pending notifications than `limits.pendingNotifications`, counted up to 100. Null if that limit is off.',
       }),
     ),
     orphaned: orNull(
       Type.Object(
         {
           count: Type.Integer(),
-          since: orNull(Type.String({ description: 'When the first of them was orphaned.' })),
+          since: orNull(Type.String({ description: 'When the first of these transfers was orphaned.' })),
         },
         {
           description:
-            'Transfers that a receiver acknowledged, that a reorg has orphaned since, and that no removal notice took back. The delivery log names them. Null while the database cannot be read.',
+            'Transfers that a receiver acknowledged and a reorg orphaned afterwards, without a removal notice. The delivery log lists them. Null while the database cannot be read.',
         },
       ),
     ),
@@ -204,11 +221,11 @@ export const StatusBody = Type.Object(
     quorum: orNull(
       Type.Object({
         nodes: Type.Integer({ description: 'HTTP nodes that vote.' }),
-        needed: Type.Integer({ description: 'Votes that corroborate a block at the moment.' }),
-        votes: Type.Integer({ description: 'Nodes that name the head.' }),
+        needed: Type.Integer({ description: 'Votes needed to confirm a block at the moment.' }),
+        votes: Type.Integer({ description: 'Nodes that report the head.' }),
         compares: Type.Enum(['hashes', 'contents'], {
           description:
-            'Whether block hashes are compared, or whole blocks too, because a check of blocks is not enforced.',
+            '`hashes`: block hashes are compared. `contents`: whole blocks too, because a proof check is not enforced.',
         }),
       }),
     ),
@@ -235,20 +252,22 @@ export const StatusBody = Type.Object(
     agreement: orNull(
       Type.Object(
         {
-          quorum: Type.Integer({ description: 'Nodes that must give equal answers where no hash decides.' }),
+          quorum: Type.Integer({
+            description: 'Nodes that must give equal answers about data that no hash covers.',
+          }),
           internal_transfers: Type.Object({
             nodes: Type.Integer({ description: 'Nodes that can trace.' }),
             compared: Type.Boolean({
               description:
-                'Whether several nodes confirm internal transfers. A single tracing node is believed.',
+                'Whether several nodes confirm internal transfers. A single tracing node is trusted.',
             }),
           }),
           outvoted: Type.Array(Type.Object({ node: Type.String(), message: Type.String(), at: Time }), {
             description:
-              'Nodes whose answer a quorum or a signature contradicted since the start: the last time of each, and the stored blocks that a node which lied may have falsified, with the command that repairs them.',
+              'Nodes whose answer a quorum or a signature contradicted since the start, each with the latest case. The message lists the stored blocks that the node may have falsified, and the command that repairs them.',
           }),
         },
-        { description: 'Null where this process does not follow the chain.' },
+        { description: 'Null if this process does not follow the chain.' },
       ),
     ),
     pushed_heads: Type.Boolean(),

@@ -148,7 +148,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         assert.deepEqual(JSON.parse(answer.slice(answer.indexOf('\r\n\r\n'))), {
           success: false,
           statusCode: 408,
-          statusMessage: 'Request Timeout: the body did not come within 30 s',
+          statusMessage: 'Request Timeout: the body did not arrive within 30 s',
         });
         await passTime(() => isClosed);
       } finally {
