@@ -31,7 +31,7 @@ export function createDeferredWriter({
   const turns = new Map<number, number>();
   let turn = 0;
 
-  function byTurn(watcherIds: readonly number[]): readonly number[] {
+  function sortWatchers(watcherIds: readonly number[]): readonly number[] {
     const waiting = new Set(watcherIds);
     for (const id of turns.keys()) if (!waiting.has(id)) turns.delete(id);
     return watcherIds.toSorted((one, other) => (turns.get(one) ?? 0) - (turns.get(other) ?? 0));
@@ -39,7 +39,7 @@ export function createDeferredWriter({
 
   return async (signal) => {
     const startedMs = clock.steadyMs();
-    const written = await writeDeferred(database, { confirmations, now: clock.now(), byTurn, limits });
+    const written = await writeDeferred(database, { confirmations, now: clock.now(), sortWatchers, limits });
     if (written === undefined) return 'idle';
     turn += 1;
     for (const id of written.watcherIds) turns.set(id, turn);

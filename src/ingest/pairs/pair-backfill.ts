@@ -9,7 +9,7 @@ import { Fault } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { ValuedPair } from '../../domain/pair.ts';
-import { holdBlocks } from '../../store/blocks/blocks.ts';
+import { lockCommits } from '../../store/blocks/blocks.ts';
 import type { Database } from '../../store/db/db.ts';
 import { deletePairStatesBetween } from '../../store/market/market.ts';
 import { advanceBackfill, findBackfill, type PairBackfill } from '../../store/market/pairs.ts';
@@ -73,7 +73,7 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
       .filter(({ header }) => header.minedAt > work.until)
       .map((bundle) => ({ header: bundle.header, pairEvents: read(bundle) }));
     const isOurs = await database.transaction(async (tx) => {
-      await holdBlocks(tx);
+      await lockCommits(tx);
       const next = isDone ? undefined : { number: number - 1, hash: parentHash };
       if (!(await advanceBackfill(tx, work, next))) return false;
       // What is there of an earlier time, or of a branch that died before anybody followed it, is replaced.

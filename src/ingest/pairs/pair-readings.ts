@@ -9,7 +9,7 @@ import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { BlockHeader } from '../../domain/block.ts';
 import { pairPrice, type ValuedPair } from '../../domain/pair.ts';
-import { findBlockHash, findTipHeader, holdBlocks } from '../../store/blocks/blocks.ts';
+import { findBlockHash, findTipHeader, lockCommits } from '../../store/blocks/blocks.ts';
 import type { Database, Tx } from '../../store/db/db.ts';
 import { findPairStateOfBlock, insertPairStates } from '../../store/market/market.ts';
 import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
@@ -79,7 +79,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
 
   /** A block that has died meanwhile says nothing; the next step reads at the new one. */
   async function store(tx: Tx, readings: readonly PairReading[], tip: BlockHeader): Promise<void> {
-    await holdBlocks(tx);
+    await lockCommits(tx);
     if ((await findBlockHash(tx, tip.number)) !== tip.hash) return;
     await insertReadings(tx, readings, tip.number);
     for (const reading of readings) {

@@ -3,7 +3,7 @@
  */
 import type { Step } from '../../core/loop.ts';
 import { swapTokenValue, type ValuedPair } from '../../domain/pair.ts';
-import { holdBlocks } from '../../store/blocks/blocks.ts';
+import { lockCommits } from '../../store/blocks/blocks.ts';
 import type { Database, Db } from '../../store/db/db.ts';
 import { listUnvaluedPairs, listUnvaluedSwaps, valueSwaps } from '../../store/market/swaps.ts';
 import { listNextPrices, listPrices } from '../../store/prices/prices.ts';
@@ -37,7 +37,7 @@ export function createSwapValuer(options: { database: Database; pairs: readonly 
     // No lock is taken while there is nothing to do.
     if ((await listValued(database, pair, 1)).length === 0) return false;
     return database.transaction(async (tx) => {
-      await holdBlocks(tx);
+      await lockCommits(tx);
       const valued = await listValued(tx, pair, VALUED_MAX);
       if (valued.length > 0) await valueSwaps(tx, valued);
       return valued.length > 0;

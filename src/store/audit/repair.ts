@@ -3,7 +3,7 @@
  */
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockId, Transfer } from '../../domain/block.ts';
-import { findTip, holdBlocks } from '../blocks/blocks.ts';
+import { findTip, lockCommits } from '../blocks/blocks.ts';
 import { endReorg, isSentAndOrphaned, orphanNotifications } from '../blocks/reorgs.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
@@ -65,7 +65,7 @@ export async function applyRepairs(
   { confirmations, mayCreditTwice, now }: { confirmations: number; mayCreditTwice: boolean; now: Date },
 ): Promise<Set<Repair>> {
   return database.transaction(async (tx) => {
-    await holdBlocks(tx);
+    await lockCommits(tx);
     await lockLanes(tx, repairs);
     const tip = await findTip(tx);
     const hashes = await listHashes(tx, repairs);

@@ -1,5 +1,5 @@
 /**
- * The chain as far as it was followed: the tip, the commit of new blocks with their notifications, the undoing of a fork.
+ * The stored chain: its tip, and the commit of new blocks with their notifications, which may replace orphaned blocks.
  */
 import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
@@ -17,8 +17,8 @@ import {
   withoutDeferred,
 } from '../matching/deferred.ts';
 import {
+  hasEarlierNotifications,
   insertNotifications,
-  isAnyMetBefore,
   listMatches,
   type MatchedTransfer,
   releaseHeld,
@@ -26,7 +26,7 @@ import {
 } from '../matching/matching.ts';
 import { beginReorg, endReorg } from './reorgs.ts';
 
-/** Advisory lock that makes commits of several followers take turns; the compare-and-set decides. */
+/** Advisory lock that serializes the commits of all followers. The compare-and-set decides which of them stores the block. */
 const COMMIT_LOCK = 0x6362_0002;
 
 export type ChainRow = {
@@ -35,49 +35,50 @@ export type ChainRow = {
   /** The first block that was ever stored. */
   startNumber: number | undefined;
   finalizedNumber: number;
-  /** The newest stored block that a quorum of the nodes was seen to have; undefined until a version that asks them. */
+  /** The newest stored block that a quorum of the nodes was seen to have; undefined until there is one. */
   corroboratedNumber: number | undefined;
-  /** Checks of blocks that this chain was seen to honour. */
+  /** Proof checks that this chain was seen to honor. */
   enforcedChecks: string[];
 };
 
 export type BlockCommit = {
   /** The tip that the follower saw; undefined for the very first block. */
   expectedTip: BlockId | undefined;
-  /** Set where `blocks` replace stored ones: the newest block that stays. The same transaction undoes those above it. */
+  /** Set if `blocks` replace stored ones. The same transaction orphans the stored blocks above the ancestor. */
   reorg?: Reorg | undefined;
   blocks: readonly { header: BlockHeader; proved: boolean; transfers: readonly Transfer[] }[];
   /** Notifications of blocks up to this number may be sent (the newest stored minus confirmations). */
   releasedNumber: number;
-  /** Up to here everything was released before; undefined when the caller does not know. */
+  /** All notifications up to this block are released already; undefined if the caller does not know. */
   releasedBefore?: number | undefined;
   finalizedNumber: number;
   /** The newest block that a quorum of the nodes was seen to have; undefined keeps what is stored. */
   corroboratedNumber?: number | undefined;
-  /** Only added to what is stored. */
+  /** Added to the stored checks. */
   enforcedChecks?: readonly string[];
   now: Date;
-  /** Which notifications are left to `writeDeferred`. */
+  /** Decides which notifications are left to `writeDeferred`. */
   deferral?: DeferralLimits;
-  /** Of these transfers those that must not be told yet; nothing is stored while there are any. */
+  /** Returns the matched transfers that must be proved before notification. If there are any, nothing is stored. */
   findUnproved?(matched: readonly MatchedTransfer[]): readonly MatchedTransfer[];
-  /** Written in the same transaction, last. */
+  /** Writes further data in the same transaction, after everything else. */
   also?(tx: Tx): Promise<void>;
 };
 
 type Reorg = {
+  /** The newest block that stays. */
   ancestorNumber: number;
-  /** Undone in the same transaction, before the blocks go. */
+  /** Removes further data of the orphaned blocks in the same transaction, before the blocks are deleted. */
   undo?(tx: Tx): Promise<void>;
 };
 
-/** `orphanedCount`: stored blocks that the reorg undid. */
+/** `orphanedCount`: stored blocks that the reorg orphaned. */
 export type Committed =
   | { outcome: 'committed'; notificationCount: number; orphanedCount: number; hasDeferred: boolean }
   | { outcome: 'unproved'; transfers: readonly MatchedTransfer[] }
   | { outcome: 'lost' };
 
-/** The newest stored block: the cursor. */
+/** The tip: the newest stored block, from which following continues. */
 export async function findTip(db: Db): Promise<BlockId | undefined> {
   const [row] = await db.query<{ number: number; hash: Uint8Array }>(
     sql`select number, hash from block order by number desc limit 1`,
@@ -85,7 +86,7 @@ export async function findTip(db: Db): Promise<BlockId | undefined> {
   return row && { number: row.number, hash: fromBytes(row.hash) };
 }
 
-/** The newest stored block with its time. */
+/** The header of the newest stored block. */
 export async function findTipHeader(db: Db): Promise<BlockHeader | undefined> {
   const [row] = await db.query<{ number: number; hash: Uint8Array; parent_hash: Uint8Array; mined_at: Date }>(
     sql`select number, hash, parent_hash, mined_at from block order by number desc limit 1`,
@@ -100,7 +101,7 @@ export async function findTipHeader(db: Db): Promise<BlockHeader | undefined> {
   );
 }
 
-/** The newest stored header with its time and when it was stored; for /status. */
+/** When the newest stored block was mined and stored, for /status. */
 export async function findTipTimes(
   db: Db,
 ): Promise<{ number: number; minedAt: Date; storedAt: Date } | undefined> {
@@ -110,7 +111,7 @@ export async function findTipTimes(
   return row && { number: row.number, minedAt: row.mined_at, storedAt: row.stored_at };
 }
 
-/** The first stored block and the hash of its parent, which no block of ours holds; undefined without blocks. */
+/** The first stored block and the hash of its parent, which is not stored; undefined without blocks. */
 export async function findFirst(db: Db): Promise<Pick<BlockHeader, 'number' | 'parentHash'> | undefined> {
   const [row] = await db.query<{ number: number; parent_hash: Uint8Array }>(
     sql`select number, parent_hash from block order by number limit 1`,
@@ -118,7 +119,7 @@ export async function findFirst(db: Db): Promise<Pick<BlockHeader, 'number' | 'p
   return row && { number: row.number, parentHash: fromBytes(row.parent_hash) };
 }
 
-/** The hash that is stored at a height, or that the first stored block names as its parent. */
+/** The hash of the stored block at a height, or of the first stored block's parent. */
 export async function findKnownHash(db: Db, number: number): Promise<Hash | undefined> {
   const stored = await findBlockHash(db, number);
   if (stored !== undefined) return stored;
@@ -126,7 +127,7 @@ export async function findKnownHash(db: Db, number: number): Promise<Hash | unde
   return number >= 0 && first?.number === number + 1 ? first.parentHash : undefined;
 }
 
-/** The hash that is stored at a height. */
+/** The hash of the stored block at a height. */
 export async function findBlockHash(db: Db, number: number): Promise<Hash | undefined> {
   const [row] = await db.query<{ hash: Uint8Array }>(sql`select hash from block where number = ${number}`);
   return row && fromBytes(row.hash);
@@ -164,13 +165,13 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
   );
 }
 
-/** @throws Fault `conflict` when the database holds another chain than the configured one. */
+/** @throws Fault `conflict` if the database belongs to another chain than the configured one. */
 export function requireChain({ chainId }: Pick<ChainRow, 'chainId'>, configuredId: number): void {
   if (chainId === configuredId) return;
   throw new Fault('conflict', `the database holds chain ${chainId}, the configuration says ${configuredId}`);
 }
 
-/** Binds the database to a chain; the first follower's word stays. */
+/** Binds the database to a chain. Does nothing if another follower has already done so. */
 export async function insertChain(db: Db, chainId: number, genesisHash: Hash | undefined): Promise<void> {
   const genesis = genesisHash && toBytes(genesisHash);
   await db.query(
@@ -179,9 +180,9 @@ export async function insertChain(db: Db, chainId: number, genesisHash: Hash | u
 }
 
 /**
- * Stores blocks with the notifications of their transfers in one transaction: all or nothing. 'lost' when the tip is
- * not the expected one any more, because another follower was first; 'unproved' names what `findUnproved` found. Nothing is
- * stored then.
+ * Stores blocks with the notifications of their transfers in one transaction. Stores nothing and returns 'lost' if the tip is
+ * no longer the expected one because another follower was first, or 'unproved' with the transfers that `findUnproved`
+ * returned.
  */
 export async function commitBlocks(database: Database, commit: BlockCommit): Promise<Committed> {
   return database.transaction(async (tx) => {
@@ -194,12 +195,12 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const limits = commit.deferral ?? deferralLimits;
     const deferrable = await listDeferrable(tx, matches, { isReorg: orphaned !== undefined, limits });
     const { groups: without } = deferrable;
-    const isMet = matches.length > 0 && (await isAnyMetBefore(tx, matches));
-    await deferMatches(tx, without, { matches, isMet, limits });
+    const hasEarlier = matches.length > 0 && (await hasEarlierNotifications(tx, matches));
+    await deferMatches(tx, without, { matches, hasEarlier, limits });
     const written = withoutDeferred(matches, deferrable);
     const made = await insertNotifications(
       tx,
-      { ...commit, matches: written, without, isMet },
+      { ...commit, matches: written, without, hasEarlier },
       orphaned?.reorgId,
     );
     const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
@@ -207,7 +208,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
     const stored = [...made, ...released];
     await updateChain(tx, commit);
     const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
-    // Lock lanes before turns, as a worker that settles does; the other order would deadlock.
+    // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
     await wakeLanes(tx, toWake(stored), commit.now);
     await advanceSequences(tx, ordered, commit.now);
     await commit.also?.(tx);
@@ -217,7 +218,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
   });
 }
 
-/** The lanes of what is due, or may be once its turn comes. */
+/** The lanes of notifications that are due, or that their sequence may make due. */
 export function toWake(stored: readonly StoredCount[]): number[] {
   const woken = stored.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
   return [...new Set(woken.map(({ laneId }) => laneId))];
@@ -230,14 +231,14 @@ async function orphanBlocks(tx: Tx, { reorg, expectedTip, now }: BlockCommit) {
   return beginReorg(tx, { ancestorNumber: reorg.ancestorNumber, tip: expectedTip, now });
 }
 
-/** Until this transaction ends, no other one commits or undoes blocks. */
-export async function holdBlocks(tx: Tx): Promise<void> {
+/** Keeps all other transactions from committing or orphaning blocks until this one ends. */
+export async function lockCommits(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${COMMIT_LOCK})`);
 }
 
-/** The compare of the compare-and-set; the lock is held until the transaction ends. */
+/** The comparison of the compare-and-set. Holds the commit lock until the transaction ends. */
 async function isTip(tx: Tx, expected: BlockId | undefined): Promise<boolean> {
-  await holdBlocks(tx);
+  await lockCommits(tx);
   const tip = await findTip(tx);
   return tip?.number === expected?.number && tip?.hash === expected?.hash;
 }

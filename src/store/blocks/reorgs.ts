@@ -1,6 +1,6 @@
 /**
- * A reorg in the database: the notifications of orphaned blocks are marked before the new branch is stored. Those
- * that are also in the new branch lose the mark again (blocks.ts); the rest is withdrawn, or gets removal notices.
+ * Reorgs in the database. The notifications of orphaned blocks are marked before the new branch is stored. Those that are also
+ * in the new branch lose the mark again (blocks.ts). The others are withdrawn or become removal notices.
  */
 import type { BlockId } from '../../domain/block.ts';
 import type { Tx } from '../db/db.ts';
@@ -10,7 +10,7 @@ import { isTransferMessage } from '../delivery/message-kind.ts';
 import { toRemovalNotices } from '../delivery/removals.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
-/** Clocks of workers and followers differ by less: a retry that is due this soon may be on its way. */
+/** The clocks of workers and followers differ by less than this, so a retry due within it may have been sent. */
 const CLOCK_DIFFERENCE = sql`interval '1 second'`;
 
 /** Removes the blocks above the ancestor and marks their notifications as orphaned. */
@@ -28,8 +28,8 @@ export async function beginReorg(
 }
 
 /**
- * Marks the notifications `n` that the condition names as orphaned although their blocks stay: their content is not on the
- * chain. As after a reorg, `endReorg` ends them. Returns those that it marked.
+ * Marks the notifications `n` that match the condition as orphaned, although their blocks stay, because their content is not on
+ * the chain. Call `endReorg` to end them, as after a reorg. Returns the marked ones.
  */
 export async function orphanNotifications(
   tx: Tx,
@@ -56,7 +56,7 @@ async function markOrphaned(
   tx: Tx,
   { reorgId, isOrphaned, now }: { reorgId: number; isOrphaned: Sql; now: Date },
 ): Promise<{ shardId: number; id: number }[]> {
-  // Lanes before rows, as a worker that settles has them: the other way round they would stop each other.
+  // Lock lanes before rows, as a worker that settles does. The opposite order would deadlock.
   await tx.query(sql`
     select from lane where id in (
       select n.lane_id from notification n where ${isOrphaned}
@@ -71,9 +71,9 @@ async function markOrphaned(
 }
 
 /**
- * Whether a receiver may have seen the notification `n`: a queue that was leased while the row was due may have sent it,
- * because no row is written before an attempt. A process that has not yet followed a step forward uses an old time, so the
- * moment of the last step counts too.
+ * Whether a receiver may have seen the notification `n`. A lane that was leased while the row was due may have sent it,
+ * because nothing is written before an attempt. A process that has not followed the last clock step yet may use the time
+ * before it, so a row due by `last_step_at` counts too.
  */
 export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'processed'
   or n.state = 'waiting' and n.next_attempt_at <=
@@ -81,17 +81,17 @@ export const mayBeSeen = (now: Date): Sql => sql`(n.may_be_seen or n.state = 'pr
     select l.owner is not null or l.epoch > n.unsent_epoch from lane l where l.id = n.lane_id), true))`;
 
 /**
- * Whether the notification `n` was orphaned after its receiver may have seen it, without a removal notice, and no other
- * stands in for it.
+ * Whether the notification `n` was orphaned after its receiver may have seen it, without a removal notice or a notification
+ * that replaces it.
  */
 export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen and ${isTransferMessage} and not exists (
   select from notification r where r.tx_hash = n.tx_hash and r.shard_id = n.shard_id and r.replaces = n.id
     and r.reorg_id is null)`;
 
 /**
- * Ends the notifications that the new branch doesn't hold. Where the record wants `removed` and the receiver may have
- * seen it, a removal notice goes out; otherwise attempts stop, because to a receiver that reads only the body a notice
- * would look like a credit. Returns the records in strict order whose next notification may go.
+ * Ends the notifications that the new branch doesn't contain. If the record wants `removed` and the receiver may have seen the
+ * transfer, a removal notice is sent. Otherwise attempts stop, because a receiver that reads only the body would take a
+ * removal notice for a credit. Returns the affected records in strict order, for `advanceSequences`.
  */
 export async function endReorg(tx: Tx, reorgId: number, now: Date): Promise<OrderedRecord[]> {
   const isGone = sql`n.reorg_id = ${reorgId} and ${isTransferMessage}`;

@@ -1,40 +1,40 @@
 /**
- * Writes deferred notifications (deferred.ts) in transactions of bounded size, which take turns with the commits of blocks.
+ * Writes deferred notifications (deferred.ts) in transactions of bounded size, which alternate with the commits of blocks.
  */
 import type { Database } from '../db/db.ts';
 import { shardOf, wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications, type StoredCount } from '../matching/matching.ts';
-import { findTip, holdBlocks, toWake } from './blocks.ts';
+import { findTip, lockCommits, toWake } from './blocks.ts';
 
 /**
- * Writes some of what is deferred, of the watchers in the order that `byTurn` gives their ids; undefined when there is
- * nothing. Returns the watchers of whom something was written.
+ * Writes deferred notifications of some watchers, in the order that `sortWatchers` gives their ids, up to about
+ * `limits.rowsMax` rows. Returns the watchers that it wrote for, or undefined if nothing is deferred.
  */
 export async function writeDeferred(
   database: Database,
   {
     confirmations,
     now,
-    byTurn,
+    sortWatchers,
     limits,
   }: {
     confirmations: number;
     now: Date;
-    byTurn(watcherIds: readonly number[]): readonly number[];
+    sortWatchers(watcherIds: readonly number[]): readonly number[];
     limits: DeferralLimits;
   },
 ): Promise<{ notificationCount: number; watcherIds: number[] } | undefined> {
   return database.transaction(async (tx) => {
-    await holdBlocks(tx);
+    await lockCommits(tx);
     const heads = await listDeferred(tx);
     const tip = await findTip(tx);
     if (heads.size === 0 || tip === undefined) return undefined;
     const made: StoredCount[] = [];
     const watcherIds: number[] = [];
     let left = limits.rowsMax;
-    for (const watcherId of byTurn([...heads.keys()])) {
+    for (const watcherId of sortWatchers([...heads.keys()])) {
       const deferred = await takeDeferred(tx, heads.get(watcherId) ?? 0);
       made.push(
         ...(await insertNotifications(
@@ -44,7 +44,7 @@ export async function writeDeferred(
             blocks: [{ header: { number: deferred.block }, transfers: [] }],
             matches: deferred.matches,
             records: { shardId: shardOf(watcherId), ids: deferred.recordIds },
-            isMet: deferred.isMet,
+            hasEarlier: deferred.hasEarlier,
           },
           undefined,
         )),

@@ -14,7 +14,7 @@ create table accrual (
   constraint accrual_user_address_check CHECK ((octet_length(user_address) = 20))
 );
 CREATE INDEX accrual_open ON public.accrual USING btree (day, rule, user_address) WHERE ((balance > (0)::numeric) OR (balance_seconds > (0)::numeric));
-comment on table accrual is 'Balances that rules count over time, up to the last change of each';
+comment on table accrual is 'Balances that award rules accumulate over time, as of the last change of each';
 comment on column accrual.day is 'First day that is not closed, in days since 1970-01-01 (UTC)';
 comment on column accrual.balance_seconds is 'Balance times seconds of that day until touched_at';
 comment on column accrual.tx_hash is 'Transaction of the last change';
@@ -94,8 +94,8 @@ create table clock_state (
   constraint clock_state_pkey PRIMARY KEY (only_row),
   constraint clock_state_only_row_check CHECK (only_row)
 );
-comment on table clock_state is 'How far the schedule has followed steps of the clock that all processes share: one row';
-comment on column clock_state.steps_ms is 'Sum of all steps: a process leases and reads nothing until it has followed these';
+comment on table clock_state is 'One row: the steps of the clock that all processes share, by which the schedule has been moved';
+comment on column clock_state.steps_ms is 'Sum of all steps. A process leases and reads nothing due until it has followed all of them';
 comment on column clock_state.prune_from is 'Nothing is pruned before this time, after a step';
 comment on column clock_state.probed_at is 'Written by the probe of /readyz';
 
@@ -106,7 +106,7 @@ create table deferred_match (
   address bytea not null,
   record_ids uuid[] not null,
   matches jsonb not null,
-  is_met boolean not null,
+  has_earlier boolean not null,
   constraint deferred_match_pkey PRIMARY KEY (id),
   constraint deferred_match_address_check CHECK ((octet_length(address) = 20))
 );
@@ -114,7 +114,7 @@ CREATE INDEX deferred_match_block ON public.deferred_match USING btree (block_nu
 CREATE INDEX deferred_match_watcher ON public.deferred_match USING btree (watcher_id, id);
 comment on table deferred_match is 'Matches whose notifications are written after their block: of one watcher, one address and up to some hundred records';
 comment on column deferred_match.matches is 'Transfers of the address';
-comment on column deferred_match.is_met is 'Whether some of their transactions had notifications before the block';
+comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
 
 create table delivery_attempt (
   shard_id bigint not null,
@@ -133,8 +133,8 @@ CREATE INDEX delivery_attempt_notification ON public.delivery_attempt USING btre
 CREATE INDEX delivery_attempt_started ON public.delivery_attempt USING btree (started_at);
 comment on table delivery_attempt is 'Delivery attempts and their outcomes';
 comment on column delivery_attempt.revision is 'As notification.revision at the time of the attempt';
-comment on column delivery_attempt.request_count is '2 when the receiver was closing the kept connection of the first request';
-comment on column delivery_attempt.response is 'Beginning of the body of the response, without keys';
+comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
+comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
 
 create table idempotent_answer (
   shard_id bigint not null,
@@ -175,7 +175,7 @@ create table lane_usage (
   records bigint not null,
   constraint lane_usage_pkey PRIMARY KEY (lane_id)
 );
-comment on table lane_usage is 'Records of each delivery queue';
+comment on table lane_usage is 'Number of records of each delivery queue';
 
 create table migration (
   id integer not null,
@@ -243,15 +243,15 @@ comment on column notification.kind is 'transaction: the value of a transaction.
 comment on column notification.ordinal is 'Position in the transaction, among transfers of its kind; of a token its index in the receipt';
 comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';
 comment on column notification.amount is 'In wei, or in the smallest unit of the token';
-comment on column notification.content is 'Identity of the transfer: what it says, not where it stands in its transaction, which a reorg may change';
-comment on column notification.state is 'held: waits for confirmations or for its sequence. waiting: has an attempt to come. processed: a 2xx came. withdrawn: its block was orphaned before any attempt. cancelled: its record was deleted';
+comment on column notification.content is 'Identity of the transfer: a hash of its contents without its position in the transaction, which a reorg may change';
+comment on column notification.state is 'held: waits for confirmations or for its sequence. waiting: an attempt is due or scheduled. processed: the receiver answered 2xx. withdrawn: its block was orphaned and nothing more is sent. cancelled: its record was deleted';
 comment on column notification.release_number is 'Held until this block is released; null once it is';
 comment on column notification.sequence is 'Position in the sequence of a record with strict_order';
 comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
-comment on column notification.redelivery_count is 'How often its watcher had it delivered again: the outcome of an earlier delivery does not count for a later one';
+comment on column notification.redelivery_count is 'Redeliveries that its watcher requested. The outcome of an earlier delivery does not count for a later one';
 comment on column notification.revision is '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
 comment on column notification.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
-comment on column notification.replaces is 'Notification of the transfer that this one stands in for, after its transaction was mined again with other contents';
+comment on column notification.replaces is 'Notification that this one replaces, after their transaction was mined again with other contents';
 comment on column notification.may_be_seen is 'Whether an attempt may have reached the receiver';
 comment on column notification.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
 
@@ -286,10 +286,10 @@ create table pair (
   constraint pair_usd_value_from_check CHECK ((usd_value_from = ANY (ARRAY[0, 1])))
 );
 comment on table pair is 'Swap pairs as they were configured when their data was stored';
-comment on column pair.usd_value_from is 'Which token gives swaps their value in USD';
-comment on column pair.followed_from is 'Nothing of the pair was missed from this block on; null while it is not configured';
-comment on column pair.backfill_number is 'Next block of the past to read, downwards; null when all are read';
-comment on column pair.backfill_until is 'Blocks up to this time are not read';
+comment on column pair.usd_value_from is 'Token whose amount gives a swap its value in USD';
+comment on column pair.followed_from is 'Events of the pair are complete from this block on; null while it is not configured';
+comment on column pair.backfill_number is 'Next block that the backfill reads, going down; null when it is complete';
+comment on column pair.backfill_until is 'The backfill ends at this time: it reads only later blocks';
 
 create table pair_reading (
   pair_id integer not null,
@@ -318,9 +318,9 @@ create table pair_state (
 CREATE INDEX pair_state_block ON public.pair_state USING btree (block_number);
 CREATE INDEX pair_state_liquidity ON public.pair_state USING btree (pair_id, block_number) WHERE (liquidity_k IS NOT NULL);
 CREATE INDEX pair_state_time ON public.pair_state USING btree (pair_id, mined_at DESC);
-comment on table pair_state is 'A pair at the end of each block that changed it. The newest row is its state';
+comment on table pair_state is 'State of a pair at the end of each block that changed it. The newest row is the current state';
 comment on column pair_state.price is 'Units of the token that gives the value in USD, for one unit of the other; null without reserves';
-comment on column pair_state.supply_change is 'What liquidity events of this block added to the supply';
+comment on column pair_state.supply_change is 'Change of the LP token supply by the liquidity events of this block';
 comment on column pair_state.liquidity_k is 'Product of the reserves after the last liquidity event of this block';
 
 create table point (
@@ -361,7 +361,7 @@ create table point_day (
   constraint point_day_pkey PRIMARY KEY (user_address, day, category, rule, version, role),
   constraint point_day_award_count_check CHECK ((award_count > 0))
 );
-comment on table point_day is 'Sums of awards by day (UTC), kept in the transactions that write awards';
+comment on table point_day is 'Sums of awards by day (UTC), updated in the transactions that write awards';
 
 create table point_month (
   month date not null,
@@ -376,7 +376,7 @@ create table point_month (
 CREATE INDEX point_month_leaders ON public.point_month USING btree (month, minus_points, user_address) INCLUDE (entry) WHERE (points <> (0)::numeric);
 comment on table point_month is 'Sums of awards by month (UTC): the leaderboard';
 comment on column point_month.month is 'Its first day';
-comment on column point_month.minus_points is 'The leaderboard is ascending in it, so that one comparison of rows finds where a page begins';
+comment on column point_month.minus_points is 'Negated points: the leaderboard is in ascending order of it, so that one row comparison finds where a page begins';
 comment on column point_month.entry is 'Entry of the leaderboard as JSON';
 
 create table price (
@@ -409,9 +409,9 @@ create table price_observation (
 );
 CREATE INDEX price_observation_asset ON public.price_observation USING btree (asset, round_at DESC);
 CREATE INDEX price_observation_round ON public.price_observation USING btree (round_at);
-comment on table price_observation is 'Answers of the price sources in each round, and what was decided on them';
+comment on table price_observation is 'Answers of the price sources in each round, with the verdict on each';
 comment on column price_observation.conf is 'Half the width of the interval that the source gives, in USD';
-comment on column price_observation.price_id is 'Price that the round decided on; null when it decided on none';
+comment on column price_observation.price_id is 'Price that the round accepted; null if it accepted none';
 
 create table process (
   id text not null,
@@ -432,9 +432,9 @@ create table process (
   constraint process_pkey PRIMARY KEY (id)
 );
 comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
-comment on column process.beat is 'Counts heartbeats, whatever the clock does';
-comment on column process.leads is 'Whether it is the follower that leads. The columns up to problem_since are null without that role';
-comment on column process.write_failures is 'What it could not store at its last heartbeat: part, message and since when';
+comment on column process.beat is 'Count of heartbeats, independent of the clock';
+comment on column process.leads is 'Whether it is the leading follower. The columns up to problem_since are null for other roles';
+comment on column process.write_failures is 'Writes that were failing at its last heartbeat: part, message and since when';
 
 create table receiver_failure (
   shard_id bigint not null,
@@ -448,7 +448,7 @@ create table receiver_failure (
   last_status integer,
   constraint receiver_failure_pkey PRIMARY KEY (shard_id, origin)
 );
-comment on table receiver_failure is 'Receivers with failed attempts, as long as something waits for a retry';
+comment on table receiver_failure is 'Receivers with failed notifications that wait for a retry';
 
 create table record_counting (
   only_row boolean not null default true,
@@ -456,7 +456,7 @@ create table record_counting (
   constraint record_counting_pkey PRIMARY KEY (only_row),
   constraint record_counting_only_row_check CHECK (only_row)
 );
-comment on table record_counting is 'Whether records are counted, which costs each change a little: one row';
+comment on table record_counting is 'One row: whether records are counted. Counting adds a small cost to each change';
 
 create table referral (
   user_address bytea not null,
@@ -536,7 +536,7 @@ create table swap (
 CREATE INDEX swap_time ON public.swap USING btree (pair_id, mined_at) INCLUDE (usd_value);
 CREATE INDEX swap_unvalued ON public.swap USING btree (pair_id, block_number) WHERE (usd_value IS NULL);
 comment on table swap is 'Swap events';
-comment on column swap.usd_value is 'Value at the price that was in force, never changed; null until there was a price';
+comment on column swap.usd_value is 'Value in USD at the price in force at the time. Never changes once set; null until there is such a price';
 
 create table swap_volume (
   pair_id integer not null,
@@ -575,7 +575,7 @@ CREATE TRIGGER count_deleted AFTER DELETE ON public.watched_address REFERENCING 
 CREATE TRIGGER count_inserted AFTER INSERT ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
 CREATE TRIGGER count_updated_from AFTER UPDATE ON public.watched_address REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('-1');
 CREATE TRIGGER count_updated_to AFTER UPDATE ON public.watched_address REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_records('1');
-comment on table watched_address is 'Records: an address and the webhook URL for its transfers. Settings that are null or false leave the specified behavior';
+comment on table watched_address is 'Records: an address and the webhook URL for its transfers. Settings that are null or false keep the default behavior';
 comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
 comment on column watched_address.confirmations is 'Confirmations to wait for; null: those of the configuration';
 comment on column watched_address.min_amount is 'Smallest transfer of the native coin, in wei';
@@ -614,7 +614,7 @@ create table watcher_usage (
   origins bigint not null,
   constraint watcher_usage_pkey PRIMARY KEY (watcher_id)
 );
-comment on table watcher_usage is 'Records of each watcher, and receiver origins with records';
+comment on table watcher_usage is 'Number of records of each watcher, and of receiver origins with records';
 
 CREATE OR REPLACE FUNCTION public.count_records()
  RETURNS trigger

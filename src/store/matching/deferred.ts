@@ -1,10 +1,11 @@
 /**
- * Deferred notifications. Thousands of records of one watcher may watch the same address without any transaction fee, so
- * one transfer can mean more rows than a block's commit should wait for. The commit then stores which records
- * matched (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
+ * Deferred notifications. Adding records costs no transaction fee, so thousands of records of one watcher may watch the same
+ * address, and one transfer can produce more rows than a block's commit should write. The commit then stores only which
+ * records matched (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
  *
- * For each watcher and address the order of blocks is kept: while something of them is deferred, what follows is too. A
- * reorg drops what is deferred of the blocks that it undoes, and writes at once what may meet older notifications.
+ * Each watcher and address keeps the order of blocks: while an older match of the two is deferred, later ones are deferred
+ * too. A reorg drops the deferred matches of orphaned blocks. Otherwise its commit writes all notifications at once, because
+ * the rows of orphaned transfers may be among them.
  */
 import { type Address, fromBytes } from '../../core/hex.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
@@ -13,7 +14,7 @@ import { sql } from '../db/sql.ts';
 import type { Match, RecordGroup } from './matching.ts';
 
 export type DeferralLimits = {
-  /** Of one watcher and address, so many records are never deferred, unless what came before them is. */
+  /** Groups of up to this many records for one watcher and address are deferred only behind an older deferred match. */
   recordsMin: number;
   /** Rows of larger groups that one commit writes, the smallest groups first. */
   rowsAtOnce: number;
@@ -21,13 +22,16 @@ export type DeferralLimits = {
   rowsMax: number;
 };
 
-/** Groups of an exchange, one record for each address, are far below. The others make each transaction only a little longer. */
+/**
+ * An exchange has one record per address, so its groups stay far below `recordsMin`. `rowsMax` keeps each transaction that
+ * writes deferred notifications short.
+ */
 export const deferralLimits: DeferralLimits = { recordsMin: 16, rowsAtOnce: 64, rowsMax: 250 };
 
-/** `wholly`: the addresses of which no record is in another group. */
-type Deferrable = { groups: RecordGroup[]; wholly: ReadonlySet<Address> };
+/** `whollyDeferred`: the addresses whose records are all in these groups. */
+type Deferrable = { groups: RecordGroup[]; whollyDeferred: ReadonlySet<Address> };
 
-/** The groups whose notifications the commit should leave to `writeDeferred`. */
+/** The groups whose notifications the commit leaves to `writeDeferred`. */
 export async function listDeferrable(
   tx: Tx,
   matches: readonly Match[],
@@ -35,7 +39,7 @@ export async function listDeferrable(
 ): Promise<Deferrable> {
   const counts = new Map<Address, number>();
   for (const match of matches) counts.set(addressOf(match), (counts.get(addressOf(match)) ?? 0) + 1);
-  if (counts.size === 0) return { groups: [], wholly: new Set() };
+  if (counts.size === 0) return { groups: [], whollyDeferred: new Set() };
   const addresses = bytesOf([...counts.keys()]);
   const rows = await tx.query<{
     watcher_id: number;
@@ -64,20 +68,21 @@ export async function listDeferrable(
     return left < 0 ? [group] : [];
   });
   const groupsOf = Map.groupBy(deferred, ({ address }) => address);
-  const wholly = [...groupsOf].filter(([, groups]) => groups.length === groups[0]?.watchers);
-  return { groups: deferred, wholly: new Set(wholly.map(([address]) => address)) };
+  const whole = [...groupsOf].filter(([, groups]) => groups.length === groups[0]?.watchers);
+  return { groups: deferred, whollyDeferred: new Set(whole.map(([address]) => address)) };
 }
 
-/** The matches of which some notifications are written with the block. */
-export function withoutDeferred(matches: readonly Match[], { wholly }: Deferrable): readonly Match[] {
-  return wholly.size === 0 ? matches : matches.filter((match) => !wholly.has(addressOf(match)));
+/** The matches that have some notifications written with the block. */
+export function withoutDeferred(matches: readonly Match[], { whollyDeferred }: Deferrable): readonly Match[] {
+  if (whollyDeferred.size === 0) return matches;
+  return matches.filter((match) => !whollyDeferred.has(addressOf(match)));
 }
 
-/** Stores which records of these groups matched; `isMet` as `insertNotifications` says it. */
+/** Stores which records of these groups matched. `hasEarlier` is an option of `insertNotifications`. */
 export async function deferMatches(
   tx: Tx,
   groups: readonly RecordGroup[],
-  { matches, isMet, limits }: { matches: readonly Match[]; isMet: boolean; limits: DeferralLimits },
+  { matches, hasEarlier, limits }: { matches: readonly Match[]; hasEarlier: boolean; limits: DeferralLimits },
 ): Promise<void> {
   if (groups.length === 0) return;
   const wanted = new Set(groups.map(({ address }) => address));
@@ -86,8 +91,8 @@ export async function deferMatches(
   const largest = Math.max(...parts.map(({ length }) => length));
   const recordsMax = Math.max(1, Math.floor(limits.rowsMax / largest));
   await tx.query(sql`
-    insert into deferred_match (watcher_id, block_number, address, record_ids, matches, is_met)
-    select g.watcher_id, m.block, g.address, g.ids, m.matches::jsonb, ${isMet}
+    insert into deferred_match (watcher_id, block_number, address, record_ids, matches, has_earlier)
+    select g.watcher_id, m.block, g.address, g.ids, m.matches::jsonb, ${hasEarlier}
     from (
       select watcher_id, address, part, ids[part * ${recordsMax}::integer + 1 : (part + 1) * ${recordsMax}::integer] as ids
       from (
@@ -108,12 +113,12 @@ export async function deferMatches(
     order by m.block, g.watcher_id, g.address, g.part`);
 }
 
-/** Forgets what is deferred of the blocks that a reorg undoes. */
+/** Deletes the deferred matches of blocks that a reorg orphans. */
 export async function dropDeferred(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`delete from deferred_match where block_number > ${ancestorNumber}`);
 }
 
-/** The oldest block of which something is deferred. */
+/** The oldest block with deferred matches. */
 export async function findFirstDeferred(db: Db): Promise<number | undefined> {
   const [row] = await db.query<{ block_number: number }>(
     sql`select block_number from deferred_match order by block_number limit 1`,
@@ -121,10 +126,10 @@ export async function findFirstDeferred(db: Db): Promise<number | undefined> {
   return row?.block_number;
 }
 
-/** One entry: matches of an address in one block, and which records of a watcher they are for. */
-type Deferred = { block: number; recordIds: string[]; matches: Match[]; isMet: boolean };
+/** One deferred match: the transfers of an address in one block, and the records of one watcher that they are for. */
+type Deferred = { block: number; recordIds: string[]; matches: Match[]; hasEarlier: boolean };
 
-/** The oldest entry of each watcher. */
+/** The id of each watcher's oldest deferred match, by watcher. */
 export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
   const rows = await tx.query<{ watcher_id: number; id: number }>(
     sql`select watcher_id, min(id) as id from deferred_match group by watcher_id order by watcher_id`,
@@ -132,7 +137,7 @@ export async function listDeferred(tx: Tx): Promise<Map<number, number>> {
   return new Map(rows.map(({ watcher_id, id }) => [watcher_id, id]));
 }
 
-/** Takes one entry out, to be written in the same transaction. */
+/** Deletes and returns one deferred match. The same transaction must write its notifications. */
 export async function takeDeferred(tx: Tx, id: number): Promise<Deferred> {
   const [row] = await tx.query<{
     block_number: number;
@@ -140,8 +145,10 @@ export async function takeDeferred(tx: Tx, id: number): Promise<Deferred> {
     matches: (Omit<Match, 'transfer'> & {
       transfer: Omit<Match['transfer'], 'amount'> & { amount: string };
     })[];
-    is_met: boolean;
-  }>(sql`delete from deferred_match where id = ${id} returning block_number, record_ids, matches, is_met`);
+    has_earlier: boolean;
+  }>(
+    sql`delete from deferred_match where id = ${id} returning block_number, record_ids, matches, has_earlier`,
+  );
   if (row === undefined) throw new Error(`deferred match ${id} is missing`);
   const matches = row.matches.map(
     ({ transfer: { receiver, token, ...transfer }, ...match }): Match => ({
@@ -149,7 +156,7 @@ export async function takeDeferred(tx: Tx, id: number): Promise<Deferred> {
       transfer: { ...transfer, receiver, token, amount: BigInt(transfer.amount) },
     }),
   );
-  return { block: row.block_number, recordIds: row.record_ids, matches, isMet: row.is_met };
+  return { block: row.block_number, recordIds: row.record_ids, matches, hasEarlier: row.has_earlier };
 }
 
 const addressOf = ({ side, transfer }: Match): Address =>

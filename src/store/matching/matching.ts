@@ -1,6 +1,6 @@
 /**
- * The matching join, the heart of the product: transfers of new blocks become notifications of the records that watch them,
- * and notifications that were held become due.
+ * The matching join, the heart of the product: it turns transfers of new blocks into notifications for the records that watch
+ * their addresses, and makes held notifications due.
  */
 import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../../domain/block.ts';
@@ -11,7 +11,7 @@ import { unsentEpoch } from '../delivery/lanes.ts';
 import { isRemovalNotice, isTransferMessage, transferRevision } from '../delivery/message-kind.ts';
 import type { OrderedRecord } from '../delivery/sequence.ts';
 
-/** Turns of one block: more than a commit has transfers. */
+/** Positions that a sequence reserves for each block: more than the matched transfers of a commit. */
 const BLOCK_POSITIONS = 2 ** 20;
 
 type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly Transfer[] };
@@ -22,8 +22,8 @@ type Moment = { releasedNumber: number; now: Date };
 export type RecordGroup = { watcherId: number; address: Address };
 
 /**
- * Notifications that were created, included again or released, of one lane and state, and of one record in strict order;
- * `count` of the created ones.
+ * A group of notifications that a commit created, included again or released. They share lane and state, and in strict order
+ * the record. `count` counts only the created ones.
  */
 export type StoredCount = {
   laneId: number;
@@ -45,15 +45,15 @@ function toStoredCount({ shard_id, lane_id, state, ordered_id, count }: StoredCo
   return { laneId: lane_id, state, count, ordered };
 }
 
-/** Of rows `n`, grouped. */
+/** The columns of a StoredCount, grouped from rows with the columns `changedRow`. */
 const storedCountColumns = sql`shard_id, lane_id, state, ordered_id, count(*) filter (where is_new) as count`;
-// A row that `on conflict` updated carries the number of this transaction as its last one.
+// PostgreSQL sets xmax on a row that `on conflict` updated, and leaves it 0 on an inserted one.
 const changedRow = sql`n.shard_id, n.lane_id, n.state, n.xmax = 0 as is_new,
   case when n.sequence is not null then n.watched_address_id end as ordered_id`;
 
 /**
- * The join of DESIGN §5: one row for each record whose address is sender or receiver and whose flags and settings fit. A
- * transfer that was orphaned meets its old row, which is on the canonical chain again.
+ * The join of DESIGN §5: inserts one row for each record whose address is the sender or receiver and whose flags and settings
+ * select the transfer. An orphaned transfer that is mined again updates its existing row.
  */
 export async function insertNotifications(
   tx: Tx,
@@ -65,26 +65,26 @@ export async function insertNotifications(
     confirmations = (blocks.at(-1)?.header.number ?? 0) - releasedNumber,
     records,
     without = [],
-    isMet: isKnownMet,
+    hasEarlier: hasKnownEarlier,
   }: Moment & {
     blocks: readonly MatchedBlock[];
-    /** Of these blocks, as `listMatches` finds them. */
+    /** The matches of these blocks, as `listMatches` returns them. */
     matches: readonly Match[];
-    /** Of the service; by default those of a commit at the tip. */
+    /** The service's setting. By default it is derived from a commit at the tip. */
     confirmations?: number;
-    /** The only records whose notifications are made: these matched, whatever they watch by now. */
+    /** Insert only for these records. They matched when the block was committed, even if they have changed since. */
     records?: { shardId: number; ids: readonly string[] };
-    /** Those whose notifications are deferred. */
+    /** Groups whose notifications are deferred. */
     without?: readonly RecordGroup[];
-    /** Whether transactions of the matches had notifications before; found out unless it is known. */
-    isMet?: boolean;
+    /** Whether transactions of the matches already have notifications. Queried if undefined. */
+    hasEarlier?: boolean;
   },
   reorgId: number | undefined,
 ): Promise<StoredCount[]> {
   if (matches.length === 0) return [];
-  // Commits take turns (isTip): what is not there now cannot come in between, and looking at each row costs more.
-  const isMet = isKnownMet ?? (await isAnyMetBefore(tx, matches));
-  if (isMet) await lockLanesOf(tx, matches);
+  // The commit lock keeps other commits out, so one check is enough. A check for each row would cost more.
+  const hasEarlier = hasKnownEarlier ?? (await hasEarlierNotifications(tx, matches));
+  if (hasEarlier) await lockLanesOf(tx, matches);
   const rows = await tx.query<StoredCountRow>(sql`
     with t as (
       select * from unnest(
@@ -110,14 +110,14 @@ export async function insertNotifications(
         case when w.strict_order then t.block * ${BLOCK_POSITIONS}::bigint + t.position end,
         ${now}::timestamptz, ${now}::timestamptz,
         ${unsentEpoch},
-        ${isMet ? REPLACED : sql`null::bigint`}
+        ${hasEarlier ? replacedId : sql`null::bigint`}
       from t
       join watched_address w on ${records === undefined ? sql`w.address = ${matchedAddress}` : isOf(records)}
       join lane l on l.id = w.lane_id
       cross join lateral (select t.block + greatest(w.confirmations - ${confirmations}::integer, 0) as number) as release
       where ${isWanted}${without.length === 0 ? sql`` : isNotOf(without)}
       order by t.position, w.created_at, w.id
-      ${isMet ? onReinclusion(reorgId) : sql``}
+      ${hasEarlier ? onReinclusion(reorgId) : sql``}
       returning ${changedRow}
     )
     select ${storedCountColumns} from made group by shard_id, lane_id, state, ordered_id order by lane_id, state, ordered_id`);
@@ -136,7 +136,7 @@ const isNotOf = (groups: readonly RecordGroup[]) => sql` and not exists (
   ) as deferred (watcher_id, address)
   where deferred.watcher_id = w.watcher_id and deferred.address = w.address)`;
 
-/** The record's flags and settings (audit/compare.ts says the same of a record in its own way). */
+/** Whether the record's flags and settings select the transfer. audit/compare.ts implements the same rule independently. */
 const isWanted = sql`
   case when t.kind = 'token'
     then w.watch_token and (w.tokens is null or t.amount >= (w.tokens ->> encode(t.token, 'hex'))::numeric)
@@ -144,10 +144,10 @@ const isWanted = sql`
   and case w.direction when 'in' then t.receiver = ${matchedAddress} when 'out' then t.sender = ${matchedAddress} else true end`;
 
 /**
- * The notification of the same record and transaction that this one stands in for: one that a receiver may have seen, whose
- * content the transaction no longer has; the nearest, where there are several.
+ * The notification that the new row replaces: of the same record and transaction, possibly seen by the receiver, with content
+ * that the transaction no longer has. If there are several, the one at the nearest position.
  */
-const REPLACED = sql`(
+const replacedId = sql`(
   select o.id from notification o
   where o.tx_hash = t.tx_hash and o.shard_id = w.shard_id and o.watched_address_id = w.id and o.kind = t.kind
     and o.reorg_id is not null and o.may_be_seen
@@ -158,9 +158,9 @@ const REPLACED = sql`(
   order by abs(o.ordinal - t.ordinal), o.id desc limit 1)`;
 
 /**
- * A row whose transfer is canonical again. Acknowledged, it stays so. Orphaned in this very commit, it only moves to its
- * new block, and waits for its confirmations again unless a receiver may have seen it. After a removal notice it gets the
- * next even revision; withdrawn, its delivery begins again.
+ * Updates a row whose transfer is canonical again. An acknowledged one stays processed. One that this commit orphaned only
+ * moves to its new block, and waits for its confirmations again unless a receiver may have seen it. After a removal notice
+ * the row gets the next even revision. A withdrawn one starts its delivery again.
  */
 function onReinclusion(reorgId: number | undefined): Sql {
   const isSentAgain = sql`(${isRemovalNotice} or n.state = 'withdrawn')`;
@@ -181,17 +181,17 @@ function onReinclusion(reorgId: number | undefined): Sql {
     where n.reorg_id is not null or n.state = 'withdrawn'`;
 }
 
-/** Whether one of the transactions has rows already, from a block that died or that another one repeats. */
-export async function isAnyMetBefore(tx: Tx, matches: readonly Match[]): Promise<boolean> {
+/** Whether one of the transactions has notifications already, from an orphaned block or a repeated transaction. */
+export async function hasEarlierNotifications(tx: Tx, matches: readonly Match[]): Promise<boolean> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
-  const met = await tx.query(sql`
+  const found = await tx.query(sql`
     select from unnest(${bytesOf([...hashes])}::bytea[]) as t (tx_hash)
     cross join lateral (select from notification n where n.tx_hash = t.tx_hash limit 1) as n
     limit 1`);
-  return met.length > 0;
+  return found.length > 0;
 }
 
-/** Lanes before rows: a worker that settles one of these has its lane. */
+/** Locks lanes before rows, as a worker that settles does. */
 async function lockLanesOf(tx: Tx, matches: readonly Match[]): Promise<void> {
   const hashes = new Set(matches.map(({ transfer }) => transfer.txHash));
   await tx.query(sql`
@@ -203,16 +203,19 @@ async function lockLanesOf(tx: Tx, matches: readonly Match[]): Promise<void> {
 
 /** A transfer and the number of its block. */
 export type MatchedTransfer = { transfer: Transfer; block: number };
-/** The watched side of it; `occurrence`: which of several equal transfers of its transaction it is. */
+/** A transfer with the side that is watched. `occurrence` counts equal transfers of one transaction. */
 export type Match = MatchedTransfer & { side: 'sender' | 'receiver'; occurrence: number };
 
 /** The watched sides of these blocks' transfers, in the order of the transfers. */
 export function listMatches(tx: Tx, blocks: readonly MatchedBlock[]): Promise<Match[]> {
-  return findMatches(tx, onceEach(blocks));
+  return findMatches(tx, withoutRepeats(blocks));
 }
 
-/** One statement must not meet a row twice, and some chains have had one transaction hash in two blocks. */
-function onceEach(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
+/**
+ * Leaves out a transaction hash that an earlier block has, because one statement can't update a row twice. Some chains have had
+ * the same transaction hash in two blocks.
+ */
+function withoutRepeats(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
   const blockOf = new Map<Hash, number>();
   const placed: MatchedTransfer[] = [];
   for (const { header, transfers } of blocks) {
@@ -226,7 +229,9 @@ function onceEach(blocks: readonly MatchedBlock[]): MatchedTransfer[] {
   return placed;
 }
 
-/** Each transfer once for each watched side: most have none, so they need not be sent whole. */
+/**
+ * Each transfer once for each watched side. Most transfers have none, so only their addresses are sent to the database.
+ */
 async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[]): Promise<Match[]> {
   const addresses = new Set(transfers.flatMap(({ transfer }) => sidesOf(transfer)));
   if (addresses.size === 0) return [];
@@ -248,9 +253,9 @@ async function findMatches(tx: Tx, transfers: readonly MatchedTransfer[]): Promi
 }
 
 /**
- * Notifications with their confirmations become due. Lanes are locked before rows, as a worker that settles has them, and with
- * `laneIds`, which the caller locks next: all in one order. The lower bound keeps the scan off what lies dead in the
- * index: without it 2,500 entries were read per block.
+ * Makes notifications due that now have their confirmations. Locks lanes before rows, as a worker that settles does, and
+ * together with `laneIds`, which the caller locks next, so that all are locked in one order. `releasedBefore` keeps the scan
+ * off dead index entries: without it a block read 2,500 of them.
  */
 export async function releaseHeld(
   tx: Tx,

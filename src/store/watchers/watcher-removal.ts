@@ -2,7 +2,7 @@
  * Deletes a watcher with all that belongs to it, in batches, while services run. An interrupted removal is continued by the next
  * call.
  */
-import { holdBlocks } from '../blocks/blocks.ts';
+import { lockCommits } from '../blocks/blocks.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { livingWorkers, shardOf } from '../delivery/lanes.ts';
@@ -90,7 +90,7 @@ async function deletes(tx: Tx, statement: Sql): Promise<boolean> {
 /** Lanes, and with the last of them the watcher. Blocks wait: one whose commit has seen a record may still notify it. */
 async function finish(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   return database.transaction(async (tx) => {
-    await holdBlocks(tx);
+    await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
     if (await isSending(tx, id)) return 'sending';
     const shardId = shardOf(id);

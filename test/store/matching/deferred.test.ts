@@ -22,8 +22,8 @@ import { onSampledDatabase } from '../../kit/each-database.ts';
 /** Groups of more than one record are deferred once a commit has written this many rows of them. */
 const tight = (rowsAtOnce: number): DeferralLimits => ({ recordsMin: 1, rowsAtOnce, rowsMax: 2 });
 
-const write = (database: Database, byTurn = (ids: readonly number[]) => ids, confirmations = 0) =>
-  writeDeferred(database, { confirmations, now: noon, byTurn, limits: tight(0) });
+const write = (database: Database, sortWatchers = (ids: readonly number[]) => ids, confirmations = 0) =>
+  writeDeferred(database, { confirmations, now: noon, sortWatchers, limits: tight(0) });
 
 async function writeAll(database: Database): Promise<void> {
   while ((await write(database)) !== undefined);

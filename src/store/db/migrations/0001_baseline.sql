@@ -1,4 +1,4 @@
--- The chain as far as it was followed.
+-- The followed chain.
 
 create table chain (
   only_row boolean primary key default true check (only_row),
@@ -106,7 +106,7 @@ create table watched_address (
 create index watched_address_address on watched_address (address);
 create index watched_address_listed on watched_address (shard_id, created_at, id);
 comment on table watched_address is
-  'Records: an address and the webhook URL for its transfers. Settings that are null or false leave the specified behavior';
+  'Records: an address and the webhook URL for its transfers. Settings that are null or false keep the default behavior';
 comment on column watched_address.lane_id is 'Delivery queue of the origin of webhook_url';
 comment on column watched_address.confirmations is 'Confirmations to wait for; null: those of the configuration';
 comment on column watched_address.min_amount is 'Smallest transfer of the native coin, in wei';
@@ -136,21 +136,21 @@ create table record_counting (
   is_counted boolean not null default false
 );
 insert into record_counting default values;
-comment on table record_counting is 'Whether records are counted, which costs each change a little: one row';
+comment on table record_counting is 'One row: whether records are counted. Counting adds a small cost to each change';
 
 create table watcher_usage (
   watcher_id bigint primary key,
   records bigint not null,
   origins bigint not null
 ) with (fillfactor = 50);
-comment on table watcher_usage is 'Records of each watcher, and receiver origins with records';
+comment on table watcher_usage is 'Number of records of each watcher, and of receiver origins with records';
 
 create table lane_usage (
   lane_id bigint primary key,
   watcher_id bigint not null,
   records bigint not null
 ) with (fillfactor = 50);
-comment on table lane_usage is 'Records of each delivery queue';
+comment on table lane_usage is 'Number of records of each delivery queue';
 
 -- Adds (argument 1) or subtracts (-1) the changed rows. Locks the watcher's row first, as readers of the count do. A trigger,
 -- so that no statement can forget it.
@@ -200,7 +200,7 @@ create table lane (
   unique (shard_id, origin)
 );
 create index lane_owned on lane (owner) where owner is not null;
--- Without leased lanes, which a lease would walk over.
+-- Excludes leased lanes, so that a lease doesn't scan them.
 create index lane_watcher_due on lane (watcher_id, next_due) where next_due is not null and owner is null;
 comment on table lane is 'Delivery queues: all work of one shard for one receiver origin. Workers lease them';
 comment on column lane.next_due is 'When its next notification is due at the earliest; null while nothing is due';
@@ -255,26 +255,26 @@ create table notification (
   may_be_seen boolean not null default false,
   unsent_epoch bigint not null default 0,
   primary key (shard_id, id),
-  -- By transaction first: an insert meets ten neighbors instead of ten far pages.
+  -- The transaction comes first, so that the rows of one transaction are neighbors in the index.
   constraint notification_content unique (tx_hash, content, watched_address_id, shard_id)
 );
--- First attempts and retries apart: a million retries of a dead endpoint hide nothing that is new.
+-- First attempts and retries have separate indexes, so that a million retries to a failing receiver don't delay first attempts.
 create index notification_first on notification (shard_id, lane_id, next_attempt_at, id)
   where state = 'waiting' and retry_count = 0;
 create index notification_retry on notification (shard_id, lane_id, next_attempt_at, id)
   where state = 'waiting' and retry_count > 0;
--- The oldest notification of a receiver that failed, and the most overdue retry of a watcher.
+-- For the oldest pending notification of a failing receiver, and the most overdue retry of a watcher.
 create index notification_retry_age on notification (shard_id, lane_id, id) where state = 'waiting' and retry_count > 0;
 create index notification_retry_due on notification (shard_id, next_attempt_at) where state = 'waiting' and retry_count > 0;
 create index notification_held on notification (release_number) where state = 'held';
--- What is under way of a record first, then what is held in its order: one look tells whether the next one may go.
+-- Waiting notifications of a record come first, then held ones in sequence, so one probe finds whether the next may be sent.
 create index notification_sequence on notification (shard_id, watched_address_id, state desc, sequence)
   where sequence is not null and state in ('held', 'waiting');
 create index notification_record on notification (shard_id, watched_address_id, id);
 create index notification_reorg on notification (reorg_id) where reorg_id is not null;
 create index notification_processed on notification (processed_at) where state = 'processed';
 create index notification_ended on notification (next_attempt_at) where state in ('withdrawn', 'cancelled');
--- A few pages each: rows lie in the order of their blocks and of their creation.
+-- BRIN indexes take a few pages, because rows are stored roughly in the order of their blocks and of their creation.
 create index notification_block on notification using brin (block_number) with (autosummarize = on);
 create index notification_created on notification using brin (created_at) with (autosummarize = on);
 comment on table notification is 'Transfers of watched addresses, and how far each has been delivered';
@@ -285,19 +285,19 @@ comment on column notification.ordinal is
 comment on column notification.occurrence is 'Which of several equal transfers of one transaction this is, from 0 on';
 comment on column notification.amount is 'In wei, or in the smallest unit of the token';
 comment on column notification.content is
-  'Identity of the transfer: what it says, not where it stands in its transaction, which a reorg may change';
+  'Identity of the transfer: a hash of its contents without its position in the transaction, which a reorg may change';
 comment on column notification.state is
-  'held: waits for confirmations or for its sequence. waiting: has an attempt to come. processed: a 2xx came. withdrawn: its block was orphaned before any attempt. cancelled: its record was deleted';
+  'held: waits for confirmations or for its sequence. waiting: an attempt is due or scheduled. processed: the receiver answered 2xx. withdrawn: its block was orphaned and nothing more is sent. cancelled: its record was deleted';
 comment on column notification.release_number is 'Held until this block is released; null once it is';
 comment on column notification.sequence is 'Position in the sequence of a record with strict_order';
 comment on column notification.next_retry_at is 'When the retry schedule has its next attempt';
 comment on column notification.redelivery_count is
-  'How often its watcher had it delivered again: the outcome of an earlier delivery does not count for a later one';
+  'Redeliveries that its watcher requested. The outcome of an earlier delivery does not count for a later one';
 comment on column notification.revision is
   '0: the notification as first sent. Odd: its block was orphaned after an attempt, and a removal notice is sent. Even: it was mined again';
 comment on column notification.reorg_id is 'Reorg that orphaned the transfer; null while it is on the canonical chain';
 comment on column notification.replaces is
-  'Notification of the transfer that this one stands in for, after its transaction was mined again with other contents';
+  'Notification that this one replaces, after their transaction was mined again with other contents';
 comment on column notification.may_be_seen is 'Whether an attempt may have reached the receiver';
 comment on column notification.unsent_epoch is 'No lease of its lane up to this epoch can have sent it';
 
@@ -318,8 +318,8 @@ create index delivery_attempt_notification on delivery_attempt (shard_id, notifi
 create index delivery_attempt_started on delivery_attempt (started_at);
 comment on table delivery_attempt is 'Delivery attempts and their outcomes';
 comment on column delivery_attempt.revision is 'As notification.revision at the time of the attempt';
-comment on column delivery_attempt.request_count is '2 when the receiver was closing the kept connection of the first request';
-comment on column delivery_attempt.response is 'Beginning of the body of the response, without keys';
+comment on column delivery_attempt.request_count is '0: nothing was sent. 2: repeated at once because the receiver closed the reused connection of the first request';
+comment on column delivery_attempt.response is 'Beginning of the response body, without keys';
 
 create table deferred_match (
   id bigint generated always as identity primary key,
@@ -328,14 +328,14 @@ create table deferred_match (
   address bytea not null check (octet_length(address) = 20),
   record_ids uuid[] not null,
   matches jsonb not null,
-  is_met boolean not null
+  has_earlier boolean not null
 );
 create index deferred_match_watcher on deferred_match (watcher_id, id);
 create index deferred_match_block on deferred_match (block_number);
 comment on table deferred_match is
   'Matches whose notifications are written after their block: of one watcher, one address and up to some hundred records';
 comment on column deferred_match.matches is 'Transfers of the address';
-comment on column deferred_match.is_met is 'Whether some of their transactions had notifications before the block';
+comment on column deferred_match.has_earlier is 'Whether some of their transactions had notifications before the block';
 
 create table receiver_failure (
   shard_id bigint not null,
@@ -349,7 +349,7 @@ create table receiver_failure (
   last_status integer,
   primary key (shard_id, origin)
 ) with (fillfactor = 50);
-comment on table receiver_failure is 'Receivers with failed attempts, as long as something waits for a retry';
+comment on table receiver_failure is 'Receivers with failed notifications that wait for a retry';
 
 -- The deployment.
 
@@ -362,9 +362,9 @@ create table clock_state (
   probed_at timestamptz
 );
 insert into clock_state default values;
-comment on table clock_state is 'How far the schedule has followed steps of the clock that all processes share: one row';
+comment on table clock_state is 'One row: the steps of the clock that all processes share, by which the schedule has been moved';
 comment on column clock_state.steps_ms is
-  'Sum of all steps: a process leases and reads nothing until it has followed these';
+  'Sum of all steps. A process leases and reads nothing due until it has followed all of them';
 comment on column clock_state.prune_from is 'Nothing is pruned before this time, after a step';
 comment on column clock_state.probed_at is 'Written by the probe of /readyz';
 
@@ -386,9 +386,9 @@ create table process (
   write_failures jsonb not null default '[]'
 ) with (fillfactor = 50);
 comment on table process is 'Heartbeats. Only the primary key is indexed and pages are half empty, so that updates stay on their page';
-comment on column process.beat is 'Counts heartbeats, whatever the clock does';
-comment on column process.leads is 'Whether it is the follower that leads. The columns up to problem_since are null without that role';
-comment on column process.write_failures is 'What it could not store at its last heartbeat: part, message and since when';
+comment on column process.beat is 'Count of heartbeats, independent of the clock';
+comment on column process.leads is 'Whether it is the leading follower. The columns up to problem_since are null for other roles';
+comment on column process.write_failures is 'Writes that were failing at its last heartbeat: part, message and since when';
 
 -- Prices and pairs.
 
@@ -417,9 +417,9 @@ create table price_observation (
 );
 create index price_observation_asset on price_observation (asset, round_at desc);
 create index price_observation_round on price_observation (round_at);
-comment on table price_observation is 'Answers of the price sources in each round, and what was decided on them';
+comment on table price_observation is 'Answers of the price sources in each round, with the verdict on each';
 comment on column price_observation.conf is 'Half the width of the interval that the source gives, in USD';
-comment on column price_observation.price_id is 'Price that the round decided on; null when it decided on none';
+comment on column price_observation.price_id is 'Price that the round accepted; null if it accepted none';
 
 create table pair (
   id integer primary key,
@@ -435,10 +435,10 @@ create table pair (
   backfill_until timestamptz not null
 );
 comment on table pair is 'Swap pairs as they were configured when their data was stored';
-comment on column pair.usd_value_from is 'Which token gives swaps their value in USD';
-comment on column pair.followed_from is 'Nothing of the pair was missed from this block on; null while it is not configured';
-comment on column pair.backfill_number is 'Next block of the past to read, downwards; null when all are read';
-comment on column pair.backfill_until is 'Blocks up to this time are not read';
+comment on column pair.usd_value_from is 'Token whose amount gives a swap its value in USD';
+comment on column pair.followed_from is 'Events of the pair are complete from this block on; null while it is not configured';
+comment on column pair.backfill_number is 'Next block that the backfill reads, going down; null when it is complete';
+comment on column pair.backfill_until is 'The backfill ends at this time: it reads only later blocks';
 
 create table swap (
   pair_id integer not null,
@@ -457,7 +457,7 @@ create table swap (
 create index swap_time on swap (pair_id, mined_at) include (usd_value);
 create index swap_unvalued on swap (pair_id, block_number) where usd_value is null;
 comment on table swap is 'Swap events';
-comment on column swap.usd_value is 'Value at the price that was in force, never changed; null until there was a price';
+comment on column swap.usd_value is 'Value in USD at the price in force at the time. Never changes once set; null until there is such a price';
 
 create table swap_volume (
   pair_id integer not null,
@@ -482,10 +482,10 @@ create table pair_state (
 create index pair_state_block on pair_state (block_number);
 create index pair_state_time on pair_state (pair_id, mined_at desc);
 create index pair_state_liquidity on pair_state (pair_id, block_number) where liquidity_k is not null;
-comment on table pair_state is 'A pair at the end of each block that changed it. The newest row is its state';
+comment on table pair_state is 'State of a pair at the end of each block that changed it. The newest row is the current state';
 comment on column pair_state.price is
   'Units of the token that gives the value in USD, for one unit of the other; null without reserves';
-comment on column pair_state.supply_change is 'What liquidity events of this block added to the supply';
+comment on column pair_state.supply_change is 'Change of the LP token supply by the liquidity events of this block';
 comment on column pair_state.liquidity_k is 'Product of the reserves after the last liquidity event of this block';
 
 create table pair_reading (
@@ -556,7 +556,7 @@ create table point_day (
   award_count bigint not null check (award_count > 0),
   primary key (user_address, day, category, rule, version, role)
 );
-comment on table point_day is 'Sums of awards by day (UTC), kept in the transactions that write awards';
+comment on table point_day is 'Sums of awards by day (UTC), updated in the transactions that write awards';
 
 create table point_month (
   month date not null,
@@ -572,7 +572,7 @@ create index point_month_leaders on point_month (month, minus_points, user_addre
 comment on table point_month is 'Sums of awards by month (UTC): the leaderboard';
 comment on column point_month.month is 'Its first day';
 comment on column point_month.minus_points is
-  'The leaderboard is ascending in it, so that one comparison of rows finds where a page begins';
+  'Negated points: the leaderboard is in ascending order of it, so that one row comparison finds where a page begins';
 comment on column point_month.entry is 'Entry of the leaderboard as JSON';
 
 create table referral (
@@ -600,7 +600,7 @@ create table accrual (
 );
 -- Days that are still to be closed, the oldest first.
 create index accrual_open on accrual (day, rule, user_address) where balance > 0 or balance_seconds > 0;
-comment on table accrual is 'Balances that rules count over time, up to the last change of each';
+comment on table accrual is 'Balances that award rules accumulate over time, as of the last change of each';
 comment on column accrual.day is 'First day that is not closed, in days since 1970-01-01 (UTC)';
 comment on column accrual.balance_seconds is 'Balance times seconds of that day until touched_at';
 comment on column accrual.tx_hash is 'Transaction of the last change';
