@@ -11,7 +11,7 @@ import { dayOf, startOf } from '../domain/points/window.ts';
 import { capAwards, dayKey } from '../ingest/points/cap-awards.ts';
 import type { PendingAward } from '../ingest/points/pending-awards.ts';
 import { awardEvents, loadReferrers } from '../ingest/points/points.ts';
-import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { ReadBlock } from '../ingest/read-block.ts';
 import type { StoredBlock } from '../store/audit/comparison.ts';
 import type { Db } from '../store/db/db.ts';
 import { listAwardsOf, listRulesBefore, sumUserDaysBefore } from '../store/points/points.ts';

@@ -5,7 +5,7 @@ import type { Hash } from '../core/hex.ts';
 import { type BlockHeader, sidesOf } from '../domain/block.ts';
 import type { ValuedPair } from '../domain/pair.ts';
 import type { Rules } from '../domain/points/rules.ts';
-import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { ReadBlock } from '../ingest/read-block.ts';
 import {
   listFirstInTurn,
   listLanesById,

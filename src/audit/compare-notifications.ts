@@ -4,7 +4,7 @@
  */
 import { contentOf, type Transfer } from '../domain/block.ts';
 import { messageKind } from '../domain/message-kind.ts';
-import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { ReadBlock } from '../ingest/read-block.ts';
 import type {
   StoredBlock,
   StoredNotification,

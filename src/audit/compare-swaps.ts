@@ -2,7 +2,7 @@
  * The swaps of some blocks on the chain against those that are stored of them: each is there once, with its amounts. Pure.
  */
 import type { Swap } from '../domain/pair.ts';
-import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { ReadBlock } from '../ingest/read-block.ts';
 import type { PairCoverage } from '../store/market/pairs.ts';
 import type { BlockSwap } from '../store/market/swaps.ts';
 import { type Difference, differenceOf } from './compare.ts';

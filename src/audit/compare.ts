@@ -2,7 +2,7 @@
  * Compares blocks of the chain with the stored ones, and with the notifications that follow from them. Pure.
  */
 import { createOccurrences, sidesOf, type Transfer } from '../domain/block.ts';
-import type { ReadBlock } from '../ingest/read-ahead.ts';
+import type { ReadBlock } from '../ingest/read-block.ts';
 import type { NotificationPlace, StoredBlock, StoredWatch } from '../store/audit/comparison.ts';
 import type { Repair } from '../store/audit/repair.ts';
 

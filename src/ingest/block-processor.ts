@@ -2,7 +2,7 @@
  * What else is derived from blocks and written in their transaction: swap pairs, points.
  */
 import type { Tx } from '../store/db/db.ts';
-import type { ReadBlock } from './read-ahead.ts';
+import type { ReadBlock } from './read-block.ts';
 
 export type BlockProcessor = {
   write(tx: Tx, blocks: readonly ReadBlock[]): Promise<void>;

@@ -6,7 +6,8 @@ import type { BlockHeader, BlockId } from '../domain/block.ts';
 import type { QuorumStatus } from '../domain/quorum.ts';
 import { findFirst, findKnownHash, findTip } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
-import type { ReadAhead, ReadBlock } from './read-ahead.ts';
+import type { ReadAhead } from './read-ahead.ts';
+import type { ReadBlock } from './read-block.ts';
 
 /** Blocks of one switch: more than the deepest reorg of an ordinary chain, and few enough to hold in memory together. */
 const SWITCH_BLOCKS_MAX = 64;

@@ -18,7 +18,8 @@ import { createFinality } from './finality.ts';
 import { explainUnavailable, lowerBranch, unconfirmedBranch } from './follow-faults.ts';
 import { pinChain } from './pin-chain.ts';
 import { type CommitOptions, createProvedCommit } from './proved-commit.ts';
-import { createReadAhead, type Extract, type ReadBlock } from './read-ahead.ts';
+import { createReadAhead } from './read-ahead.ts';
+import type { Extract, ReadBlock } from './read-block.ts';
 import { reportCommit, reportReorg } from './report-blocks.ts';
 
 export type FollowerOptions = CommitOptions & {

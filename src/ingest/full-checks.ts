@@ -8,7 +8,7 @@ import type { AgreementStatus, Outvoted } from '../chain/nodes/unhashed-data.ts'
 import type { Lie } from '../chain/proof/false-answer.ts';
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
-import type { ReadBlock } from './read-ahead.ts';
+import type { ReadBlock } from './read-block.ts';
 
 export type FullChecks = {
   /** Call when this process begins to follow: the next block may be one at which the process that followed before held. */

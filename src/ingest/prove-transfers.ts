@@ -12,7 +12,7 @@ import type { Address, Hash } from '../core/hex.ts';
 import type { Log } from '../core/log.ts';
 import type { Transfer } from '../domain/block.ts';
 import type { MatchedTransfer } from '../store/matching/matching.ts';
-import type { ReadBlock } from './read-ahead.ts';
+import type { ReadBlock } from './read-block.ts';
 
 export type TransferProof = {
   /** The matched transfers that need a proof and have none yet. Receipts hold token transfers, and the block's hash covers them. */

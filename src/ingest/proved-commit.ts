@@ -12,7 +12,8 @@ import type { DeferralLimits } from '../store/matching/deferred.ts';
 import type { BlockProcessor } from './block-processor.ts';
 import type { FullChecks } from './full-checks.ts';
 import type { TransferProver } from './prove-transfers.ts';
-import type { ReadAhead, ReadBlock } from './read-ahead.ts';
+import type { ReadAhead } from './read-ahead.ts';
+import type { ReadBlock } from './read-block.ts';
 
 /** Proof of data that no hash covers. Without it, the node that gave a block is believed. */
 export type UnhashedProof = { fullChecks: FullChecks; proverOf: TransferProver };

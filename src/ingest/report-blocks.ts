@@ -6,7 +6,7 @@ import type { Log } from '../core/log.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { BlockId } from '../domain/block.ts';
 import type { Backfill } from './backfill.ts';
-import type { ReadBlock } from './read-ahead.ts';
+import type { ReadBlock } from './read-block.ts';
 
 type ReportOptions = { metrics: Metrics; log: Log; clock: Clock; backfill: Backfill };
 

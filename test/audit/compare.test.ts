@@ -8,7 +8,7 @@ import { compareBlock, dueOf, eventsOf, placesOf, type Verdict } from '../../src
 import type { DeliverySide } from '../../src/audit/compare-delivery.ts';
 import { compareNotifications, type StoredSide } from '../../src/audit/compare-notifications.ts';
 import type { Transfer } from '../../src/domain/block.ts';
-import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
+import type { ReadBlock } from '../../src/ingest/read-block.ts';
 import type { StoredBlock, StoredNotification, StoredWatch } from '../../src/store/audit/comparison.ts';
 import { defaultSettings } from '../../src/store/watchers/settings.ts';
 import { alice, bob, carol, coin, hashOf, headerOf, later, noon, transferOf } from '../kit/chain-story.ts';

@@ -8,7 +8,8 @@ import { headerHash } from '../../src/chain/proof/roots.ts';
 import type { Verifier } from '../../src/chain/proof/verifier.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import { createQuorum, SILENCE_MS, SILENT_ROUNDS_MIN } from '../../src/domain/quorum.ts';
-import { createReadAhead, extractNothing } from '../../src/ingest/read-ahead.ts';
+import { createReadAhead } from '../../src/ingest/read-ahead.ts';
+import { extractNothing } from '../../src/ingest/read-block.ts';
 import { createTestClock } from '../kit/clock.ts';
 import { blocks, complete, nodeAt, withNodes } from '../kit/nodes.ts';
 import {

@@ -4,7 +4,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { fetchBlocks } from '../../src/ingest/fetch-blocks.ts';
-import { createReadAhead, extractNothing } from '../../src/ingest/read-ahead.ts';
+import { createReadAhead } from '../../src/ingest/read-ahead.ts';
+import { extractNothing } from '../../src/ingest/read-block.ts';
 import { complete, nodeAt, withNodes } from '../kit/nodes.ts';
 import type { AnswerTo } from '../kit/receiver.ts';
 import { chainMethods, type Json, makeNodeBlock } from '../kit/scripted-node.ts';

@@ -11,7 +11,7 @@ import type { Address, Hash } from '../../src/core/hex.ts';
 import { silentLog } from '../../src/core/log.ts';
 import type { Transfer } from '../../src/domain/block.ts';
 import { createTransferProver } from '../../src/ingest/prove-transfers.ts';
-import type { ReadBlock } from '../../src/ingest/read-ahead.ts';
+import type { ReadBlock } from '../../src/ingest/read-block.ts';
 import { commitBlocks, findTip } from '../../src/store/blocks/blocks.ts';
 import {
   alice,

@@ -5,7 +5,8 @@ import type { BundleOptions } from '../../src/chain/nodes/fetch.ts';
 import { Fault } from '../../src/core/fault.ts';
 import type { Hash } from '../../src/core/hex.ts';
 import type { BlockReference } from '../../src/domain/block.ts';
-import { createReadAhead, extractNothing, type ReadAhead } from '../../src/ingest/read-ahead.ts';
+import { createReadAhead, type ReadAhead } from '../../src/ingest/read-ahead.ts';
+import { extractNothing } from '../../src/ingest/read-block.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 

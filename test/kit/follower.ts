@@ -7,7 +7,7 @@ import { silentLog } from '../../src/core/log.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import type { BlockHeader } from '../../src/domain/block.ts';
 import { createFollower, type Follower, type FollowerOptions } from '../../src/ingest/follow.ts';
-import { extractNothing } from '../../src/ingest/read-ahead.ts';
+import { extractNothing } from '../../src/ingest/read-block.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { headerOf } from './chain-story.ts';
 

@@ -12,7 +12,7 @@ import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { webhookOrigin } from '../../src/domain/webhook-url.ts';
 import { createDeferredWriter } from '../../src/ingest/deferred-writer.ts';
 import { createFollower } from '../../src/ingest/follow.ts';
-import { extractNothing } from '../../src/ingest/read-ahead.ts';
+import { extractNothing } from '../../src/ingest/read-block.ts';
 import type { Database } from '../../src/store/db/db.ts';
 import { noChecks } from '../kit/follower.ts';
 import { type BugName, bugs } from './bugs.ts';

@@ -12,7 +12,7 @@ import { loadConfig } from '../../../src/config/load.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import { silentLog } from '../../../src/core/log.ts';
 import { createFollower } from '../../../src/ingest/follow.ts';
-import { extractNothing } from '../../../src/ingest/read-ahead.ts';
+import { extractNothing } from '../../../src/ingest/read-block.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { createWriteHealth } from '../../../src/store/db/write-health.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';

@@ -16,7 +16,7 @@ import { createMarketProcessor } from '../../../src/ingest/pairs/market.ts';
 import { createPairBackfill } from '../../../src/ingest/pairs/pair-backfill.ts';
 import { createPairReader } from '../../../src/ingest/pairs/pair-events.ts';
 import { createPairReadings } from '../../../src/ingest/pairs/pair-readings.ts';
-import { extractNothing } from '../../../src/ingest/read-ahead.ts';
+import { extractNothing } from '../../../src/ingest/read-block.ts';
 import { findTip } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';

@@ -1,0 +1,53 @@
+/**
+ * A block as it is committed: its transfers, and the data that block processors derive from it. The bundle, which is much
+ * larger, is garbage once it is read.
+ */
+import type { Bundle } from '../chain/blocks/bundle.ts';
+import type { SenderEvidence } from '../chain/proof/block-checks.ts';
+import type { Hash } from '../core/hex.ts';
+import type { BlockHeader, Transfer } from '../domain/block.ts';
+import type { PairEvents } from '../domain/pair.ts';
+import type { Activity } from '../domain/points/activity.ts';
+import { extractTransfers } from './extract.ts';
+
+export type ReadBlock = {
+  header: BlockHeader;
+  proved: boolean;
+  traced: boolean;
+  transfers: Transfer[];
+  pairEvents: PairEvents[];
+  /** Decoded logs that points rules listen to. */
+  activities: Activity[];
+  /** The evidence for the senders of native transfers; undefined if proof is off. */
+  senders?: SenderEvidence | undefined;
+  /** Its transactions, if only one node has confirmed its internal transfers so far; otherwise undefined. */
+  unconfirmed?: readonly Hash[] | undefined;
+  /** The node that gave it, if it was not checked in full; otherwise undefined. */
+  believed?: string | undefined;
+};
+
+/** What the block processors need from a block. */
+export type Extract = {
+  pairEvents(bundle: Bundle): PairEvents[];
+  activities(bundle: Bundle): Activity[];
+};
+
+/** Leaves only the transfers. */
+export const extractNothing: Extract = { pairEvents: () => [], activities: () => [] };
+
+export function readBlock(bundle: Bundle, extract: Extract, isCheckedInFull: boolean): ReadBlock {
+  return {
+    header: bundle.header,
+    proved: bundle.proved,
+    traced: bundle.traced,
+    transfers: extractTransfers(bundle),
+    pairEvents: extract.pairEvents(bundle),
+    activities: extract.activities(bundle),
+    senders: bundle.senders,
+    ...(!isCheckedInFull && { unconfirmed: unconfirmedOf(bundle), believed: bundle.node }),
+  };
+}
+
+/** Only where there is an internal transfer to confirm, because the hashes of a mainnet block take 16 KB. */
+const unconfirmedOf = ({ transactions }: Bundle): Hash[] | undefined =>
+  transactions.some(({ calls }) => calls.length > 0) ? transactions.map(({ hash }) => hash) : undefined;
