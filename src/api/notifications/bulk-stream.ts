@@ -1,6 +1,6 @@
 /**
- * A stream of changes and the stream of their answers: a group of lines is stored, in one transaction, before its
- * answers go out, and read when the answers before it are taken.
+ * Answers a stream of changes with a stream of lines. Each group of lines is stored in one transaction before its answers are
+ * sent. The next group is read when the client has taken the answers before it.
  */
 import type { Static } from 'typebox';
 import { Fault, orFault } from '../../core/fault.ts';
@@ -15,23 +15,23 @@ import { found, type Record, toJson } from './watched-addresses.ts';
 type Lines = {
   watcherId: number;
   body: AsyncIterable<Uint8Array>;
-  /** With an Idempotency-Key: names each group. */
+  /** The identity of each group, if the request has an Idempotency-Key. */
   once: ((text: string) => Once) | undefined;
-  /** Right before each group: the key may be revoked or its watcher suspended meanwhile. @throws Fault */
+  /** Called before each group. @throws Fault if the key was revoked or the watcher suspended meanwhile */
   check(): Promise<void>;
-  /** Stores a group when it is the watcher's turn. */
+  /** Runs the work when it is the watcher's turn. */
   inTurn<T>(work: () => Promise<T>): Promise<T>;
 };
 
-/** The result of one line: the body that a separate request for it would be answered with. */
+/** The result of one line: the body of the response to a separate request with the same change. */
 type Outcome = { success: true; data: Static<typeof Record> } | ({ success: false } & Answer);
 
 type Options = Pick<ApiOptions, 'database' | 'clock' | 'log' | 'webhookPolicy' | 'limits'>;
 
 /**
- * A text of answers for each group of lines, one line each, with its index. A group that cannot be stored ends the
- * answers with a line without an index.
- * @throws Fault when that happens to the first group.
+ * For each group, a text with one answer line per change, each with its index. If a group can't be stored, a line without an
+ * index ends the answers.
+ * @throws Fault if the first group can't be stored.
  */
 export async function answerLines(options: Options, lines: Lines): Promise<AsyncIterable<string>> {
   const answers = storeGroups(options, lines);
@@ -76,7 +76,7 @@ async function* resume(first: string, rest: AsyncIterable<string>, { log }: Opti
   try {
     yield* rest;
   } catch (error) {
-    // Who has hung up cannot be told anything.
+    // The client has hung up, so no line can reach it.
     if (error instanceof Error && 'code' in error && error.code === 'ECONNRESET') return;
     const answer = toAnswer(error);
     if (answer.statusCode >= 500) log.error({ err: error }, 'http.stream_ended');

@@ -1,6 +1,6 @@
 /**
- * A record of a bulk request, validated as the request for this record alone would be (spec 4.5), except that a field that no
- * operation knows is refused.
+ * Parses a record of a bulk request. It is validated like a single request with the same change (spec 4.5), except that unknown
+ * fields are refused.
  */
 import { Type } from 'typebox';
 import { messageOf } from '../../core/fault.ts';
@@ -12,7 +12,7 @@ import { LINE_CHARACTERS_MAX, type Line } from '../http/json-lines.ts';
 import { createParser } from '../http/parser.ts';
 import { Create, Patch, parseId, parseNew, parsePatch } from './watched-addresses.ts';
 
-/** The fields of a record, of whichever operation. */
+/** The fields of a record of any operation. */
 export const ChangeRecord = Type.Object(
   {
     operation: Type.Optional(Type.Enum(['create', 'update', 'delete'])),
@@ -26,7 +26,7 @@ const parseCreate = createParser(Create);
 const parseUpdate = createParser(Type.Object({ id: Type.String(), ...Patch.properties }));
 const parseDelete = createParser(Type.Object({ id: Type.String() }));
 
-/** The change that a record asks for, `create` unless it says otherwise. @throws Fault as the single request does. */
+/** The change in a record, by default `create`. @throws Fault like the single request */
 export function parseChange(value: unknown, policy: WebhookPolicy): Change {
   const { operation = 'create' } = parseOperation(value);
   const unknown = unknownFields(ChangeRecord, value);
@@ -45,7 +45,7 @@ export function parseChange(value: unknown, policy: WebhookPolicy): Change {
   }
 }
 
-/** The same for a line of JSON. */
+/** The change in a line of JSON. @throws Fault like `parseChange` */
 export function parseLine(line: Line, policy: WebhookPolicy): Change {
   if (line === undefined) throw invalid('', `must be at most ${LINE_CHARACTERS_MAX} characters long`);
   let value: unknown;

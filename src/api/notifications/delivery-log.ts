@@ -1,6 +1,6 @@
 /**
- * The delivery log of a watcher: what was or will be delivered, each attempt, and delivering again. A POST to
- * `/redeliver` takes the filters of the list.
+ * Routes of a watcher's delivery log: its notifications, their delivery attempts, and redelivery of one or of all that match a
+ * filter.
  */
 import { Type } from 'typebox';
 import { Fault } from '../../core/fault.ts';
@@ -33,7 +33,7 @@ import {
 } from './log-query.ts';
 
 const PATH = '/api/notifications/log';
-/** Transactions of one request to redeliver: some seconds. */
+/** Transactions in one bulk redelivery request, which take some seconds. */
 const STEPS_MAX = 10;
 
 const Params = Type.Object({ id: Type.String() });
@@ -78,37 +78,38 @@ const answerHeaders = { link: '`rel="next"` leads to the next page.' };
 const errors = { 404: 'Notification not found' };
 const conflict = {
   ...errors,
-  409: 'It is not to be delivered: its block lacks confirmations or is gone, or its record is.',
+  409: 'The notification cannot be delivered: its block lacks confirmations or was orphaned, or its watched address was deleted.',
 };
 const operations = {
   list: {
-    summary: 'Notifications by filters, newest first',
+    summary: 'List notifications, newest first',
     example: { success: true, data: [notification] },
     answerHeaders,
   },
   get: {
-    summary: 'One notification with its newest attempts',
+    summary: 'Show a notification with its newest attempts',
     example: { success: true, data: { ...notification, attempts: [attempt] } },
     answerHeaders,
     errors,
   },
   attempts: {
-    summary: 'Attempts of a notification, newest first',
+    summary: 'List the attempts of a notification, newest first',
     example: { success: true, data: [attempt] },
     answerHeaders,
     errors,
   },
   redeliver: {
-    summary: 'Deliver a notification again',
-    description: 'With the same id, now.',
+    summary: 'Redeliver a notification',
+    description: 'Sends it now, with the same id.',
     example: { success: true, data: { ...notification, state: 'waiting', redelivery_count: 1 } },
     errors: conflict,
   },
   redeliverMany: {
-    summary: 'Deliver all notifications again that the filters choose',
-    description: 'Some seconds of work in each call: go on with the cursor until it is null.',
+    summary: 'Redeliver all notifications that match the filters',
+    description:
+      'Give at least one filter. Each call works for some seconds, so repeat it with the returned cursor until the cursor is null.',
     example: { success: true, data: { redelivered: 1_200, cursor: null } },
-    answerHeaders: { link: '`rel="next"` goes on.' },
+    answerHeaders: { link: '`rel="next"` continues.' },
   },
 };
 
@@ -287,6 +288,6 @@ function refusalOf({ state, orphaned, revision }: LoggedNotification): Fault {
     );
   const isOff = orphaned !== undefined && messageKind({ revision }) === 'transfer';
   if (state === 'withdrawn' || (state === 'processed' && isOff))
-    return new Fault('conflict', 'Its block is not part of the chain any more');
+    return new Fault('conflict', 'Its block was orphaned by a reorg');
   return new Fault('conflict', 'Its watched address was deleted');
 }

@@ -1,5 +1,5 @@
 /**
- * What a watcher may have, and what it has.
+ * The route that shows a watcher's limits and its current usage.
  */
 import { type Static, Type } from 'typebox';
 import { countPending, PENDING_COUNTED_MAX } from '../../store/delivery/pending.ts';
@@ -8,14 +8,14 @@ import type { Api, ApiOptions } from '../context.ts';
 import { createWatcherGate } from '../http/auth.ts';
 import { answerOf } from './log-json.ts';
 
-/** Of an operation that adds something that is limited. */
+/** The description of a 409 where a limit applies. */
 export const LIMIT_REACHED =
-  'A limit of the watcher is reached; `errors` says which, and which record it is about.';
+  'A limit of the watcher is reached. `errors` says which one, and for which watched address.';
 
 const orNull = (description: string) => Type.Union([Type.Integer(), Type.Null()], { description });
-const limit = orNull('null: any number.');
+const limit = orNull('Null means no limit.');
 const used = orNull(
-  'null while the service has no limit on records or origins, because nothing is counted then.',
+  'Null if the service limits neither watched addresses nor origins, because nothing is counted then.',
 );
 const LimitsJson = Type.Object({
   records: Type.Object({ limit, used }, { description: 'Watched addresses.' }),
@@ -25,21 +25,23 @@ const LimitsJson = Type.Object({
   ),
   receiver_origins: Type.Object(
     { limit, used },
-    { description: 'Different schemes, hosts and ports of webhook URLs.' },
+    { description: 'Distinct origins (scheme, host and port) of webhook URLs.' },
   ),
   pending_notifications: Type.Object(
     {
-      alarm_above: orNull('Above this the operator is alarmed; nothing is dropped. null: never.'),
+      alarm_above: orNull(
+        'The operator gets an alarm above this number. Nothing is dropped. Null means no alarm.',
+      ),
       used: Type.Integer({
-        description: `Those that wait for an attempt; up to ${PENDING_COUNTED_MAX} are counted.`,
+        description: `Notifications that wait for an attempt, counted up to ${PENDING_COUNTED_MAX}.`,
       }),
-      is_complete: Type.Boolean({ description: 'False when there are more.' }),
+      is_complete: Type.Boolean({ description: 'False if there are more.' }),
     },
-    { description: 'Webhooks that are still to be delivered.' },
+    { description: 'Notifications that have yet to be delivered.' },
   ),
 });
 const operation = {
-  summary: 'What the watcher may have, and has',
+  summary: "Show the watcher's limits and usage",
   example: {
     success: true,
     data: {

@@ -12,17 +12,17 @@ export const AttemptJson = Type.Object(
     id: Type.Integer(),
     notification_id: Type.Integer(),
     revision: Type.Integer({
-      description: 'Of the message that was sent: even for the transfer, odd for its removal notice.',
+      description: 'The revision of the message: even for the transfer, odd for its removal notice.',
     }),
     started_at: Type.String(),
     duration_ms: Type.Integer(),
     requests: Type.Integer({
       description:
-        '2: it was sent again at once, because the receiver was closing the kept connection of the first request. 0: nothing was sent.',
+        '2: the request was repeated at once, because the receiver closed the kept-alive connection of the first one. 0: nothing was sent.',
     }),
     outcome: Type.String({
       description:
-        'success, http_3xx, http_4xx, http_5xx, timeout, dns (the name has no public address), connect, tls, network (the connection broke) or refused (the URL is not allowed).',
+        '`success`, `http_3xx`, `http_4xx`, `http_5xx`, `timeout`, `dns` (the host has no public address), `connect`, `tls`, `network` (the connection broke) or `refused` (the URL is not allowed).',
     }),
     status: Type.Union([Type.Integer(), Type.Null()]),
     response: textOrNull,
@@ -41,19 +41,19 @@ export const NotificationJson = Type.Object(
     asset: Type.String(),
     block_number: Type.Integer(),
     state: Type.String(),
-    revision: Type.Integer({ description: 'Even: the transfer. Odd: its removal notice.' }),
+    revision: Type.Integer({ description: 'Even for the transfer, odd for its removal notice.' }),
     orphaned: Type.Boolean({
       description:
-        'Whether a reorg took the transfer off the canonical chain. A receiver that acknowledged it (`state` is `processed`, `revision` is even) still counts it.',
+        'Whether a reorg removed the transfer from the canonical chain. If `state` is `processed` and `revision` is even, the receiver acknowledged the transfer and has not been told of its removal.',
     }),
-    orphaned_at: Type.Union([Type.String(), Type.Null()], { description: 'Since when it is orphaned.' }),
+    orphaned_at: Type.Union([Type.String(), Type.Null()], { description: 'When it was orphaned.' }),
     orphaned_block: Type.Union([Type.Object({ number: Type.Integer(), hash: textOrNull }), Type.Null()], {
-      description: 'The orphaned block that held it.',
+      description: 'The orphaned block that contained it.',
     }),
     replaces: integerOrNull(
-      'The notification that this one stands in for: a reorg changed the outcome of the transaction.',
+      'The id of the notification that this one replaces, because a reorg changed the outcome of the transaction.',
     ),
-    replaced_by: integerOrNull('The notification that stands in for this one.'),
+    replaced_by: integerOrNull('The id of the notification that replaces this one.'),
     retry_count: Type.Integer(),
     redelivery_count: Type.Integer(),
     next_retry_at: textOrNull,
@@ -63,7 +63,7 @@ export const NotificationJson = Type.Object(
   { title: 'LoggedNotification' },
 );
 
-/** The form of a successful answer with this data. */
+/** The schema of a successful response with this data. */
 export const answerOf = <T extends TSchema>(data: T) => ({
   200: Type.Object({ success: Type.Literal(true), data }),
 });

@@ -14,7 +14,7 @@ import { UUID } from './watched-addresses.ts';
 
 export const LIMIT_DEFAULT = 100;
 const LIMIT_MAX = 1_000;
-/** Watched addresses with one address. A page reads the rows of each of them; with 100 it took nearly two seconds. */
+/** Watched addresses with the same chain address. A page reads rows of each of them, which took nearly two seconds with 100. */
 const RECORDS_MAX = 10;
 
 const states = ['held', 'waiting', 'processed', 'withdrawn', 'cancelled'] as const;
@@ -45,7 +45,7 @@ export const redeliverParameters = {
   cursor: parameter('the cursor of a response', parseRedeliveryCursor),
 };
 
-/** The page that the query asks for. @throws Fault `invalid` that lists every problem */
+/** The requested page. @throws Fault `invalid` that lists every problem */
 export function readPage(query: unknown) {
   const { limit = LIMIT_DEFAULT, cursor } = readKeyed(query, pageParameters);
   return { limit, before: cursor };

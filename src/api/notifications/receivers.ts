@@ -12,7 +12,7 @@ import { LIMIT, LIMIT_DEFAULT } from './log-query.ts';
 
 const PATH = '/api/notifications/receivers';
 
-/** Refuses what no origin contains. */
+/** Undefined for a text with characters that no origin contains. */
 const parseOrigin = (text: string) => (/[\s\p{Cc}]/u.test(text) ? undefined : text);
 export const FAILING = parameter(
   'true or false',
@@ -23,24 +23,28 @@ const parameters = { failing: FAILING, limit: LIMIT, cursor: cursorParameter(par
 
 export const ReceiverJson = Type.Object(
   {
-    origin: Type.String({ description: 'Scheme, host and port of its webhook URLs.' }),
+    origin: Type.String({ description: 'Scheme, host and port of the webhook URLs.' }),
     failing: Type.Boolean({
       description:
-        'A notification to it has failed and waits for its retry, even if others arrive. The fields below are null otherwise.',
+        'Whether a failed notification waits for its retry, even if others succeed. If not, the fields below are null.',
     }),
     failing_since: textOrNull,
-    failed_attempts: Type.Union([Type.Integer(), Type.Null()], { description: 'Since then.' }),
-    last_attempt_at: Type.Union([Type.String(), Type.Null()], { description: 'The last one that failed.' }),
-    last_outcome: Type.Union([Type.String(), Type.Null()], { description: 'As in the delivery log.' }),
+    failed_attempts: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'Failed attempts since then.',
+    }),
+    last_attempt_at: Type.Union([Type.String(), Type.Null()], { description: 'The last failed attempt.' }),
+    last_outcome: Type.Union([Type.String(), Type.Null()], {
+      description: 'Its outcome, as in the delivery log.',
+    }),
     last_status: Type.Union([Type.Integer(), Type.Null()]),
     pending: Type.Union([Type.Integer(), Type.Null()], {
-      description: `Notifications that failed and wait for a retry; up to ${PENDING_MAX} are counted.`,
+      description: `Failed notifications that wait for a retry, counted up to ${PENDING_MAX}.`,
     }),
     pending_is_complete: Type.Union([Type.Boolean(), Type.Null()], {
-      description: 'False when there are more.',
+      description: 'False if there are more.',
     }),
     oldest_pending_at: Type.Union([Type.String(), Type.Null()], {
-      description: 'When the oldest of them was created.',
+      description: 'When the oldest of these notifications was created.',
     }),
     next_attempt_at: textOrNull,
   },
@@ -70,8 +74,8 @@ const example = {
   ...{ oldest_pending_at: '2026-01-31T11:59:58.000Z', next_attempt_at: '2026-01-31T14:12:00.000Z' },
 };
 const operation = {
-  summary: 'Receivers, and which of them fail',
-  description: 'By origin. A receiver is listed from its first record on.',
+  summary: 'List receivers, and which of them fail',
+  description: 'Sorted by origin. A receiver is listed once a watched address uses it.',
   example: { success: true, data: [example] },
   answerHeaders: { link: '`rel="next"` leads to the next page.' },
 };

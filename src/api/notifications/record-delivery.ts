@@ -1,5 +1,5 @@
 /**
- * The delivery of one watched address: how it fares, and a webhook now to try it.
+ * Routes for the delivery of one watched address: its statistics, and a test webhook.
  */
 import { Type } from 'typebox';
 import { startAbort } from '../../core/abort.ts';
@@ -12,9 +12,9 @@ import { createWatcherGate } from '../http/auth.ts';
 import { answerOf, textOrNull } from './log-json.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
 
-/** An attempt's 10 s, and as long again for a place among the attempts that are under way to the same receiver. */
+/** The 10 s of an attempt, and as long to wait for a slot of the receiver. */
 const TEST_MS_MAX = 20_000;
-/** Of one watcher, in each process: somebody who tries a receiver, not a load. */
+/** For each watcher in each process: enough for a person who tests a receiver. */
 const TESTS_PER_MINUTE_MAX = 10;
 
 const Params = Type.Object({ id: Type.String() });
@@ -38,7 +38,7 @@ const Test = Type.Object({
 
 const operations = {
   statistics: {
-    summary: 'How the delivery for a watched address fares',
+    summary: 'Show delivery statistics of a watched address',
     example: {
       success: true,
       data: {
@@ -50,10 +50,11 @@ const operations = {
     },
   },
   test: {
-    summary: 'Send a test webhook to a record',
-    description: 'At once, through the same guard as all others, with a header `webhook-test: true`.',
+    summary: 'Send a test webhook for a watched address',
+    description:
+      'Sends it at once with the header `webhook-test: true`. The same rules for URLs apply as for all webhooks.',
     example: { success: true, data: { outcome: 'success', status: 204, duration_ms: 38, response: '' } },
-    errors: { 429: `More than ${TESTS_PER_MINUTE_MAX} in a minute.` },
+    errors: { 429: `More than ${TESTS_PER_MINUTE_MAX} test webhooks in a minute.` },
   },
 };
 
@@ -118,14 +119,14 @@ export function addRecordDeliveryRoutes(api: Api, options: ApiOptions): void {
       return await options.sendTest(record, limit.signal);
     } catch (error) {
       if (!limit.signal.aborted) throw error;
-      throw new Fault('unavailable', 'the test webhook was broken off', { cause: error });
+      throw new Fault('unavailable', 'the test webhook was aborted', { cause: error });
     } finally {
       limit.release();
     }
   }
 }
 
-/** Whether a watcher may send one more. Counts restart each minute. */
+/** Returns whether the watcher may send one more test webhook. Counts restart each minute. */
 function createAllowance(clock: Clock): (watcherId: number) => boolean {
   const counts = new Map<number, number>();
   let minute = 0;

@@ -1,5 +1,5 @@
 /**
- * Settings of a watched address, a resource of their own: the bodies of spec 4.5 stay as they are.
+ * Routes for the settings of a watched address. They are a separate resource, so the bodies of spec 4.5 stay as specified.
  */
 import { type Static, Type } from 'typebox';
 import type { Problem } from '../../core/fault.ts';
@@ -17,11 +17,11 @@ import { strict } from '../http/body-names.ts';
 import { invalidRequest } from '../http/errors.ts';
 import { found, PATH, parseId } from './watched-addresses.ts';
 
-/** They are read with every token transfer of the address. */
+/** The list is read with every token transfer of the address. */
 const TOKENS_MAX = 100;
 const AMOUNT_MAX = 2n ** 256n - 1n;
 
-/** Digits, or a number that a double holds exactly. */
+/** Decimal digits, or a number that a double represents exactly. */
 const Amount = Type.Unsafe<string | number>({
   type: ['string', 'integer'],
   pattern: '^[0-9]{1,78}$',
@@ -72,14 +72,14 @@ const operations = {
   replace: {
     summary: 'Replace the settings of a watched address',
     description:
-      'What is not given is as it is without settings. They count for what is stored from then on.',
+      'Omitted fields get their defaults. The settings apply to transfers that are stored from then on.',
     bodyExample: settings,
     example: { success: true, data: settings },
   },
   remove: { summary: 'Remove the settings of a watched address', example: { success: true } },
 };
 
-/** GET tells every setting; PUT replaces them all, by the default what it leaves out; DELETE gives back the defaults. */
+/** GET returns every setting. PUT replaces all of them, and omitted ones get their defaults. DELETE restores the defaults. */
 export function addSettingsRoutes(api: Api, options: ApiOptions): void {
   const { database, clock, confirmations } = options;
   const { onRequest, watcherOf } = createWatcherGate(options);
@@ -125,7 +125,7 @@ export function addSettingsRoutes(api: Api, options: ApiOptions): void {
   );
 }
 
-/** What the schema cannot say is checked here. @throws Fault `invalid` */
+/** Checks what the schema can't express. @throws Fault `invalid` */
 function parseSettings(body: Static<typeof Body>, confirmationsMin: number): WatchSettings {
   const { confirmations = 0, direction = 'both', removed = false, strict_order = false } = body;
   const minAmount = BigInt(body.min_amount ?? 0);
@@ -150,7 +150,7 @@ function parseSettings(body: Static<typeof Body>, confirmationsMin: number): Wat
   return { confirmations, direction, minAmount, tokens, removed, strictOrder: strict_order };
 }
 
-/** Amounts as digits, which every reader of JSON keeps exact; the result may be sent back as it is. */
+/** Amounts are strings of digits, which every JSON parser keeps exact. The result is a valid body for PUT. */
 function toJson(settings: WatchSettings, confirmationsMin: number): Static<typeof Settings> {
   return {
     confirmations: Math.max(settings.confirmations, confirmationsMin),

@@ -1,5 +1,5 @@
 /**
- * What a watcher's webhooks are signed with, for the watcher to check them: shown and rotated.
+ * Routes that show and rotate the secrets that sign a watcher's webhooks.
  */
 import { type Static, Type } from 'typebox';
 import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX, overlapMsOf } from '../../domain/overlap.ts';
@@ -41,13 +41,13 @@ const example = {
   ],
 };
 const operations = {
-  list: { summary: 'What webhooks are signed with', example },
+  list: { summary: 'List the signing secrets in force', example },
   rotate: {
-    summary: 'Begin a new signing secret',
-    description: 'The old one goes on beside it for `overlap_hours`. No body asks for the usual overlap.',
+    summary: 'Rotate the signing secret',
+    description: `Webhooks are signed with the old secret too for \`overlap_hours\`, by default ${OVERLAP_HOURS_DEFAULT}.`,
     bodyExample: { overlap_hours: 24 },
     example,
-    errors: { 409: 'As many signing secrets are valid as there may be.' },
+    errors: { 409: 'The maximum number of signing secrets is in force.' },
   },
 };
 
@@ -69,7 +69,7 @@ export function addSigningSecretRoutes(api: Api, options: ApiOptions): void {
     {
       onRequest,
       preValidation: async (request) => {
-        // No body asks for the usual overlap.
+        // No body means the default overlap.
         request.body ??= {};
       },
       schema: { body: Rotation, response: { 200: All } },
@@ -89,7 +89,7 @@ const success = (secrets: readonly SigningSecret[]) => ({
   data: secrets.map(toSecretJson),
 });
 
-/** A signing secret as the API and the command line give it. */
+/** A signing secret as the API and the command line return it. */
 export function toSecretJson({ number, keys, createdAt, endsAt }: SigningSecret): Static<typeof Secret> {
   return {
     number,

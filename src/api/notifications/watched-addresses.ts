@@ -1,5 +1,5 @@
 /**
- * The watched-address API: spec 4.5 and 2.6, with the decisions of DESIGN §7 where the specification is silent.
+ * Routes for watched addresses: spec 4.5 and 2.6, and the decisions of DESIGN §7 where the specification is silent.
  */
 import { randomUUID } from 'node:crypto';
 import { Readable } from 'node:stream';
@@ -29,7 +29,7 @@ import { querySchema, readKeyed } from '../http/parameters.ts';
 import { LIMIT_REACHED } from './limits.ts';
 
 export const PATH = '/api/notifications/watched-addresses';
-/** Records of one database read while a list is streamed. */
+/** Watched addresses in one database read while a list is streamed. */
 const PAGE_RECORDS = 1_000;
 const LIMIT_MAX = 10_000;
 
@@ -90,29 +90,29 @@ const operations = {
   create: {
     summary: 'Watch an address',
     description:
-      'It is live from the next block that is stored after this answer. By default a transfer is sent as soon as its block is stored, and nothing more is sent if a reorg orphans it later. To credit deposits, set `confirmations` above the depth of reorgs, or `removed` and read the removal notices: `PUT …/<id>/settings`.',
+      'The address is watched from the next block that is stored after this response. By default, a transfer is sent as soon as its block is stored, and nothing more is sent if a reorg orphans it later. To credit deposits safely, set `confirmations` above the depth of reorgs, or set `removed` and handle the removal notices: `PUT …/<id>/settings`.',
     headers: IdempotencyHeaders,
     bodyExample: body,
     example: one,
     errors: { ...idempotencyErrors, 409: `${LIMIT_REACHED} ${idempotencyErrors[409]}` },
   },
   list: {
-    summary: 'All watched addresses, oldest first',
+    summary: 'List watched addresses, oldest first',
     answer: All,
     answerHeaders: { link: 'With a limit: `rel="next"` leads to the next page.' },
     example: { success: true, data: [record] },
   },
-  get: { summary: 'One watched address', example: one },
+  get: { summary: 'Show a watched address', example: one },
   update: {
-    summary: 'Change fields of a watched address',
-    description: 'What waits goes to the new URL.',
+    summary: 'Update a watched address',
+    description: 'Omitted fields stay as they are. Waiting notifications go to the new URL.',
     bodyExample: { watch_token: false },
     example: { success: true, data: { ...record, watch_token: false } },
     errors: { 409: LIMIT_REACHED },
   },
   remove: {
-    summary: 'Stop watching',
-    description: 'What waits for the record is cancelled.',
+    summary: 'Delete a watched address',
+    description: 'Its waiting notifications are cancelled.',
     example: { success: true },
   },
 };
@@ -195,7 +195,7 @@ function addRemove(api: Api, options: ApiOptions, { onRequest, watcherOf }: Watc
   );
 }
 
-/** A record to be stored, with a new id. @throws Fault `invalid` with all that is wrong. */
+/** A new watched address with a new id. @throws Fault `invalid` that lists every problem */
 export function parseNew(body: Static<typeof Create>, policy: WebhookPolicy): NewWatchedAddress {
   const { watch_coin: watchCoin = true, watch_token: watchToken = true } = body;
   const { address, webhookUrl } = parseFields(body, policy);
@@ -203,7 +203,7 @@ export function parseNew(body: Static<typeof Create>, policy: WebhookPolicy): Ne
   return { id: randomUUID(), address, watchCoin, watchToken, webhookUrl };
 }
 
-/** What a body changes. @throws Fault `invalid` with all that is wrong. */
+/** The changes in a body. @throws Fault `invalid` that lists every problem */
 export function parsePatch(body: Static<typeof Patch>, policy: WebhookPolicy): WatchedAddressPatch {
   const { watch_coin: watchCoin, watch_token: watchToken } = body;
   return {
@@ -213,7 +213,7 @@ export function parsePatch(body: Static<typeof Patch>, policy: WebhookPolicy): W
   };
 }
 
-/** Normalized address and checked URL of a body; all that is wrong with them at once. */
+/** The normalized address and the checked URL of a body. @throws Fault `invalid` that lists every problem */
 export function parseFields(
   body: Static<typeof Patch>,
   policy: WebhookPolicy,
@@ -236,13 +236,13 @@ export function parseFields(
   return { ...(address !== undefined && { address }), ...(webhookUrl !== undefined && { webhookUrl }) };
 }
 
-/** The URL as it was written: it goes back to the watcher in every body. */
+/** The URL exactly as written, because every body returns it to the watcher. */
 function checkedUrl(text: string, policy: WebhookPolicy): string {
   parseWebhookUrl(text, policy);
   return text;
 }
 
-/** The whole list, page by page: memory stays bounded however many records there are. */
+/** The whole list, page by page, so memory stays bounded. */
 async function* streamList(
   database: Database,
   watcherId: number,
@@ -276,16 +276,16 @@ function parseCursor(text: string): Cursor | undefined {
 
 export const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
-/** What is not a UUID cannot be a known id. */
+/** @throws Fault `not_found` for a text that is not a UUID */
 export function parseId(text: string): string {
   if (!UUID.test(text)) throw notFound();
   return text.toLowerCase();
 }
 
-/** Another watcher's record looks the same as none (DESIGN §7). */
+/** The same for another watcher's watched address (DESIGN §7). */
 const notFound = () => new Fault('not_found', 'Watched address not found');
 
-/** What was found of a record. @throws Fault `not_found`, or the Fault that stands in for it */
+/** The value. @throws Fault `not_found` for undefined, and a value that is a Fault */
 export function found<T>(value: T | Fault | undefined): T {
   if (value instanceof Fault) throw value;
   if (value === undefined) throw notFound();

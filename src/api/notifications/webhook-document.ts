@@ -1,5 +1,5 @@
 /**
- * The webhook (spec 4.6 and 2.7) as the documentation has it.
+ * The webhook (spec 4.6 and 2.7) in the OpenAPI document.
  */
 import { Type } from 'typebox';
 
@@ -20,28 +20,29 @@ const example = {
   next_retry_at: null,
 };
 
-/** In the order in which they are sent. */
+/** Fields in the order in which they are sent. */
 const Notification = Type.Object(
   {
     id: Type.Integer({
-      description: 'The same over all attempts, and never another content: deduplicate by it.',
+      description: 'The same in all attempts, always with the same content. Use it to deduplicate.',
     }),
     watched_addresses_id: Type.String({ format: 'uuid' }),
     watcher_id: Type.Integer(),
-    hash: Type.String({ pattern: '^0x[0-9a-f]{64}$', description: 'Of the transaction.' }),
+    hash: Type.String({ pattern: '^0x[0-9a-f]{64}$', description: 'Transaction hash.' }),
     type: Type.Enum(['COIN_TRANSFER', 'TOKEN_TRANSFER']),
     sender: Address,
-    receiver: Type.String({ description: 'Empty when the transaction has no `to`.' }),
+    receiver: Type.String({ description: 'Empty if the transaction has no `to`.' }),
     amount: Type.Union([Type.Integer(), Type.Null()], {
-      description: 'wei, or raw token units; exact, of up to 78 digits: not every reader of JSON keeps them.',
+      description:
+        'In wei or raw token units. Exact, with up to 78 digits, so use a JSON parser that keeps large integers.',
     }),
     asset: Type.String({ description: 'Symbol of the native coin, or address of the token contract.' }),
     timestamp: Type.String({
-      description: 'When the notification was made: `YYYY-MM-DD HH:MM:SS.ffffff`, UTC.',
+      description: 'When the notification was created: `YYYY-MM-DD HH:MM:SS.ffffff` in UTC.',
     }),
     webhook_url: Type.String(),
     api_key: Type.Union([Type.String(), Type.Null()], {
-      description: "The watcher's own, where one is stored.",
+      description: "The watcher's API key, if it is stored.",
     }),
     next_retry_at: Type.Union([Type.String(), Type.Null()]),
   },
@@ -49,38 +50,42 @@ const Notification = Type.Object(
 );
 
 const headers: [name: string, isRequired: boolean, description: string][] = [
-  ['authorization', false, "`Bearer <API_KEY>`, the watcher's own, where one is stored (spec 4.6)."],
+  ['authorization', false, "`Bearer <API_KEY>` with the watcher's API key, if it is stored."],
   [
     'webhook-id',
     true,
-    'Names the message (Standard Webhooks 1.0), the same over all attempts: `<id>` for the transfer, `<id>-<revision>` after a reorg. Signed, so decide by it: apply only a higher revision; an odd one means that the transfer is gone.',
+    'The id of the message (Standard Webhooks 1.0), the same in all attempts: `<id>` for the transfer, `<id>-<revision>` after a reorg. It is part of the signature, so rely on it: apply only a higher revision. An odd revision means that the transfer was orphaned.',
   ],
-  ['webhook-timestamp', true, 'Of the attempt, in seconds since 1970.'],
+  ['webhook-timestamp', true, 'Time of the attempt in seconds since 1970.'],
   [
     'webhook-signature',
     true,
-    'Separated by spaces, for each signing secret in force: `v1,` HMAC-SHA256 and `v1a,` ed25519, each over `id.timestamp.body`.',
+    'Signatures separated by spaces. For each signing secret in force: `v1,` with HMAC-SHA256 and `v1a,` with ed25519, each over `id.timestamp.body`.',
   ],
   [
     'chainbell-revision',
     true,
-    '`0` for the transfer, odd for its removal notice, `2` when it is canonical again.',
+    '`0` for the transfer, an odd number for its removal notice, and `2` when the transfer is canonical again.',
   ],
   [
     'chainbell-block',
     false,
-    'Number and hash of the block that holds the transfer, separated by a space; on a removal notice the orphaned block.',
+    'Number and hash of the block that contains the transfer, separated by a space. On a removal notice, the orphaned block.',
   ],
   [
     'chainbell-replaces',
     false,
-    'The `id` of the notification that this one stands in for, when a reorg changed the outcome of its transaction. Information only.',
+    'The `id` of the notification that this one replaces, if a reorg changed the outcome of its transaction. For information only.',
   ],
-  ['chainbell-removed', false, '`true` on a removal notice, which only records with `removed` are sent.'],
-  ['webhook-test', false, '`true` on a test webhook, whose body is made up.'],
+  [
+    'chainbell-removed',
+    false,
+    '`true` on a removal notice. Only watched addresses with the setting `removed` get these.',
+  ],
+  ['webhook-test', false, '`true` on a test webhook, which has an example body.'],
 ];
 
-/** For the field `webhooks` of OpenAPI 3.1. */
+/** The field `webhooks` of OpenAPI 3.1. */
 export const webhooks = {
   notification: {
     post: {
@@ -88,7 +93,7 @@ export const webhooks = {
       tags: ['Webhooks'],
       summary: 'A transfer involves a watched address',
       description:
-        'Sent to the URL of the record. A 2xx within 10 seconds ends it; anything else is tried again after 1, 3, 10, 15 and then every 60 minutes, for ever. Redirects are not followed.',
+        'Sent to the webhook URL of the watched address. A 2xx response within 10 seconds completes the delivery. Otherwise it is retried after 1, 3, 10, 15 and then every 60 minutes, forever. Redirects are not followed.',
       parameters: headers.map(([name, required, description]) => ({
         ...{ name, in: 'header', required, description },
         schema: { type: 'string' },
@@ -98,8 +103,8 @@ export const webhooks = {
         content: { 'application/json': { schema: Notification, example } },
       },
       responses: {
-        '2XX': { description: 'Taken. The body is not looked at.' },
-        default: { description: 'Not taken: it is tried again.' },
+        '2XX': { description: 'Delivered. The response body is ignored.' },
+        default: { description: 'Not delivered. It will be retried.' },
       },
     },
   },

@@ -1,5 +1,5 @@
 /**
- * The path parameter that names a pair, for all routes of a pair.
+ * The path parameter of all routes for one pair.
  */
 import Type from 'typebox';
 import { Fault } from '../../core/fault.ts';

@@ -1,5 +1,5 @@
 /**
- * Cursors of the lists of points: the place of the last entry of a page, as a text.
+ * Cursors of the lists of points: the position of the last entry of a page, as a text.
  */
 import { decimal, decimalText } from '../../core/decimal.ts';
 import { Fault } from '../../core/fault.ts';
@@ -8,7 +8,7 @@ import type { AwardPlace, LeaderPlace } from '../../store/points/point-lists.ts'
 
 export const formatLeaderPlace = ({ points, user }: LeaderPlace): string => `${decimalText(points)}_${user}`;
 
-/** @throws Fault `invalid` for anything but what formatLeaderPlace has made. */
+/** @throws Fault `invalid` for a text that formatLeaderPlace doesn't produce. */
 export function parseLeaderPlace(text: string): LeaderPlace {
   const [, points, user] = /^(-?\d{1,100}(?:\.\d{1,100})?)_(0x[0-9a-f]{40})$/.exec(text) ?? [];
   if (points === undefined || user === undefined) throw invalidCursor();
@@ -17,7 +17,7 @@ export function parseLeaderPlace(text: string): LeaderPlace {
 
 export const formatAwardPlace = ({ awardedAt, id }: AwardPlace): string => `${awardedAt.getTime()}_${id}`;
 
-/** @throws Fault `invalid` for anything but what formatAwardPlace has made. */
+/** @throws Fault `invalid` for a text that formatAwardPlace doesn't produce. */
 export function parseAwardPlace(text: string): AwardPlace {
   const [, timeMs, id] = /^(\d{1,14})_(\d{1,15})$/.exec(text) ?? [];
   if (timeMs === undefined) throw invalidCursor();

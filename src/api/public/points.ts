@@ -1,6 +1,6 @@
 /**
- * What users have earned: leaderboard, awards, totals, and the current month compared with the previous one
- * (spec 2.1, 4.1 and 7).
+ * Routes for points: leaderboard, awards of a user, totals, and the current month compared with the previous one (spec 2.1, 4.1
+ * and 7).
  */
 import { Type } from 'typebox';
 import type { Clock } from '../../core/clock.ts';
@@ -32,7 +32,7 @@ const LIMIT_MAX = 1_000;
 const MONTH = required(
   parameter('a month', parseMonth, Type.String({ pattern: '^\\d{4}-\\d{2}$', examples: ['2026-01'] })),
 );
-/** With 0x only (spec 2.1). */
+/** The prefix 0x is required (spec 2.1). */
 const USER = required(
   parameter(
     'an address with 0x',
@@ -212,7 +212,7 @@ function addComparison(api: Api, { database, clock }: Options): void {
   });
 }
 
-/** The entries of a page; undefined without limit and cursor, which asks for the whole list. */
+/** The number of entries of a page. Undefined without limit and cursor, which means the whole list. */
 const pageSize = (limit: number | undefined, after: object | undefined): number | undefined =>
   limit ?? (after === undefined ? undefined : LIMIT_MAX);
 
@@ -242,7 +242,7 @@ function pageAnswer<Place>(
 const notFound = () => new Fault('not_found', 'Points not found');
 const periodJson = ({ start, end }: Period) => ({ start: start.toISOString(), end: end.toISOString() });
 
-/** In percent of last month's absolute value; 100 or -100 when last month's is 0, and 0 when both are. */
+/** In percent of last month's absolute value. 100 or -100 if last month's is 0, and 0 if both are. */
 function percentageChange(current: Decimal, lastMonth: Decimal): Decimal {
   if (lastMonth.eq(0)) return decimal(String(Math.sign(current.cmp(lastMonth)) * 100));
   return percentOf(current.minus(lastMonth), lastMonth.abs());

@@ -1,5 +1,5 @@
 /**
- * Prices in USD (spec 4.2): of the native coin, of the reward token, of further tokens by their symbol.
+ * Routes for prices in USD (spec 4.2): of the native coin, of the reward token, and of other tokens by symbol.
  */
 import Type from 'typebox';
 import type { Clock } from '../../core/clock.ts';
@@ -16,27 +16,27 @@ import { addPublicRoute, json, type PublicAnswer } from '../http/public.ts';
 
 /** Spec 8. */
 const CACHE_SECONDS = 60;
-/** A database that is away for a moment takes the price away for not much longer. */
+/** Short, so that after a brief database outage the price returns soon. */
 const UNREADABLE_SECONDS_MAX = 1;
 
 const PriceRecord = Type.Object({
   price: Type.Union([Type.Number(), Type.Null()], {
-    description: 'USD for one coin, all digits; null when it cannot be told.',
+    description: 'USD for one coin with all digits. Null if it is unknown.',
   }),
   asset: Type.String(),
   base_currency: Type.Literal('USD'),
 });
 
-/** A price, and how old the one of the feed is that it comes from; a fixed one has no age. */
+/** A price, and the age of the feed's price behind it. A fixed price has no age. */
 type Usd = { usd: Decimal; ageMs: number | undefined; isStale: boolean };
 
 const AGE_HEADER = 'chainbell-price-age';
 const STALE_HEADER = 'chainbell-price-stale';
 const answerHeaders = {
   [AGE_HEADER]:
-    'Age of the price in seconds when this answer was made; add `age`. Of a pair: age of the native price. Without it: a fixed price, or none.',
+    'Age of the price in seconds when this response was computed. Add `age`. For the price of a pair, the age of the native price. Absent for a fixed price or if there is none.',
   [STALE_HEADER]:
-    '`true` when there is no price, or it is older than `maxAgeSeconds` of its feed, or else than 10 minutes and two rounds.',
+    '`true` if there is no price, or if it is older than `maxAgeSeconds` of its feed (by default 10 minutes and two rounds).',
 };
 
 const SYMBOL = { ...parameter('a symbol', (text) => text), isInPath: true } as const;
@@ -75,7 +75,7 @@ export function addPriceRoutes(api: Api, { database, clock, log, prices }: Optio
     try {
       return recordOf(asset, await findUsd(origin, asset));
     } catch (error) {
-      // A read that fails is a price that cannot be told (spec 4.2, rule 1).
+      // A price that can't be read is null (spec 4.2, rule 1).
       if (!(error instanceof Fault)) throw error;
       log.warn({ asset, error: messageOf(error) }, 'price.unreadable');
       return { ...recordOf(asset, undefined), cacheSecondsMax: UNREADABLE_SECONDS_MAX };

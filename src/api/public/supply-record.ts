@@ -1,23 +1,23 @@
 /**
- * The supply record (spec 2.5), made from a reading of balances. Pure.
+ * The supply record (spec 2.5), computed from a reading of balances. Pure.
  */
 import type { BalanceMethod } from '../../chain/contracts/balances.ts';
 import { amountOf, decimalText } from '../../core/decimal.ts';
 import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { BlockId } from '../../domain/block.ts';
 
-/** What the operator says of the supply. */
+/** The configuration of the supply. */
 export type SupplyTerms = {
   nativeSymbol: string;
   initialWei: bigint;
   multicall3: Address;
-  /** The contract of the validators' stakes. */
+  /** The contract that holds the validators' stakes. */
   staking: Address | undefined;
   /** Vesting contracts by label. */
   vesting: Readonly<Record<string, Address>>;
 };
 
-/** The balance of an address, and when it was so: later than the reading when the node did not give it this time. */
+/** The balance of an address and its time. The time is before that of the reading if the node did not return it this time. */
 export type Balance = { wei: bigint; at: Date };
 
 export type SupplyReading = {
@@ -26,7 +26,7 @@ export type SupplyReading = {
   /** scheme://host of the node that gave it. */
   nodeName: string;
   method: BalanceMethod;
-  /** Of each address of `supplyAddresses`. */
+  /** The balance of each address of `supplyAddresses`. */
   balances: ReadonlyMap<Address, Balance>;
 };
 
@@ -38,7 +38,7 @@ const BURN_LABEL = 'burn_address';
 
 type SupplyFigures = Record<'initial' | 'locked' | 'burned' | 'circulating' | 'total', bigint>;
 
-/** Whose balances are subtracted, with their labels; the burn address (spec 4.4) is the last one. */
+/** The addresses whose balances are subtracted, with their labels. The burn address (spec 4.4) is last. */
 export function supplyAddresses({ staking, vesting }: SupplyTerms): { address: Address; label: string }[] {
   return [
     ...(staking === undefined ? [] : [{ address: staking, label: STAKING_LABEL }]),
@@ -47,7 +47,7 @@ export function supplyAddresses({ staking, vesting }: SupplyTerms): { address: A
   ];
 }
 
-/** In wei; circulating and total (what is not burned) are never below 0 (spec 4.4). */
+/** In wei. Circulating and total (not burned) supply are at least 0 (spec 4.4). */
 export function supplyFigures(terms: SupplyTerms, reading: SupplyReading): SupplyFigures {
   const { initialWei: initial } = terms;
   const burned = balanceOf(reading, zeroAddress).wei;
@@ -108,7 +108,7 @@ export function supplyRecord(terms: SupplyTerms, reading: SupplyReading) {
   };
 }
 
-/** Whole coins, all digits. */
+/** In whole coins, with all digits. */
 export function coinText(wei: bigint): string {
   return decimalText(amountOf(wei, COIN_DECIMALS));
 }
@@ -149,7 +149,7 @@ function howToVerify({ block, method }: SupplyReading): string {
   );
 }
 
-/** The last two labels of its host: what stands before them, and the path, are the operator's own. */
+/** The last two labels of its host, because subdomains and the path may contain the operator's secrets. */
 function providerName(nodeName: string): string {
   const host = URL.parse(nodeName)?.hostname ?? '';
   const isName = /^([\w-]+\.)+[a-z][a-z-]*$/i.test(host);

@@ -1,5 +1,5 @@
 /**
- * Supply of the native coin (spec 4.4), and its figures as plain numbers for listing sites.
+ * Routes for the supply of the native coin (spec 4.4), and for each of its figures as a plain number for listing sites.
  */
 import Type from 'typebox';
 import { Fault } from '../../core/fault.ts';
@@ -82,7 +82,7 @@ const EXAMPLE = {
 
 const FIGURES = ['circulating', 'total', 'initial', 'locked', 'burned'] as const;
 
-/** `supply` is undefined where none is configured: the routes then answer 404. */
+/** `supply` is undefined if it is not configured. The routes then answer 404. */
 export function addSupplyRoutes(api: Api, { supply }: { supply: SupplyReader | undefined }): void {
   const read = async () => {
     if (supply === undefined) throw new Fault('not_found', 'Supply is not published here');

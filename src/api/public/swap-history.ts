@@ -1,5 +1,5 @@
 /**
- * Hourly histories of swap pairs: volume and price.
+ * Routes for the hourly volume and price of swap pairs.
  */
 import Type from 'typebox';
 import type { Clock } from '../../core/clock.ts';
@@ -26,8 +26,8 @@ const hourAfter = (description: string) =>
 
 const parameters = {
   pair_id: PAIR_ID,
-  from: hourAfter('ISO 8601; the hours from here on.'),
-  until: hourAfter('ISO 8601; the hours before this; now unless given.'),
+  from: hourAfter('The first hour, in ISO 8601.'),
+  until: hourAfter('The end of the last hour, in ISO 8601. Default: now.'),
   to: { ...hourAfter('The same as `until`.'), aliasOf: 'until' },
   limit: limitParameter(
     HOURS_MAX,
@@ -36,13 +36,13 @@ const parameters = {
 };
 
 const VolumeHour = Type.Object({
-  hour: Type.String({ description: 'Its beginning, ISO 8601 UTC.' }),
-  volume: Type.Number({ description: 'USD.' }),
+  hour: Type.String({ description: 'The beginning of the hour, in ISO 8601 UTC.' }),
+  volume: Type.Number({ description: 'In USD.' }),
   swaps: Type.Integer(),
 });
 
 const PriceHour = Type.Object({
-  hour: Type.String({ description: 'Its beginning, ISO 8601 UTC.' }),
+  hour: Type.String({ description: 'The beginning of the hour, in ISO 8601 UTC.' }),
   price: Type.Union([Type.Number(), Type.Null()]),
 });
 
@@ -95,7 +95,7 @@ export function addSwapHistoryRoutes(api: Api, { database, clock, pairs }: Optio
   });
 }
 
-/** Whole hours. Without `from` it is the last `limit` hours before `until`. */
+/** Whole hours. Without `from`, the last `limit` hours before `until`. */
 function rangeOf(
   { from, until, to: sameAsUntil, limit = HOURS_DEFAULT }: Parsed<typeof parameters>,
   now: Date,

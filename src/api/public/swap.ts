@@ -1,5 +1,5 @@
 /**
- * Statistics of swap pairs: volume and LP value (spec 4.3), and the list of all pairs.
+ * Routes for swap pairs: volume and LP value (spec 4.3), and the list of all pairs.
  */
 import Type, { type Static } from 'typebox';
 import type { Clock } from '../../core/clock.ts';
@@ -36,7 +36,7 @@ const Volume = Type.Object({
 
 const LpValue = Type.Object({
   latestPrice: Type.Number({
-    description: 'Units of the token that gives the USD value, for one of the other.',
+    description: 'Units of the token with the USD price for one unit of the other.',
   }),
   lpPriceInUsd: Type.Number({ description: 'Estimated USD value of one LP token.' }),
   pair: Type.String(),
@@ -195,13 +195,13 @@ async function priceOf({ database, clock }: PairRoutes, value: TokenValue): Prom
   return (await findCurrentPrice(database, asset, { now: clock.now(), maxAgeMs }))?.price;
 }
 
-/** USD, over the past 24 hours. */
+/** In USD, over the past 24 hours. */
 function volumeOf({ database, clock }: PairRoutes, pair: ValuedPair): Promise<Decimal> {
   const until = clock.now();
   return sumSwapValue(database, pair.id, { after: new Date(until.getTime() - DAY_MS), until });
 }
 
-/** Undefined while the LP supply is unknown, and while the pair has a price source that has no price yet. */
+/** Undefined while the LP supply is unknown, and while the price source of the pair has no price yet. */
 async function lpPriceOf(options: PairRoutes, pair: ValuedPair, now: PairNow): Promise<Decimal | undefined> {
   if (now.supply === undefined) return undefined;
   const [usd0, usd1] = [await priceOf(options, pair.value0), await priceOf(options, pair.value1)];

@@ -223,7 +223,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { key, ask, clock } = await createStory(database(), 4, 'processed');
     const reasons = {
       held: 'It waits for confirmations, or for an earlier notification in strict order',
-      withdrawn: 'Its block is not part of the chain any more',
+      withdrawn: 'Its block was orphaned by a reorg',
       cancelled: 'Its watched address was deleted',
     };
     clock.advance(9_999_999);
