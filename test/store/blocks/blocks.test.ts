@@ -36,7 +36,7 @@ const fails = { now: later(1), succeeds: false };
 const succeeds = { now: later(1), succeeds: true };
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a transfer is matched from both sides, once for a record that is both', async () => {
+  test('a transfer matches its sender and its receiver, and matches once if they are the same', async () => {
     const sends = await watchAddress(database(), { address: alice });
     const receives = await watchAddress(database(), { address: bob });
     await watchAddress(database(), { address: carol });
@@ -49,7 +49,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(rows.length, 3);
   });
 
-  test('two records of the same address get one notification each, whoever owns them (spec 6.1)', async () => {
+  test('each record of an address gets its own notification, within and across watchers (spec 6.1)', async () => {
     const records = [
       await watchAddress(database()),
       await watchAddress(database(), { url: 'https://two.example/hook' }),
@@ -71,7 +71,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(new Set(rows.map((row) => row.lane_id)).size, 3);
   });
 
-  test('watch_coin and watch_token decide which kinds are matched', async () => {
+  test('watch_coin and watch_token decide which kinds of transfers match', async () => {
     await watchAddress(database(), { watchToken: false, url: 'https://coins.example/' });
     await watchAddress(database(), { watchCoin: false, url: 'https://tokens.example/' });
     await watchAddress(database(), { watchCoin: false, watchToken: false });
@@ -103,7 +103,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('several blocks are committed at once, and an address counts from its record on', async () => {
+  test('one commit stores several blocks, and a record matches only blocks stored after its creation', async () => {
     await mine(database(), headerOf(1), [transferOf()]);
     await watchAddress(database());
     const blocks = [2, 3].map((number) => ({
@@ -155,7 +155,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   });
 
-  test('a commit on another tip than the stored one is lost and stores nothing', async () => {
+  test('a commit that expects another tip than the stored one is lost and stores nothing', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), []);
     for (const expectedTip of [undefined, idOf(headerOf(2)), { number: 1, hash: hashOf(99) }]) {
@@ -184,7 +184,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), []);
   });
 
-  test('confirmations hold a notification back and release it with the block that completes them', async () => {
+  test('a notification is held until the block that completes its confirmations', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()], { releasedNumber: -1 });
     assert.deepEqual(await listStates(database()), ['held']);
@@ -204,7 +204,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['waiting', 'waiting']);
   });
 
-  test('undoing blocks withdraws what was never attempted, held or waiting, and only above the ancestor', async () => {
+  test('a reorg withdraws held and waiting notifications that were never attempted, only above the ancestor', async () => {
     await watchAddress(database());
     for (const number of [1, 2, 3])
       await mine(database(), headerOf(number), [transferOf()], { releasedNumber: 2 });
@@ -217,7 +217,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await findTip(database()), idOf(headerOf(1)));
   });
 
-  test('a reorg with an unproved match changes nothing, also not what it would have undone', async () => {
+  test('a reorg with an unproved match stores nothing and orphans nothing', async () => {
     await watchAddress(database());
     for (const number of [1, 2]) await mine(database(), headerOf(number), [transferOf()]);
     const block = { header: headerOf(2, 1, 1), proved: true, transfers: [transferOf()] };
@@ -229,7 +229,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         finalizedNumber: 0,
         now: noon,
       },
-      reorg: { ancestorNumber: 1, undo: () => assert.fail('nothing is undone yet') },
+      reorg: { ancestorNumber: 1, undo: () => assert.fail('nothing may be undone yet') },
       findUnproved: (matched) => matched,
     });
     assert.equal(committed.outcome, 'unproved');
@@ -237,7 +237,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['waiting', 'waiting']);
   });
 
-  test('undoing a block ends the retries of what was attempted, and keeps what was delivered', async () => {
+  test('a reorg ends the retries of orphaned transfers, and leaves delivered ones processed', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [transferOf()]);
@@ -281,7 +281,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['held']);
   });
 
-  test('an attempted notification does not notify a second time when its transaction is mined again', async () => {
+  test('an attempted notification stays the same when the reorg includes its transaction again', async () => {
     await watchAddress(database());
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
@@ -309,7 +309,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('a record that was deleted while its block was dead is not notified after the re-inclusion', async () => {
+  test('a record deleted while its block was orphaned is not notified when the transaction is mined again', async () => {
     const record = await watchAddress(database());
     const payment = transferOf();
     await mine(database(), headerOf(1), []);
@@ -320,7 +320,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['withdrawn']);
   });
 
-  test('the database is bound to the first chain it meets, and finality never moves back', async () => {
+  test('the database belongs to the first chain that it was used with, and finality never moves back', async () => {
     assert.equal(await findChain(database()), undefined);
     await insertChain(database(), 31337, hashOf(1));
     await insertChain(database(), 1, hashOf(2));
@@ -336,7 +336,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   });
 
-  test('checks that the chain was once seen to honour stay, whatever later commits know of', async () => {
+  test('observed checks stay enforced when later commits do not list them', async () => {
     await insertChain(database(), 31337, hashOf(1));
     const enforcedAfter = async (number: number, enforcedChecks: string[]) => {
       await mine(database(), headerOf(number), [], { enforcedChecks });
@@ -349,7 +349,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  test('of several followers that commit the same block at once exactly one succeeds', async () => {
+  test('if several followers commit the same block at once, exactly one succeeds', async () => {
     await watchAddress(database());
     const payment = transferOf();
     const others = await Promise.all([place().open(), place().open(), place().open()]);

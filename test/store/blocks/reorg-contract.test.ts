@@ -1,5 +1,6 @@
 /**
- * What receivers are sent when reorgs change what a transaction did: the case table of docs/explanation/reorgs.md, row by row.
+ * The case table of docs/explanation/reorgs.md, row by row: the webhooks that receivers get when a reorg changes the outcome of
+ * a transaction.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -24,15 +25,15 @@ import {
 } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 
-/** What became of the first attempt before the reorg. */
-type Fate = 'never sent' | 'not connected' | 'timed out' | 'acknowledged';
+/** The outcome of the first attempt before the reorg. */
+type FirstOutcome = 'never sent' | 'not connected' | 'timed out' | 'acknowledged';
 
 const TX = hashOf(0x77);
 const paymentOf = (amount: bigint, parts: Partial<Transfer> = {}) =>
   transferOf({ kind: 'token', token: coin, txHash: TX, amount, ...parts });
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  /** What the receivers of a record are sent, as webhook-id and amount, from a story of blocks upon block 1. */
+  /** Mines blocks after block 1 and collects the webhooks that receivers get, as webhook-id and amount. */
   function createStory(removed: boolean) {
     const sent: string[] = [];
     let ms = 0;
@@ -52,13 +53,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         watchAddress(database(), { address, settings: { removed, confirmations } }),
       mine: (header: BlockHeader, transfers: readonly Transfer[] = []) =>
         mine(database(), header, transfers, { now: later(ms) }),
-      /** Switches to a branch that leaves after block 1. */
+      /** Switches to a branch that starts after block 1. */
       reorg: (header: BlockHeader, transfers: readonly Transfer[] = []) =>
         mine(database(), header, transfers, { now: later(ms), reorg: { ancestorNumber: 1 } }),
-      async first(fate: Fate) {
-        if (fate !== 'never sent') await attempt(fate === 'acknowledged', fate !== 'not connected');
+      async first(outcome: FirstOutcome) {
+        if (outcome !== 'never sent') await attempt(outcome === 'acknowledged', outcome !== 'not connected');
       },
-      /** Everything is delivered that is due now or later. */
+      /** Delivers everything that is due now or later. */
       async deliver() {
         for (let round = 0; round < 3; round += 1) await attempt(true);
         return sent;
@@ -66,13 +67,18 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     };
   }
 
-  /** Block 2 holds these, with this fate; then a reorg puts those in its place. */
-  async function tell(removed: boolean, fate: Fate, before: readonly Transfer[], after: readonly Transfer[]) {
+  /** Block 2 contains the transfers `before`, whose first attempts end in `outcome`. Then a reorg replaces them with `after`. */
+  async function play(
+    removed: boolean,
+    outcome: FirstOutcome,
+    before: readonly Transfer[],
+    after: readonly Transfer[],
+  ) {
     const story = createStory(removed);
     await story.watch();
     await story.mine(headerOf(1));
     await story.mine(headerOf(2), before);
-    await story.first(fate);
+    await story.first(outcome);
     await story.reorg(headerOf(2, 1, 1), after);
     return story.deliver();
   }
@@ -80,11 +86,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const hundred = () => paymentOf(100n);
   const ninety = () => paymentOf(90n);
   const both = async (
-    fate: Fate,
+    outcome: FirstOutcome,
     [before, after]: [Transfer[], Transfer[]],
     { off, on }: { off: string[]; on: string[] },
     removed: boolean,
-  ) => assert.deepEqual(await tell(removed, fate, before, after), removed ? on : off);
+  ) => assert.deepEqual(await play(removed, outcome, before, after), removed ? on : off);
 
   for (const removed of [false, true]) {
     const name = `with removed ${removed ? 'on' : 'off'}`;
@@ -95,7 +101,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([row?.revision, row?.block_number], [0, 2]);
     });
 
-    test(`${name}, a transfer that timed out and is in both branches goes on with its schedule`, async () => {
+    test(`${name}, a transfer that timed out and is in both branches continues its retry schedule`, async () => {
       await both(
         'timed out',
         [[hundred()], [hundred()]],
@@ -130,9 +136,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await story.deliver(), removed ? ['1: 100', '1-2: 100'] : ['1: 100', '1: 100']);
     });
 
-    for (const fate of ['never sent', 'not connected'] as const)
-      test(`${name}, another amount replaces a transfer that was ${fate}`, async () => {
-        await both(fate, [[hundred()], [ninety()]], { off: ['2: 90'], on: ['2: 90'] }, removed);
+    for (const outcome of ['never sent', 'not connected'] as const)
+      test(`${name}, another amount is sent instead of a transfer that was ${outcome}`, async () => {
+        await both(outcome, [[hundred()], [ninety()]], { off: ['2: 90'], on: ['2: 90'] }, removed);
         assert.deepEqual(await replacements(), [null, null]);
       });
 
@@ -148,7 +154,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await replacements(), [null, 1]);
     });
 
-    test(`${name}, another party is a notification of that party's record`, async () => {
+    test(`${name}, another receiver of the transfer gets its own notification`, async () => {
       const story = createStory(removed);
       await story.watch(bob);
       await story.watch(carol);
@@ -163,14 +169,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await replacements(), [null, null]);
     });
 
-    for (const fate of ['never sent', 'not connected'] as const)
-      test(`${name}, a transfer that vanished and was ${fate} is never sent`, async () => {
-        await both(fate, [[hundred()], []], { off: [], on: [] }, removed);
+    for (const outcome of ['never sent', 'not connected'] as const)
+      test(`${name}, a transfer that is gone and was ${outcome} is never sent`, async () => {
+        await both(outcome, [[hundred()], []], { off: [], on: [] }, removed);
       });
 
-    for (const fate of ['timed out', 'acknowledged'] as const)
-      test(`${name}, a transfer that vanished and was ${fate} is ${removed ? 'reported as removed' : 'not sent again'}`, async () => {
-        await both(fate, [[hundred()], []], { off: ['1: 100'], on: ['1: 100', '1-1: 100'] }, removed);
+    for (const outcome of ['timed out', 'acknowledged'] as const)
+      test(`${name}, a transfer that is gone and was ${outcome} ${removed ? 'gets a removal notice' : 'is not sent again'}`, async () => {
+        await both(outcome, [[hundred()], []], { off: ['1: 100'], on: ['1: 100', '1-1: 100'] }, removed);
       });
 
     test(`${name}, a transfer that appears in the new branch is sent`, async () => {
@@ -190,7 +196,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await story.deliver(), removed ? on : ['1: 100', '2: 90']);
     });
 
-    test(`${name}, a log inserted before an unchanged transfer changes nothing for it`, async () => {
+    test(`${name}, a log inserted before an unchanged transfer sends nothing for that transfer`, async () => {
       const moved = paymentOf(100n, { ordinal: 3 });
       await both(
         'acknowledged',
@@ -200,7 +206,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     });
 
-    test(`${name}, of two equal transfers of a transaction only the one that is gone is affected`, async () => {
+    test(`${name}, if one of two equal transfers of a transaction is gone, only that one is affected`, async () => {
       const twice = [hundred(), paymentOf(100n, { ordinal: 1 })];
       const off = ['1: 100', '2: 100'];
       await both(
@@ -211,7 +217,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     });
 
-    test(`${name}, a reorg within the confirmations sends nothing, and they count again from the new block`, async () => {
+    test(`${name}, a reorg before the confirmations are complete sends nothing, and they count from the new block`, async () => {
       const story = createStory(removed);
       await story.watch(bob, 2);
       await story.mine(headerOf(1));
@@ -238,11 +244,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  test('a webhook under way to a URL that its record got while it was held counts as seen', async () => {
+  test('a webhook under way counts as seen if its record got a new URL while it was held', async () => {
     const settings = { removed: true, confirmations: 1 };
     const record = await watchAddress(database(), { settings });
     await mine(database(), headerOf(1), []);
-    // The former lane has served for long, the new one never.
+    // The former lane was leased many times before, the new one never.
     await database().query(sql`update lane set epoch = 9`);
     await mine(database(), headerOf(2), [hundred()]);
     const origin = 'https://two.example';
@@ -256,10 +262,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([row?.state, row?.revision], ['waiting', 1]);
   });
 
-  test('the log says what is orphaned, and what stands in for what', async () => {
-    await tell(true, 'acknowledged', [hundred()], [ninety()]);
-    const place = { order: 'oldest first', after: undefined, limit: 10 } as const;
-    const { notifications } = await listLog(database(), 1, {}, place);
+  test('the log shows which notifications are orphaned, and which one replaces which', async () => {
+    await play(true, 'acknowledged', [hundred()], [ninety()]);
+    const page = { order: 'oldest first', after: undefined, limit: 10 } as const;
+    const { notifications } = await listLog(database(), 1, {}, page);
     assert.deepEqual(
       notifications.map(({ id, revision, orphaned, replaces, replacedBy }) => [
         ...[id, revision, orphaned !== undefined, replaces, replacedBy],
@@ -277,7 +283,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ).map(({ replaces }) => replaces);
 
   for (const hasFailedSince of [false, true])
-    test(`an attempt that a crash hid counts as seen${hasFailedSince ? ', also after one that proves nothing' : ''}`, async () => {
+    test(`an attempt whose outcome was lost in a crash counts as seen${hasFailedSince ? ', also after a later attempt that did not connect' : ''}`, async () => {
       await watchAddress(database(), { settings: { removed: true } });
       await mine(database(), headerOf(1), []);
       await mine(database(), headerOf(2), [hundred()]);
@@ -292,7 +298,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([row?.state, row?.revision], ['waiting', 1]);
     });
 
-  test('a record that gives up removal notices is sent none, because one would look like a transfer', async () => {
+  test('a record that turns removal notices off gets no further ones', async () => {
     const record = await watchAddress(database(), { settings: { removed: true } });
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [hundred()]);

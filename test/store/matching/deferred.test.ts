@@ -19,7 +19,7 @@ import {
 } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 
-/** Groups of more than one record are deferred once a commit has written this many rows of them. */
+/** Defers groups of more than one record once a commit has written `rowsAtOnce` rows of such groups. */
 const tight = (rowsAtOnce: number): DeferralLimits => ({ recordsMin: 1, rowsAtOnce, rowsMax: 2 });
 
 const write = (database: Database, sortWatchers = (ids: readonly number[]) => ids, confirmations = 0) =>
@@ -44,16 +44,16 @@ async function listAmounts(database: Database): Promise<[amount: string, state: 
   return (await listNotifications(database)).map(({ amount, state }) => [amount, state]);
 }
 
-/** Block 1 with this transfer, then block 2 with that one; both deferred. */
+/** Mines block 1 with the first transfer and block 2 with the second, both deferred. */
 async function deferTwo(database: Database, first: Transfer, second: Transfer): Promise<void> {
   await mine(database, headerOf(1), [first], { deferral: tight(0) });
-  // Alone, the second block would write everything at once.
+  // The usual limits would not defer this block, but its group has an older deferred match.
   await mine(database, headerOf(2), [second]);
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   describe('deferred notifications', () => {
-    test('the smallest groups are written with the block, and the others not much later', async () => {
+    test('the smallest groups are written with the block, and the others afterwards', async () => {
       await watchTimes(database(), 5);
       await watchTimes(database(), 2, { watcherId: 2 });
       const single = await watchAddress(database(), { watcherId: 3 });
@@ -73,7 +73,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.ok((await listStates(database())).every((state) => state === 'waiting'));
     });
 
-    test('a watcher that pays for every row, one record for each address, is never deferred', async () => {
+    test('a watcher with one record for each address is never deferred', async () => {
       const addresses = Array.from({ length: 5 }, (_, index) => addressOf(0x100 + index));
       for (const address of addresses) await watchAddress(database(), { address });
       const transfers = addresses.map((receiver) => transferOf({ receiver }));
@@ -81,7 +81,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await listNotifications(database())).length, 5);
     });
 
-    test('a record whose address changes meanwhile still gets what it matched, and no more', async () => {
+    test('a record whose address changes meanwhile gets exactly the notifications that it matched', async () => {
       const [one, two] = await watchTimes(database(), 2);
       assert.ok(one !== undefined && two !== undefined);
       await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
@@ -95,7 +95,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     });
 
-    test('watchers take turns in the order that the caller gives', async () => {
+    test('watchers are written in the order that the caller gives', async () => {
       for (const watcherId of [1, 2, 3]) await watchTimes(database(), 4, { watcherId });
       await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
       const written = [
@@ -110,7 +110,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     });
 
-    test('what follows a deferred block waits for it, so that strict order is kept', async () => {
+    test('later blocks are deferred behind a deferred one, which preserves strict order', async () => {
       await watchTimes(database(), 2, { settings: { strictOrder: true } });
       const [first, second] = [transferOf({ amount: 11n }), transferOf({ amount: 22n })];
       await deferTwo(database(), first, second);
@@ -125,7 +125,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ]);
     });
 
-    test('a reorg forgets what is deferred of its blocks, so nothing is sent for it', async () => {
+    test('a reorg drops the deferred matches of orphaned blocks, and nothing is sent for them', async () => {
       await watchTimes(database(), 2);
       await deferTwo(database(), transferOf({ amount: 11n }), transferOf({ amount: 22n }));
       const other = transferOf({ amount: 33n });
@@ -142,7 +142,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ]);
     });
 
-    test('a reorg writes at once what it mines again: no notification is taken back', async () => {
+    test('a reorg writes transfers that are mined again at once, and sends no removal notice', async () => {
       await watchTimes(database(), 3);
       const again = transferOf();
       await mine(database(), headerOf(1), [again]);
@@ -156,7 +156,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(after.map(plain), before.map(plain));
     });
 
-    test('confirmations count from the block, not from when it is written', async () => {
+    test('confirmations count from the block, not from when its notifications are written', async () => {
       await watchTimes(database(), 2);
       const held = { deferral: tight(0), releasedNumber: 0 };
       await mine(database(), headerOf(1), [transferOf()], held);
@@ -168,7 +168,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'waiting', 'waiting']);
     });
 
-    test('a record that is deleted meanwhile gets nothing, and one that is made meanwhile neither', async () => {
+    test('records that are deleted or created meanwhile get no notification', async () => {
       const [kept, gone] = await watchTimes(database(), 2);
       await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
       await deleteWatchedAddress(database(), 1, gone?.id ?? '', { now: noon });

@@ -12,7 +12,7 @@ import { rollbackTo } from '../../kit/rollback.ts';
 
 const STEPS = 150;
 
-/** Numbers below `limit`, always the same ones. */
+/** Pseudo-random numbers below `limit`, the same for each seed. */
 function createDice(seed: number): (limit: number) => number {
   let state = seed;
   return (limit) => {
@@ -23,19 +23,19 @@ function createDice(seed: number): (limit: number) => number {
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   for (const seed of [1, 2]) {
-    test(`whatever forks, failures and attempts under way do, the last word on each transfer is true and was heard (${seed})`, async () => {
+    test(`after random reorgs, failures and overlapping attempts, the last message for each transfer is true and was delivered (${seed})`, async () => {
       const dice = createDice(seed);
       const strict = await watchAddress(database(), { settings: { removed: true, strictOrder: true } });
       const patient = await watchAddress(database(), { settings: { removed: true, confirmations: 1 } });
       const blocks: Transfer[][] = [[]];
       let pool: Transfer[] = [];
-      /** The revision that was told last of each notification. */
-      const told = new Map<number, number>();
+      /** The revision of each notification that was sent last. */
+      const lastSent = new Map<number, number>();
       let ms = 0;
       let headers = 0;
       let end: (() => Promise<void>) | undefined;
       const hear = (due: readonly DueNotification[]) => {
-        for (const { id, revision } of due) told.set(id, revision);
+        for (const { id, revision } of due) lastSent.set(id, revision);
         assert.ok(due.filter((one) => one.watchedAddressId === strict.id).length <= 1);
       };
 
@@ -49,15 +49,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         await mine(database(), header, blocks.at(-1) ?? [], { now: later(ms) });
       }
 
-      async function fork(): Promise<void> {
+      async function reorg(): Promise<void> {
         const tip = await findTip(database());
         if (tip === undefined || blocks.length < 2) return;
-        const dead = blocks.splice(Math.max(1, blocks.length - 1 - dice(3)));
-        pool.push(...dead.flat().filter(() => dice(2) === 0));
+        const orphaned = blocks.splice(Math.max(1, blocks.length - 1 - dice(3)));
+        pool.push(...orphaned.flat().filter(() => dice(2) === 0));
         await rollbackTo(database(), { ancestorNumber: blocks.length, expectedTip: tip, now: later(ms) });
       }
 
-      /** An attempt that is settled later, whatever happens meanwhile. */
+      /** Begins attempts that are settled in a later step. */
       async function begin(): Promise<void> {
         const now = later(ms);
         const [lane] = await leaseDue(database(), { now, limit: 1 });
@@ -100,7 +100,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ms += dice(30_000);
         const choice = dice(10);
         if (choice < 4) await mineBlock();
-        else if (choice < 6) await fork();
+        else if (choice < 6) await reorg();
         else if (choice < 8) hear(await attemptDue(database(), { now: later(ms), succeeds: dice(2) === 0 }));
         else await (end ?? begin)();
       }
@@ -117,12 +117,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const onChain = new Set<string>(blocks.flat().map(({ txHash }) => txHash));
       const unconfirmed = new Set<string>(blocks.at(-1)?.map(({ txHash }) => txHash));
       for (const { id, tx_hash, state, watched_address_id } of await listNotifications(database())) {
-        const last = told.get(id);
+        const last = lastSent.get(id);
         if (watched_address_id === patient.id && unconfirmed.has(tx_hash)) assert.equal(state, 'held');
         else if (last === undefined) assert.equal(state, 'withdrawn');
         else assert.deepEqual([state, last % 2 === 0], ['processed', onChain.has(tx_hash)]);
       }
-      assert.ok([...told.values()].some((revision) => revision > 1));
+      assert.ok([...lastSent.values()].some((revision) => revision > 1));
     });
   }
 });
