@@ -15,10 +15,10 @@ import {
   leaseLanes,
   listSuspended,
   listWaitingWatchers,
-  noteNextVisits,
   REORG_PREFIX,
   releaseLanes,
   renewLeases,
+  scheduleNextVisits,
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
@@ -181,7 +181,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     }
     for (const lane of leased) begin(lane);
     // Behind the lanes: their first webhooks do not wait for it.
-    await noteNextVisits(database, drained);
+    await scheduleNextVisits(database, drained);
     return leased.length > 0 && (visited === watchersMax || drained.length < visited) ? 'worked' : 'idle';
   }
 

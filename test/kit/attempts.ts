@@ -7,8 +7,8 @@ import { type DueNotification, listDue } from '../../src/store/delivery/due.ts';
 import {
   type Lane,
   leaseLanes,
-  noteNextVisits,
   releaseLanes,
+  scheduleNextVisits,
   VISIT_LANES_MAX,
 } from '../../src/store/delivery/lanes.ts';
 import { settle } from '../../src/store/delivery/settle.ts';
@@ -30,7 +30,7 @@ export async function leaseDue(
       watchersMax,
       lanesEach,
     });
-    await noteNextVisits(database, drained);
+    await scheduleNextVisits(database, drained);
     if (leased.length === 0) break;
     lanes.push(...leased);
   }

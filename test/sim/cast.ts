@@ -48,7 +48,7 @@ const MISHAP_CHANCES: Partial<Record<Point, number>> = {
   followStep: 0.4,
   settle: 0.3,
   releaseLanes: 0.2,
-  noteNextVisits: 0.2,
+  scheduleNextVisits: 0.2,
   renewLeases: 0.2,
 };
 /** The election's lock; any space that is not the workers'. */

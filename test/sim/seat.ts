@@ -26,7 +26,7 @@ const POINTS = {
   renewLeases: /update lane set lease_until/,
   freeAbandonedLanes: /pg_locks/,
   listDue: /left join watched_address/,
-  noteNextVisits: /update watcher_queue q set next_due = \(/,
+  scheduleNextVisits: /update watcher_queue q set next_due = \(/,
 } as const;
 export type Point = keyof typeof POINTS | 'write' | 'read';
 export const points = Object.keys(POINTS);

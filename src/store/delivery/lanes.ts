@@ -92,7 +92,7 @@ export async function wakeLanes(
 
 /**
  * Schedules each watcher's visit no later than its `next_due`. This also locks a watcher whose visit is early enough already,
- * because a concurrent `noteNextVisits` doesn't see this transaction's lanes and could write a later visit.
+ * because a concurrent `scheduleNextVisits` doesn't see this transaction's lanes and could write a later visit.
  */
 function visitNotAfter(due: Sql): Sql {
   return sql`
@@ -129,7 +129,7 @@ type LeaseRequest = {
 /**
  * Visits the watchers with something due, the one visited longest ago first, and leases due lanes of each that have no
  * owner. Each lease increments the lane's epoch. A visited watcher goes to the end of the queue, which all workers share.
- * `drained` lists the watchers that had fewer lanes than a visit may take: call `noteNextVisits` for them.
+ * `drained` lists the watchers that had fewer lanes than a visit may take: call `scheduleNextVisits` for them.
  */
 export async function leaseLanes(
   db: Db,
@@ -177,7 +177,7 @@ type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
  * Schedules the next visit of each watcher for the earliest due time of its free lanes, or no visit if none is due. Skips a
  * watcher that another transaction has locked: its visit stays due, so the next visit schedules it.
  */
-export async function noteNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
+export async function scheduleNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {
   if (watcherIds.length === 0) return;
   await database.transaction(async (tx) => {
     // The lock is a separate statement. The update then sees the lanes of every transaction that held the lock before, and

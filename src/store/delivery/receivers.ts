@@ -149,7 +149,7 @@ export async function countFailures(db: Db): Promise<FailureCounts> {
 }
 
 /** For a statement with a CTE `updated` of settled rows: records their failures. The lanes must be locked before. */
-export const noteFailures = sql`
+export const recordFailures = sql`
   insert into receiver_failure as f (shard_id, origin, lane_id, watcher_id, since, attempts, last_attempt_at, last_outcome,
     last_status)
   select l.shard_id, l.origin, l.id, l.watcher_id, min(u.settled_at), count(*), max(u.settled_at),

@@ -7,7 +7,7 @@ import { unlessLocked } from '../db/skip-locked.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import type { Lane } from './lanes.ts';
 import { isTransferMessage } from './message-kind.ts';
-import { noteFailures } from './receivers.ts';
+import { recordFailures } from './receivers.ts';
 import { toRemovalNotices } from './removals.ts';
 import { advanceSequences } from './sequence.ts';
 
@@ -149,7 +149,7 @@ async function record(tx: Tx, settlements: readonly Settlement[]): Promise<Recor
 /** The CTE that records failing receivers, left out when all attempts succeeded, which is the usual case. */
 const failuresOf = (settlements: readonly Settlement[]) =>
   settlements.some(({ nextRetryAt }) => nextRetryAt !== undefined)
-    ? sql`, failed as (${noteFailures})`
+    ? sql`, failed as (${recordFailures})`
     : sql``;
 
 const attemptColumns = sql`shard_id, notification_id, revision, started_at, duration_ms, outcome, status, response,

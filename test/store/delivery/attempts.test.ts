@@ -21,7 +21,7 @@ async function insertAttempt(db: Db, { shardId = 1, notificationId = 1 }: Parts 
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('the attempts of a notification come newest first, in pages', async () => {
+  test('the attempts of a notification are listed newest first, in pages', async () => {
     const ids = [];
     for (let count = 0; count < 3; count += 1) ids.push(await insertAttempt(database()));
     await insertAttempt(database(), { notificationId: 2 });
@@ -48,7 +48,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('a watcher’s attempts come in their order, from one place to another', async () => {
+  test('the attempts of a watcher between two ids are listed oldest first', async () => {
     const ids = [];
     for (let count = 0; count < 5; count += 1) ids.push(await insertAttempt(database()));
     await insertAttempt(database(), { shardId: 2 });
@@ -61,7 +61,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('the safe watermark is the last attempt, also when there is none', async () => {
+  test('without open transactions the safe watermark is the id of the last attempt, or 0', async () => {
     const safeWatermark = createSafeWatermark(database());
     assert.equal(await safeWatermark(), 0);
     const id = await insertAttempt(database());
@@ -71,7 +71,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('the safe watermark does not pass an attempt that another transaction may still bring', async () => {
+  test('the safe watermark stays below an attempt that an open transaction may still commit', async () => {
     const before = await insertAttempt(database());
     const safeWatermark = createSafeWatermark(database());
     assert.equal(await safeWatermark(), before);
@@ -81,7 +81,7 @@ onPostgres(({ database }) => {
       slow = await insertAttempt(tx);
       fast = await insertAttempt(database());
       assert.equal(await safeWatermark(), before);
-      // A younger transaction that ends does not move it either.
+      // A later transaction that commits doesn't advance it either.
       await insertAttempt(database());
       assert.equal(await safeWatermark(), before);
     });
@@ -93,8 +93,8 @@ onPostgres(({ database }) => {
     assert.deepEqual(found.map(({ id }) => id).slice(0, 2), [slow, fast]);
   });
 
-  test('the safe watermark waits for nobody who does not write attempts here, however old', async () => {
-    // Made of the same template: its tables have the same numbers.
+  test('the safe watermark does not wait for transactions that write other tables or another database', async () => {
+    // Created from the same template, so its tables have the same OIDs.
     await using elsewhere = await createTestDatabase('postgres');
     const other = await elsewhere.open();
     await other.transaction(async (writing) => {
@@ -111,25 +111,25 @@ onPostgres(({ database }) => {
     await other.close();
   });
 
-  test('the safe watermark waits for nobody who came after it looked', async () => {
+  test('the safe watermark does not wait for transactions that began after its first read', async () => {
     const safeWatermark = createSafeWatermark(database());
     const isOpen = Promise.withResolvers<number>();
-    const isLooked = Promise.withResolvers<void>();
+    const isRead = Promise.withResolvers<void>();
     const older = database().transaction(async (tx) => {
       isOpen.resolve(await insertAttempt(tx));
-      await isLooked.promise;
+      await isRead.promise;
     });
     const id = await isOpen.promise;
     assert.equal(await safeWatermark(), undefined);
     await database().transaction(async (tx) => {
       await insertAttempt(tx);
-      isLooked.resolve();
+      isRead.resolve();
       await older;
       assert.equal(await safeWatermark(), id);
     });
   });
 
-  test('an attempt whose transaction came to nothing does not hold up the safe watermark', async () => {
+  test('an attempt whose transaction is rolled back does not hold up the safe watermark', async () => {
     const safeWatermark = createSafeWatermark(database());
     await database()
       .transaction(async (tx) => {

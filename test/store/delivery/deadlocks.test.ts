@@ -1,5 +1,5 @@
 /**
- * Everything that changes notifications of one watcher, at once and on connections of its own: none may stop another.
+ * Everything that changes notifications of one watcher, at once and each on a separate connection, without a deadlock.
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -35,7 +35,7 @@ async function watch(database: Database): Promise<string[]> {
   return changes.flatMap((one) => (one.operation === 'create' ? [one.record.id] : []));
 }
 
-/** Deadlocks that the server has found in this database; its counts are those of sessions that have ended or rest. */
+/** Deadlocks that the server has counted in this database. It counts those of sessions that have ended or are idle. */
 async function countDeadlocks(database: Database): Promise<number> {
   const [row] = await database.query<{ deadlocks: number }>(sql`
     select deadlocks from pg_stat_database where datname = current_database()`);
@@ -43,7 +43,7 @@ async function countDeadlocks(database: Database): Promise<number> {
 }
 
 onPostgres(({ database, place }) => {
-  test('records are deleted and moved while their deliveries are settled and blocks release more', async () => {
+  test('deleting and moving records does not deadlock with settlements and block commits', async () => {
     const others = await Promise.all([place(), place(), place()].map((one) => one.open()));
     const [settling, following, moving] = others;
     assert.ok(settling !== undefined && following !== undefined && moving !== undefined);
@@ -86,7 +86,7 @@ onPostgres(({ database, place }) => {
     assert.equal((await countDeadlocks(database())) - before, 0);
   });
 
-  test('a transaction that lost to a deadlock runs again, and its caller hears nothing', async () => {
+  test('a transaction that was aborted by a deadlock is retried, and its caller gets the result', async () => {
     const [one, two] = await Promise.all([place().open(), place().open()]);
     await addWatchers(database(), 1, 2);
     const before = await countDeadlocks(database());

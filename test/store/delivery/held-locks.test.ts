@@ -1,5 +1,5 @@
 /**
- * A transaction of one watcher that goes on for long, as a bulk call, holds up no other watcher.
+ * A long transaction of one watcher, for example a bulk call, does not hold up other watchers.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -13,9 +13,9 @@ import { createLaneRepair } from '../../../src/store/delivery/lane-repair.ts';
 import {
   freeAbandonedLanes,
   type Lane,
-  noteNextVisits,
   releaseLanes,
   renewLeases,
+  scheduleNextVisits,
 } from '../../../src/store/delivery/lanes.ts';
 import { alignNotifications } from '../../../src/store/delivery/record-changes.ts';
 import { type Settlement, settle } from '../../../src/store/delivery/settle.ts';
@@ -48,7 +48,7 @@ import { insertNotifications } from '../../kit/many-notifications.ts';
 const BUSY = 1;
 const OTHER = 2;
 
-/** A database whose statements fail when they wait for a lock. */
+/** Opens the database with a lock timeout, so that statements which wait for a lock fail. */
 async function openImpatient(place: TestDatabase, database: Database): Promise<Database> {
   await database.script(
     `do $$ begin execute format('alter database %I set lock_timeout = ''3s''', current_database()); end $$`,
@@ -56,7 +56,7 @@ async function openImpatient(place: TestDatabase, database: Database): Promise<D
   return place.open();
 }
 
-/** Does the work while another transaction has made these statements and goes on. */
+/** Does the work while another transaction has run the statements of `begin` and is still open. */
 async function whileOpen(database: Database, begin: (tx: Tx) => Promise<unknown>, work: () => Promise<void>) {
   const begun = Promise.withResolvers<void>();
   const mayEnd = Promise.withResolvers<void>();
@@ -77,7 +77,7 @@ async function whileOpen(database: Database, begin: (tx: Tx) => Promise<unknown>
 const lanesOf = (watcherId: number) => sql`select from lane where watcher_id = ${watcherId} for update`;
 const visitOf = (watcherId: number) =>
   sql`select from watcher_queue where watcher_id = ${watcherId} for update`;
-/** What a move, a deletion or a redelivery of the watcher locks. */
+/** Takes the locks of a move, a deletion or a redelivery of the watcher. */
 const lockAll = async (tx: Tx) => {
   for (const lock of [lanesOf(BUSY), visitOf(BUSY)]) await tx.query(lock);
 };
@@ -89,7 +89,7 @@ const delivered = (lane: Lane, { id, ...due }: DueNotification): Settlement => (
   ...{ mayHaveArrived: true, outcome: 'success', status: 200, response: undefined, nextRetryAt: undefined },
 });
 
-/** Each of the two watchers has a lane with one notification, leased by worker 1, and its outcome. */
+/** Gives each of the two watchers a lane with one notification, leased by worker 1, and an outcome to settle. */
 async function begin(database: Database, settings = {}) {
   const record = await watchAddress(database, { watcherId: BUSY, settings });
   await watchAddress(database, { watcherId: OTHER, url: 'https://other.example/', settings });
@@ -109,7 +109,7 @@ const ownerOf = async (database: Database, { id }: Lane) =>
   (await listLanes(database)).find((lane) => lane.id === id)?.owner;
 
 onPostgres(({ database, place }) => {
-  /** Of the notifications of each, in the order of their making. */
+  /** The states of each watcher's notifications, in the order of their creation. */
   const statesOf = (...watcherIds: number[]) =>
     Promise.all(
       watcherIds.map(async (id) => {
@@ -120,7 +120,7 @@ onPostgres(({ database, place }) => {
       }),
     );
 
-  test('outcomes of others are settled, and those of the busy watcher when it is done', async () => {
+  test('outcomes of other watchers are settled at once, and those of the busy watcher once its transaction ends', async () => {
     const impatient = await openImpatient(place(), database());
     const { busy, other } = (await begin(database())).outcomes;
     await whileOpen(database(), lockAll, async () => {
@@ -140,7 +140,7 @@ onPostgres(({ database, place }) => {
     });
   });
 
-  test('in strict order the next one of others goes, also where only a visit of the busy watcher is locked', async () => {
+  test('strict order of other watchers advances, even if only the visit of the busy watcher is locked', async () => {
     const impatient = await openImpatient(place(), database());
     const { outcomes } = await begin(database(), { strictOrder: true });
     await mine(database(), headerOf(2), [transferOf()]);
@@ -155,7 +155,7 @@ onPostgres(({ database, place }) => {
     assert.deepEqual(await statesOf(BUSY), [['processed', 'waiting']]);
   });
 
-  test('leases of others are renewed; the busy watcher keeps its lanes, and they are renewed when it is done', async () => {
+  test('leases of other watchers are renewed, and those of the busy watcher stay and are renewed once its transaction ends', async () => {
     const impatient = await openImpatient(place(), database());
     const { busy, other } = await begin(database());
     const wanted = { owner: 1, laneIds: [busy.id, other.id], leaseUntil: later(60_000) };
@@ -173,16 +173,20 @@ onPostgres(({ database, place }) => {
     ['its lanes', lanesOf(BUSY)],
     ['its visit', visitOf(BUSY)],
   ] as const)
-    test(`lanes of others are given back, visited and leased while the busy watcher has ${what} locked`, async () => {
+    test(`lanes of other watchers are given back, visited and leased while the busy watcher has ${what} locked`, async () => {
       const impatient = await openImpatient(place(), database());
       const { busy, other } = await begin(database());
       await whileOpen(database(), lockOne(lock), async () => {
         assert.deepEqual(await releaseLanes(impatient, [busy, other], noon), new Set([busy]));
         assert.deepEqual([await ownerOf(impatient, busy), await ownerOf(impatient, other)], [1, null]);
-        await noteNextVisits(impatient, [BUSY, OTHER]);
+        await scheduleNextVisits(impatient, [BUSY, OTHER]);
         const again = await leaseDue(impatient, { owner: 2, now: noon });
         assert.deepEqual(again, [{ ...other, epoch: other.epoch + 1 }]);
-        assert.equal(await freeAbandonedLanes(impatient, { now: later(60_000) }), 1, 'of two dead workers');
+        assert.equal(
+          await freeAbandonedLanes(impatient, { now: later(60_000) }),
+          1,
+          'of two stopped workers',
+        );
         assert.deepEqual([await ownerOf(impatient, busy), await ownerOf(impatient, other)], [1, null]);
       });
       assert.deepEqual(await releaseLanes(impatient, [busy], noon), new Set());
@@ -193,10 +197,10 @@ onPostgres(({ database, place }) => {
       );
     });
 
-  test('what is due of others is read although a row of the busy watcher has to move', async () => {
+  test('due notifications of other watchers are read while a locked row of the busy watcher has to move', async () => {
     const impatient = await openImpatient(place(), database());
     const { record, busy, other } = await begin(database());
-    // As a commit does that matched the record before its change.
+    // As if a commit had matched the record before its change.
     await updateWatchedAddress(
       database(),
       BUSY,
@@ -215,7 +219,7 @@ onPostgres(({ database, place }) => {
     assert.notEqual(moved?.lane_id, busy.id);
   });
 
-  test('a forgotten lane of the busy watcher is woken when it is done', async () => {
+  test('a forgotten lane of the busy watcher is woken once its transaction ends', async () => {
     const impatient = await openImpatient(place(), database());
     const { busy } = await begin(database());
     await database().query(sql`update lane set owner = null, next_due = null where id = ${busy.id}`);
@@ -231,7 +235,7 @@ onPostgres(({ database, place }) => {
     assert.equal(await healed(), 1);
   });
 
-  test('a block of both is stored while a bulk call has made its changes and has not ended', async () => {
+  test('a block with transfers of both is committed while a bulk call is still open after its changes', async () => {
     const impatient = await openImpatient(place(), database());
     const makeRecords = (watcherId: number) =>
       Promise.all(
@@ -284,7 +288,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const ROWS = 1_200;
   const ROWS_MAX = 500;
 
-  /** The database, and how many notifications each of its transactions changed. */
+  /** The database, which adds to `counts` how many notifications each of its transactions changed. */
   function withCounts(counts: number[]): Database {
     return {
       ...database(),
@@ -309,7 +313,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const url = 'https://new.example/hook';
   const origin = 'https://new.example:443';
 
-  test('what waits for a record follows it in transactions of bounded size, each of which keeps lanes for milliseconds', async () => {
+  test('waiting notifications follow their record in transactions of bounded size, so that lanes are locked only briefly', async () => {
     const [one, two] = [await watchAddress(database()), await watchAddress(database())];
     await insertNotifications(database(), { records: [one, two], count: ROWS });
     const counts: number[] = [];
@@ -328,7 +332,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('more than a page of what waits for many records follows them, each row once', async () => {
+  test('more than one page of waiting notifications follows many records, each row once', async () => {
     const records = await Promise.all(Array.from({ length: 3 }, () => watchAddress(database())));
     await insertNotifications(database(), { records, count: 6_000 });
     const changes = records.map(
@@ -340,7 +344,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(counts, Array(12).fill(ROWS_MAX));
   });
 
-  test('a call that dies after its commit leaves nothing wrong: what is due moves or is cancelled before it is sent', async () => {
+  test('after a call that crashed after its commit, due notifications are moved or cancelled before they are sent', async () => {
     const settings = { strictOrder: true };
     const [moved, gone] = [
       await watchAddress(database(), { settings }),
@@ -371,13 +375,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('what is held for its turn is cancelled with its record, also beyond one batch', async () => {
+  test('notifications held in strict order are cancelled with their record, also beyond one batch', async () => {
     const record = await watchAddress(database(), { settings: { strictOrder: true } });
     const payments = Array.from({ length: ROWS }, () => transferOf());
     await mine(database(), headerOf(1), payments, atOnce);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
-    // The same where the call died after its commit.
+    // The same if the call crashed after its commit.
     const other = await watchAddress(database(), { settings: { strictOrder: true } });
     await mine(
       database(),
@@ -391,7 +395,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
   });
 
-  test('a record that goes away and back again moves nothing', async () => {
+  test('a record that changes to another origin and back moves nothing', async () => {
     const record = await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
     const changes = [url, record.webhookUrl].map(
@@ -405,7 +409,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  test('a process that is stopped within a transaction delays the blocks of others by five seconds, and no longer', async () => {
+  test('a process that is stopped within a transaction delays blocks of others by at most five seconds', async () => {
     await watchAddress(database(), { watcherId: BUSY });
     const stopped = await openDatabase({ url: place().url, dataDir: '' });
     const isLocked = Promise.withResolvers<void>();

@@ -62,11 +62,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a lane that only looks forgotten at a time that has passed is left alone', async () => {
+  test('a lane that looks forgotten only at an outdated time is left alone', async () => {
     await makeDue();
     await forget(later(30_000));
     const clock = createTestClock(later(31_000));
-    // As of a process that was stopped before its question reached the database.
+    // As if the process had been stopped before its query reached the database.
     const times = [noon];
     const stopped = { ...clock, now: () => times.shift() ?? clock.now() };
     const metrics = createMetrics('test');
@@ -75,7 +75,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await metrics.webhookLanesHealed.get()).values[0]?.value, 0);
   });
 
-  test('nothing is found where a worker has the lane, the lane is due, or nothing in it is', async () => {
+  test('a lane is not forgotten if a worker has it, if it is due, or if nothing in it is due', async () => {
     await makeDue();
     assert.deepEqual(await find(), []);
     await forget(undefined);
@@ -98,7 +98,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await find(), []);
   });
 
-  test('every lane gets its turn, a page at a time', async () => {
+  test('each step checks one page, and every lane is reached', async () => {
     await database().query(sql`
       insert into lane (shard_id, watcher_id, origin) select 1, 1, 'https://host' || n from generate_series(1, 5) as n`);
     const lanes = await database().query<{ id: number }>(sql`select id from lane order by id`);

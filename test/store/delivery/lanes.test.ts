@@ -11,9 +11,9 @@ import {
   type Lane,
   leaseLanes,
   listWaitingWatchers,
-  noteNextVisits,
   releaseLanes,
   renewLeases,
+  scheduleNextVisits,
   VISIT_LANES_MAX,
   VISIT_WATCHERS_MAX,
   WORKER_LOCK_SPACE,
@@ -37,20 +37,20 @@ import { waitUntil } from '../../kit/wait.ts';
 const lease = (database: Database, owner: number, now = noon, limit = 10) =>
   leaseDue(database, { owner, now, limit });
 
-/** A session that keeps the lanes of this worker; it ends with the test. */
+/** A session with the worker's advisory lock, which keeps its lanes until the test ends. */
 async function live(database: Database, owner: number): Promise<AsyncDisposable> {
   const session = await database.session();
   assert.ok(await session.tryLock(WORKER_LOCK_SPACE, owner));
   return {
     async [Symbol.asyncDispose]() {
       await session.close();
-      // The embedded database has one connection, whose locks end with the process: here by hand.
+      // The embedded database has one connection, whose locks end only with the process, so release the lock here.
       if (database.kind === 'embedded') await database.query(sql`select pg_advisory_unlock_all()`);
     },
   };
 }
 
-/** When watchers are to be visited. */
+/** When each watcher's next visit is due. */
 async function listVisits(database: Database): Promise<Record<number, Date | null>> {
   const rows = await database.query<{ watcher_id: number; next_due: Date | null }>(sql`
     select watcher_id, next_due from watcher_queue where watcher_id in (select watcher_id from lane) order by watcher_id`);
@@ -67,7 +67,7 @@ async function leaseOne(database: Database): Promise<Lane> {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a lane is one per watcher and origin, however often it is asked for', async () => {
+  test('each watcher has one lane per origin, however often it is requested', async () => {
     await addWatchers(database(), 1, 2);
     const ids = [];
     for (const [watcher, origin] of [
@@ -81,7 +81,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(ids[3], ids[0]);
   });
 
-  test('a lease goes to one worker, under a new epoch, until it ends', async () => {
+  test('only one worker has the lease of a lane until it ends, and each lease has a new epoch', async () => {
     const lane = await leaseOne(database());
     const origin = 'https://one.example:443';
     assert.deepEqual(lane, { id: lane.id, watcherId: 1, shardId: 1, origin, epoch: 1 });
@@ -121,7 +121,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(2));
   });
 
-  test('a released lane is due when its next notification is, and at no time when it has none', async () => {
+  test('a released lane is due with its next notification, or not at all if it has none', async () => {
     const lane = await leaseOne(database());
     await database().query(sql`update notification set next_attempt_at = ${later(60_000)}`);
     await releaseLanes(database(), [lane], noon);
@@ -134,7 +134,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listLanes(database()), [{ ...free, epoch: 2, next_due: null }]);
   });
 
-  test('a lane that is given back with work left comes after those that wait', async () => {
+  test('a lane that is given back with due notifications comes after the lanes that already wait', async () => {
     const lane = await leaseOne(database());
     await database().query(sql`update notification set next_attempt_at = ${later(-60_000)}`);
     await releaseLanes(database(), [lane], later(7));
@@ -146,7 +146,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await listLanes(database()))[0]?.next_due, later(9));
   });
 
-  test('a worker that lost its lane cannot release, renew or end the lease of the next one', async () => {
+  test('a worker that lost its lane cannot release or renew the lease of the next worker', async () => {
     const lost = await leaseOne(database());
     assert.equal(await freeAbandonedLanes(database(), { now: later(30_000) }), 1);
     const [taken] = await lease(database(), 2, later(30_000));
@@ -160,7 +160,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listLanes(database()), before);
   });
 
-  test('lanes that are given back together get their next times, except a lane that is lost', async () => {
+  test('lanes that are given back together each get their next due time, except a lost one', async () => {
     for (const host of ['one', 'two', 'three'])
       await watchAddress(database(), { url: `https://${host}.example/` });
     await mine(database(), headerOf(1), [transferOf()]);
@@ -188,27 +188,27 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await freeAbandonedLanes(database(), { now: later(60_000) }), 1);
   });
 
-  test('workers hear which lanes have something, and are told to look themselves when these are too many', async () => {
+  test('a wake-up lists the lanes with something due, or is * if there are too many to list', async () => {
     const session = await database().session();
-    const heard: string[] = [];
-    await session.listen(LANE_CHANNEL, (payload) => heard.push(payload));
+    const payloads: string[] = [];
+    await session.listen(LANE_CHANNEL, (payload) => payloads.push(payload));
     await database().transaction((tx) => wakeLanes(tx, [], noon));
     await database().transaction((tx) => wakeLanes(tx, [3, 4], noon));
     const many = Array.from({ length: 501 }, (_, index) => 10 ** 12 + index);
     await database().transaction((tx) => wakeLanes(tx, many.slice(1), noon));
     await database().transaction((tx) => wakeLanes(tx, many, noon));
-    await waitUntil(() => heard.length === 3);
-    assert.deepEqual(heard, ['3,4', many.slice(1).join(','), '*']);
+    await waitUntil(() => payloads.length === 3);
+    assert.deepEqual(payloads, ['3,4', many.slice(1).join(','), '*']);
     await session.close();
   });
 
-  test('the lane of a worker without a living session is freed, and is due as before', async () => {
+  test('the lane of a worker whose session is gone is freed, and its due time stays', async () => {
     const lane = await leaseOne(database());
     assert.equal(await freeAbandonedLanes(database(), { now: noon }), 1);
     assert.deepEqual(await lease(database(), 2), [{ ...lane, epoch: 2 }]);
   });
 
-  test('the lane of a worker whose session lives is not freed', async () => {
+  test('the lane of a worker whose session is open is not freed', async () => {
     await leaseOne(database());
     await using _first = await live(database(), 1);
     assert.equal(await freeAbandonedLanes(database(), { now: noon }), 0);
@@ -227,7 +227,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (let step = 0; step < Math.ceil(watchers.length / VISIT_WATCHERS_MAX); step += 1) {
       const now = later(step);
       const { leased, drained } = await leaseLanes(database(), { owner: 1, now, leaseUntil: later(30_000) });
-      await noteNextVisits(database(), drained);
+      await scheduleNextVisits(database(), drained);
       const counts = Map.groupBy(leased, ({ watcherId }) => watcherId);
       for (const own of counts.values()) assert.ok(own.length <= VISIT_LANES_MAX);
       visited.push(...counts.keys());
@@ -237,11 +237,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       watchers,
     );
     const visits = await listVisits(database());
-    assert.notEqual(visits[1], null, 'one that has more is visited again');
-    assert.equal(visits[2], null, 'one that has no more is not');
+    assert.notEqual(visits[1], null, 'a watcher with more due lanes is visited again');
+    assert.equal(visits[2], null, 'a watcher without due lanes is not');
   });
 
-  test('a watcher without credit is passed over, and is found waiting', async () => {
+  test('a watcher that is full is skipped, and is listed as waiting', async () => {
     await addWatchers(database(), 1, 2);
     const [one, two] = [await ensureLane(database(), 1, 'a'), await ensureLane(database(), 2, 'a')];
     await database().transaction((tx) => wakeLanes(tx, [one, two], noon));
@@ -269,7 +269,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  test('a lane is freed within moments of its worker’s death, and nobody else’s with it', async () => {
+  test('when a worker ends, its lane is freed within moments, and lanes of other workers stay leased', async () => {
     await watchAddress(database(), { url: 'https://one.example/' });
     await watchAddress(database(), { url: 'https://two.example/' });
     await mine(database(), headerOf(1), [transferOf()]);
@@ -288,7 +288,7 @@ onPostgres(({ database, place }) => {
     await living.close();
   });
 
-  test('a lock of another database on the same server keeps no lane', async () => {
+  test('a worker’s lock in another database of the same server does not keep a lane here', async () => {
     await leaseOne(database());
     const url = new URL(place().url);
     url.pathname = '/postgres';
@@ -307,12 +307,12 @@ onPostgres(({ database, place }) => {
     const leased = await Promise.all([1, 2, 3, 4].map((owner) => lease(database(), owner, noon, 5)));
     const ids = leased.flat().map(({ id }) => id);
     assert.equal(new Set(ids).size, ids.length);
-    // What was locked by another worker at that moment was passed over, not waited for.
+    // A worker skips lanes that another worker has locked at that moment instead of waiting for them.
     const rest = await lease(database(), 5, noon, 20);
     assert.equal(ids.length + rest.length, 20);
   });
 
-  /** Does `first` up to the locks that its transaction takes at its beginning, lets `second` come and wait for them, and ends both. */
+  /** Runs `first` until its transaction has its locks, starts `second` and lets it wait for them, then ends both. */
   async function inOrder(first: (one: Database) => Promise<unknown>, second: () => Promise<unknown>) {
     let later: Promise<unknown> | undefined;
     await first({
@@ -345,7 +345,7 @@ onPostgres(({ database, place }) => {
   test('no wake-up is lost when a block is committed while a lane is given back', async () => {
     const lane = await leaseOne(database());
     await database().query(sql`update notification set state = 'processed'`);
-    // The worker has looked and found nothing; now both want the lane's row.
+    // The worker has found nothing due. Now both transactions want the lane's row.
     assert.deepEqual(await readDue(database(), lane, noon), []);
     const commit = () => mine(database(), headerOf(2), [transferOf()], { now: later(5) });
     await inOrder((one) => releaseLanes(one, [lane], noon), commit);
@@ -361,7 +361,7 @@ onPostgres(({ database, place }) => {
     assert.deepEqual(await readDue(database(), lane, noon), []);
     await mine(database(), headerOf(2), [transferOf()], {
       now: later(5),
-      // With everything else written and locked.
+      // At this point the commit has written and locked everything.
       also: async () => {
         assert.deepEqual(await releaseLanes(database(), [lane], noon), new Set([lane]));
       },
@@ -373,26 +373,26 @@ onPostgres(({ database, place }) => {
     ]);
   });
 
-  for (const first of ['the wake', 'the note'] as const) {
-    test(`no visit is lost when a lane wakes while its watcher's next visit is noted: ${first} comes first`, async () => {
+  for (const first of ['the wake-up', 'the schedule'] as const) {
+    test(`no visit is lost when a lane wakes while its watcher's next visit is scheduled: ${first} comes first`, async () => {
       await addWatchers(database(), 1);
       const id = await ensureLane(database(), 1, 'a');
       await database().transaction((tx) => wakeLanes(tx, [id], noon));
       const { drained } = await leaseLanes(database(), { owner: 1, now: noon, leaseUntil: later(30_000) });
       await database().query(sql`update lane set owner = null, next_due = null`);
       const wake = (tx: Tx) => wakeLanes(tx, [id], later(5));
-      if (first === 'the note')
+      if (first === 'the schedule')
         await inOrder(
-          (one) => noteNextVisits(one, drained),
+          (one) => scheduleNextVisits(one, drained),
           () => database().transaction(wake),
         );
       else
         await database().transaction(async (tx) => {
           await wake(tx);
-          await noteNextVisits(database(), drained);
+          await scheduleNextVisits(database(), drained);
         });
-      // The visit that the lease made due stays due where it could not be noted.
-      assert.deepEqual(await listVisits(database()), { 1: first === 'the note' ? later(5) : noon });
+      // If the next visit could not be scheduled, the visit that the lease made due stays due.
+      assert.deepEqual(await listVisits(database()), { 1: first === 'the schedule' ? later(5) : noon });
     });
   }
 });

@@ -25,7 +25,7 @@ import { insertNotifications, withPlans } from '../../kit/many-notifications.ts'
 
 const WATCHER = 1;
 
-/** The ids of all pages, and how many pages there were. */
+/** Reads all pages: the ids, and the number of pages. */
 async function readAll(database: Database, filter: LogFilter, limit: number) {
   const ids: number[] = [];
   let after: number | undefined;
@@ -38,7 +38,7 @@ async function readAll(database: Database, filter: LogFilter, limit: number) {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a logged notification says what became of it, exact to the wei', async () => {
+  test('the log shows the state of a notification, with amounts exact to the wei', async () => {
     const record = await watchAddress(database());
     const token = transferOf({ kind: 'token', token: coin, amount: 2n ** 256n - 1n, ordinal: 3 });
     await mine(database(), headerOf(7), [token]);
@@ -77,7 +77,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findLogged(database(), 2, logged?.id ?? 0), undefined);
   });
 
-  test('each filter leaves what fits it, and several leave what fits them all', async () => {
+  test('each filter returns the notifications that match it, and several return those that match all', async () => {
     const first = await watchAddress(database());
     const second = await watchAddress(database(), { address: carol });
     await watchAddress(database(), { watcherId: 2 });
@@ -115,22 +115,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual((await readAll(database(), filter, 10)).ids, ids, JSON.stringify(filter));
   });
 
-  test('pages go on where the one before ended, whatever is added meanwhile', async () => {
+  test('each page continues where the previous one ended, even if notifications are added meanwhile', async () => {
     const record = await watchAddress(database());
     await insertNotifications(database(), { records: [record], count: 9 });
     for (const filter of [{}, { recordIds: [record.id] }]) {
       const before = (await readAll(database(), filter, 100)).ids;
-      const place = { order: 'newest first', limit: 4 } as const;
-      const first = await listLog(database(), WATCHER, filter, { ...place, after: undefined });
+      const page = { order: 'newest first', limit: 4 } as const;
+      const first = await listLog(database(), WATCHER, filter, { ...page, after: undefined });
       await insertNotifications(database(), { records: [record], count: 5 });
-      const second = await listLog(database(), WATCHER, filter, { ...place, after: first.next });
-      const third = await listLog(database(), WATCHER, filter, { ...place, after: second.next });
+      const second = await listLog(database(), WATCHER, filter, { ...page, after: first.next });
+      const third = await listLog(database(), WATCHER, filter, { ...page, after: second.next });
       const read = [first, second, third].flatMap(({ notifications }) => notifications.map(({ id }) => id));
       assert.deepEqual(read, before.slice(0, 12));
     }
   });
 
-  test('a rare kind is found through pages that say where to go on, each of which looks at a bounded number', async () => {
+  test('a rare kind is found through pages with cursors, each of which examines a bounded number of rows', async () => {
     const record = await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf({ kind: 'token', token: coin })]);
     await insertNotifications(database(), { records: [record], count: 2 * EXAMINED_MAX });
@@ -141,7 +141,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('the statistics of a record count its states and tell since when it waits', async () => {
+  test('the statistics of a record count its states and show its oldest due time', async () => {
     const record = await watchAddress(database());
     const other = await watchAddress(database());
     await insertNotifications(database(), { records: [record, other], count: 14 });
@@ -179,7 +179,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   for (const removed of [false, true])
-    test(`an acknowledged transfer that a reorg orphans says since when and in which block, and counts ${removed ? 'until its notice is acknowledged' : 'as one that its receiver still has'}`, async () => {
+    test(`the log shows block and time of an acknowledged transfer that a reorg orphans, and it counts as orphaned ${removed ? 'until its removal notice is sent' : 'for good without removal notices'}`, async () => {
       await watchAddress(database(), { settings: { removed } });
       await mine(database(), headerOf(1), []);
       await mine(database(), headerOf(2), [transferOf()]);
@@ -187,8 +187,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await countOrphaned(database()), { count: 0, since: undefined });
       await mine(database(), headerOf(2, 1, 1), [], { now: later(3), reorg: { ancestorNumber: 1 } });
       if (removed) await attemptDue(database(), { now: later(4), succeeds: true });
-      const place = { order: 'newest first', after: undefined, limit: 10 } as const;
-      const [logged] = (await listLog(database(), WATCHER, {}, place)).notifications;
+      const page = { order: 'newest first', after: undefined, limit: 10 } as const;
+      const [logged] = (await listLog(database(), WATCHER, {}, page)).notifications;
       const { state, revision, orphaned } = logged ?? {};
       assert.deepEqual([state, revision], ['processed', removed ? 1 : 0]);
       assert.deepEqual(orphaned, { blockHash: headerOf(2).hash, at: later(3) });
@@ -227,7 +227,7 @@ onPostgres(({ database }) => {
   });
 });
 
-/** Every way of leaving each choice out or making it. */
+/** All combinations of the choices, each of them left out or made. */
 function combine(choices: Record<string, readonly LogFilter[]>): LogFilter[] {
   let all: LogFilter[] = [{}];
   for (const values of Object.values(choices))

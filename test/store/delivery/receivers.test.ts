@@ -20,7 +20,7 @@ import { waitUntil } from '../../kit/wait.ts';
 const { signal } = new AbortController();
 
 onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
-  /** A watcher with a record for an address of its own, whose webhooks go to this host. */
+  /** Creates a watcher with one record for its own address, whose webhooks go to this host. */
   async function watch(name: string, host: string, number: number) {
     const [watcher] = await database().query<{ id: number }>(sql`
       insert into watcher (name, created_at) values (${name}, ${noon})
@@ -41,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
   const hostsOf = (receivers: readonly { origin: string }[]) =>
     receivers.map(({ origin }) => origin.slice(8, -'.example:443'.length));
 
-  test('a receiver fails from its first failed attempt on: since when, how often, with what, and what waits', async () => {
+  test('a receiver fails from its first failed attempt on, with time, count, last outcome and pending notifications', async () => {
     await watch('acme', 'one', 1);
     await pay(1, 1, 1);
     assert.deepEqual(await list(), []);
@@ -91,7 +91,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.deepEqual((await list())[0]?.failure?.since, noon);
   });
 
-  test('while one notification fails the receiver does, although others arrive; when none waits any more it recovered', async () => {
+  test('a receiver fails while one notification waits for a retry, even if others arrive, and then recovers', async () => {
     const record = await watch('acme', 'one', 1);
     await pay(1, 1);
     await attemptDue(database(), { now: noon, succeeds: false });
@@ -101,7 +101,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.equal((await list())[0]?.failure?.attempts, 1);
     assert.equal((await countFailures(database())).receivers, 1);
     await attemptDue(database(), { now: later(61_000), succeeds: true });
-    assert.deepEqual(await list(), [], 'before the repair came by');
+    assert.deepEqual(await list(), [], 'before the repair step ran');
     await repair();
     assert.equal((await countFailures(database())).receivers, 0);
     assert.deepEqual(
@@ -111,13 +111,13 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
 
     await pay(3, 1);
     await attemptDue(database(), { now: later(70_000), succeeds: false });
-    assert.deepEqual((await list())[0]?.failure?.since, later(70_000), 'a new failure begins again');
+    assert.deepEqual((await list())[0]?.failure?.since, later(70_000), 'a new failure starts over');
     await deleteWatchedAddress(database(), record.watcherId, record.id, { now: noon });
     await repair();
-    assert.equal((await countFailures(database())).receivers, 0, 'what was cancelled waits for no retry');
+    assert.equal((await countFailures(database())).receivers, 0, 'cancelled notifications wait for no retry');
   });
 
-  test('a failure that is settled while its receiver is found recovered is kept', async () => {
+  test('a failure that is settled while its receiver is being removed as recovered is kept', async () => {
     if (kind === 'embedded') return;
     await watch('acme', 'one', 1);
     await pay(1, 1);
@@ -140,7 +140,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.equal((await list())[0]?.failure?.attempts, 2);
   });
 
-  test('pages go by watcher and origin, of one watcher or of all', async () => {
+  test('receivers are listed in pages by watcher and origin, for one watcher or for all', async () => {
     for (const [index, host] of ['one', 'two', 'three'].entries()) await watch('acme', host, index + 1);
     const { watcherId: beta } = await watch('beta', 'one', 4);
     await pay(1, 1, 2, 4);
@@ -168,7 +168,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.deepEqual([lastSuccessAt, watchers, watchersSinceSuccess], [later(1_000), 3, 2]);
   });
 
-  test('a watcher is late when something of it has been due for longer than that', async () => {
+  test('a watcher is late when one of its notifications has been due for longer than the given time', async () => {
     const record = await watch('acme', 'one', 1);
     await watch('beta', 'two', 2);
     await pay(1, 1, 2);
@@ -181,7 +181,11 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.deepEqual(await find(119), { watchers: 0, oldestDueAt: undefined, latest: [] });
     assert.deepEqual(await find(120), { watchers: 2, oldestDueAt: later(60_000), latest: ['acme'] });
     await leaseDue(database(), { now: later(60_000) });
-    assert.equal((await find(120)).watchers, 2, 'a worker has the lanes, and has not come to the retries');
+    assert.equal(
+      (await find(120)).watchers,
+      2,
+      'a worker has leased the lanes but not attempted the retries',
+    );
     await database().query(
       sql`update notification set retry_count = 0 where shard_id = ${shardOf(record.watcherId)}`,
     );
@@ -192,7 +196,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.deepEqual((await find(120)).latest, ['acme']);
   });
 
-  test('whether anything waits is known', async () => {
+  test('hasWaiting says whether any notification waits for an attempt', async () => {
     assert.equal(await hasWaiting(database()), false);
     await watch('acme', 'one', 1);
     await pay(1, 1);
@@ -201,7 +205,7 @@ onSampledDatabase(import.meta.url, ({ kind, database, place }) => {
     assert.equal(await hasWaiting(database()), true);
   });
 
-  test('with many notifications each figure comes from an index', async () => {
+  test('each figure comes from an index when there are many notifications', async () => {
     const record = await watch('acme', 'one', 1);
     await insertNotifications(database(), { records: [record], count: 20_000 });
     await insertNotifications(database(), { records: [record], count: 20_000, state: 'processed' });

@@ -26,7 +26,7 @@ import { waitUntil } from '../../kit/wait.ts';
 
 const WATCHER = 1;
 
-/** One record, one notification, its lane leased. */
+/** Creates one record with one notification, and leases its lane. */
 async function createStory(database: Database) {
   const record = await watchAddress(database);
   await mine(database, headerOf(0), []);
@@ -38,7 +38,7 @@ async function createStory(database: Database) {
   return { record, lane, due };
 }
 
-/** Settles an attempt at so many milliseconds after noon; with a success unless it is to be tried again. */
+/** Settles an attempt `ms` after noon: a failure if `nextRetryAt` is given, otherwise a success. */
 const settleAt = (database: Database, lane: Lane, due: DueNotification, ms: number, nextRetryAt?: Date) =>
   settle(database, [
     {
@@ -65,7 +65,7 @@ const rowOf = async (database: Database) => {
 };
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a processed notification that is asked for again is due at once, under its id, with a schedule of its own', async () => {
+  test('redelivery makes a processed notification due at once with the same id and a new schedule', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5, later(60_000));
     const [second] = await readDue(database(), lane, later(60_000));
@@ -87,7 +87,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await rowOf(database())).retry_count, 1);
   });
 
-  test('a waiting one becomes due at once and keeps its place in the schedule', async () => {
+  test('redelivery makes a waiting notification due at once, and its retry count stays', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5, later(60_000));
     assert.equal(await redeliverOne(database(), WATCHER, due.id, later(100)), true);
@@ -100,7 +100,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([again?.retryCount, again?.redeliveryCount], [1, 0]);
   });
 
-  test('while an attempt is under way, asking for it again changes nothing', async () => {
+  test('redelivery changes nothing while an attempt is under way', async () => {
     const { lane, due } = await createStory(database());
     assert.equal(await redeliverOne(database(), WATCHER, due.id, later(5)), false);
     await settleAt(database(), lane, due, 10, later(60_000));
@@ -110,11 +110,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   for (const retryAt of [undefined, later(60_000)]) {
     const outcome = retryAt === undefined ? 'success' : 'failure';
-    test(`a ${outcome} of the delivery before, settled late, does not count for the one that was asked for`, async () => {
+    test(`a late ${outcome} of the previous delivery does not count for the redelivery`, async () => {
       const { lane, due } = await createStory(database());
       await settleAt(database(), lane, due, 5);
       await redeliverOne(database(), WATCHER, due.id, later(10));
-      // As when the answer to a commit was lost: the settler cannot know that it was made, and makes it again.
+      // As if the answer to a commit was lost: the settler cannot know that it succeeded, and repeats it.
       await settleAt(database(), lane, due, 5, retryAt);
       const row = await rowOf(database());
       assert.deepEqual([row.state, row.retry_count, row.next_attempt_at], ['waiting', 0, later(10)]);
@@ -122,7 +122,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  test('what is held, withdrawn or cancelled stays so', async () => {
+  test('redelivery leaves held, withdrawn and cancelled notifications as they are', async () => {
     const record = await watchAddress(database());
     await insertNotifications(database(), { records: [record], count: 3 });
     const states = ['held', 'withdrawn', 'cancelled'];
@@ -130,22 +130,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await database().query(sql`update notification set state = ${state} where id = ${index + 1}`);
     for (const id of [1, 2, 3])
       assert.equal(await redeliverOne(database(), WATCHER, id, later(9_999_999)), false);
-    const place = { startedAt: later(9_999_999), after: undefined, now: later(9_999_999) };
-    assert.deepEqual(await redeliverStep(database(), WATCHER, {}, place), { count: 0, next: undefined });
+    const step = { startedAt: later(9_999_999), after: undefined, now: later(9_999_999) };
+    assert.deepEqual(await redeliverStep(database(), WATCHER, {}, step), { count: 0, next: undefined });
     assert.deepEqual(await listStates(database()), states);
   });
 
-  test('a range asked for after the clock was set back holds what was processed before that, seconds ago or long ago', async () => {
+  test('after the clock was set back, redelivering a range includes what was processed before the step', async () => {
     for (const ms of [6_000, 60_000, 86_400_000]) {
       const { lane, due } = await createStory(database());
       await settleAt(database(), lane, due, ms);
-      const place = { startedAt: noon, after: undefined, now: noon };
-      assert.equal((await redeliverStep(database(), WATCHER, {}, place)).count, 1, `${ms} ms ago`);
+      const step = { startedAt: noon, after: undefined, now: noon };
+      assert.equal((await redeliverStep(database(), WATCHER, {}, step)).count, 1, `${ms} ms ago`);
       await database().query(sql`truncate notification, watched_address, lane, block, delivery_attempt`);
     }
   });
 
-  test('a notification whose record is gone stays processed', async () => {
+  test('a notification whose record was deleted stays processed', async () => {
     const { record, lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     await deleteWatchedAddress(database(), WATCHER, record.id, { now: noon });
@@ -153,7 +153,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('it goes to the URL that its record has now', async () => {
+  test('a redelivery goes to the current URL of the record', async () => {
     const { record, lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     const at = { origin: 'https://two.example:443', now: noon };
@@ -165,7 +165,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(lanes.find(({ id }) => id === row.lane_id)?.next_due, later(10));
   });
 
-  test('one that a reorg orphans is not delivered again, and not sent by what was asked for before', async () => {
+  test('a transfer that a reorg orphans is not redelivered, even if redelivery was requested before', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     await redeliverOne(database(), WATCHER, due.id, later(10));
@@ -175,7 +175,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['withdrawn']);
   });
 
-  test('a delivered one that a reorg orphaned is not delivered again', async () => {
+  test('a delivered transfer that a reorg has orphaned is not redelivered', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(20) });
@@ -183,14 +183,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('another watcher’s notification is not touched', async () => {
+  test('redelivery does not change another watcher’s notification', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     assert.equal(await redeliverOne(database(), 2, due.id, later(10)), false);
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('many are delivered again in bounded steps, oldest first, each once, also when a step is repeated', async () => {
+  test('many notifications are redelivered in bounded steps, oldest first, each once, even if a step is repeated', async () => {
     const record = await watchAddress(database());
     await insertNotifications(database(), { records: [record], count: 2_500, state: 'processed' });
     const startedAt = later(9_999_999);
@@ -199,7 +199,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       redeliverStep(database(), WATCHER, filter, { startedAt, after, now: startedAt });
     const first = await step(undefined);
     assert.equal(first.count, 1_000);
-    // A crash before the answer: the client asks again.
+    // The process crashed before it answered, and the client repeats the request.
     assert.deepEqual(await step(undefined), { count: 0, next: first.next });
     // Meanwhile some of them have arrived.
     const done = await database().query(sql`
@@ -218,7 +218,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('what is being settled is delivered again after that, and neither waits for the other for ever', async () => {
+  test('a notification that is being settled is redelivered afterwards, without a deadlock', async () => {
     const { lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5, later(60_000));
     const redelivered = await database().transaction(async (tx) => {
@@ -237,15 +237,15 @@ onPostgres(({ database }) => {
     assert.deepEqual([row.retry_count, row.next_attempt_at], [2, later(100)]);
   });
 
-  test('a step through 100,000 notifications reads no whole table', async () => {
+  test('a redelivery step among 100,000 notifications does not scan a whole table', async () => {
     const records = await Promise.all(Array.from({ length: 20 }, () => watchAddress(database())));
     await insertNotifications(database(), { records, count: 100_000, state: 'processed' });
     await database().query(sql`analyze notification`);
     await database().query(sql`analyze watched_address`);
     const { plans, db } = withPlans(database());
     const planned: Database = { ...database(), transaction: (work) => work({ ...db, kind: 'transaction' }) };
-    const place = { startedAt: later(999_999_999), after: 50_000, now: later(999_999_999) };
-    assert.equal((await redeliverStep(planned, WATCHER, {}, place)).count, 1_000);
+    const step = { startedAt: later(999_999_999), after: 50_000, now: later(999_999_999) };
+    assert.equal((await redeliverStep(planned, WATCHER, {}, step)).count, 1_000);
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on notification/);
   });
 });

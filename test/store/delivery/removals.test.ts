@@ -25,14 +25,14 @@ import { rollbackTo } from '../../kit/rollback.ts';
 const removed: Watch = { settings: { removed: true } };
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  /** A record and a block 2 with these payments, upon an empty block 1. */
+  /** Creates a record and mines block 2 with these payments on top of an empty block 1. */
   async function begin(payments: readonly Transfer[], watch = removed) {
     const record = await watchAddress(database(), watch);
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), payments);
     return record;
   }
-  const kill = (now = later(10)) =>
+  const orphanBlocks = (now = later(10)) =>
     rollbackTo(database(), { ancestorNumber: 1, expectedTip: headerOf(2), now });
   const attempt = async (ms: number, succeeds: boolean) =>
     (await attemptDue(database(), { now: later(ms), succeeds })).map(({ id, revision, retryCount }) => ({
@@ -46,11 +46,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return row;
   };
 
-  test('what was delivered of a dead block is told to be gone, under its id, on a schedule of its own until a 2xx', async () => {
+  test('a delivered transfer of an orphaned block gets a removal notice with its id and a new schedule until a 2xx', async () => {
     await begin([transferOf()]);
     const { id } = await onlyRow();
     assert.deepEqual(await attempt(1, true), [{ id, revision: 0, retryCount: 0 }]);
-    await kill();
+    await orphanBlocks();
     const dead = await onlyRow();
     assert.deepEqual(
       [dead.id, dead.state, dead.revision, dead.next_attempt_at, dead.next_retry_at, dead.processed_at],
@@ -64,7 +64,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([state, processed_at], ['processed', later(120_010)]);
   });
 
-  test('a removal notice is sent again when its watcher asks; an orphaned transfer is not', async () => {
+  test('a removal notice can be redelivered, an orphaned transfer cannot', async () => {
     for (const [watch, revisions] of [
       [removed, [1]],
       [{}, []],
@@ -72,7 +72,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await emptyDatabase(database());
       await begin([transferOf()], watch);
       await attempt(1, true);
-      await kill();
+      await orphanBlocks();
       await attempt(10, true);
       const { id } = await onlyRow();
       assert.equal(await redeliverOne(database(), 1, id, later(20)), revisions.length > 0);
@@ -83,28 +83,28 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('what was tried and not delivered is told to be gone: its receiver may have heard it', async () => {
+  test('an attempted transfer gets a removal notice without a 2xx, because its receiver may have seen it', async () => {
     await begin([transferOf()]);
     await attempt(1, false);
-    await kill();
+    await orphanBlocks();
     assert.deepEqual(
       (await attempt(10, true)).map(({ revision, retryCount }) => [revision, retryCount]),
       [[1, 0]],
     );
   });
 
-  test('without the setting an orphaned block changes nothing for what was delivered', async () => {
+  test('without the setting, delivered transfers of an orphaned block stay processed', async () => {
     await begin([transferOf()], {});
     await attempt(1, true);
     const before = await onlyRow();
-    await kill();
+    await orphanBlocks();
     assert.deepEqual(await onlyRow(), before);
   });
 
-  test('what was never tried is withdrawn silently, and revived as if nothing had been', async () => {
+  test('a transfer that was never attempted is withdrawn without a notice, and revived when it is mined again', async () => {
     const payment = transferOf();
     await begin([payment]);
-    await kill();
+    await orphanBlocks();
     assert.deepEqual(await attempt(20, true), []);
     await mine(database(), headerOf(2, 1, 1), [payment]);
     assert.deepEqual(
@@ -113,11 +113,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  for (const heard of [true, false]) {
-    test(`an attempt under way when its block dies ${heard ? 'arrives' : 'fails'}: what it told is gone`, async () => {
+  for (const arrives of [true, false]) {
+    test(`a removal notice follows an attempt that ${arrives ? 'arrives' : 'fails'} after its block was orphaned`, async () => {
       await begin([transferOf()]);
-      const end = await startAttempt(database(), heard);
-      await kill();
+      const end = await startAttempt(database(), arrives);
+      await orphanBlocks();
       const notice = await onlyRow();
       assert.deepEqual([notice.state, notice.revision], ['waiting', 1]);
       await end();
@@ -128,11 +128,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await listStates(database()), ['processed']);
     });
 
-    test(`a retry under way when its block dies ${heard ? 'arrives' : 'fails'}, and settles nothing of the notice`, async () => {
+    test(`a retry that ${arrives ? 'arrives' : 'fails'} after its block was orphaned does not settle the removal notice`, async () => {
       await begin([transferOf()]);
       await attempt(1, false);
-      const end = await startAttempt(database(), heard, 60_001);
-      await kill(later(60_002));
+      const end = await startAttempt(database(), arrives, 60_001);
+      await orphanBlocks(later(60_002));
       const before = await onlyRow();
       await end();
       assert.deepEqual(await onlyRow(), before);
@@ -140,12 +140,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  for (const heard of [true, false]) {
-    test(`an attempt under way that ${heard ? 'arrives' : 'fails'} after its transaction was mined again settles nothing of what followed`, async () => {
+  for (const arrives of [true, false]) {
+    test(`an attempt that ${arrives ? 'arrives' : 'fails'} after its transaction was mined again does not settle later revisions`, async () => {
       const payment = transferOf();
       await begin([payment]);
-      const end = await startAttempt(database(), heard);
-      await kill();
+      const end = await startAttempt(database(), arrives);
+      await orphanBlocks();
       await mine(database(), headerOf(2, 1, 1), [payment], { releasedNumber: 1 });
       const before = await onlyRow();
       assert.deepEqual([before.state, before.revision], ['held', 2]);
@@ -159,11 +159,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  test('a transfer that was told to be gone and is mined again is told once more, under its id, and may go again', async () => {
+  test('a transfer that is mined again after its removal notice is sent again with its id, and can be removed again', async () => {
     const payment = transferOf();
     await begin([payment]);
     await attempt(1, true);
-    await kill();
+    await orphanBlocks();
     await attempt(10, true);
     const again = await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20), releasedNumber: 1 });
     assert.deepEqual(again, {
@@ -186,11 +186,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a notice that still waits becomes the transfer again when that is mined again', async () => {
+  test('a waiting removal notice turns back into the transfer when that is mined again', async () => {
     const payment = transferOf();
     await begin([payment]);
     await attempt(1, true);
-    await kill();
+    await orphanBlocks();
     await attempt(10, false);
     await mine(database(), headerOf(2, 1, 1), [payment], { now: later(20) });
     assert.deepEqual(
@@ -200,20 +200,20 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await attempt(99_000, true), []);
   });
 
-  test('a second fork from further below does not tell twice that it is gone', async () => {
+  test('a second, deeper reorg does not send a second removal notice', async () => {
     await begin([transferOf()]);
     await attempt(1, true);
-    await kill();
+    await orphanBlocks();
     const before = await onlyRow();
     await mine(database(), headerOf(2, 1, 1), []);
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(2, 1, 1), now: later(20) });
     assert.deepEqual(await onlyRow(), before);
   });
 
-  test('what died before its record wanted to hear of that is not told to be gone by a later fork', async () => {
+  test('a later reorg sends no removal notice for a transfer orphaned before its record turned them on', async () => {
     const { watcherId, id } = await begin([transferOf()], {});
     await attempt(1, true);
-    await kill();
+    await orphanBlocks();
     const settings = { ...defaultSettings, removed: true };
     await replaceSettings(database(), watcherId, id, { settings, now: later(11) });
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: later(12) });
@@ -221,12 +221,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([state, revision], ['processed', 0]);
   });
 
-  test('notices of a record with strict_order go one at a time too, the newest first, before what the new chain has', async () => {
+  test('in strict order removal notices are sent one at a time, the newest first, before the new branch', async () => {
     const payments = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
     await begin(payments, { settings: { removed: true, strictOrder: true } });
     await attempt(1, true);
     await attempt(2, true);
-    await kill();
+    await orphanBlocks();
     await mine(database(), headerOf(2, 1, 1), [transferOf({ amount: 3n })]);
     const tried = [];
     for (const ms of [20, 21, 22, 23])
@@ -239,11 +239,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('in strict order a notice does not wait for what its reorg has withdrawn', async () => {
+  test('in strict order a removal notice does not wait for transfers that its reorg withdrew', async () => {
     const payments = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
     await begin(payments, { settings: { removed: true, strictOrder: true } });
     await attempt(1, false);
-    await kill();
+    await orphanBlocks();
     assert.deepEqual(await listStates(database()), ['waiting', 'withdrawn']);
     assert.deepEqual(
       (await attempt(20, true)).map(({ revision }) => revision),
@@ -251,16 +251,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a deleted record hears nothing more, not even that something is gone', async () => {
+  test('a deleted record gets no further webhooks, not even removal notices', async () => {
     const record = await begin([transferOf()]);
     await attempt(1, true);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
-    await kill();
+    await orphanBlocks();
     assert.deepEqual(await attempt(20, true), []);
   });
 });
 
-/** Begins an attempt of the only one that is due; the returned function settles it and gives the lane back. */
+/** Begins an attempt of the only due notification. The returned function settles it and gives the lane back. */
 async function startAttempt(database: Database, succeeds: boolean, ms = 1) {
   const now = later(ms);
   const [lane] = await leaseDue(database, { now, limit: 1 });

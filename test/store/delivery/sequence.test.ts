@@ -24,13 +24,13 @@ const strict = { settings: { strictOrder: true } };
 const payments = (amounts: readonly bigint[]) => amounts.map((amount) => transferOf({ amount }));
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  /** The amounts of what was tried now. */
+  /** Attempts everything that is due now, and returns the amounts. */
   const attempt = async (ms: number, succeeds = true) =>
     (await attemptDue(database(), { now: later(ms), succeeds })).map(({ amount }) => amount);
   const attemptSorted = async (ms: number, succeeds = true) =>
     (await attempt(ms, succeeds)).sort((a, b) => Number(a - b));
 
-  test('notifications of a record with strict_order are tried one at a time, in the order of the chain', async () => {
+  test('notifications of a record with strict_order are attempted one at a time, in the order of the chain', async () => {
     await watchAddress(database(), strict);
     await mine(database(), headerOf(1), payments([3n, 1n]));
     await mine(database(), headerOf(2), payments([2n]));
@@ -41,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await attempt(5), [4n]);
   });
 
-  test('a failing one holds back those behind it, and nothing of another record, until its retry succeeds', async () => {
+  test('a failing notification holds back later ones of its record, not of others, until its retry succeeds', async () => {
     await watchAddress(database(), strict);
     await watchAddress(database(), { address: alice });
     await mine(database(), headerOf(1), payments([1n, 2n]));
@@ -54,7 +54,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await attempt(120_003), [3n]);
   });
 
-  test('what is mined again in another order is tried in the order of the new chain', async () => {
+  test('transfers that are mined again in another order are attempted in the order of the new chain', async () => {
     await watchAddress(database(), strict);
     const [first, second] = [transferOf({ amount: 1n }), transferOf({ amount: 2n })];
     await mine(database(), headerOf(1), []);
@@ -65,7 +65,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([await attempt(1), await attempt(2), await attempt(3)], [[3n], [2n], [1n]]);
   });
 
-  test('a first one that lacks confirmations holds back those behind it', async () => {
+  test('a notification that lacks confirmations holds back later ones of its record', async () => {
     await watchAddress(database(), { settings: { strictOrder: true, confirmations: 2 } });
     await mine(database(), headerOf(1), payments([1n]), { releasedBefore: 0 });
     await database().query(sql`update watched_address set confirmations = null`);
@@ -75,7 +75,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([await attempt(2), await attempt(3)], [[1n], [2n]]);
   });
 
-  test('what was tried of an orphaned block leaves the order: the new branch does not wait for it', async () => {
+  test('an attempted transfer of an orphaned block leaves the sequence, so the new branch does not wait for it', async () => {
     await watchAddress(database(), strict);
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), []);
@@ -86,7 +86,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([await attempt(3), await attempt(60_001)], [[2n], []]);
   });
 
-  test('with a new URL the first and those behind it go there, in their order', async () => {
+  test('after the URL changes, waiting and held notifications go to the new one, in order', async () => {
     const record = await watchAddress(database(), strict);
     await mine(database(), headerOf(1), payments([1n, 2n]));
     const at = { origin: 'https://two.example:443', now: noon };
@@ -99,7 +99,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await attempt(2), [2n]);
   });
 
-  test('those behind the first are cancelled with their record, also when it goes while they are made', async () => {
+  test('held notifications are cancelled with their record, even if it is deleted while they are being created', async () => {
     const record = await watchAddress(database(), strict);
     await mine(database(), headerOf(1), payments([1n, 2n]));
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
@@ -114,7 +114,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
 onPostgres(({ database, place }) => {
   for (const firstInLine of ['the commit', 'the outcome'] as const) {
-    test(`no turn is lost when a block is committed while the one before it is settled in a former lane: ${firstInLine} comes first`, async () => {
+    test(`the sequence advances when a block commits while the previous notification is settled in a former lane: ${firstInLine} comes first`, async () => {
       const record = await watchAddress(database(), strict);
       await mine(database(), headerOf(1), payments([1n]));
       const [lane] = await leaseDue(database(), { now: noon, limit: 1 });

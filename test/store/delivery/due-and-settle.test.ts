@@ -26,7 +26,7 @@ import {
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { rollbackTo } from '../../kit/rollback.ts';
 
-/** One record, one block with these transfers, and worker 1 has its lane. */
+/** Creates one record and one block with these transfers, and leases its lane to worker 1. */
 async function leaseWith(database: Database, transfers: readonly Transfer[] = [transferOf()]) {
   const record = await watchAddress(database);
   await mine(database, headerOf(0), []);
@@ -89,7 +89,7 @@ const listAttempts = (database: Database) =>
     order by id`);
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('what is due holds all that a webhook says, exact to the wei and to the microsecond (spec 2.7)', async () => {
+  test('a due notification contains everything that its webhook sends, exact to the wei and microsecond (spec 2.7)', async () => {
     const payment = transferOf({ amount: 2n ** 256n - 1n });
     const token = transferOf({ kind: 'token', token: coin, ordinal: 4 });
     const { record, lane, due } = await leaseWith(database(), [payment, token]);
@@ -133,7 +133,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(due.receiver, undefined);
   });
 
-  test('due notifications come in the order of their time, without those under way, up to the limit', async () => {
+  test('due notifications are read in the order of their due time, without those under way, up to the limit', async () => {
     const { lane, due } = await leaseWith(database(), [
       transferOf(),
       transferOf(),
@@ -149,7 +149,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await idsAt(later(1), [c], 2), [b, d]);
   });
 
-  test('first attempts come before retries, as many of each as the limit says', async () => {
+  test('first attempts come before retries, and the limit applies to each kind', async () => {
     const { lane, due } = await leaseWith(database(), [
       transferOf(),
       transferOf(),
@@ -164,7 +164,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await idsOf(1), [c, a]);
   });
 
-  test('a 2xx processes a notification, and its attempt is on record', async () => {
+  test('a 2xx makes a notification processed, and its attempt is logged', async () => {
     const { lane, due } = await leaseWith(database());
     const repeated = settlementOf(lane, due[0], { requestCount: 2 });
     assert.deepEqual(await settle(database(), [repeated]), new Map());
@@ -187,7 +187,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await dueOf(database(), lane, later(9_999_999)), []);
   });
 
-  test('a failure counts, and its published time is the time of the next attempt (spec 6.2)', async () => {
+  test('a failure is counted, and the next attempt is due at the published retry time (spec 6.2)', async () => {
     const { lane, due } = await leaseWith(database());
     await settle(database(), [settlementOf(lane, due[0], failed(later(60_000)))]);
     const [row] = await listNotifications(database());
@@ -213,7 +213,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listAttempts(database())).length, 3);
   });
 
-  test('outcomes of several lanes are settled together, each as it was', async () => {
+  test('outcomes of several lanes are settled together, each with its own result', async () => {
     await watchAddress(database(), { url: 'https://one.example/' });
     await watchAddress(database(), { url: 'https://two.example/', watcherId: 2 });
     await mine(database(), headerOf(1), [transferOf()]);
@@ -231,7 +231,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('a stalled worker that settles after a takeover changes nothing and is told so', async () => {
+  test('a stalled worker that settles after a takeover changes nothing, and its outcomes are returned as lost', async () => {
     const { lane, due } = await leaseWith(database());
     const taken = await leaseAgain(database(), later(30_000), 2);
     const stale = settlementOf(lane, due[0]);
@@ -243,7 +243,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   for (const order of ['before', 'after'] as const) {
-    test(`an outcome of a lost lease counts for nothing in one group with the current one, ${order} it`, async () => {
+    test(`an outcome of a lost lease changes nothing in one group with the current one, ${order} it`, async () => {
       const { lane: lost, due } = await leaseWith(database(), [transferOf(), transferOf()]);
       const current = await leaseAgain(database(), later(30_000));
       const old = settlementOf(lost, due[0], failed(later(60_000)));
@@ -261,7 +261,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  test('a worker whose lane went to another one reads nothing more, not even what came since', async () => {
+  test('a worker whose lane passed to another one reads nothing more from it, not even newer notifications', async () => {
     const { lane } = await leaseWith(database());
     const next = await leaseAgain(database(), later(30_000), 2);
     await mine(database(), headerOf(2), [transferOf()]);
@@ -270,7 +270,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await dueOf(database(), next, later(30_000))).length, 2);
   });
 
-  test('a notification that was cancelled in flight is processed by a 2xx, and never tried again after a failure', async () => {
+  test('a notification that was cancelled in flight is processed by a 2xx, and not retried after a failure', async () => {
     const { record, lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });
     assert.deepEqual(await listStates(database()), ['cancelled', 'cancelled']);
@@ -280,7 +280,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listAttempts(database())).length, 2);
   });
 
-  test('a notification whose block died in flight is processed by a 2xx, and not tried again after a failure', async () => {
+  test('a notification whose block was orphaned in flight is processed by a 2xx, and not retried after a failure', async () => {
     const { lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: noon });
     assert.deepEqual(await listStates(database()), ['withdrawn', 'withdrawn']);
@@ -288,7 +288,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed', 'withdrawn']);
   });
 
-  test('a notification whose block died and came back under confirmations in flight is processed by a 2xx, and stays held after a failure', async () => {
+  test('a notification that was orphaned and mined again in flight, and lacks confirmations, is processed by a 2xx, and stays held after a failure', async () => {
     const payments = [transferOf(), transferOf()];
     const { lane, due } = await leaseWith(database(), payments);
     await rollbackTo(database(), { ancestorNumber: 0, expectedTip: headerOf(1), now: noon });
@@ -299,7 +299,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   for (const first of ['2xx', 'failure'] as const) {
-    test(`of two outcomes of one notification in one group the 2xx counts, the ${first} being first`, async () => {
+    test(`the 2xx counts if one group has two outcomes of one notification, the ${first} first`, async () => {
       const { lane, due } = await leaseWith(database());
       const failure = { ...settlementOf(lane, due[0], failed(later(60_000))), startedAt: later(1) };
       const outcomes = [settlementOf(lane, due[0]), failure];
@@ -317,7 +317,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([row?.retry_count, row?.next_retry_at], [1, later(60_000)]);
   });
 
-  test('outcomes that are settled again, because nobody learned of the commit, are on record once', async () => {
+  test('outcomes that are settled again after a commit whose answer was lost are logged once', async () => {
     const { lane, due } = await leaseWith(database(), [transferOf(), transferOf()]);
     const outcomes = [settlementOf(lane, due[0]), settlementOf(lane, due[1], failed(later(60_000)))];
     for (let times = 0; times < 2; times += 1)
@@ -333,22 +333,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a processed notification stays so, whatever a late outcome says', async () => {
+  test('a processed notification stays processed after a late failure', async () => {
     const { lane, due } = await leaseWith(database());
     await settle(database(), [settlementOf(lane, due[0])]);
     await settle(database(), [settlementOf(lane, due[0], failed(later(60_000)))]);
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('what became due for a record that is gone is cancelled when it is read', async () => {
+  test('a due notification of a deleted record is cancelled when it is read', async () => {
     const { lane, record } = await leaseWith(database());
-    // As when the record is deleted while the block is being committed: the delete cannot see the row yet.
+    // As if the record were deleted while the block is being committed: the delete cannot see the row yet.
     await database().query(sql`delete from watched_address where id = ${record.id}`);
     assert.deepEqual(await dueOf(database(), lane), []);
     assert.deepEqual(await listStates(database()), ['cancelled']);
   });
 
-  test('what became due in the lane of a former URL moves to the present one when it is read', async () => {
+  test('a due notification in the lane of a former URL moves to the current lane when it is read', async () => {
     const { lane, record } = await leaseWith(database());
     const at = { origin: 'https://two.example:443', now: noon };
     await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://two.example/x' }, at);
@@ -361,7 +361,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(due?.webhookUrl, 'https://two.example/x');
   });
 
-  test('the path of a URL that changed after the commit is the one that is used', async () => {
+  test('a due notification uses the current path of its record’s URL', async () => {
     const { lane, record } = await leaseWith(database());
     const at = { origin: 'https://one.example:443', now: noon };
     await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://one.example/new' }, at);
@@ -371,7 +371,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('the queue is counted: held, waiting, due, and since when', async () => {
+  test('the queue statistics count held, waiting and due notifications, and show the oldest due time', async () => {
     assert.deepEqual(await queueStatistics(database(), noon), {
       deferred: 0,
       held: 0,
