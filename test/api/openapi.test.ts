@@ -49,7 +49,7 @@ test('every route is described', async () => {
   assert.equal(documentText(api), text, 'whatever is behind the API');
 });
 
-test('every operation has a name of its own, a tag, and examples and errors that fit what they describe', () => {
+test('every operation has a unique name, a tag, and examples and errors that match their schemas', () => {
   const ids = operations.map(({ operationId }) => operationId);
   assert.equal(new Set(ids).size, ids.length);
   const { components } = JSON.parse(text) as { components: Record<string, { [name: string]: object }> };
@@ -80,7 +80,7 @@ test('every operation has a name of its own, a tag, and examples and errors that
   assert.deepEqual(lacking, []);
 });
 
-test('the document is served, and its pages ask nobody else', async () => {
+test('the document and its pages are served without requests to other sites', async () => {
   const { askUndescribed: ask } = createApiStory(noDatabase);
   const served = await ask('GET', '/openapi.json');
   assert.equal(served.text, text);
@@ -101,7 +101,7 @@ test('the document is served, and its pages ask nobody else', async () => {
   assert.match(started, /"layout":"BaseLayout"/);
 });
 
-test('an answer that is not described is found out', () => {
+test('an undocumented response is detected', () => {
   const check = createDescription(text);
   const given = { method: 'GET', url: '/livez?a=b', status: 200, contentType: 'application/json' };
   check({ ...given, text: '{"status":"ok"}' });

@@ -8,7 +8,7 @@ import { waitUntil } from '../kit/wait.ts';
 import { createApiStory } from './api-story.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a connection that asks for nothing does not hold up the end', async () => {
+  test('a connection without a request does not delay a stop', async () => {
     const { api } = createApiStory(database());
     const accepted = once(api.server, 'connection');
     const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));
@@ -24,7 +24,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(api.server.listening, false);
   });
 
-  test('a connection whose request ends during the stop does not hold up the end', async () => {
+  test('a connection whose request ends during a stop does not delay it', async () => {
     const answering = Promise.withResolvers<typeof STATUS_EXAMPLE>();
     const asked = Promise.withResolvers<void>();
     const { api } = createApiStory(database(), {
@@ -48,7 +48,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     socket.destroy();
   });
 
-  test('an answer that is still going out when the server closes is not cut', async () => {
+  test('a response that is still being sent when the server closes is completed', async () => {
     const { api } = createApiStory(database());
     const big = Buffer.alloc(32 * 1024 * 1024, 'a');
     api.get('/big', async () => big);

@@ -41,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return { ...story, list };
   }
 
-  test('an operator sees the receivers of all watchers, those that fail, or those of one', async () => {
+  test('an operator lists all receivers, the failing ones, or those of one watcher', async () => {
     const { list } = await createStory();
     const names = async (query: string) => (await list(`${RECEIVERS}${query}`)).names;
     assert.deepEqual(await names(''), [
@@ -59,7 +59,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(pages, [['acme one.example'], ['beta one.example'], []]);
   });
 
-  test('the deployment with its hosts is for operators only', async () => {
+  test('only operators see the deployment with its hosts', async () => {
     const { ask } = await createStory();
     const { json } = await ask('GET', '/api/admin/deployment', { key: TOKEN });
     assert.deepEqual(json, { success: true, data: details });

@@ -31,7 +31,7 @@ function createAdminStory(database: Parameters<typeof createApiStory>[0]) {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('without a token in the configuration every path of the operator API is unknown', async () => {
+  test('without a configured token, every path of the operator API answers 404', async () => {
     const { askUndescribed: ask } = createApiStory(database());
     for (const [method, path] of [
       ['GET', ''],
@@ -47,7 +47,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a request without the right token is refused, before its body is read', async () => {
+  test('a request with a wrong token is refused before its body is read', async () => {
     const { ask, askUndescribed, issue } = createAdminStory(database());
     const { key } = await issue('acme');
     const wrong = ['', 'Bearer', 'Bearer ', TOKEN, `Basic ${TOKEN}`, `Bearer ${key}`, `Bearer ${TOKEN}x`];
@@ -79,7 +79,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(!JSON.stringify(logged).includes(TOKEN));
   });
 
-  test('requests for unknown paths, other methods and other spellings are logged; another spelling is an unknown path', async () => {
+  test('requests with unknown paths, other methods and other spellings are logged, and another spelling answers 404', async () => {
     const { askUndescribed, logged } = createAdminStory(database());
     const spellings = [
       '/api/%61dmin/watchers',
@@ -104,7 +104,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(paths.at(-1)?.length, 200);
   });
 
-  test('a count that stops at 100,000 says so', async () => {
+  test('a count that was capped at 100,000 says so', async () => {
     const { ask, admin, issue } = createAdminStory(database());
     const { key } = await issue('acme');
     const body = { address: transferOf().receiver, webhook_url: 'https://one.example/hook' };
@@ -126,7 +126,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await pendingOf(), { alarm_above: null, used: 100_000, is_complete: false });
   });
 
-  test('watchers are listed page by page, and a wrong parameter is named', async () => {
+  test('watchers are listed page by page, and the error names a wrong parameter', async () => {
     const { admin, issue } = createAdminStory(database());
     for (const name of ['a', 'b', 'c']) await issue(name);
     const first = await admin('GET', '?limit=2');
@@ -147,7 +147,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await admin('GET', query)).status, 400, query);
   });
 
-  test('a watcher is shown with its keys, its queue and its origins, whatever its name', async () => {
+  test('a watcher with any name is shown with its keys, queue and origins', async () => {
     const { ask, admin, issue, clock } = createAdminStory(database());
     const name = 'Ünïcode "quoted" \u001b[31m名 ';
     const { key, keyId } = await issue('odd');
@@ -173,7 +173,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   });
 
-  test('the keys of a suspended watcher are refused with the reason until it is resumed', async () => {
+  test('keys of a suspended watcher are refused with the reason until it is resumed', async () => {
     const { ask, admin, issue, clock } = createAdminStory(database());
     const [acme, other] = [await issue('acme'), await issue('other')];
     const suspended = await admin('POST', '/1/suspend');
@@ -192,7 +192,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('GET', PATH, { key: acme.key })).status, 200);
   });
 
-  test('a deleted watcher is gone with all that it had, also while it was suspended, and others stay', async () => {
+  test('deleting a watcher, suspended or not, deletes everything it had and nothing of others', async () => {
     const { ask, admin, issue } = createAdminStory(database());
     const [acme, other] = [await issue('acme'), await issue('other')];
     for (const { key } of [acme, other]) {
@@ -224,7 +224,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(shards, [{ shard_id: 2 }]);
   });
 
-  test('an unknown watcher is 404 for every operation', async () => {
+  test('every operation on an unknown watcher answers 404', async () => {
     const { admin } = createAdminStory(database());
     for (const id of ['77', '0', '-1', '1e3', '9'.repeat(15), '9'.repeat(40), 'acme', '%00', "1'"]) {
       for (const [method, path] of [

@@ -39,7 +39,7 @@ async function passTime(isSo: () => boolean): Promise<void> {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('an answer before the end of the body says that the connection closes, can be read, and then it closes', async () => {
+  test('a response before the end of the body announces the close, can be read, and then the connection closes', async () => {
     const { api } = createApiStory(database());
     const open = await listening(api);
     try {
@@ -68,7 +68,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a body of a client that never ends its side is cut off', async () => {
+  test('a body without an end is cut off', async () => {
     const { api } = createApiStory(database());
     const open = await listening(api);
     mock.timers.enable({ apis: ['setTimeout'] });
@@ -94,7 +94,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a connection serves again when the body came whole', async () => {
+  test('a connection is reused after a complete body', async () => {
     const { api, issue } = createApiStory(database());
     const { key } = await issue('acme');
     const open = await listening(api);
@@ -114,7 +114,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   for (const path of [PATH, `${PATH}/bulk`])
-    test(`a body that does not come in time is answered with 408, and the connection closes: ${path}`, async () => {
+    test(`a body that does not arrive in time is answered with 408, and the connection closes: ${path}`, async () => {
       const { api, issue } = createApiStory(database());
       const { key } = await issue('acme');
       const open = await listening(api);

@@ -10,7 +10,7 @@ const MEMBER = 'is unknown; known: address, watch_coin, watch_token';
 const NONE = 'is unknown: this path takes no fields';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a field that is not known is named with those that are; on the paths of the specification it is passed over', async () => {
+  test('an unknown field is refused with the list of known ones, and ignored on the paths of the specification', async () => {
     const story = createApiStory(database(), undefined, undefined, { adminToken: ADMIN_TOKEN });
     const { key } = await story.issue('acme');
     const record = { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/' };
@@ -81,7 +81,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(suspended.status, 200);
   });
 
-  test('a body of unknown fields alone has the first hundred of them named', async () => {
+  test('for a body of unknown fields, the error lists the first hundred', async () => {
     const story = createApiStory(database());
     const { key } = await story.issue('acme');
     const records = Array.from({ length: 3_000 }, () => ({ note: 1 }));

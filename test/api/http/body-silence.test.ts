@@ -17,7 +17,7 @@ function startBody() {
   return { clock, source, pieces: body[Symbol.asyncIterator](), isOver, checks };
 }
 
-test('a body goes on for as long as each line comes in time, and is silent when one does not', async () => {
+test('a body is read as long as each line arrives in time, and ends when one does not', async () => {
   const { clock, source, pieces, isOver } = startBody();
   for (const text of ['a\n', 'b\n', 'c\n']) {
     const next = pieces.next();
@@ -34,7 +34,7 @@ test('a body goes on for as long as each line comes in time, and is silent when 
   assert.equal(isOver(), true);
 });
 
-test('bytes that end no line do not prolong its time', async () => {
+test('bytes that end no line do not extend the time', async () => {
   const { clock, source, pieces, isOver } = startBody();
   for (let count = 0; count < 4; count += 1) {
     const next = pieces.next();
@@ -50,7 +50,7 @@ test('bytes that end no line do not prolong its time', async () => {
   assert.equal(isOver(), true);
 });
 
-test('the time in which nobody asks for a piece does not count', async () => {
+test('time in which no piece is requested does not count', async () => {
   const { clock, source, pieces } = startBody();
   source.write('a');
   await pieces.next();
@@ -63,7 +63,7 @@ test('the time in which nobody asks for a piece does not count', async () => {
   assert.deepEqual(clock.waits(), []);
 });
 
-test('the error of a body that breaks off is passed on, and nothing waits any more', async () => {
+test('the error of a broken body is passed on, and the wait ends', async () => {
   const { clock, source, pieces, isOver } = startBody();
   const next = assert.rejects(pieces.next(), { message: 'gone' });
   await nextTurn();
@@ -72,7 +72,7 @@ test('the error of a body that breaks off is passed on, and nothing waits any mo
   assert.deepEqual([clock.waits(), isOver()], [[], false]);
 });
 
-test('empty lines do not prolong its time, however they are divided', async () => {
+test('blank lines do not extend the time, however they are split', async () => {
   const { clock, source, pieces } = startBody();
   for (const text of ['\n', ' \r\n\t', '\n\n', '  ']) {
     const next = pieces.next();

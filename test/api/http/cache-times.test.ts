@@ -53,7 +53,7 @@ const SPECIFIED = {
 };
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('each public endpoint is kept as spec 8 says, and has age, 304 and HEAD', async () => {
+  test('each public endpoint is cached as spec 8 says, and supports age, 304 and HEAD', async () => {
     await database().transaction((tx) => insertAwards(tx, [awardOf({ awardedAt: noon })]));
     const place = { pairId: 1, blockNumber: 1, minedAt: noon, reserve0: 4n, reserve1: 4n };
     const state = { ...place, price: decimal('1'), supplyChange: 0n, liquidityK: undefined };

@@ -72,7 +72,7 @@ async function createStory() {
 const get = ({ socket }: Client, path = '/') => socket.write(`GET ${path} HTTP/1.1\r\nHost: a\r\n\r\n`);
 const closedOf = (clients: readonly Client[]) => clients.map(({ isClosed }) => isClosed());
 
-test('idle connections and those without a whole header give way to new ones, the oldest first', async () => {
+test('idle connections and those without a complete header are closed for new ones, the oldest first', async () => {
   await using story = await createStory();
   const { clock, open } = story;
   const silent = await open();
@@ -92,7 +92,7 @@ test('idle connections and those without a whole header give way to new ones, th
   assert.deepEqual(story.warnings, []);
 });
 
-test('the address with the most connections gives way, and a client that has just connected does not', async () => {
+test('a connection of the address with the most connections is closed, and one that has just connected is not', async () => {
   await using story = await createStory();
   const { clock, open } = story;
   const other = await open('127.0.0.2');
@@ -106,7 +106,7 @@ test('the address with the most connections gives way, and a client that has jus
   assert.deepEqual(closedOf([newest, last]), [false, false]);
 });
 
-test('when all are busy, a slow body gives way; when all wait for the server, the new one is refused', async () => {
+test('if all are busy, a connection with a slow body is closed. If all wait for the server, the new one is refused', async () => {
   await using story = await createStory();
   const { clock, open, warnings } = story;
   const busy = [await open(), await open()];
@@ -128,7 +128,7 @@ test('when all are busy, a slow body gives way; when all wait for the server, th
   for (const one of [...busy, next]) await waitUntil(() => one.text().includes('late'));
 });
 
-test('a connection with more requests at once than a client needs is closed, and its answers with it', async () => {
+test('a connection with too many pipelined requests is closed with its responses', async () => {
   await using story = await createStory();
   const client = await story.open();
   client.socket.write('GET /held HTTP/1.1\r\nHost: a\r\n\r\n'.repeat(33));
@@ -138,7 +138,7 @@ test('a connection with more requests at once than a client needs is closed, and
   await waitUntil(() => fair.text().split('here').length === 33);
 });
 
-test('an answer that nobody reads ends with its connection; one that the server still makes does not', async () => {
+test('a connection with an unread response is closed, and one whose response is still being computed is not', async () => {
   await using story = await createStory();
   // Node's own time, which it reads for each connection.
   story.api.server.timeout = 50;

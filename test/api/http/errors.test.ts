@@ -11,7 +11,7 @@ import { createApiStory, PATH } from '../api-story.ts';
 const valid = { address: `0x${'ab'.repeat(20)}`, webhook_url: 'https://hooks.example.com/a' };
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('an unknown path is 404, in the form of its part of the API (spec 7)', async () => {
+  test('an unknown path answers 404 in the form of its part of the API (spec 7)', async () => {
     const { ask, askUndescribed } = createApiStory(database());
     assert.deepEqual((await ask('GET', '/api/nothing?a=b')).json, {
       statusCode: 404,
@@ -33,7 +33,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([long.status, Object.keys(long.json as object)], [414, ['statusCode', 'statusMessage']]);
   });
 
-  test('a known path refuses other methods and says which it has', async () => {
+  test('a known path refuses other methods and lists its own', async () => {
     const { ask } = createApiStory(database());
     const cases = [
       ['PUT', PATH, 'GET, HEAD, POST'],
@@ -52,7 +52,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('every site may read that a public path or its method is unknown', async () => {
+  test('every site may read errors about unknown public paths and methods', async () => {
     const { ask } = createApiStory(database());
     for (const [method, url, status] of [
       ['GET', '/api/nothing', 404],
@@ -72,7 +72,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a body that is too large, no JSON, or of another type says so', async () => {
+  test('a body that is too large, not JSON or of another type is refused with the reason', async () => {
     const { ask, issue } = createApiStory(database());
     const { key } = await issue('acme');
     const large = await ask('POST', PATH, { key, body: { ...valid, padding: 'x'.repeat(64 * 1024) } });
@@ -102,7 +102,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('POST', PATH, { key, body: valid, headers: withCharset })).status, 200);
   });
 
-  test('a caller’s request id comes back when it can be logged, else one is made', async () => {
+  test('a caller’s request id is used if it is safe to log, otherwise one is created', async () => {
     const { ask } = createApiStory(database());
     const idOf = async (id?: string) =>
       (await ask('GET', '/livez', { headers: id === undefined ? {} : { 'x-request-id': id } })).headers[
@@ -118,7 +118,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('what went wrong inside is told to nobody outside', async () => {
+  test('internal errors are not shown to callers', async () => {
     const failWith = (error: Error) => ({ checks: async () => ({}), status: () => Promise.reject(error) });
     const bug = await createApiStory(database(), failWith(new Error('password=hunter2'))).ask(
       'GET',
@@ -131,7 +131,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(unavailable.headers['retry-after'], '5');
   });
 
-  test('a body that does not come in time is cut off', async () => {
+  test('a body that does not arrive in time is cut off', async () => {
     const { key } = await createApiStory(database()).issue('acme');
     const authenticated = Promise.withResolvers<void>();
     const { api } = createApiStory({

@@ -37,7 +37,7 @@ test('a group is full before the next one begins, and the last one is known to b
   }
 });
 
-test('a line that is too long is told from the others, wherever it is cut', async () => {
+test('an over-long line is detected, wherever it is cut', async () => {
   const longest = 'x'.repeat(LINE_CHARACTERS_MAX);
   const text = `1\n${longest}\n${longest}y\n${'z'.repeat(1_000_000)}\n2\n${longest}y`;
   for (const bytes of [1_000, LINE_CHARACTERS_MAX, 64 * 1024, 10_000_000]) {
@@ -46,7 +46,7 @@ test('a line that is too long is told from the others, wherever it is cut', asyn
   }
 });
 
-test('nothing is read before it is asked for', async () => {
+test('nothing is read before it is requested', async () => {
   let readBytes = 0;
   async function* endless(): AsyncGenerator<Buffer> {
     for (;;) {

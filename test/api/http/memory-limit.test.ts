@@ -22,7 +22,7 @@ async function answerOf(
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('of bodies of unknown length a watcher has four at once; the fifth is not read until one ends, and another watcher is served', async () => {
+  test('a watcher may have four bodies of unknown length at once. The fifth waits, and another watcher is served', async () => {
     await using story = await createBulkStory(database());
     const other = await story.issue('other');
     // Chunked: each may have 8 MiB.
@@ -43,7 +43,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await story.list()).length, 5);
   });
 
-  test('a large body that has waited for 30 s is refused with 429 and the reason, and gives way', async () => {
+  test('a large body that waited for 30 s is refused with 429 and the reason', async () => {
     await using story = await createBulkStory(database());
     const opened = Array.from({ length: 5 }, () => {
       const one = story.open({ 'content-type': JSON_TYPE });
@@ -63,7 +63,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (const one of opened) one.destroy();
   });
 
-  test('lists that a watcher does not read make its next ones wait, and no others', async () => {
+  test('lists that a watcher does not read delay only its own next lists', async () => {
     await using story = await createBulkStory(database());
     const url = `https://a.example.com/${'x'.repeat(2_000)}`;
     // More than the sockets hold.

@@ -21,7 +21,7 @@ function createStory() {
   return { clock, room, admitted, take };
 }
 
-test('one watcher takes half of the room, and others half of what is left', async () => {
+test('one watcher may take half of the units, and others half of the rest', async () => {
   const { admitted, take } = createStory();
   for (let count = 0; count < 3; count += 1) void take('acme', ACME, 4);
   for (let count = 0; count < 3; count += 1) void take('other', OTHER, 4);
@@ -29,7 +29,7 @@ test('one watcher takes half of the room, and others half of what is left', asyn
   assert.deepEqual(admitted, ['acme', 'acme', 'other']);
 });
 
-test('whoever has least comes first, and a large request is not passed by small ones', async () => {
+test('the watcher that holds least comes first, and small requests do not overtake a large one', async () => {
   const { admitted, take } = createStory();
   const first = await take('acme 1', ACME, 8);
   const second = await take('other 1', OTHER, 4);
@@ -47,7 +47,7 @@ test('whoever has least comes first, and a large request is not passed by small 
   assert.deepEqual(admitted.slice(3), ['acme 2', 'other 2']);
 });
 
-test('a request that has waited too long, or whose client has left, is refused and makes way', async () => {
+test('a request that waits too long, or whose client leaves, is refused and makes way for others', async () => {
   const { clock, room, admitted, take } = createStory();
   await take('acme', ACME, 12);
   const leaving = new AbortController();
@@ -67,7 +67,7 @@ test('a request that has waited too long, or whose client has left, is refused a
   assert.equal(typeof room.take(OTHER, 1, never), 'function');
 });
 
-test('a watcher has 100 requests that wait; others wait beside them', async () => {
+test('100 requests of a watcher may wait, and those of others wait beside them', async () => {
   const { room, take } = createStory();
   await take('acme', ACME, 16);
   const waiting = Array.from({ length: 100 }, () => take('acme', ACME, 1));

@@ -28,7 +28,7 @@ function createStory(route: Partial<PublicRoute<Parameters, undefined>> = {}) {
 }
 
 describe('an answer', () => {
-  test('says how long it may be kept and how old it is, and is the same bytes until then', async () => {
+  test('says its cache time and age, and keeps the same bytes until then', async () => {
     const { ask, clock, made } = createStory();
     const first = await ask('GET', '/api/thing');
     assert.equal(first.status, 200);
@@ -47,7 +47,7 @@ describe('an answer', () => {
     assert.equal((await ask('GET', '/api/thing')).text, '{"made":2}');
   });
 
-  test('is not sent again to who has it', async () => {
+  test('is not sent again to a client that has it', async () => {
     const { ask } = createStory();
     const { etag = '' } = (await ask('GET', '/api/thing')).headers;
     for (const known of [etag, `W/${etag}`, `"other", ${etag}`, '*']) {
@@ -75,7 +75,7 @@ describe('an answer', () => {
     assert.equal(made(), 1);
   });
 
-  test('is compressed for who can take it, when it is worth it', async () => {
+  test('is compressed if the client accepts it and it saves bytes', async () => {
     const long = JSON.stringify({ made: 1, text: 'a'.repeat(5_000) });
     const { ask } = createStory({ compute: async () => jsonText(long) });
     const plain = await ask('GET', '/api/thing');
@@ -97,7 +97,7 @@ describe('an answer', () => {
     assert.equal(known.headers.vary, 'accept-encoding');
   });
 
-  test('of many pieces comes whole over a real connection, plain and compressed', async () => {
+  test('of many pieces arrives complete over a real connection, plain and compressed', async () => {
     const piece = JSON.stringify({ text: 'some piece' }).repeat(4_000);
     const { api } = createStory({
       compute: async () => {
@@ -143,7 +143,7 @@ describe('an answer', () => {
     assert.ok(turns >= 200, `${turns} turns`);
   });
 
-  test('may be text, and may have headers of its own', async () => {
+  test('may be text with additional headers', async () => {
     const { ask } = createStory({
       compute: async () => ({ ...plainText('12.5'), headers: { link: '</x>; rel="next"' } }),
     });
@@ -155,7 +155,7 @@ describe('an answer', () => {
     }
   });
 
-  test('is given on while a new one is made, where the route says so', async () => {
+  test('is served while a new one is computed, if the route allows it', async () => {
     const { ask, clock } = createStory({ staleSeconds: 60 });
     const first = await ask('GET', '/api/thing');
     assert.equal(first.headers['cache-control'], 'public, max-age=60, stale-while-revalidate=60');
@@ -172,7 +172,7 @@ describe('an error', () => {
   const id = { ...required(parameter('an id', (text) => text.toLowerCase())), isInPath: true } as const;
   const parameters = { id };
 
-  test('of the caller has the body of spec 7, is not kept, and costs no computing', async () => {
+  test('caused by the caller has the body of spec 7, is not cached, and starts no computation', async () => {
     const { ask, made } = createStory({ ...user, parameters });
     for (const url of ['/api/user', '/api/user/', '/api/user?id=1']) {
       const { status, json: body, headers } = await ask('GET', url);
@@ -187,7 +187,7 @@ describe('an error', () => {
     assert.equal(made(), 1, 'one key, however it is written');
   });
 
-  test('that nothing was found is kept for ten seconds', async () => {
+  test('with status 404 is cached for ten seconds', async () => {
     let made = 0;
     const compute = async () => {
       made += 1;
@@ -207,7 +207,7 @@ describe('an error', () => {
     assert.equal(made, 2);
   });
 
-  test('of the service is never kept', async () => {
+  test('of the service is never cached', async () => {
     let made = 0;
     const compute = async () => {
       made += 1;
@@ -223,7 +223,7 @@ describe('an error', () => {
     assert.equal(made, 2);
   });
 
-  test('of the method names those that there are', async () => {
+  test('for a wrong method names the allowed ones', async () => {
     const { ask } = createStory();
     for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'] as const) {
       const { status, json: body, headers } = await ask(method, '/api/thing');
@@ -237,7 +237,7 @@ describe('an error', () => {
 describe('browsers of other sites', () => {
   const origin = 'https://dapp.example';
 
-  test('may read public answers and their headers, and ask first', async () => {
+  test('may read public responses and their headers, and send preflight requests', async () => {
     const { ask, made } = createStory();
     const { headers } = await ask('GET', '/api/thing', { headers: { origin } });
     assert.equal(headers['access-control-allow-origin'], '*');
@@ -261,7 +261,7 @@ describe('browsers of other sites', () => {
     assert.equal(made(), 1);
   });
 
-  test('may not read what a key opens', async () => {
+  test('may not read responses that need a key', async () => {
     const { ask } = createStory();
     for (const method of ['GET', 'OPTIONS'] as const) {
       const { status, headers } = await ask(method, '/api/notifications/watched-addresses', {
@@ -273,7 +273,7 @@ describe('browsers of other sites', () => {
   });
 });
 
-test('metrics tell by route what was kept, given on and made', async () => {
+test('metrics count hits, stale responses and misses by route', async () => {
   const { ask, clock, metrics } = createStory({ staleSeconds: 60 });
   await ask('GET', '/api/thing');
   await ask('GET', '/api/thing');

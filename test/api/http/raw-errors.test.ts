@@ -52,7 +52,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a request that does not come in time is told so', async () => {
+  test('a request that does not arrive in time is answered with 408', async () => {
     const { api } = createApiStory(database());
     const { port } = new URL(await api.listen({ host: '127.0.0.1', port: 0 }));
     const accepted = once(api.server, 'connection');

@@ -53,7 +53,7 @@ async function attempt(db: Db, watcherId: number): Promise<number> {
 const heardBy = ({ events }: EventStream) => events.map(({ id }) => Number(id));
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('attempts come as they are settled, from the beginning of the stream on, only the watcher’s own', async () => {
+  test('the stream sends the watcher’s own attempts as they finish', async () => {
     await using story = await createStory(database());
     const { watcherId, open, hear } = story;
     await attempt(database(), watcherId);
@@ -77,7 +77,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(stream.events, [{ id: String(id), event: 'attempt', data }]);
   });
 
-  test('with Last-Event-ID a stream goes on behind that event, whatever came meanwhile', async () => {
+  test('with Last-Event-ID a stream continues after that event', async () => {
     await using story = await createStory(database());
     const { watcherId, open, hear } = story;
     const ids: number[] = [];
@@ -91,7 +91,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(status, 400);
   });
 
-  test('a silent stream is kept open by comments', async () => {
+  test('comments keep a silent stream open', async () => {
     await using story = await createStory(database());
     await using stream = await story.open();
     await story.hear(() => stream.commentCount() >= 2);
@@ -130,7 +130,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await stream.ended;
   });
 
-  test('a watcher has five streams at a time; one that ends makes room for another', async () => {
+  test('a watcher may have five streams at a time', async () => {
     await using story = await createStory(database());
     const { open, issue } = story;
     await using own = new AsyncDisposableStack();

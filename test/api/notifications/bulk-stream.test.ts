@@ -67,7 +67,7 @@ async function countOpenTransactions(database: Database): Promise<number> {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('each line is answered as its own request would be; a wrong one stops no other', async () => {
+  test('each line gets the answer of a single request, and a wrong line does not stop others', async () => {
     await using story = await createBulkStory(database());
     const [first, second] = await story.send(recordsOf(2));
     const id = first?.data?.id ?? '';
@@ -117,13 +117,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a stream without a line has an empty answer', async () => {
+  test('a stream without lines has an empty response', async () => {
     await using story = await createBulkStory(database());
     assert.deepEqual(await story.send([]), []);
     assert.deepEqual(await story.send(['', ' ']), []);
   });
 
-  test('answers come, and are true, while the body is still being sent', async () => {
+  test('true answers arrive while the body is still being sent', async () => {
     await using story = await createBulkStory(database());
     const stream = story.open();
     stream.write(linesOf(recordsOf(GROUP + 1)));
@@ -143,7 +143,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('nothing is stored or read ahead of the answers that are taken', async () => {
+  test('nothing is stored or read before the client takes the previous answers', async () => {
     const story = createApiStory(database());
     const { watcherId } = await story.issue('acme');
     let sent = 0;
@@ -216,7 +216,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     stream.on('error', () => {}).destroy();
   });
 
-  test('a group that cannot be stored ends the answers with a line that says so', async () => {
+  test('a group that cannot be stored ends the response with a line that says so', async () => {
     const story = createApiStory(database());
     const { watcherId } = await story.issue('acme');
     let groups = 0;
@@ -257,7 +257,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countRecords(database()), 2 * GROUP);
   });
 
-  test('a stream that breaks off and comes again with its key is done once, from first to last line', async () => {
+  test('a broken stream that is repeated with its key takes effect once, from the first to the last line', async () => {
     await using story = await createBulkStory(database());
     const lines = [...recordsOf(2 * GROUP + 10), { operation: 'create' }];
     const broken = story.open(KEY);
@@ -281,7 +281,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('the same stream twice at once is done once', async () => {
+  test('the same stream sent twice at once takes effect once', async () => {
     await using story = await createBulkStory(database());
     const lines = recordsOf(3 * GROUP + 5);
     const [one, other] = await Promise.all([story.send(lines, KEY), story.send(lines, KEY)]);
@@ -290,7 +290,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countRecords(database()), lines.length);
   });
 
-  test('another stream under the same key is refused where it first differs, and does nothing more', async () => {
+  test('a different stream with the same key is refused at the first difference', async () => {
     await using story = await createBulkStory(database());
     const lines = recordsOf(2 * GROUP);
     await story.send(lines, KEY);
@@ -312,7 +312,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countRecords(database()), 2 * GROUP);
   });
 
-  test('who is refused at the beginning of a long body gets the answer, and can send the body to its end', async () => {
+  test('a client that is refused at the beginning of a long body gets the response and can send the body to its end', async () => {
     await using story = await createBulkStory(database());
     await story.send(recordsOf(1), KEY);
     const stream = story.open({ ...KEY, connection: 'keep-alive' });
@@ -326,7 +326,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await sent;
   });
 
-  test('at most four streams of a watcher are under way; a fifth is asked to come later, and another watcher is served', async () => {
+  test('a watcher may have four open streams. A fifth is refused with 429, and another watcher is served', async () => {
     await using story = await createBulkStory(database());
     const streams = [];
     for (let number = 0; number < 4; number += 1) {
@@ -358,7 +358,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a stream that falls silent is ended with a line that says so; what was answered stays, and nothing else', async () => {
+  test('a silent stream is ended with a line that says so, and only answered lines are stored', async () => {
     await using story = await createBulkStory(database());
     const stream = story.open({ ...KEY, connection: 'keep-alive' });
     stream.write(linesOf(recordsOf(GROUP + 1)));
@@ -380,7 +380,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countRecords(database()), GROUP + 1);
   });
 
-  test('streams that fall silent before a line is answered get 408, and leave their places to others', async () => {
+  test('streams that fall silent before the first answer get 408 and free their places', async () => {
     await using story = await createBulkStory(database());
     const responded = [];
     for (let number = 0; number < 4; number += 1) {

@@ -61,7 +61,7 @@ const OPEN = sql`${ofOthers} and xact_start is not null`;
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   describe('a list of changes', () => {
-    test('one record over and over again is refused: each repetition would keep others waiting', async () => {
+    test('a list that repeats one record is refused, because each repetition would delay others', async () => {
       const { post, list } = await createStory(database());
       const [record] = dataOf(await post(recordsOf(1)));
       const changes = Array.from({ length: 10_000 }, (_, index) => ({
@@ -75,7 +75,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(dataOf(await post(changes.slice(0, 32))).length, 32);
     });
 
-    test('creates, changes and deletes in one call; each answer is the record that the single call would give', async () => {
+    test('creates, updates and deletes in one call, and returns the same records as single calls', async () => {
       const { post, list, clock } = await createStory(database());
       const created = dataOf(await post(recordsOf(3)));
       assert.deepEqual(
@@ -142,7 +142,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await list(), [answer[2]]);
     });
 
-    test('happens as a whole or not at all, and everything that is wrong is named', async () => {
+    test('is applied completely or not at all, and its error lists every problem', async () => {
       const { post, list, issue, ask } = await createStory(database());
       const [record] = dataOf(await post(recordsOf(1)));
       const wrong = await post([
@@ -176,7 +176,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       });
     });
 
-    test('finds the same wrong in a record as the call for it alone', async () => {
+    test('finds the same problems in a record as a single call', async () => {
       const { post, ask, key } = await createStory(database());
       const bodies = [
         {},
@@ -199,7 +199,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       }
     });
 
-    test('has at least one and at most 10,000 records, and 8 MiB', async () => {
+    test('has 1 to 10,000 records and at most 8 MiB', async () => {
       const { post, key, ask } = await createStory(database());
       for (const records of [[], undefined, {}, recordsOf(10_001)])
         assert.equal((await post(records)).status, 400);
@@ -244,7 +244,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 
   describe('the set of a URL', () => {
-    test('becomes exactly what is given: equal records stay, others come and go', async () => {
+    test('becomes exactly the given set, and equal records stay', async () => {
       const { post, put, list } = await createStory(database());
       const before = dataOf(
         await post([...recordsOf(4), recordOf(1), recordOf(2, { webhook_url: 'https://b.example.com/' })]),
@@ -280,7 +280,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([byUrl[1]?.id, after.some(({ id }) => id === other)], [one, false]);
     });
 
-    test('given again changes nothing', async () => {
+    test('repeated changes nothing', async () => {
       const { put, list } = await createStory(database());
       const set = recordsOf(50).map(({ address }) => ({ address }));
       assert.equal(countsOf(await put(set)).created, 50);
@@ -301,7 +301,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await list(), []);
     });
 
-    test('is refused with everything that is wrong', async () => {
+    test('is refused with every problem', async () => {
       const { put, ask, key, list } = await createStory(database());
       const [first] = [{ address: addressOf(1) }];
       await put([first]);
@@ -338,7 +338,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   });
 
-  test('nobody without a key gets as far as the body', async () => {
+  test('without a key, the body is not read', async () => {
     const { ask } = createApiStory(database());
     for (const method of ['POST', 'PUT'] as const)
       assert.equal((await ask(method, BULK, { body: 'no json' })).status, 401);
@@ -346,7 +346,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([status, headers.allow], [405, 'POST, PUT']);
   });
 
-  test('lines of JSON are taken by the stream alone', async () => {
+  test('only the stream accepts lines of JSON', async () => {
     const { ask, key } = await createStory(database());
     const headers = { 'content-type': 'application/x-ndjson' };
     for (const [method, url] of [

@@ -35,7 +35,7 @@ const setState = (database: Database, id: number, state: string) =>
   database.query(sql`update notification set state = ${state}, processed_at = null where id = ${id}`);
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a notification in the log: these fields, amounts exact as text, times in ISO 8601', async () => {
+  test('a notification in the log has these fields, exact amounts as text, and times in ISO 8601', async () => {
     const story = createApiStory(database());
     const { key, watcherId } = await story.issue('acme');
     const record = await watchAddress(database(), { watcherId });
@@ -86,7 +86,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(attempts.text, JSON.stringify({ success: true, data: [attempt] }));
   });
 
-  test('the list is the newest first, and its link leads through all that fits the filters', async () => {
+  test('the list is sorted newest first, and its links lead through all matches', async () => {
     const { key, ask, record } = await createStory(database(), 9);
     await mine(database(), headerOf(1), [
       transferOf({ kind: 'token', token: coin, receiver: record.address }),
@@ -104,7 +104,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(pages, 3);
   });
 
-  test('every filter is taken by its name', async () => {
+  test('every filter works under its name', async () => {
     const { key, ask, record } = await createStory(database(), 30);
     await setState(database(), 2, 'cancelled');
     const hash = `0x${(5).toString(16).padStart(64, '0')}`;
@@ -124,7 +124,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(idsOf(await get<Notification[]>({ ask }, key, `${LOG}?${query}`)), ids, query);
   });
 
-  test('every wrong parameter is named by its path, all of them at once', async () => {
+  test('one error lists every wrong parameter by its path', async () => {
     const { key, ask } = await createStory(database());
     const wrong = {
       state: 'done',
@@ -161,7 +161,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await ask('GET', url, { key })).status, 400, url);
   });
 
-  test('an address with too many records asks for one of them', async () => {
+  test('an address with too many records is refused, with the advice to choose one', async () => {
     const { key, ask, watcherId, record } = await createStory(database());
     for (let count = 2; count <= 10; count += 1) await watchAddress(database(), { watcherId });
     const url = `${LOG}?address=${record.address}`;
@@ -172,7 +172,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((json as { errors: { path: string }[] }).errors[0]?.path, '/address');
   });
 
-  test('attempts come in pages, the newest first', async () => {
+  test('attempts are paged, newest first', async () => {
     const { key, ask, watcherId } = await createStory(database());
     await database().query(sql`
       insert into delivery_attempt (shard_id, notification_id, started_at, duration_ms, outcome)
@@ -184,7 +184,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([rest.length, rest.at(-1)?.id], [30, 1]);
   });
 
-  test('an unknown id, another watcher’s and what is no id cannot be told apart; without a key there is nothing', async () => {
+  test('an unknown id, another watcher’s and an invalid id get the same answer, and a key is required', async () => {
     const { ask, issue } = await createStory(database());
     const { key } = await issue('other');
     const paths: ['GET' | 'POST', string][] = [
@@ -204,7 +204,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('POST', `${LOG}/redeliver?state=processed`)).status, 401);
   });
 
-  test('one notification is delivered again on request, as often as it is asked for', async () => {
+  test('a notification is redelivered on each request', async () => {
     const { key, ask } = await createStory(database(), 3, 'processed');
     for (const count of [1, 2]) {
       const { status, json } = await ask('POST', `${LOG}/2/redeliver`, { key });
@@ -219,7 +219,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('what cannot be delivered again is refused with the reason', async () => {
+  test('a notification that cannot be redelivered is refused with the reason', async () => {
     const { key, ask, clock } = await createStory(database(), 4, 'processed');
     const reasons = {
       held: 'It waits for confirmations, or for an earlier notification in strict order',
@@ -242,7 +242,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(json, { success: false, statusCode: 409, statusMessage: reasons.cancelled });
   });
 
-  test('many are delivered again by the filters of the list, from request to request until the cursor is null', async () => {
+  test('bulk redelivery with the filters of the list continues from request to request until the cursor is null', async () => {
     const { key, ask, clock } = await createStory(database(), 21_000, 'processed');
     clock.advance(9_999_999_999);
     let redelivered = 0;
@@ -265,7 +265,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(json, { success: true, data: { redelivered: 0, cursor: null } });
   });
 
-  test('what is to be delivered again must be said by a filter that exists, and a cursor must be one', async () => {
+  test('bulk redelivery requires a known filter and a valid cursor', async () => {
     const { key, ask } = await createStory(database(), 3, 'processed');
     for (const query of [
       '',

@@ -24,7 +24,7 @@ const tooMany = (limit: number, place = '') =>
   reached(place, `a watcher may have ${limit} watched addresses: delete some, or ask the operator`);
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('without limits nothing is counted, and what is pending is told', async () => {
+  test('without limits only pending notifications are counted', async () => {
     const { ask, issue } = createApiStory(database());
     const { key, watcherId } = await issue('acme');
     const record = await watchAddress(database(), { watcherId });
@@ -82,7 +82,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await post(5), tooMany(3));
   });
 
-  test('a repeat under an Idempotency-Key gets its answer at the limit, and a refused request may come again', async () => {
+  test('at the limit, a repeat with its Idempotency-Key gets its response, and a refused request may be repeated', async () => {
     await using story = await createBulkStory(database(), { records: 1 });
     const { ask, key } = story;
     const post = (number: number, name: string) =>

@@ -58,7 +58,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(origins, ['https://one.example:443', 'https://two.example:443']);
   });
 
-  test('without a key, and with a filter that means nothing, it is refused', async () => {
+  test('a request without a key or with an invalid filter is refused', async () => {
     const { ask, key } = await createStory();
     assert.equal((await ask('GET', PATH)).status, 401);
     for (const query of ['failing=yes', 'limit=0', 'watcher=beta', 'cursor=%00', 'cursor=https%3A%2F%2Fa%00'])

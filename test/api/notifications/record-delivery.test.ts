@@ -27,7 +27,7 @@ async function createStory(database: Database, send?: SendTest) {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a test webhook goes to the record’s URL, and the answer says how it went', async () => {
+  test('a test webhook goes to the record’s URL, and the response has its outcome', async () => {
     const { ask, key, record, sent } = await createStory(database());
     const { status, text } = await ask('POST', `${PATH}/${record.id}/test`, { key });
     assert.equal(status, 200);
@@ -36,7 +36,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(sent, [record]);
   });
 
-  test('a watcher has ten test webhooks a minute; another watcher’s are not counted', async () => {
+  test('a watcher may send ten test webhooks a minute, counted separately from other watchers', async () => {
     const { ask, key, record, clock, issue, sent } = await createStory(database());
     const other = await issue('other');
     const theirs = await watchAddress(database(), { watcherId: other.watcherId });
@@ -50,7 +50,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(sent.length, 12);
   });
 
-  test('a server that closes breaks a test webhook off and says so', async () => {
+  test('a server that closes aborts a test webhook and says so', async () => {
     const begun = Promise.withResolvers<void>();
     const story = await createStory(database(), async (_record, signal) => {
       begun.resolve();
@@ -83,7 +83,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(text, JSON.stringify({ success: true, data }));
   });
 
-  test('an unknown record, another watcher’s and what is no id cannot be told apart', async () => {
+  test('an unknown record, another watcher’s and an invalid id get the same answer', async () => {
     const { ask, record, issue, sent } = await createStory(database());
     const { key } = await issue('other');
     const answer = { success: false, statusCode: 404, statusMessage: 'Watched address not found' };

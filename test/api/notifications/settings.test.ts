@@ -30,7 +30,7 @@ async function createStory(database: Database) {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a record has the settings of the specification, and its own body says nothing of them', async () => {
+  test('a new record has the default settings, and its body does not contain them', async () => {
     const { ask, key, record, url } = await createStory(database());
     const { status, text } = await ask('GET', url, { key });
     assert.equal(status, 200);
@@ -42,7 +42,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.notEqual(data.updated_at, record.updated_at);
   });
 
-  test('settings are replaced as a whole; what came back may be sent again, and DELETE gives back the defaults', async () => {
+  test('PUT replaces all settings, its response is a valid body, and DELETE restores the defaults', async () => {
     const { ask, key, url, read } = await createStory(database());
     const body = {
       confirmations: 12,
@@ -73,7 +73,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await read(), { success: true, data: defaults });
   });
 
-  test('every wrong setting is named by its path, and none of the request is taken', async () => {
+  test('one error lists every wrong setting by its path, and nothing is changed', async () => {
     const { ask, key, url, read } = await createStory(database());
     const token = { address: TOKEN };
     const cases: [body: unknown, path: string][] = [
@@ -111,7 +111,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await read(), { success: true, data: defaults });
   });
 
-  test('settings of another watcher’s record and of none cannot be told apart, and need a key', async () => {
+  test('settings of another watcher’s record and of an unknown one get the same answer, and a key is required', async () => {
     const { ask, issue, url } = await createStory(database());
     const { key } = await issue('other');
     const body = {};

@@ -22,7 +22,7 @@ function secretsOf({ status, json }: Answer): Secret[] {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a watcher reads his own signing secret and its public key, the same each time, never from a cache', async () => {
+  test('a watcher reads its signing secret and public key, the same each time and never from a cache', async () => {
     const { ask, issue, clock } = createApiStory(database());
     const [acme, other] = [await issue('acme'), await issue('other')];
     const answer = await ask('GET', PATH, { key: acme.key });
@@ -40,7 +40,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(theirs !== undefined && theirs.secret !== secret.secret);
   });
 
-  test('a rotation without a body keeps the former secret for a day, one with hours for so long', async () => {
+  test('a rotation keeps the old secret for a day, or for the given hours', async () => {
     const { ask, issue, clock } = createApiStory(database());
     const { key } = await issue('acme');
     const [first] = secretsOf(await ask('GET', PATH, { key }));
@@ -66,7 +66,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a wrong overlap is refused with its place, a sixth secret as a conflict', async () => {
+  test('a wrong overlap is refused with its path, and a sixth secret as a conflict', async () => {
     const { ask, issue } = createApiStory(database());
     const { key } = await issue('acme');
     for (const overlap_hours of [-1, 8_761, '24', null]) {
@@ -80,7 +80,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     secretsOf(await ask('POST', `${PATH}/rotate`, { key, body: { overlap_hours: 0 } }));
   });
 
-  test('without a valid key nobody reads or rotates a secret', async () => {
+  test('reading and rotating secrets requires a valid key', async () => {
     const { ask } = createApiStory(database());
     assert.equal((await ask('GET', PATH)).status, 401);
     assert.equal((await ask('POST', `${PATH}/rotate`)).status, 401);

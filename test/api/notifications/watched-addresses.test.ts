@@ -39,7 +39,7 @@ async function insertMany(database: Database, watcherId: number, count: number):
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('creating answers the record: these fields, in this order, nothing else (spec 2.6, 4.5)', async () => {
+  test('creating returns the record with exactly these fields in this order (spec 2.6, 4.5)', async () => {
     const story = createApiStory(database());
     const { key, watcherId } = await story.issue('acme');
     const { status, headers, text, json } = await story.ask('POST', PATH, { key, body: valid });
@@ -65,7 +65,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('an address is taken with and without 0x, in any letter case, and given with 0x in lower case', async () => {
+  test('an address is accepted with or without 0x in any letter case, and returned with 0x in lower case', async () => {
     const { key, ask, record, ...story } = await createStory(database());
     const forms = [DIGITS, DIGITS.toUpperCase(), `0X${DIGITS}`, `0x${DIGITS.toUpperCase()}`];
     for (const address of forms) {
@@ -78,7 +78,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('flags are true unless they are given, and a key’s watcher is the owner whatever the body says', async () => {
+  test('flags default to true, and the owner is the watcher of the key whatever the body says', async () => {
     const story = await createStory(database());
     const body = { ...valid, watch_coin: false, watcher_id: 999, id: 'mine', created_at: 'now', extra: {} };
     const record = await createRecord(story, story.key, body);
@@ -121,7 +121,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('deleting answers success alone, once; the record is gone then', async () => {
+  test('deleting returns only success, once, and the record is gone', async () => {
     const { key, ask, record } = await createStory(database());
     // Many clients send a content type with every request, also with those that have no body.
     const headers = { 'content-type': 'application/json' };
@@ -137,7 +137,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('GET', PATH, { key })).text, '{"success":true,"data":[]}');
   });
 
-  test('an unknown id, another watcher’s id and what is no id cannot be told apart', async () => {
+  test('an unknown id, another watcher’s id and an invalid id get the same answer', async () => {
     const { record, ask, issue } = await createStory(database());
     const { key } = await issue('other');
     for (const id of [randomUUID(), record.id, 'not-a-uuid', '1', `${record.id}0`, '%00', "';--"]) {
@@ -157,7 +157,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('GET', `${PATH}/${record.id.toUpperCase()}`, { key })).status, 200);
   });
 
-  test('every wrong field is named by its path, all of them at once', async () => {
+  test('one error lists every wrong field by its path', async () => {
     const { key, ask, record } = await createStory(database());
     const cases: [body: unknown, paths: string[]][] = [
       [{}, ['/address', '/webhook_url']],
@@ -273,7 +273,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a limit or cursor that makes no sense is refused', async () => {
+  test('an invalid limit or cursor is refused', async () => {
     const { key, ask } = await createStory(database());
     const queries = [
       'limit=0',
@@ -294,7 +294,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a parameter that is not known is refused with the names of those that are', async () => {
+  test('an unknown parameter is refused with the list of known ones', async () => {
     const { key, ask } = await createStory(database());
     const { json } = await ask('GET', `${PATH}?limt=1&cursor_=2`, { key });
     assert.deepEqual(json, {
@@ -320,7 +320,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('GET', '/livez?a=1')).status, 200, 'public paths pass over it');
   });
 
-  test('a patch that changes nothing does not move updated_at, alone or in a list', async () => {
+  test('a patch that changes nothing keeps updated_at, alone or in a list', async () => {
     const { key, ask, clock } = await createStory(database());
     const created = await ask('POST', PATH, {
       key,

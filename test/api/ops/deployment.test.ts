@@ -102,7 +102,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return { clock, start, startOn, pass };
   }
 
-  test('a process that cannot store outcomes makes every process say so, until it can', async () => {
+  test('while one process cannot store outcomes, every process reports it', async () => {
     const { start, pass } = createStory();
     const [api, follower, delivery] = [start('api'), start('follower'), start('delivery')];
     const message = 'No space left on device. Free space on the disk of the database.';
@@ -119,7 +119,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([(await api.body()).state, (await api.status.deployment?.())?.state], ['ok', 'ok']);
   });
 
-  test('every process shows all processes and what the one that leads says', async () => {
+  test('every process shows all processes and the state of the leading follower', async () => {
     const { start, pass } = createStory();
     const [api, follower] = [start('api'), start('follower', 'delivery')];
     await mine(database(), headerOf(7), []);
@@ -184,7 +184,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([(await api.body()).state, (await api.body()).problem], ['ok', null]);
     });
 
-  test('a process that cannot reach the database says since when, also to the first who asks', async () => {
+  test('a process without the database reports since when, even to its first request', async () => {
     const { clock, start, startOn, pass } = createStory();
     let isDown = false;
     const refuse = async () => {
@@ -210,7 +210,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await api.body()).problem?.since === since, false);
   });
 
-  test('a leader that is stopped stays listed and named while another one stands by, and since then nothing is followed', async () => {
+  test('a stopped leader stays listed and named while another follower stands by, and the problem begins with its stop', async () => {
     const { clock, start, pass } = createStory();
     const [api, leader, standby] = [start('api'), start('follower'), start('follower')];
     standby.says({ leads: false });
@@ -241,7 +241,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([problem, processes.some(({ id }) => id === leader.id)], [null, false]);
   });
 
-  test('after a restart of the only follower nothing has been followed since the former one ended', async () => {
+  test('after the only follower restarts, the problem begins with the end of the previous one', async () => {
     const { clock, start, pass } = createStory();
     const [api, former] = [start('api'), start('follower')];
     await pass(60, former, api);
@@ -259,7 +259,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(Math.abs(Date.parse(problem?.since ?? '') - endedMs) <= 2_000);
   });
 
-  test('the head is never below the newest block, although the follower said it a moment before', async () => {
+  test('the head is never below the newest block, even if the follower reported it earlier', async () => {
     const { start, pass } = createStory();
     const [api, follower] = [start('api'), start('follower')];
     follower.says({ head: 1 });
@@ -270,7 +270,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([chain.head, cursor?.number, lag_blocks], [2, 2, 0]);
   });
 
-  test('after a hand-over one follower leads, although the former one still says that it does', async () => {
+  test('after a hand-over one follower leads, even if the previous one still claims to lead', async () => {
     const { start, pass } = createStory();
     const [api, former, next] = [start('api'), start('follower'), start('follower')];
     next.says({ leads: false });
@@ -290,7 +290,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('followers that only stand by follow nothing', async () => {
+  test('followers that only stand by do not count as following', async () => {
     const { start, pass } = createStory();
     const [api, standby] = [start('api'), start('follower')];
     standby.says({ leads: false });
@@ -302,7 +302,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(problem?.message ?? '', new RegExp(`process ${standby.id} runs, but doesn't lead`));
   });
 
-  test('no delivery process is missed before something waits, and no price reader without feeds', async () => {
+  test('a delivery process is missing only if webhooks wait, and a price reader only if feeds exist', async () => {
     const { start, pass, clock } = createStory();
     const [api, follower] = [start('api'), start('follower')];
     const feeds = { native: { sources: [{ type: 'binance' as const, symbol: 'ETHUSDT' }] } };
@@ -329,7 +329,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(missing[0]?.message ?? '', /^no process delivers webhooks: /);
   });
 
-  test('failing receivers are counted and leave the state; when those of three watchers fail and nothing arrives, it is degraded', async () => {
+  test('failing receivers do not change the state, but it is degraded when those of three watchers fail and nothing arrives', async () => {
     const { start, pass, clock } = createStory();
     const [api, rest] = [start('api'), start('follower', 'delivery')];
     for (const watcherId of [1, 2, 3])
@@ -354,7 +354,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('watchers whose webhooks are late are counted, without their names', async () => {
+  test('late watchers are counted without their names', async () => {
     const { start, pass, clock } = createStory();
     const [api, rest] = [start('api'), start('follower', 'delivery')];
     await database().query(sql`insert into watcher (name, created_at) values ('acme', ${noon})`);
@@ -373,7 +373,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(clock.now(), later(80_000));
   });
 
-  test('gauges that this process cannot know are absent', async () => {
+  test('gauges that this process cannot read are absent', async () => {
     const { start, pass } = createStory();
     const [api, follower] = [start('api'), start('follower')];
     await pass(2, api, follower);
@@ -387,7 +387,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await follower.metric('chainbell_chain_block_number', { stage: 'head' }), undefined);
   });
 
-  test('hosts are for operators only', async () => {
+  test('only operators see hosts', async () => {
     const { start, pass } = createStory();
     const api = start('api');
     await pass(2, api);

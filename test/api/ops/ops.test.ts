@@ -195,7 +195,7 @@ function createStory(
 }
 
 onSampledDatabase(import.meta.url, ({ kind, database }) => {
-  test('/livez answers as long as the process turns, whatever else is wrong', async () => {
+  test('/livez answers while the event loop runs, whatever else is wrong', async () => {
     const { ask } = createStory(database(), nodesWith([failing]));
     assert.deepEqual((await ask('GET', '/livez')).json, { status: 'ok' });
   });
@@ -238,13 +238,13 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   });
 
-  test('/readyz is 200 while the only node is limited: that is no failure', async () => {
+  test('/readyz is 200 while the only node rate-limits', async () => {
     await mine(database(), headerOf(7), []);
     const { ask } = createStory(database(), nodesWith([{ ...healthy, state: 'limited' }]));
     assert.equal((await ask('GET', '/readyz')).status, 200);
   });
 
-  test('/status tells how far the chain is followed, what waits, and what each node can', async () => {
+  test('/status shows how far the chain is followed, what waits, and the capabilities of each node', async () => {
     await insertChain(database(), 31337, hashOf(1));
     await watchAddress(database());
     await mine(database(), headerOf(7), [transferOf()], { finalizedNumber: 3 });
@@ -340,7 +340,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   });
 
-  test('/readyz is 503 and /status degraded from a write that failed to the next one that succeeds', async () => {
+  test('after a failed write, /readyz is 503 and /status degraded until a write succeeds', async () => {
     await mine(database(), headerOf(7), []);
     const { ask, writes, clock, status: source } = createStory(database());
     const full = writes.watch('follower');
@@ -372,7 +372,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.equal((await ask('GET', '/readyz')).status, 200);
   });
 
-  test('one problem keeps its beginning and its advice, whichever statement a read-only server has refused', async () => {
+  test('a problem keeps its beginning and its advice, whichever statement a read-only server refuses', async () => {
     const { ask, writes, clock, status: source } = createStory(database());
     const follower = writes.watch('follower');
     await createRaise(database());
@@ -409,7 +409,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   });
 
-  test('/status of a new installation has no numbers yet', async () => {
+  test('/status of a new installation has null for unknown numbers', async () => {
     const { ask } = createStory(database(), nodesWith([failing]));
     const { chain, cursor, lag_blocks, lag_seconds, queue } = (await ask('GET', '/status')).json as {
       [key: string]: unknown;
@@ -426,7 +426,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     );
   });
 
-  test('/status shows what the follower fails with, since when, and no longer when it works again', async () => {
+  test('/status shows the problem of the follower and since when, until it works again', async () => {
     const { ask, status, clock, metrics } = createStory(database());
     const { signal } = new AbortController();
     const problemOf = async () => {
@@ -453,7 +453,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.deepEqual(await problemOf(), { state: 'ok', problem: null, held: 0 });
   });
 
-  test('/metrics has the queue as it is at that moment', async () => {
+  test('/metrics shows the queue at that moment', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf(), transferOf()], { now: later(-5_000) });
     await mine(database(), headerOf(2), [transferOf()], { releasedNumber: 1 });
@@ -466,7 +466,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.match(text, /^chainbell_rpc_concurrency_max\{node="http:\/\/node\.example"\} 16$/m);
   });
 
-  test('requests are measured by route and never by path, so that labels stay few', async () => {
+  test('requests are measured by route and not by path, so the number of labels is bounded', async () => {
     const story = createApiStory(database());
     for (const url of [
       '/livez',
@@ -491,7 +491,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
 });
 
 onPostgres(({ place }) => {
-  test('/readyz is 503 while the database is away, and 200 when it is back', async () => {
+  test('/readyz is 503 while the database is down, and 200 after it is back', async () => {
     const url = new URL(place().url);
     await using proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) });
     url.port = String(proxy.port);

@@ -113,7 +113,7 @@ function withFollower(
 const statesOf = ({ nodes }: StatusBody) => nodes.map(({ state }) => state);
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a head that has gone back on the stored chain is shown, and is a problem once it stays there', () =>
+  test('a head that falls back on the stored chain is shown, and becomes a problem once it stays there', () =>
     withFollower(database(), 3, async ({ serve, poll, status, clock, metrics }) => {
       serve(chainTo(6));
       await poll();
@@ -135,7 +135,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await metrics.chainHeld.get()).values[0]?.value, 0);
     }));
 
-  test('a load balancer that now and then asks a back end that lags changes nothing but the head', () =>
+  test('a load balancer with a lagging back end changes only the head', () =>
     withFollower(database(), 1, async ({ serve, poll, status }) => {
       for (let time = 0; time < POLLS; time += 1) {
         serve(chainTo(time % 3 === 2 ? 9 : 5));
@@ -144,7 +144,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       }
     }));
 
-  test('a node that stays behind is shown so, does not count as working, and comes back', () =>
+  test('a node that stays behind is shown as behind, does not count as working, and recovers', () =>
     withFollower(database(), 3, async ({ serve, poll, status, nodesCheck }) => {
       serve(chainTo(12), 0, 1);
       await poll(2);
@@ -169,7 +169,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(statesOf(await status()), ['ok', 'ok', 'ok']);
     }));
 
-  test('a node far ahead alone makes no other node one that is behind, and is a problem while the head stays', () =>
+  test('a single node far ahead does not make others count as behind, and is a problem while the head stands still', () =>
     withFollower(database(), 3, async ({ serve, poll, status }) => {
       serve([...chainTo(9), makeNodeBlock(1_000_000)], 0);
       await poll(2);
@@ -208,7 +208,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         asking.catch(() => {});
       }));
 
-  test('while the database cannot be read, the nodes are still shown, and the problem says so', () =>
+  test('while the database cannot be read, nodes are still shown and the problem names the database', () =>
     withFollower(database(), 1, async ({ status, breakDatabase }) => {
       breakDatabase();
       const { state, problem, cursor, queue, nodes, chain } = await status();
@@ -219,7 +219,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     }));
 
-  test('of two nodes the one that is stuck stops everything, and problem names it', () =>
+  test('if one of two nodes is stuck, following stops and the problem names that node', () =>
     withFollower(database(), 2, async ({ serve, poll, status }) => {
       serve(chainTo(12), 0);
       await poll(POLLS + 1);
@@ -283,7 +283,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         assert.deepEqual([(await status()).state, (await status()).cursor?.number], ['ok', 10]);
       }));
 
-  test('on a chain so fast that no head links to the one before, a foreign head is forgotten as soon as it is found out', () =>
+  test('on a chain so fast that heads do not link, a foreign head is dropped as soon as it is detected', () =>
     withFollower(database(), 3, async ({ serve, poll, status }) => {
       serve(chainTo(12));
       await poll();
@@ -298,7 +298,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.match(problem?.message ?? '', /another genesis block/);
     }));
 
-  test('nodes that serve a lower branch are shown as the ones that disagree', () =>
+  test('nodes that serve a lower branch are shown as disagreeing', () =>
     withFollower(database(), 3, async ({ serve, poll, status, nodesCheck }) => {
       serve(chainTo(7, 3));
       await poll(2);
@@ -315,7 +315,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(statesOf(await status()), ['ok', 'ok', 'ok']);
     }));
 
-  test('on a lower branch that leaves close to the tip they disagree once that lasts', () =>
+  test('nodes on a lower branch close to the tip are shown as disagreeing once that lasts', () =>
     withFollower(database(), 1, async ({ serve, poll, status }) => {
       serve(chainTo(8, 7));
       await poll(2);

@@ -102,7 +102,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await get(`user-by-category?month=2026-01&user=${alice}`), expected);
   });
 
-  test('the current month is that of the clock, in UTC', async () => {
+  test('the current month is that of the clock in UTC', async () => {
     const { get, ask } = await createStory(database(), '2026-01-31T23:59:59.999Z', [
       awardOf({ points: '0.1' }),
       awardOf({ points: '0.2', ...at('2026-01-31T23:59:59.999Z') }),
@@ -113,7 +113,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await ask(`user-by-current-month?user=${bob}`)).json, NOT_FOUND);
   });
 
-  test('before the 28th the same days of last month are compared (spec 4.1)', async () => {
+  test('before the 28th, the same days of last month are compared (spec 4.1)', async () => {
     const { get } = await createStory(database(), '2026-03-19T09:00:00.000Z', [
       awardOf({ points: '10', ...at('2026-03-01T00:00:00.000Z') }),
       awardOf({ points: '5', ...at('2026-03-19T23:59:59.999Z') }),
@@ -132,7 +132,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('from the 28th on whole months are compared, of whatever length', async () => {
+  test('from the 28th on, whole months of any length are compared', async () => {
     const { get } = await createStory(database(), '2024-03-28T00:00:00.000Z', [
       awardOf({ points: '1', ...at('2024-03-31T23:59:59.999Z') }),
       awardOf({ points: '3', ...at('2024-02-29T23:59:59.999Z') }),
@@ -147,7 +147,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a change from nothing is 100 percent, from less than nothing it has the sign of the difference', async () => {
+  test('a change from zero is 100 percent, and a change from a negative total has the sign of the difference', async () => {
     const cases: [current: string, last: string | undefined, change: number][] = [
       ['7', undefined, 100],
       ['-7', undefined, -100],
@@ -170,7 +170,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('404 where there is no award for what was asked, in the words of spec 7', async () => {
+  test('without a matching award the answer is 404 in the words of spec 7', async () => {
     const { ask } = await createStory(database(), '2026-01-10T00:00:00.000Z', [
       awardOf({ user: bob, ...at('2025-12-25T00:00:00.000Z') }),
       awardOf({ user: bob, ...at('2025-11-30T23:59:59.999Z'), points: '1' }),
@@ -198,7 +198,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('400 names the parameter that is missing or invalid, the month first (spec 7, DESIGN 7)', async () => {
+  test('400 names the missing or invalid parameter, the month first (spec 7, DESIGN 7)', async () => {
     const { ask } = await createStory(database(), '2026-01-10T00:00:00.000Z', []);
     const digits = alice.slice(2);
     const month = 'month=2026-01';
@@ -241,13 +241,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('the user may be given in any letter case', async () => {
+  test('the user's address may have any letter case', async () => {
     const { get } = await createStory(database(), '2026-01-20T00:00:00.000Z', [awardOf()]);
     for (const user of [alice.toUpperCase(), checksumAddress(alice), `0X${alice.slice(2)}`])
       assert.equal(await get(`user-by-current-month?user=${user}`), '{"points":10}');
   });
 
-  test('with a limit the lists come in pages that a link header leads through, each entry once', async () => {
+  test('with a limit, link headers lead through pages that contain each entry once', async () => {
     const awards = Array.from({ length: 25 }, (_, index) =>
       awardOf({ user: addressOf(index + 1), points: String(-(index % 3)), txHash: hashOf(index) }),
     );
@@ -269,7 +269,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([json, headers.link], [[], undefined]);
   });
 
-  test('a list of more than one piece is whole and in order', async () => {
+  test('a list of several pieces is complete and in order', async () => {
     await database().query(sql`
       insert into point_month (month, user_address, points, award_count)
       select '2026-01-01', decode(lpad(to_hex(i), 40, '0'), 'hex'), i % 10, 1 from generate_series(1, 9005) as i`);

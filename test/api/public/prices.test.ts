@@ -64,7 +64,7 @@ const trade = (database: Database, pairId: number, price: string, blockNumber = 
   );
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('the native price is the newest of the feed, with all digits (spec 4.2)', async () => {
+  test('the native price is the newest price of the feed with all digits (spec 4.2)', async () => {
     const { ask } = createStory(database());
     await accept(database(), 'BELL', '1', new Date(noon.getTime() - 1));
     await accept(database(), 'BELL', '2500.123456789012345678901234567890123456');
@@ -78,7 +78,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('the reward price is that of pair 1 times the native price, exactly (spec 4.2)', async () => {
+  test('the reward price is exactly the price of pair 1 times the native price (spec 4.2)', async () => {
     const { ask } = createStory(database());
     await accept(database(), 'BELL', '2500.1');
     await trade(database(), 1, '0.000000000000000000000000000000000003');
@@ -101,7 +101,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([status, json], [200, missing]);
   });
 
-  test('without a price, and with one that is too old, the record has null (spec 7)', async () => {
+  test('a missing or outdated price is null (spec 7)', async () => {
     const missing = { price: null, asset: 'BELL', base_currency: 'USD' };
     const before = await createStory(database()).ask('GET', '/api/price/native');
     assert.deepEqual([before.status, before.json], [200, missing]);
@@ -115,7 +115,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await createStory(database(), {}).ask('GET', '/api/price/native')).json, missing);
   });
 
-  test('without maxAgeSeconds the newest price counts at any age, and the headers say how old it is', async () => {
+  test('without maxAgeSeconds, the newest price is served at any age, and the headers say its age', async () => {
     const { maxAgeSeconds: _, ...ageless } = feed;
     const told = async (afterMs: number, path = 'native') => {
       const story = createStory(database(), { native: ageless });
@@ -134,7 +134,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await told(0, 'usdt'), [1, undefined, 'false']);
   });
 
-  test('a 304 renews how old the price is', async () => {
+  test('a 304 updates the age of the price', async () => {
     const { ask, clock } = createStory(database());
     await accept(database(), 'BELL', '2');
     const { headers } = await ask('GET', '/api/price/native');
@@ -143,7 +143,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([again.status, again.headers['chainbell-price-age']], [304, '60']);
   });
 
-  test('after the clock was set back the price that was accepted last counts, of any age', async () => {
+  test('after the clock was set back, the price accepted last is served', async () => {
     const { maxAgeSeconds: _, ...ageless } = feed;
     await accept(database(), 'BELL', '1', new Date(noon.getTime() - 7_200_000));
     await accept(database(), 'BELL', '2', new Date(noon.getTime() + 3_600_000));
@@ -155,7 +155,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await priceNow(), { price: 4, asset: 'BELL', base_currency: 'USD' });
   });
 
-  test('a read that fails gives null as well (spec 4.2)', async () => {
+  test('a price that cannot be read is null (spec 4.2)', async () => {
     const broken: Database = { ...database(), query: () => Promise.reject(new Fault('unavailable', 'away')) };
     for (const [path, asset] of [
       ['native', 'BELL'],
@@ -167,7 +167,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('that a read failed is forgotten after a second, that there is no price is kept', async () => {
+  test('a null from a failed read is cached for a second, and a null from a missing price as usual', async () => {
     let isAway = true;
     const { query } = database();
     const { ask, clock } = createStory({
@@ -189,7 +189,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await look(), [2, 'public, max-age=60', '0']);
   });
 
-  test('a token has the price of its feed, its fixed value, or that of its pair in the native coin', async () => {
+  test('the price of a token comes from its feed, its fixed value, or its pair with the native coin', async () => {
     await accept(database(), 'BELL', '2500');
     await accept(database(), 'DOGE', '0.1');
     await trade(database(), 3, '2000');
@@ -210,7 +210,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a symbol that nobody knows is not found', async () => {
+  test('an unknown symbol answers 404', async () => {
     const { ask } = createStory(database());
     for (const symbol of ['btc', 'constructor', '%20', 'x'.repeat(100), 'bridged%20usdc']) {
       const { status, json } = await ask('GET', `/api/price/${symbol}`);

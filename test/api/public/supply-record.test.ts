@@ -129,7 +129,7 @@ test('circulating is initial minus locked minus burned, never below zero (spec 4
   );
 });
 
-test('a balance of before is named with its time', () => {
+test('an older balance is shown with its time', () => {
   const reading = readingOf([1n, 2n, 3n, 4n]);
   const earlier = new Date(at.getTime() - 60_000);
   const balances = new Map(reading.balances).set(team, { wei: 2n, at: earlier });
@@ -137,7 +137,7 @@ test('a balance of before is named with its time', () => {
   assert.match(cache.note, / The chain's answer left out: team \(of 2025-11-20T11:59:00\.000Z\)\.$/);
 });
 
-test('a chain without Multicall3, and without a staking contract, says so', () => {
+test('the record says if the chain has no Multicall3 and no staking contract', () => {
   const { methodology, raw } = supplyRecord(
     { ...terms, staking: undefined, vesting: {} },
     readingOf([], { method: 'eth_getBalance' }),
@@ -152,7 +152,7 @@ test('a chain without Multicall3, and without a staking contract, says so', () =
   assert.deepEqual(raw.locked_supply_breakdown, []);
 });
 
-test("the provider is named without what is the operator's own", () => {
+test("the provider's name contains nothing private of the operator", () => {
   for (const [nodeName, name] of [
     ['https://my-key.quiknode.example', 'quiknode.example'],
     ['https://rpc.ankr.example:443', 'ankr.example'],

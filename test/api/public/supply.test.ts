@@ -64,7 +64,7 @@ async function readOn(stage: NodesStage, reader: ReturnType<typeof createReader>
   return reading;
 }
 
-test('calls that fail are made again (spec 4.4)', () =>
+test('failed calls are retried (spec 4.4)', () =>
   withNodes([balances()], async (stage) => {
     const [node] = stage.scripted;
     let failures = 2;
@@ -81,7 +81,7 @@ test('calls that fail are made again (spec 4.4)', () =>
     assert.equal(failures, 0);
   }));
 
-test('while no node answers the last good reading is given with its own time, up to a limit', () =>
+test('while no node answers, the last good reading is served with its time, up to a maximum age', () =>
   withNodes([balances()], async (stage) => {
     const reader = createReader(stage);
     const first = await reader.read();
@@ -96,7 +96,7 @@ test('while no node answers the last good reading is given with its own time, up
     assert.equal((await readOn(stage, reader)).at.getTime(), stage.clock.now().getTime());
   }));
 
-test('an address whose balance is missing has its last good one; without one there is no figure', () =>
+test('a missing balance is replaced by its last good one, and without one there is no supply', () =>
   withNodes([balances()], async (stage) => {
     const [node] = stage.scripted;
     const { eth_getBalance: good = refuse } = node?.methods ?? {};
@@ -122,7 +122,7 @@ test('an address whose balance is missing has its last good one; without one the
     await assert.rejects(readOn(stage, reader), Fault);
   }));
 
-test('readings that are asked for at the same time are one', () =>
+test('concurrent requests share one reading', () =>
   withNodes([balances()], async (stage) => {
     const reader = createReader(stage);
     const readings = await Promise.all([reader.read(), reader.read(), reader.read()]);
@@ -130,7 +130,7 @@ test('readings that are asked for at the same time are one', () =>
     assert.equal(stage.scripted[0]?.calls.filter(({ method }) => method === 'eth_call').length, 1);
   }));
 
-test('a node that hangs holds nobody up for long', () =>
+test('a hanging node delays callers only briefly', () =>
   withNodes([], async ({ clock }) => {
     const nodes: Pick<ChainNodes, 'ask'> = {
       ask: (_calls, _read, abort) =>
@@ -149,7 +149,7 @@ test('a node that hangs holds nobody up for long', () =>
   }));
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('the supply is one record, and its figures are plain numbers', () =>
+  test('the supply is served as one record and as plain numbers', () =>
     withNodes([balances()], async (stage) => {
       const { ask } = createApiStory(database(), undefined, undefined, {
         supply: createReader(stage),
@@ -173,7 +173,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       }
     }));
 
-  test('after a restart while no node answers, what was read before is given, exact and with its block', () =>
+  test('after a restart without a node, the stored reading is served exactly and with its block', () =>
     withNodes([balances()], async (stage) => {
       const first = await readOn(stage, createKeeper(stage, database()));
       stage.scripted[0]?.setHttp({ status: 500 });
@@ -187,7 +187,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await assert.rejects(readOn(stage, next), (error: Fault) => error.code === 'unavailable');
     }));
 
-  test('a process whose nodes are away gives what another has read since', () =>
+  test('a process without nodes serves a newer reading of another process', () =>
     withNodes([balances()], async (stage) => {
       const reader = createKeeper(stage, database());
       await readOn(stage, reader);
@@ -197,7 +197,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual((await readOn(stage, reader)).at, newer.at);
     }));
 
-  test('what was kept without an address that counts now is no answer', () =>
+  test('a stored reading that lacks a configured address is not served', () =>
     withNodes([balances()], async (stage) => {
       await readOn(stage, createKeeper(stage, database()));
       await database().query(sql`delete from supply_balance where wei = ${String(2n * COIN)}::numeric`);
@@ -205,7 +205,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await assert.rejects(readOn(stage, createKeeper(stage, database())), Fault);
     }));
 
-  test('a balance that is missing after a restart has its last good one', () =>
+  test('after a restart, a missing balance is replaced by its last good one', () =>
     withNodes([balances()], async (stage) => {
       const first = await readOn(stage, createKeeper(stage, database()));
       const [node] = stage.scripted;
@@ -219,7 +219,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(second.balances.get(staking), { wei: COIN, at: second.at });
     }));
 
-  test('the newer reading stays, whoever comes last', () =>
+  test('a newer stored reading is not overwritten by an older one', () =>
     withNodes([balances()], async (stage) => {
       const old = await readOn(stage, createReader(stage));
       stage.clock.advance(60_000);
@@ -232,7 +232,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal((await findSupply(database(), [staking]))?.balances.get(staking)?.wei, COIN);
     }));
 
-  test('a database that does not answer costs no live answer', () =>
+  test('a live reading is served even if the database does not answer', () =>
     withNodes([balances()], async (stage) => {
       const away = () => Promise.reject(new Fault('unavailable', 'the database is away'));
       const { nodes, clock } = stage;
@@ -242,7 +242,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await readOn(stage, reader), first);
     }));
 
-  test('an answer of before is as old as its reading (DESIGN 7)', async () => {
+  test('the age of an old answer counts from its reading (DESIGN 7)', async () => {
     const { number, hash } = headerOf(1);
     const balances = new Map(
       [staking, team, zeroAddress].map((address) => [address, { wei: COIN, at: noon }]),
@@ -260,7 +260,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('without a node it is 503, and where none is configured 404 (spec 7)', async () => {
+  test('without a node the answer is 503, and if no supply is configured 404 (spec 7)', async () => {
     const nodes: Pick<ChainNodes, 'ask'> = {
       ask: () => Promise.reject(new Fault('unavailable', 'http://node')),
     };

@@ -37,7 +37,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const price = (usd: string) =>
     insertPrice(database(), { asset: 'ETH', price: decimal(usd), observedAt: noon, source: 'test' });
 
-  test('vol24h is the sum of the swaps later than 24 hours ago and not later than now, exactly', async () => {
+  test('vol24h is the exact sum of the swaps after 24 hours ago and up to now', async () => {
     const { ask } = tell();
     const before = (ms: number) => later(-ms);
     await swapAt(before(24 * HOUR_MS), '1000000');
@@ -50,7 +50,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(text, '{"vol24h":0.300000000000000000000000000000000001,"pair":"RWD/ETH"}');
   });
 
-  test('until its 24 hours are read a volume is kept for 5 seconds, and the headers say so', async () => {
+  test('until its 24 hours are read, a volume is cached for 5 seconds and the headers say so', async () => {
     const { ask, clock } = tell();
     const see = async (path: string) => {
       const { headers, json } = await ask('GET', path);
@@ -79,7 +79,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await both(), [growing(12.5), growing(12.5)], 'catching up');
   });
 
-  test('with maxAgeSeconds an older price values no LP token', async () => {
+  test('with maxAgeSeconds, an older price is not used for LP tokens', async () => {
     const aging: ValuedPair = { ...reward, value1: { asset: 'ETH', maxAgeMs: 600_000 } };
     const story = () => createApiStory(database(), undefined, undefined, { pairs: [aging] });
     await price('2000');
@@ -109,7 +109,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(text, `{"latestPrice":2000,"lpPriceInUsd":${root},"pair":"USDT/ETH"}`);
   });
 
-  test('where the other price comes from the pool both reserves count', async () => {
+  test('if the other price comes from the pool, both reserves count', async () => {
     const { ask } = tell();
     await price('2000');
     await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
@@ -118,7 +118,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(text, '{"latestPrice":0.0075,"lpPriceInUsd":2000,"pair":"RWD/ETH"}');
   });
 
-  test('an LP token of tokens that nobody values is worth 0', async () => {
+  test('an LP token of tokens without prices is worth 0', async () => {
     const { ask } = tell();
     await stateOf(3, { reserve0: coins(4), reserve1: coins(2), price: '0.5' });
     await supplyOf(3, coins(6));
@@ -128,7 +128,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('without a state, a supply or a price that there will be there is no LP value yet', async () => {
+  test('while the state, the supply or an expected price is missing, there is no LP value', async () => {
     const { ask } = tell();
     const notFound = { statusCode: 404, statusMessage: 'Price not found' };
     assert.deepEqual((await ask('GET', '/api/swap/lp-value/1')).json, notFound);
@@ -137,7 +137,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await ask('GET', '/api/swap/lp-value/1')).json, notFound);
   });
 
-  test('errors are those of the specification', async () => {
+  test('errors have the wording of the specification', async () => {
     const { ask } = tell();
     const cases: Record<string, [number, string]> = {
       '/api/swap/volume': [400, 'Missing id parameter'],
@@ -185,7 +185,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await ask('GET', '/api/swap/volume/001')).status, 200, 'leading zeros are the same number');
   });
 
-  test('the list has every pair with its configuration and its statistics', async () => {
+  test('the list contains every pair with its configuration and statistics', async () => {
     const { ask } = tell();
     await price('2000');
     await stateOf(1, { reserve0: coins(400), reserve1: coins(3), price: '0.0075' });
@@ -210,7 +210,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('histories are by the hour of UTC, with what was counted in it', async () => {
+  test('histories have one entry for each hour in UTC', async () => {
     const { ask } = tell();
     for (const [ms, usd] of [
       [-2 * HOUR_MS, '1'],
