@@ -241,7 +241,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('the user's address may have any letter case', async () => {
+  test('the address of a user may have any letter case', async () => {
     const { get } = await createStory(database(), '2026-01-20T00:00:00.000Z', [awardOf()]);
     for (const user of [alice.toUpperCase(), checksumAddress(alice), `0X${alice.slice(2)}`])
       assert.equal(await get(`user-by-current-month?user=${user}`), '{"points":10}');
