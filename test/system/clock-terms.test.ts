@@ -14,7 +14,7 @@ import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createPriceFeed } from '../../src/prices/feed.ts';
 import { createSafeWatermark, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
 import { findYoungPrice } from '../../src/store/prices/prices.ts';
-import { ANSWER_KEPT_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
+import { ANSWER_RETENTION_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
 import { findWatcherByLookup } from '../../src/store/watchers/keys.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/watchers/signing-secrets.ts';
 import { headerOf, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
@@ -56,7 +56,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         });
       await ask();
       await set(stepMs);
-      story.advance(ANSWER_KEPT_MS - MINUTE_MS);
+      story.advance(ANSWER_RETENTION_MS - MINUTE_MS);
       assert.equal(await ask(), 1);
       story.advance(2 * MINUTE_MS);
       assert.equal(await ask(), 2);

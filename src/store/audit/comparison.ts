@@ -8,7 +8,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { readTime } from '../db/time.ts';
-import { livingWorkers } from '../delivery/lanes.ts';
+import { runningWorkers } from '../delivery/lanes.ts';
 import { type TransferRow, toTransferFields } from '../delivery/transfer-columns.ts';
 import { type SettingsRow, settingsColumns, toSettings, type WatchSettings } from '../watchers/settings.ts';
 import type { WatchedAddress } from '../watchers/watched.ts';
@@ -286,7 +286,7 @@ export async function listLanesById(db: Db, ids: readonly number[], now: Date): 
     is_leased: boolean;
   }>(sql`
     select id, shard_id, origin, next_due,
-      owner is not null and (lease_until > ${now} or owner in (${livingWorkers})) as is_leased
+      owner is not null and (lease_until > ${now} or owner in (${runningWorkers})) as is_leased
     from lane where id = any(${listOf(ids)}::bigint[])
     order by id limit ${ids.length}`);
   return rows.map((row) => ({

@@ -276,7 +276,7 @@ const isFreeVisit = (watcherId: Sql) => sql`
     or not exists (select from watcher_queue where watcher_id = ${watcherId}))`;
 
 /** The numbers of the running workers: each holds its advisory lock. */
-export const livingWorkers = sql`
+export const runningWorkers = sql`
   select objid::bigint from pg_locks
   where locktype = 'advisory' and classid = ${WORKER_LOCK_SPACE} and granted
     and database = (select oid from pg_database where datname = current_database())`;
@@ -294,7 +294,7 @@ export async function freeAbandonedLanes(
     with dead as materialized (
       select id, watcher_id from lane
       where owner is not null and id <> all(${listOf(except)}::bigint[])
-        and (owner not in (${livingWorkers}) or lease_until <= ${now} and ${isOfThisTime(stepsMs)})
+        and (owner not in (${runningWorkers}) or lease_until <= ${now} and ${isOfThisTime(stepsMs)})
       order by id for update skip locked
     ), ${freeVisits(sql`select watcher_id from dead`)}, freed as (
       update lane l set owner = null, lease_until = null from dead
@@ -313,7 +313,7 @@ export async function countWorkers(
   owner: number,
 ): Promise<{ workers: number; lanes: number; own: number }> {
   const [counts] = await db.query<{ workers: number; lanes: number; own: number }>(sql`
-    select (select count(*) from (${livingWorkers}) as w) as workers, count(*) as lanes,
+    select (select count(*) from (${runningWorkers}) as w) as workers, count(*) as lanes,
       count(*) filter (where owner = ${owner}) as own
     from lane where owner is not null`);
   return counts ?? { workers: 0, lanes: 0, own: 0 };

@@ -6,7 +6,7 @@ import type { Step } from '../../core/loop.ts';
 import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
-import { ANSWER_KEPT_MS, pruneAnswers } from '../watchers/idempotency.ts';
+import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
 
 /** Rows of one step: a delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
@@ -31,7 +31,7 @@ export function createPruner(options: {
     const before = new Date(now - notificationsMs);
     const processed = await pruneProcessed(database, before, STEP_ROWS);
     const ended = await pruneEnded(database, before, STEP_ROWS);
-    const answers = await pruneAnswers(database, new Date(now - ANSWER_KEPT_MS), STEP_ANSWERS);
+    const answers = await pruneAnswers(database, new Date(now - ANSWER_RETENTION_MS), STEP_ANSWERS);
     const observations = await pruneObservations(database, new Date(now - observationsMs), STEP_ROWS);
     const isMore = [attempts, processed, ended, observations].includes(STEP_ROWS) || answers === STEP_ANSWERS;
     return isMore ? 'worked' : 'idle';

@@ -1,5 +1,5 @@
 /**
- * Work that is done once for a key of the caller's: its answer is kept in the transaction that did it.
+ * Idempotency keys: work is done once for each key, and its answer is stored in the transaction that did it.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
@@ -8,24 +8,24 @@ import { requireWatcher } from './watchers.ts';
 
 export type Once = {
   watcherId: number;
-  /** The watcher's own word for the request. */
+  /** The Idempotency-Key that the client chose. */
   key: string;
   /** Which part of the request, from 0: each has a separate transaction. */
   part: number;
-  /** Of the request up to and with this part. */
+  /** Hash of the request up to and including this part. */
   digest: Buffer;
   now: Date;
 };
 
-/** For so long an answer is given again. */
-export const ANSWER_KEPT_MS = 24 * 3_600_000;
-/** Advisory lock space; requests with the same key take turns. */
+/** How long a repeated request gets the stored answer. */
+export const ANSWER_RETENTION_MS = 24 * 3_600_000;
+/** Advisory lock space that serializes requests with the same key. */
 const KEY_LOCK_SPACE = 0x6362_0005;
 
 /**
- * Does the work in a transaction and returns its answer, a JSON value. With `once` the work is done only once: later and
- * at the same time the same request gets the first one's answer. What has failed may be tried again.
- * @throws Fault `conflict` when the key came with another request, `unauthorized` when the watcher is being or was deleted.
+ * Does the work in a transaction and returns its answer, a JSON value. With `once` the work is done only once: the same request,
+ * later or at the same time, gets the first one's answer. Failed work can be repeated.
+ * @throws Fault `conflict` if the key was used for another request, `unauthorized` if the watcher is being or was deleted.
  */
 export function doOnce<T>(
   database: Database,
@@ -39,14 +39,14 @@ export function doOnce<T>(
     await tx.query(
       sql`select pg_advisory_xact_lock(${KEY_LOCK_SPACE}::int, hashtext(${`${watcherId} ${key}`}))`,
     );
-    const [kept] = await tx.query<{ digest: Uint8Array; answer: string }>(sql`
+    const [stored] = await tx.query<{ digest: Uint8Array; answer: string }>(sql`
       select digest, answer from idempotent_answer
       where shard_id = ${watcherId} and key = ${key} and part = ${part}
-        and created_at > ${new Date(now.getTime() - ANSWER_KEPT_MS)}`);
-    if (kept !== undefined) {
-      if (!digest.equals(kept.digest))
-        throw new Fault('conflict', 'This Idempotency-Key came with another request in the last 24 hours');
-      const answer: T = JSON.parse(kept.answer);
+        and created_at > ${new Date(now.getTime() - ANSWER_RETENTION_MS)}`);
+    if (stored !== undefined) {
+      if (!digest.equals(stored.digest))
+        throw new Fault('conflict', 'This Idempotency-Key was used for another request in the last 24 hours');
+      const answer: T = JSON.parse(stored.answer);
       return answer;
     }
     const answer = await work(tx);
@@ -59,7 +59,7 @@ export function doOnce<T>(
   });
 }
 
-/** Deletes up to `limit` answers that are older than `before`; returns how many. */
+/** Deletes up to `limit` answers from before `before`, and returns their number. */
 export async function pruneAnswers(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
     delete from idempotent_answer where ctid = any(array(

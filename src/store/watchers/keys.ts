@@ -1,5 +1,5 @@
 /**
- * Watchers and their API keys. Key texts never come here: only their HMAC and their ciphertext (DESIGN §8).
+ * Watchers and their API keys. These functions never see the text of a key, only its HMAC and its ciphertext (DESIGN §8).
  */
 import { Fault } from '../../core/fault.ts';
 import { fromBytes } from '../../core/hex.ts';
@@ -14,11 +14,11 @@ export type StoredKey = {
   watcherName: string;
   kekId: string;
   createdAt: Date;
-  /** From then on it is refused; may lie in the future while a rotation overlaps. */
+  /** The key is refused from then on. This is in the future while a rotated key overlaps with its successor. */
   revokedAt: Date | undefined;
 };
 
-/** The watcher of that name, made when it is new. @throws Fault `conflict` while the watcher is being deleted. */
+/** The id of the watcher with this name. Creates it if needed. @throws Fault `conflict` while the watcher is being deleted. */
 export async function ensureWatcher(db: Db, name: string, now: Date): Promise<number> {
   await db.query(sql`insert into watcher (name, created_at) values (${name}, ${now}) on conflict do nothing`);
   const [row] = await db.query<{ id: number; is_deleting: boolean }>(
@@ -28,7 +28,7 @@ export async function ensureWatcher(db: Db, name: string, now: Date): Promise<nu
   if (row.is_deleting)
     throw new Fault(
       'conflict',
-      `the watcher ${name} is being deleted: finish that first, or choose another name`,
+      `the watcher ${name} is being deleted. Finish that first, or choose another name`,
     );
   return row.id;
 }
@@ -43,8 +43,8 @@ export async function insertKey(
 }
 
 /**
- * The watcher whose valid key has one of these HMACs. Asked at every request: a revocation counts at once. One
- * statement for all of them: a key whose HMAC changes meanwhile is found under the former or under the new one.
+ * The watcher whose valid key has one of these HMACs. Every request queries it, so that a revocation takes effect at once. All
+ * HMACs are in one statement, so that a key whose HMAC changes meanwhile is found by the old one or the new one.
  */
 export async function findWatcherByLookup(
   db: Db,
@@ -62,7 +62,7 @@ export async function findWatcherByName(db: Db, name: string): Promise<number | 
   return row?.id;
 }
 
-/** The key that goes out with each watcher's webhooks: the newest that is not being revoked. Missing without one. */
+/** The key that each watcher's webhooks carry: the newest one that is not revoked. Watchers without one are missing. */
 export async function findDeliveryKeys(
   db: Db,
   watcherIds: readonly number[],
@@ -89,13 +89,13 @@ export async function findDeliveryKey(
   return (await findDeliveryKeys(db, [watcherId], now)).get(watcherId);
 }
 
-/** Every key with its watcher, oldest first, up to `limit`. */
+/** Keys of all watchers, oldest first, up to `limit`. */
 export async function listKeys(db: Db, limit: number): Promise<StoredKey[]> {
   const rows = await db.query<KeyRow>(sql`${selectKeys} order by k.created_at, k.id limit ${limit}`);
   return rows.map(toKey);
 }
 
-/** The newest keys of a watcher. */
+/** The keys of a watcher, newest first, up to `limit`. */
 export async function listWatcherKeys(db: Db, watcherId: number, limit: number): Promise<StoredKey[]> {
   const rows = await db.query<KeyRow>(sql`
     ${selectKeys} where k.watcher_id = ${watcherId} order by k.created_at desc, k.id limit ${limit}`);
@@ -107,7 +107,7 @@ export async function findKey(db: Db, id: string): Promise<StoredKey | undefined
   return row && toKey(row);
 }
 
-/** Ends a key at `at`; an earlier end stays. Returns whether there is such a key. */
+/** Revokes a key at `at`, unless it ends earlier. Returns whether the key exists. */
 export async function revokeKey(db: Db, id: string, at: Date): Promise<boolean> {
   const rows = await db.query(sql`
     update api_key set revoked_at = least(revoked_at, ${at}) where id = ${id} returning id`);
@@ -138,7 +138,7 @@ function toKey(row: KeyRow): StoredKey {
   };
 }
 
-/** The key-encryption keys that stored API keys and signing secrets still need. */
+/** The ids of the key-encryption keys that stored API keys and signing secrets need. */
 export async function listKekIds(db: Db): Promise<string[]> {
   const rows = await db.query<{ kek_id: string }>(
     sql`select kek_id from api_key union select kek_id from signing_secret order by kek_id limit 100`,

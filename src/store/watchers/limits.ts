@@ -1,7 +1,7 @@
 /**
- * How many records a watcher may have, of one address and URL, and for how many receiver origins. Triggers count records
- * (migration 0022) once a limit is set anywhere. Whoever changes records under a limit first locks the watcher's count, so
- * that the checks of concurrent requests take turns, whichever process they reach.
+ * Limits of a watcher: its records, its records of one address and URL, and its receiver origins. Triggers count records
+ * (`count_records` in the schema) once any limit is set. A change of records under a limit first locks the watcher's count,
+ * so that concurrent requests are checked one after the other, in whichever process they run.
  */
 import { Fault } from '../../core/fault.ts';
 import { type Address, fromBytes } from '../../core/hex.ts';
@@ -12,7 +12,7 @@ import { sql } from '../db/sql.ts';
 import { shardOf } from '../delivery/lanes.ts';
 import { requireWatcher } from './watchers.ts';
 
-/** Of each watcher; undefined: any number. */
+/** Limits that apply to each watcher; undefined: no limit. */
 export type Limits = {
   records?: number | undefined;
   recordsPerAddressAndUrl?: number | undefined;
@@ -24,10 +24,10 @@ export const noLimits: Limits = {};
 export const hasLimits = (limits: Limits): boolean =>
   Object.values(limits).some((limit) => limit !== undefined);
 
-/** How many records a watcher has, and how many origins their URLs have. */
+/** A watcher's number of records, and of different origins in their URLs. */
 type Usage = { records: number; origins: number };
 
-/** A change of one record, as far as limits look at it. */
+/** A change of one record, with the fields that limits depend on. */
 type CountedChange =
   | { operation: 'create'; record: { address: Address; webhookUrl: string } }
   | {
@@ -38,14 +38,14 @@ type CountedChange =
   | { operation: 'delete'; id: string };
 
 /**
- * Begins to count where nothing is counted yet. Changes of records wait for that: it reads all of them once.
+ * Starts counting records if they are not counted yet. This reads all records once, and changes of records wait for it.
  */
 export async function startCounting(tx: Tx): Promise<void> {
   const begun = await tx.query(
     sql`update record_counting set is_counted = true where not is_counted returning only_row`,
   );
   if (begun.length === 0) return;
-  // Transactions that have changed records end first, and later ones see that changes are counted.
+  // The lock waits for open transactions that have changed records. Later ones see that records are counted.
   await tx.query(sql`lock table watched_address in share row exclusive mode`);
   await tx.query(sql`delete from lane_usage`);
   await tx.query(sql`delete from watcher_usage`);
@@ -57,12 +57,12 @@ export async function startCounting(tx: Tx): Promise<void> {
     select watcher_id, sum(records), count(*) from lane_usage group by watcher_id`);
 }
 
-/** For a service without limits, whose changes of records then cost nothing more. */
+/** Stops counting, so that changes of records cost nothing extra in a service without limits. */
 export async function stopCounting(db: Db): Promise<void> {
   await db.query(sql`update record_counting set is_counted = false where is_counted`);
 }
 
-/** What the watcher has; without a lock. */
+/** The watcher's current usage, read without a lock. */
 export async function readUsage(database: Database, watcherId: number): Promise<Usage> {
   const [row] = await database.query<{ records: number | null; origins: number | null }>(sql`
     select records, origins from record_counting
@@ -73,8 +73,8 @@ export async function readUsage(database: Database, watcherId: number): Promise<
 }
 
 /**
- * The same; no other transaction under a limit changes it before this one ends. Call it before taking other locks.
- * @throws Fault `unauthorized` when the watcher is being or was deleted.
+ * The watcher's current usage, which no other transaction under a limit can change until this one ends. Call it before taking
+ * other locks. @throws Fault `unauthorized` if the watcher is being or was deleted.
  */
 export async function lockUsage(tx: Tx, watcherId: number): Promise<Usage> {
   await requireWatcher(tx, watcherId);
@@ -92,7 +92,7 @@ export async function lockUsage(tx: Tx, watcherId: number): Promise<Usage> {
   return counted;
 }
 
-/** Does the work, and refuses it when it leads above a limit. What was above one before may stay so. */
+/** Does the work and throws if it increases the usage above a limit. A usage that was above before may stay there. */
 export async function withinLimits<T>(
   tx: Tx,
   watcherId: number,
@@ -121,8 +121,9 @@ export async function requireWithin(
 }
 
 /**
- * For each of the changes, no two of one record, why it may not be made after those before it that may: a Fault `conflict`
- * with the limit. A change that adds nothing to what is limited may always be made.
+ * Checks changes in order, at most one for each record, assuming that the accepted ones before have been made. Returns a Fault
+ * `conflict` that names the limit for each change above one, undefined for the others. A change that doesn't increase the usage
+ * is always accepted.
  */
 export async function findRefusals(
   tx: Tx,
@@ -132,17 +133,17 @@ export async function findRefusals(
 ): Promise<(Fault | undefined)[]> {
   if (!hasLimits(limits)) return changes.map(() => undefined);
   const usage = await lockUsage(tx, watcherId);
-  const places = await readPlaces(
+  const stored = await readRecords(
     tx,
     watcherId,
     changes.flatMap((change) => (change.operation === 'create' ? [] : change.id)),
   );
-  const moves = changes.map((change) => moveOf(change, places));
+  const moves = changes.map((change) => moveOf(change, stored));
   const wanted = moves.flatMap(({ to }) => to ?? []);
   const pairs = limits.recordsPerAddressAndUrl === undefined ? [] : wanted;
   const state: State = {
     ...usage,
-    byOrigin: await countByOrigin(tx, watcherId, [...places.values(), ...wanted]),
+    byOrigin: await countByOrigin(tx, watcherId, [...stored.values(), ...wanted]),
     byPair: await countByPair(tx, watcherId, pairs),
   };
   return moves.map((move) => {
@@ -152,23 +153,23 @@ export async function findRefusals(
   });
 }
 
-/** What a record watches for whom. */
-type Place = { address: Address; url: string; origin: string };
-/** `from` is undefined for a new record, `to` for one that goes; both for one that there is not. */
-type Move = { from: Place | undefined; to: Place | undefined };
+/** The fields of a record that limits depend on. */
+type LimitedRecord = { address: Address; url: string; origin: string };
+/** A record before and after its change. Both are undefined if the record does not exist. */
+type Move = { from: LimitedRecord | undefined; to: LimitedRecord | undefined };
 type State = Usage & { byOrigin: Map<string, number>; byPair: Map<string, Pair> };
-/** The records of an address and URL; `id` is one that is stored already. */
+/** The number of records with one address and URL; `id` is the oldest stored one. */
 type Pair = { count: number; id: string | undefined };
 
-const pairOf = ({ address, url }: Place) => `${address} ${url}`;
+const pairOf = ({ address, url }: LimitedRecord) => `${address} ${url}`;
 const isAbove = (count: number, limit = Number.POSITIVE_INFINITY) => count > limit;
 
-function moveOf(change: CountedChange, places: ReadonlyMap<string, Place>): Move {
+function moveOf(change: CountedChange, stored: ReadonlyMap<string, LimitedRecord>): Move {
   if (change.operation === 'create') {
     const { address, webhookUrl: url } = change.record;
     return { from: undefined, to: { address, url, origin: webhookOrigin(url) } };
   }
-  const from = places.get(change.id);
+  const from = stored.get(change.id);
   if (change.operation === 'delete' || from === undefined) return { from, to: undefined };
   const { address = from.address, webhookUrl: url } = change.patch;
   const to = url === undefined ? { ...from, address } : { address, url, origin: webhookOrigin(url) };
@@ -194,31 +195,35 @@ function apply({ from, to }: Move, state: State): void {
   if (from !== undefined) add(from, -1);
   if (to !== undefined) add(to, 1);
 
-  function add(place: Place, count: 1 | -1): void {
+  function add(record: LimitedRecord, count: 1 | -1): void {
     state.records += count;
-    const before = state.byOrigin.get(place.origin) ?? 0;
-    state.byOrigin.set(place.origin, before + count);
+    const before = state.byOrigin.get(record.origin) ?? 0;
+    state.byOrigin.set(record.origin, before + count);
     if (before === (count === 1 ? 0 : 1)) state.origins += count;
-    const pair = state.byPair.get(pairOf(place)) ?? { count: 0, id: undefined };
-    state.byPair.set(pairOf(place), { ...pair, count: pair.count + count });
+    const pair = state.byPair.get(pairOf(record)) ?? { count: 0, id: undefined };
+    state.byPair.set(pairOf(record), { ...pair, count: pair.count + count });
   }
 }
 
-async function readPlaces(tx: Tx, watcherId: number, ids: readonly string[]): Promise<Map<string, Place>> {
+async function readRecords(
+  tx: Tx,
+  watcherId: number,
+  ids: readonly string[],
+): Promise<Map<string, LimitedRecord>> {
   if (ids.length === 0) return new Map();
   const rows = await tx.query<{ id: string; address: Uint8Array; url: string; origin: string }>(sql`
     select w.id, w.address, w.webhook_url as url, l.origin from watched_address w join lane l on l.id = w.lane_id
     where w.shard_id = ${shardOf(watcherId)} and w.watcher_id = ${watcherId} and w.id = any(${listOf(ids)}::uuid[])
     order by w.id limit ${ids.length}`);
-  return new Map(rows.map(({ id, address, ...place }) => [id, { ...place, address: fromBytes(address) }]));
+  return new Map(rows.map(({ id, address, ...rest }) => [id, { ...rest, address: fromBytes(address) }]));
 }
 
 async function countByOrigin(
   tx: Tx,
   watcherId: number,
-  places: readonly Place[],
+  records: readonly LimitedRecord[],
 ): Promise<Map<string, number>> {
-  const origins = [...new Set(places.map(({ origin }) => origin))];
+  const origins = [...new Set(records.map(({ origin }) => origin))];
   if (origins.length === 0) return new Map();
   const rows = await tx.query<{ origin: string; records: number }>(sql`
     select l.origin, u.records from lane l join lane_usage u on u.lane_id = l.id
@@ -228,13 +233,17 @@ async function countByOrigin(
 }
 
 /**
- * With the oldest record of each. The index by address is asked first and alone: with the watcher as a condition beside it, the
- * planner reads all records of the watcher for each pair (32 s for a list of 10,000).
+ * Counts the records of each address and URL. The materialized CTE makes the planner use the index by address. With the watcher
+ * as a further condition there, it read all records of the watcher for each pair (32 s for a list of 10,000).
  */
-async function countByPair(tx: Tx, watcherId: number, places: readonly Place[]): Promise<Map<string, Pair>> {
-  if (places.length === 0) return new Map();
-  const addresses = [...new Set(places.map(({ address }) => address))];
-  const urls = [...new Set(places.map(({ url }) => url))];
+async function countByPair(
+  tx: Tx,
+  watcherId: number,
+  records: readonly LimitedRecord[],
+): Promise<Map<string, Pair>> {
+  if (records.length === 0) return new Map();
+  const addresses = [...new Set(records.map(({ address }) => address))];
+  const urls = [...new Set(records.map(({ url }) => url))];
   const rows = await tx.query<{ address: Uint8Array; url: string; count: number; id: string }>(sql`
     with known as materialized (
       select w.* from unnest(${bytesOf(addresses)}::bytea[]) as t (address)
@@ -257,4 +266,7 @@ const tooManyOfPair = (
   id = 'an earlier change of this request',
 ) => reached('/address', `an address and URL may have ${limit} record${limit === 1 ? '' : 's'}: see ${id}`);
 const tooManyOrigins = ({ receiverOrigins }: Limits) =>
-  reached('/webhook_url', `the URLs of a watcher may have ${receiverOrigins} origins: this is one more`);
+  reached(
+    '/webhook_url',
+    `the URLs of a watcher may have ${receiverOrigins} origins, and this would be one more`,
+  );

@@ -1,6 +1,6 @@
 /**
- * Moving stored secrets from former key-encryption keys to the present one, while services run: they look keys up by
- * every pepper and open each row by its `kek_id`, so that it does not matter to them when a row moves.
+ * Re-encrypts stored secrets under the current key-encryption key while services run. Services look keys up by every pepper and
+ * decrypt each row by its `kek_id`, so a row may change at any time.
  */
 import { fromBytes } from '../../core/hex.ts';
 import { decryptKey, encryptKey, lookupOf } from '../../domain/api-key.ts';
@@ -10,13 +10,13 @@ import type { Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { type SecretStore, signingRow } from './signing-secrets.ts';
 
-/** Rows of each table in one transaction; their writers wait for it, their readers do not. */
+/** Rows of each table in one transaction. Writers of these rows wait for it; readers don't. */
 const BATCH_ROWS_MAX = 100;
 
 /**
- * Re-encrypts up to 100 API keys and 100 signing secrets, in one commit; returns how many rows that were, 0 when all is
- * under the present key. What is done stays done: repeat it until then, also after an interruption.
- * @throws Fault `unavailable` when a row's secret is not at hand.
+ * Re-encrypts up to 100 API keys and 100 signing secrets in one commit, and returns the number of rows. Call it until it returns
+ * 0, when all rows are under the current key. It can be interrupted at any time.
+ * @throws Fault `unavailable` if the secret that a row needs is not configured.
  */
 export async function rekeyBatch({ database, keyRing }: SecretStore): Promise<number> {
   return database.transaction(
@@ -24,7 +24,7 @@ export async function rekeyBatch({ database, keyRing }: SecretStore): Promise<nu
   );
 }
 
-/** How many rows are sealed under another key than the present one. */
+/** How many rows are encrypted under another key than the current one. */
 export async function countToRekey({ database, keyRing }: SecretStore): Promise<number> {
   const [row] = await database.query<{ count: number }>(sql`
     select (select count(*) from api_key where kek_id <> ${keyRing.kekId})

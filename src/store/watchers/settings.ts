@@ -1,6 +1,5 @@
 /**
- * What a record may ask for beyond the specification. It counts for blocks that are stored from then on; `removed`, for
- * forks from then on.
+ * The optional settings of a record. A change applies to blocks that are stored after it; of `removed`, to later reorgs.
  */
 import type { Address } from '../../core/hex.ts';
 import type { Db } from '../db/db.ts';
@@ -8,24 +7,24 @@ import { type Sql, sql } from '../db/sql.ts';
 import { shardOf } from '../delivery/lanes.ts';
 
 export type WatchSettings = {
-  /** Blocks stored above the notification's block before it is sent; those of the service if they are more. */
+  /** Confirmations to wait for before sending. The service's own setting applies if it is higher. */
   confirmations: number;
   /** Which side of a transfer the record's address must be on. */
   direction: 'in' | 'out' | 'both';
-  /** The least amount of native coin, in wei. */
+  /** The smallest amount of native coin that is sent, in wei. */
   minAmount: bigint;
-  /** The only tokens that are sent, each with its least raw amount; empty: every token, with any amount. */
+  /** The tokens that are sent, each with its smallest raw amount. Empty: every token with any amount. */
   tokens: ReadonlyMap<Address, bigint>;
   /** Whether removal notices are sent for transfers that a reorg orphaned. */
   removed: boolean;
-  /** Notifications are tried one at a time, in the order of the chain. */
+  /** Whether notifications are attempted one at a time, in the order of the chain. */
   strictOrder: boolean;
 };
 
-/** A record may ask for as many as `chain.confirmations` may be. */
+/** The upper limit of `chain.confirmations` also applies to a record. */
 export const CONFIRMATIONS_MAX = 100_000;
 
-/** As the specification has it. */
+/** The behavior of the specification. */
 export const defaultSettings: WatchSettings = {
   confirmations: 0,
   direction: 'both',
@@ -45,7 +44,7 @@ export async function findSettings(
   return row && toSettings(row);
 }
 
-/** Gives the record these settings in place of those that it had; undefined when there is no such record. */
+/** Replaces all settings of the record. Undefined if there is no such record. */
 export async function replaceSettings(
   db: Db,
   watcherId: number,
@@ -71,7 +70,7 @@ export async function replaceSettings(
 const isRecord = (watcherId: number, id: string): Sql =>
   sql`w.shard_id = ${shardOf(watcherId)} and w.watcher_id = ${watcherId} and w.id = ${id}`;
 
-/** Of a watched address `w`. */
+/** The settings' columns of a watched address `w`. */
 export const settingsColumns: Sql = sql`w.confirmations, w.direction, w.min_amount, w.tokens, w.removed, w.strict_order`;
 
 export type SettingsRow = {

@@ -1,6 +1,6 @@
 /**
- * What each watcher's webhooks are signed with. A first secret is made when it is first asked for; what is stored is
- * sealed, what comes out of here is open.
+ * The secrets that sign each watcher's webhooks. The first read creates a watcher's first secret. Secrets are stored encrypted;
+ * these functions return them decrypted.
  */
 import { Fault } from '../../core/fault.ts';
 import { type KeyRing, seal, unseal } from '../../domain/key-ring.ts';
@@ -10,20 +10,20 @@ import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
 export type SigningSecret = {
-  /** Counts a watcher's secrets from 1. */
+  /** Number of this secret, counted per watcher from 1. */
   number: number;
   keys: SigningKeys;
   createdAt: Date;
-  /** From then on nothing is signed with it; undefined for the newest. */
+  /** Nothing is signed with it from then on; undefined for the newest. */
   endsAt: Date | undefined;
 };
 
 export type SecretStore = { database: Database; keyRing: KeyRing };
 
-/** Valid secrets of one watcher: each costs every attempt two signatures, and the header 142 characters. */
+/** Limit of valid secrets of one watcher. Each adds two signatures and 142 header characters to every attempt. */
 const VALID_MAX = 5;
 
-/** The valid secrets of a watcher, newest first; never none. */
+/** The valid secrets of a watcher, newest first. There is always at least one. */
 export async function listSigningSecrets(
   store: SecretStore,
   watcherId: number,
@@ -33,7 +33,7 @@ export async function listSigningSecrets(
   return (secrets.get(watcherId) ?? []).map((open) => open());
 }
 
-/** The valid secrets of each watcher, as `listSigningSecrets`; a secret that can't be unsealed fails for itself. */
+/** Like `listSigningSecrets` for several watchers. Each secret is decrypted when called, so that one can fail alone. */
 export async function listSecretsOf(
   { database, keyRing }: SecretStore,
   watcherIds: readonly number[],
@@ -64,8 +64,8 @@ export async function listSecretsOf(
 }
 
 /**
- * Makes a new secret; the valid ones end after `overlapMs`, unless they end before. Returns what is valid then.
- * @throws Fault `conflict` when there would be too many at once, `unauthorized` when the watcher is being or was deleted.
+ * Creates a new secret. The currently valid ones end after `overlapMs`, unless they end before. Returns the valid secrets.
+ * @throws Fault `conflict` if too many would be valid at once, `unauthorized` if the watcher is being or was deleted.
  */
 export async function rotateSigningSecret(
   store: SecretStore,
@@ -76,7 +76,7 @@ export async function rotateSigningSecret(
   const endsAt = new Date(now.getTime() + overlapMs);
   await listSigningSecrets(store, watcherId, now);
   await database.transaction(async (tx) => {
-    // Rotations of one watcher take turns: each sees the numbers of the ones before it.
+    // The lock serializes rotations of one watcher, so that each sees the numbers of the earlier ones.
     const rows = await tx.query(
       sql`select from watcher where id = ${watcherId} and deleting_at is null for no key update`,
     );
@@ -87,7 +87,7 @@ export async function rotateSigningSecret(
     if (valid.length === VALID_MAX && overlapMs > 0) {
       throw new Fault(
         'conflict',
-        `${VALID_MAX} signing secrets are valid: wait for one to end, or rotate without overlap`,
+        `${VALID_MAX} signing secrets are valid. Wait for one to end, or rotate without overlap`,
       );
     }
     await tx.query(sql`
@@ -98,7 +98,7 @@ export async function rotateSigningSecret(
   return listSigningSecrets(store, watcherId, now);
 }
 
-/** What a secret is bound to, beside its key-encryption key. */
+/** Additional authenticated data, which binds a ciphertext to its row. */
 export function signingRow(watcherId: number, number: number): string {
   return `signing|${watcherId}|${number}`;
 }
@@ -124,7 +124,10 @@ async function listValid(db: Db, watcherIds: readonly number[], now: Date): Prom
     order by w.id, s.number desc`);
 }
 
-/** For different watchers. Of several who make the same one at once, one wins; none is made for a watcher that is being or was deleted. */
+/**
+ * Inserts secrets of different watchers. Keeps a secret that another process has inserted at the same time, and skips watchers
+ * that are being or were deleted.
+ */
 async function insertNew(
   db: Db,
   keyRing: KeyRing,

@@ -1,5 +1,5 @@
 /**
- * Changes of many watched addresses of one watcher: a statement for each kind of change, not for each record.
+ * Changes many watched addresses of one watcher with one statement for each kind of change, not for each record.
  */
 import { Fault } from '../../core/fault.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
@@ -18,19 +18,19 @@ import {
   type WatchedRow,
 } from './watched.ts';
 
-/** What is to become of one record. */
+/** A change of one record. */
 export type Change = Creation | Update | Deletion;
 type Creation = { operation: 'create'; record: NewWatchedAddress };
 type Update = { operation: 'update'; id: string; patch: WatchedAddressPatch };
 type Deletion = { operation: 'delete'; id: string };
 
-/** Whose records, in which transaction. */
+/** The common arguments of the functions that make changes. */
 type Scope = { tx: Tx; watcherId: number; shardId: number; laneOf(url: string): number; now: Date };
 
 /**
- * Makes the changes in their order; call `alignChanged` once they are committed. For each change its record:
- * as it is then, or as it was when it was deleted; undefined when the watcher has none of this id; a Fault `conflict` when
- * it was not made because of a limit, or `invalid` because its record came too often.
+ * Makes the changes in order. Call `alignChanged` once they are committed. Returns for each change the record after the change,
+ * or before it was deleted; undefined if the watcher has no record with this id; a Fault `conflict` if a limit refuses the
+ * change, or `invalid` if the changes name the same record too often.
  */
 export async function changeWatchedAddresses(
   tx: Tx,
@@ -39,7 +39,7 @@ export async function changeWatchedAddresses(
   { now, limits = noLimits }: { now: Date; limits?: Limits },
 ): Promise<(WatchedAddress | Fault | undefined)[]> {
   const shardId = shardOf(watcherId);
-  // A refused record makes no lane.
+  // With limits, lanes are created later, so that a refused record creates none.
   const allLanes = hasLimits(limits) ? undefined : await findLanes(tx, watcherId, changes);
   const results: (WatchedAddress | Fault | undefined)[] = [];
   for (const [index, wanted] of splitAtRepeats(changes).entries()) {
@@ -70,7 +70,7 @@ export async function changeWatchedAddresses(
   return results;
 }
 
-/** Brings what waits for changed records where they are now; changes that were not made do no harm. */
+/** Moves or cancels the waiting notifications of changed records. `changes` may include refused ones. */
 export async function alignChanged(
   database: Database,
   watcherId: number,
@@ -85,13 +85,13 @@ export async function alignChanged(
   await alignNotifications(database, shardOf(watcherId), movable.map(idOf), now);
 }
 
-/** Each repetition costs a handful of statements, during which the transaction keeps what it has locked. */
+/** Limit of runs. Each costs a handful of statements, during which the transaction holds its locks. */
 const RUNS_MAX = 32;
-const REPEATED = `the same records are changed more than ${RUNS_MAX} times here; send this change in a separate request`;
+const REPEATED = `this request changes the same records more than ${RUNS_MAX} times; send this change in a separate request`;
 
 const idOf = (change: Change) => (change.operation === 'create' ? change.record.id : change.id);
 
-/** Runs in which no record is named twice: the order inside such a run does not matter. */
+/** Splits the changes into runs that name each record at most once, because the order inside such a run doesn't matter. */
 function splitAtRepeats(changes: readonly Change[]): Change[][] {
   let run: Change[] = [];
   let ids = new Set<string>();
@@ -126,7 +126,7 @@ async function findLanes(
   };
 }
 
-/** In one order, so that two who change the same records wait for each other one way round only. */
+/** All transactions lock records in the same order, so that two that change the same records can't deadlock. */
 async function lockRecords({ tx, shardId }: Scope, changes: readonly (Update | Deletion)[]): Promise<void> {
   if (changes.length === 0) return;
   await tx.query(sql`

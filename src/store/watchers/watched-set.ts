@@ -1,5 +1,5 @@
 /**
- * All that a watcher watches for one webhook URL, given as a set.
+ * Replaces all records of a watcher for one webhook URL with a given set.
  */
 import type { Address } from '../../core/hex.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
@@ -9,16 +9,16 @@ import { type Sql, sql } from '../db/sql.ts';
 import { ensureLane, shardOf } from '../delivery/lanes.ts';
 
 export type SetMember = { address: Address; watchCoin: boolean; watchToken: boolean };
-/** What waits for the records that were deleted is left to `alignNotifications`. */
+/** The caller passes `deletedIds` to `alignNotifications`, which cancels their waiting notifications. */
 type ReplacedSet = { counts: SetCounts; deletedIds: string[] };
 type SetCounts = { created: number; updated: number; deleted: number; unchanged: number };
 
-/** Advisory lock space: two sets for one URL take turns. */
+/** Advisory lock space that serializes two sets for the same URL. */
 const SET_LOCK_SPACE = 0x6362_0006;
 
 /**
- * Makes the members, no two of one address, exactly what the watcher watches for this URL. The oldest record of an
- * address stays, with the member's flags; surplus records go as deleted ones do.
+ * Makes the watcher's records for this URL match the members, which have different addresses. The oldest record of an address
+ * stays and gets the member's flags. All other records are deleted.
  */
 export async function replaceWatchedSet(
   tx: Tx,
@@ -74,7 +74,7 @@ export async function replaceWatchedSet(
   };
 }
 
-/** Runs a statement that changes rows; how many. */
+/** Runs a statement that changes rows, and returns their number. */
 async function count(tx: Tx, statement: Sql): Promise<number> {
   const [row] = await tx.query<{ count: number }>(
     sql`with changed as (${statement} returning 1) select count(*) as count from changed`,

@@ -1,5 +1,5 @@
 /**
- * Watched addresses: spec 2.6 and 4.5. Every function takes the watcher whose key made the request.
+ * Watched addresses: spec 2.6 and 4.5. Each function acts for one watcher and sees only its records.
  */
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
@@ -26,7 +26,7 @@ export type NewWatchedAddress = Pick<
 export type WatchedAddressPatch = Partial<Omit<NewWatchedAddress, 'id'>>;
 
 /**
- * Stores a new record, in a transaction of the caller's; blocks that are committed after it are matched against it.
+ * Stores a new record in the caller's transaction. Blocks that are committed later are matched against it.
  * @throws Fault `conflict` above a limit.
  */
 export async function insertWatchedAddress(
@@ -47,7 +47,7 @@ export async function insertWatchedAddress(
   return toRecord(one(rows));
 }
 
-/** A page of the watcher's records in the order of their creation, after `after`. */
+/** A page of the watcher's records in the order of their creation, after the record `after`. */
 export async function listWatchedAddresses(
   db: Db,
   watcherId: number,
@@ -76,7 +76,7 @@ export async function findWatchedAddress(
   return rows[0] && toRecord(rows[0]);
 }
 
-/** Up to `limit` of the watcher's records that watch this address now. */
+/** Ids of up to `limit` records of the watcher that watch this address now. */
 export async function listRecordIds(
   db: Db,
   watcherId: number,
@@ -92,8 +92,8 @@ export async function listRecordIds(
 }
 
 /**
- * Changes what the patch names. With a new URL, waiting notifications go there: their lane moves (DESIGN §6).
- * `origin` is that of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
+ * Changes the fields that the patch contains. If the URL changes, waiting notifications move to its lane (DESIGN §6). `origin`
+ * is the origin of the patch's URL, undefined without one. @throws Fault `conflict` above a limit.
  */
 export async function updateWatchedAddress(
   database: Database,
@@ -102,7 +102,7 @@ export async function updateWatchedAddress(
   patch: WatchedAddressPatch,
   { origin, now, limits = noLimits }: { origin: string | undefined; now: Date; limits?: Limits },
 ): Promise<WatchedAddress | undefined> {
-  // Nothing changes, so neither does the time of the last change.
+  // An empty patch leaves updated_at as it is.
   if (Object.values(patch).every((value) => value === undefined))
     return findWatchedAddress(database, watcherId, id);
   const shardId = shardOf(watcherId);
@@ -125,7 +125,7 @@ export async function updateWatchedAddress(
   return updated;
 }
 
-/** Deletes the record and cancels what still waits for it. Returns whether there was one. */
+/** Deletes the record and cancels its waiting notifications. Returns whether the record existed. */
 export async function deleteWatchedAddress(
   database: Database,
   watcherId: number,

@@ -1,21 +1,21 @@
 /**
- * Deletes a watcher with all that belongs to it, in batches, while services run. An interrupted removal is continued by the next
- * call.
+ * Deletes a watcher with everything that belongs to it, in batches, while services run. The next call continues an interrupted
+ * removal.
  */
 import { lockCommits } from '../blocks/blocks.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { livingWorkers, shardOf } from '../delivery/lanes.ts';
+import { runningWorkers, shardOf } from '../delivery/lanes.ts';
 import { markSuspended } from './watchers.ts';
 
-/** A delete of this size takes milliseconds on a server, and some ten on the embedded database. */
+/** A delete of this size takes milliseconds on a server, and some ten milliseconds on the embedded database. */
 const BATCH_ROWS = 1_000;
-/** Stored responses are up to a thousand times as large. */
+/** Stored responses are up to a thousand times as large as other rows. */
 const BATCH_ANSWERS = 100;
 
 /**
- * Suspends the watcher for good and deletes its keys: from then on nothing is asked or sent in its name, but for attempts under
- * way. False when there is no such watcher.
+ * Suspends the watcher for good and deletes its keys. From then on its requests are refused and nothing is sent, except attempts
+ * that are under way. False if there is no such watcher.
  */
 export async function beginRemoval(database: Database, id: number, now: Date): Promise<boolean> {
   return database.transaction(async (tx) => {
@@ -30,8 +30,8 @@ export async function beginRemoval(database: Database, id: number, now: Date): P
 }
 
 /**
- * Deletes the next batch of a watcher whose removal has begun. 'sending' while workers still have attempts of it under way,
- * and then nothing is deleted; 'gone' when nothing is left.
+ * Deletes the next batch of a watcher whose removal has begun. Returns 'sending' and deletes nothing while workers have attempts
+ * of it under way, and 'gone' when nothing is left.
  */
 export async function removeBatch(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   const step = await database.transaction(async (tx) => {
@@ -43,7 +43,7 @@ export async function removeBatch(database: Database, id: number): Promise<'send
   return step === 'last' ? finish(database, id) : step;
 }
 
-/** Transactions that create something for the watcher lock its row too, so they have ended when this returns. */
+/** Transactions that create something for the watcher lock its row too, so they have ended when this lock is granted. */
 async function lockWatcher(tx: Tx, id: number): Promise<boolean> {
   const rows = await tx.query(
     sql`select from watcher where id = ${id} and deleting_at is not null for update`,
@@ -51,14 +51,14 @@ async function lockWatcher(tx: Tx, id: number): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** Lanes of workers that have died since don't count. */
+/** Whether a running worker has leased a lane of the watcher. */
 async function isSending(tx: Tx, id: number): Promise<boolean> {
   const rows = await tx.query(sql`
-    select from lane where shard_id = ${shardOf(id)} and owner is not null and owner in (${livingWorkers}) limit 1`);
+    select from lane where shard_id = ${shardOf(id)} and owner is not null and owner in (${runningWorkers}) limit 1`);
   return rows.length > 0;
 }
 
-/** In this order: without records no notification comes, and without notifications no attempt. */
+/** In this order, because records produce notifications, and notifications produce attempts. */
 function batches(id: number): Sql[] {
   const shardId = shardOf(id);
   return [
@@ -79,7 +79,7 @@ function batches(id: number): Sql[] {
   ];
 }
 
-/** Whether it deleted anything. */
+/** Runs a delete statement, and returns whether it deleted anything. */
 async function deletes(tx: Tx, statement: Sql): Promise<boolean> {
   const [row] = await tx.query<{ count: number }>(
     sql`with gone as (${statement} returning 1) select count(*) as count from gone`,
@@ -87,7 +87,10 @@ async function deletes(tx: Tx, statement: Sql): Promise<boolean> {
   return (row?.count ?? 0) > 0;
 }
 
-/** Lanes, and with the last of them the watcher. Blocks wait: one whose commit has seen a record may still notify it. */
+/**
+ * Deletes lanes, and after the last of them the watcher. Holds the commit lock, because an open block commit that has read a
+ * record may still insert notifications for it.
+ */
 async function finish(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   return database.transaction(async (tx) => {
     await lockCommits(tx);
@@ -101,7 +104,7 @@ async function finish(database: Database, id: number): Promise<'sending' | 'more
     await tx.query(sql`delete from watcher_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from receiver_failure where shard_id = ${shardId}`);
     await tx.query(sql`delete from watcher_queue where watcher_id = ${id}`);
-    // One may have been issued while the removal began.
+    // A key may have been issued while the removal began.
     await tx.query(sql`delete from api_key where watcher_id = ${id}`);
     await tx.query(sql`delete from signing_secret where watcher_id = ${id}`);
     await tx.query(sql`delete from watcher where id = ${id}`);

@@ -1,5 +1,5 @@
 /**
- * Watchers as their operator sees them: listed, shown, suspended and resumed (watcher-removal.ts deletes them).
+ * Watchers for their operator: list, show, suspend and resume (watcher-removal.ts deletes them).
  */
 import { Fault } from '../../core/fault.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
@@ -12,13 +12,13 @@ export type Watcher = {
   createdAt: Date;
   /** Since when its keys are refused and nothing is sent; undefined while it is active. */
   suspendedAt: Date | undefined;
-  /** Since when it is being deleted: it is suspended until the end. */
+  /** Since when it is being deleted. It stays suspended until it is gone. */
   deletingAt: Date | undefined;
   /** Keys that are not revoked. */
   validKeyCount: number;
 };
 
-/** Rows that belong to a watcher: of each kind COUNT_MAX + 1 when there are more than COUNT_MAX. */
+/** Numbers of rows that belong to a watcher; COUNT_MAX + 1 if there are more than COUNT_MAX of a kind. */
 export type Belongings = {
   records: number;
   notifications: number;
@@ -29,20 +29,22 @@ export type Belongings = {
   origins: number;
 };
 
-/** Of its notifications, those that are not delivered: COUNT_MAX + 1 when there are more, and `due` among those that were counted. */
+/**
+ * The undelivered notifications of a watcher: COUNT_MAX + 1 if there are more than COUNT_MAX. `due` covers only the counted ones.
+ */
 type WatcherQueue = { held: number; waiting: number; due: number; oldestDueAt: Date | undefined };
 
 type WatcherOrigin = {
   origin: string;
-  /** When it has something to send next; undefined without anything. */
+  /** When its next notification is due; undefined if there is none. */
   nextDueAt: Date | undefined;
   /** Whether a worker is sending to it. */
   isAtWork: boolean;
 };
 
-/** A count may take as long as this many index entries do: some ten milliseconds. */
+/** Rows that a count reads at most. Reading this many index entries takes some ten milliseconds. */
 export const COUNT_MAX = 100_000;
-/** Origins that are shown: those that are due first. */
+/** Origins that are listed, those that are due first. */
 export const ORIGINS_MAX = 100;
 
 /** A page of all watchers in the order of their ids, after `after`. */
@@ -105,7 +107,7 @@ export async function listOrigins(db: Db, watcherId: number): Promise<WatcherOri
 
 /**
  * Refuses the watcher's keys and stops sending: no lease visits it, and workers that have its lanes give them back within a
- * second or two. Attempts under way end. False when there is no such watcher. Suspending twice keeps the first time.
+ * second or two. Attempts under way are completed. Suspending twice keeps the first time. False if there is no such watcher.
  */
 export async function suspendWatcher(database: Database, id: number, now: Date): Promise<boolean> {
   return database.transaction(async (tx) => {
@@ -118,8 +120,8 @@ export async function suspendWatcher(database: Database, id: number, now: Date):
 }
 
 /**
- * Until the transaction ends, the watcher is not deleted, so what the transaction creates for it doesn't stay behind.
- * @throws Fault `unauthorized` when it is being or was deleted since the request passed.
+ * Keeps the watcher from being deleted until the transaction ends, so that rows which the transaction creates for it don't stay
+ * behind. @throws Fault `unauthorized` if its deletion began after the request was authenticated.
  */
 export async function requireWatcher(tx: Tx, id: number): Promise<void> {
   const rows = await tx.query(
@@ -128,7 +130,7 @@ export async function requireWatcher(tx: Tx, id: number): Promise<void> {
   if (rows.length === 0) throw new Fault('unauthorized', 'Unauthorized');
 }
 
-/** No lease visits the watcher from then on. */
+/** Keeps leases from visiting the watcher. */
 export async function markSuspended(tx: Tx, id: number): Promise<void> {
   await tx.query(sql`
     insert into watcher_queue (watcher_id, suspended) values (${id}, true)
@@ -143,7 +145,7 @@ export async function resumeWatcher(database: Database, id: number): Promise<'ac
       returning deleting_at is not null as is_deleting`);
     if (row === undefined) return 'none';
     if (row.is_deleting) return 'deleting';
-    // Its next visit was noted all the time.
+    // Its next visit was scheduled all the time.
     await tx.query(sql`update watcher_queue set suspended = false where watcher_id = ${id}`);
     return 'active';
   });

@@ -78,7 +78,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(json, {
         success: false,
         statusCode: 409,
-        statusMessage: 'This Idempotency-Key came with another request in the last 24 hours',
+        statusMessage: 'This Idempotency-Key was used for another request in the last 24 hours',
       });
     }
     assert.equal(await countOf(story, key), 2);

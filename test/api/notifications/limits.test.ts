@@ -127,7 +127,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       const { json } = await ask('POST', PATH, { key, body: recordAt(host, urlOf(host)) });
       ids.push((json as { data: { id: string } }).data.id);
     }
-    const refused = reached('/webhook_url', 'the URLs of a watcher may have 2 origins: this is one more');
+    const refused = reached(
+      '/webhook_url',
+      'the URLs of a watcher may have 2 origins, and this would be one more',
+    );
     assert.deepEqual((await ask('POST', PATH, { key, body: recordAt(3, urlOf(3)) })).json, refused);
     assert.equal((await ask('POST', PATH, { key, body: recordAt(3, `${urlOf(1)}/more`) })).status, 200);
     const patch = (host: number) =>

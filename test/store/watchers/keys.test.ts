@@ -22,7 +22,7 @@ const keyRing = deriveKeyRing(Buffer.alloc(32, 7));
 const findBy = (database: Database, key: string, now: Date) =>
   findWatcherByLookup(database, lookupsOf(key, keyRing), now).then((watcher) => watcher?.id);
 
-/** The text of the key that a webhook of this watcher would carry. */
+/** The text of the key that this watcher's webhooks carry. */
 async function deliveryKeyOf(database: Database, watcherId: number, now: Date): Promise<string | undefined> {
   const key = await findDeliveryKey(database, watcherId, now);
   return key && decryptKey(key, { keyId: key.id, watcherId }, keyRing);
@@ -33,7 +33,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const rotate = (keyId: string, now: Date, overlapMs: number) =>
     rotateKey({ database: database(), keyRing }, keyId, { now, overlapMs });
 
-  test('a key names its watcher, and two keys of one name are one watcher’s', async () => {
+  test('a key identifies its watcher, and two keys of one name belong to one watcher', async () => {
     const [first, second, other] = [
       await issue('acme'),
       await issue('acme', later(1)),
@@ -55,12 +55,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listKekIds(database()), [keyRing.kekId]);
   });
 
-  test('a new name asked for at once by several is one watcher', async () => {
+  test('concurrent requests for a new name create one watcher', async () => {
     const issued = await Promise.all(Array.from({ length: 6 }, () => issue('acme')));
     assert.equal(new Set(issued.map(({ watcherId }) => watcherId)).size, 1);
   });
 
-  test('nothing that is stored holds the text of a key', async () => {
+  test('the text of a key is not stored', async () => {
     const { key } = await issue('acme');
     const [row] = await database().query<{ text: string; ciphertext: Uint8Array }>(
       sql`select api_key::text as text, ciphertext from api_key`,
@@ -79,7 +79,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await deliveryKeyOf(database(), victim.watcherId, noon), victim.key);
   });
 
-  test('a rotated key and its successor are both valid for the overlap; webhooks carry the new one at once', async () => {
+  test('a rotated key and its successor are both valid during the overlap, and webhooks carry the new one at once', async () => {
     const old = await issue('acme');
     const next = await rotate(old.keyId, later(1_000), 60_000);
     assert.equal(next.watcherId, old.watcherId);
@@ -100,7 +100,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await deliveryKeyOf(database(), first.watcherId, later(3)), undefined);
   });
 
-  test('a revocation counts from its moment on, and a later one does not undo it', async () => {
+  test('a revocation takes effect at its time, and a later one does not postpone it', async () => {
     const { key, keyId, watcherId } = await issue('acme');
     assert.equal(await revokeKey(database(), keyId, later(5)), true);
     assert.equal(await findBy(database(), key, later(4)), watcherId);
@@ -110,7 +110,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await revokeKey(database(), 'no such id', noon), false);
   });
 
-  test('a key that is ended, or rotated without an overlap, is refused at once, also by clocks a second behind', async () => {
+  test('a key that is revoked, or rotated without overlap, is refused at once, even by clocks a second behind', async () => {
     const [ended, rotated] = [await issue('acme'), await issue('acme')];
     const { revokedAt } = await endKey(database(), ended.keyId, later(2_000));
     await rotate(rotated.keyId, later(2_000), 0);
@@ -121,7 +121,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await assert.rejects(endKey(database(), 'no such id', noon), { code: 'not_found' });
   });
 
-  test('an unknown key cannot be rotated, nor a revoked one, nor can a watcher be nameless', async () => {
+  test('unknown and revoked keys cannot be rotated, and a watcher needs a name', async () => {
     const { keyId } = await issue('acme');
     await revokeKey(database(), keyId, later(1));
     const hasCode = (code: string) => (error: unknown) => error instanceof Fault && error.code === code;

@@ -1,5 +1,5 @@
 /**
- * The counts behind limits, and that requests at the same time cannot pass them together.
+ * The counts behind limits, and concurrent requests that together would exceed a limit.
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -36,7 +36,7 @@ function create(database: Database, parts: { url?: string; address?: Address; li
   return database.transaction((tx) => insertWatchedAddress(tx, 1, record, at));
 }
 
-/** Whether it was refused because of a limit, with the first reason. */
+/** The first reason why a limit refused the work, undefined if it was not refused. */
 async function refusalOf(work: Promise<unknown>): Promise<string | undefined> {
   try {
     await work;
@@ -58,7 +58,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const change = (changes: readonly Change[], limits: Limits = {}) =>
     database().transaction((tx) => changeWatchedAddresses(tx, 1, changes, { now: noon, limits }));
 
-  /** What the triggers counted is what there is. */
+  /** Compares the counts of the triggers with the stored records. */
   async function checkCounts(): Promise<void> {
     const counted = await database().query(sql`
       select watcher_id, records, origins from watcher_usage where records > 0 order by 1`);
@@ -73,7 +73,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(lanes, realLanes);
   }
 
-  test('every change of records is counted, on whatever path it comes', async () => {
+  test('every change of records is counted, whichever function makes it', async () => {
     const old = await watchAddress(database());
     await watchAddress(database(), { watcherId: 2 });
     await start();
@@ -103,18 +103,22 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await readUsage(database(), 1), { records: 0, origins: 0 });
   });
 
-  test('nothing is counted before it is begun or after its end, and the next beginning counts anew', async () => {
+  test('records are counted only between start and stop, and each start counts all records again', async () => {
     const countRows = async () => (await database().query(sql`select from watcher_usage`)).length;
     await watchAddress(database());
     assert.equal(await countRows(), 0);
     await start();
     await stopCounting(database());
     await watchAddress(database(), { url: urlOf(2) });
-    assert.deepEqual(await readUsage(database(), 1), { records: 2, origins: 2 }, 'who asks begins it');
+    assert.deepEqual(
+      await readUsage(database(), 1),
+      { records: 2, origins: 2 },
+      'reading the usage starts counting',
+    );
     await checkCounts();
   });
 
-  test('a list is judged in its order: what goes makes room for what comes, and what is refused makes no lane', async () => {
+  test('a list is checked in order: a deleted record makes room for later ones, and a refused one creates no lane', async () => {
     const limits = { records: 2, receiverOrigins: 1, recordsPerAddressAndUrl: 1 };
     const [first, again, second, elsewhere] = await change(
       [
@@ -147,14 +151,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       `an address and URL may have 1 record: see ${second.id}`,
       'object',
       'undefined',
-      'the URLs of a watcher may have 1 origins: this is one more',
-      // The only record of the first origin goes: one origin is left.
+      'the URLs of a watcher may have 1 origins, and this would be one more',
+      // This deletes the only record of the first origin, so one origin is left.
       'object',
     ]);
     await checkCounts();
   });
 
-  test('what was above a limit before it was set may stay, change and go, but not grow', async () => {
+  test('records above a limit that is set later can stay, change and be deleted, but not grow', async () => {
     const ids: string[] = [];
     for (const host of [1, 2, 3]) ids.push((await watchAddress(database(), { url: urlOf(host) })).id);
     const limits = { records: 2, receiverOrigins: 1, recordsPerAddressAndUrl: 1 };
@@ -195,7 +199,7 @@ onPostgres(({ database, place }) => {
     ['an address and URL', { recordsPerAddressAndUrl: 2 }, () => ({}), 2],
     ['origins', { receiverOrigins: 3 }, (index: number) => ({ url: urlOf(index) }), 3],
   ] as const)
-    test(`of many requests to two processes at once as many pass as the limit of ${name} allows`, async () => {
+    test(`of many concurrent requests to two processes as many pass as the limit of ${name} allows`, async () => {
       const processes = await both();
       const refusals = await Promise.all(
         Array.from({ length: 40 }, (_, index) => {
@@ -230,7 +234,7 @@ onPostgres(({ database, place }) => {
     assert.deepEqual(await readUsage(one, 1), { records: 2, origins: 2 });
   });
 
-  test('changes, deletions and sets of one watcher at the same time wait for each other, and none is refused', async () => {
+  test('concurrent changes, deletions and sets of one watcher wait for each other, and none is refused', async () => {
     const limits = { records: 1_000, receiverOrigins: 100, recordsPerAddressAndUrl: 5 };
     const processes = await both();
     const made = await Promise.all(

@@ -35,7 +35,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return counts;
   };
 
-  test('what was made under the former secret works under the present one alone once it is rekeyed', async () => {
+  test('after rekeying, keys and secrets from the former master secret work with the current one alone', async () => {
     const [acme, other] = [await issue('acme'), await issue('other')];
     const revoked = await issue('acme');
     await revokeKey(database(), revoked.keyId, noon);
@@ -44,7 +44,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       (await listSigningSecrets(store(ring), acme.watcherId, later(1))).map(({ keys }) => secretText(keys));
     const secrets = await secretsOf(formerRing);
 
-    // Both are accepted before.
+    // Before that, both key rings are accepted.
     assert.equal(await findBy(acme.key, both), acme.watcherId);
     assert.equal(await findBy(acme.key, presentRing), undefined);
     assert.deepEqual(await secretsOf(both), secrets);
@@ -66,7 +66,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findBy(acme.key, formerRing), undefined);
   });
 
-  test('a key that is sealed anew between two questions is found all the same', async () => {
+  test('a key that is re-encrypted between two requests is found by both', async () => {
     const { key, watcherId } = await issue('acme');
     const moving: Db = {
       async query<Row>(statement: Sql) {
@@ -79,7 +79,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countToRekey(store(both)), 0);
   });
 
-  test('it goes batch by batch, and who continues finds the rest', async () => {
+  test('rekeying works in batches, and a later run continues with the rest', async () => {
     const keys: string[] = [];
     for (let index = 0; index < 230; index += 1) keys.push((await issue(`watcher ${index}`)).key);
     assert.equal(await rekeyBatch(store(both)), 100);
@@ -101,7 +101,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listKekIds(database()), [presentRing.kekId]);
   });
 
-  test('a row that does not open is named, and its batch stays as it was', async () => {
+  test('a row that cannot be decrypted is named in the error, and its batch stays as it was', async () => {
     const [good, bad] = [await issue('good'), await issue('bad')];
     await database().query(sql`
       update api_key set ciphertext = (select ciphertext from api_key where id = ${good.keyId}) where id = ${bad.keyId}`);

@@ -30,12 +30,12 @@ import { rollbackTo } from '../../kit/rollback.ts';
 const greatest = 2n ** 256n - 1n;
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a record without settings has those of the specification', async () => {
+  test('a record without settings has the defaults of the specification', async () => {
     const { id } = await watchAddress(database());
     assert.deepEqual(await findSettings(database(), 1, id), defaultSettings);
   });
 
-  test('settings come back as they were given, amounts to the last digit, until they are replaced', async () => {
+  test('settings are stored as given, amounts to the last digit, until they are replaced', async () => {
     const { id } = await watchAddress(database());
     const settings = {
       confirmations: 12,
@@ -68,13 +68,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await findSettings(database(), 1, id), defaultSettings);
   });
 
-  test('a change of settings is a change of the record, so that what it wanted before counts as unknown', async () => {
+  test('a change of settings updates updated_at, so that verify does not judge earlier blocks by the new settings', async () => {
     const { id } = await watchAddress(database());
     await replaceSettings(database(), 1, id, { settings: defaultSettings, now: later(10) });
     assert.deepEqual((await findWatchedAddress(database(), 1, id))?.updatedAt, later(10));
   });
 
-  test('the commit and the comparison agree on every mixture of flags, settings and transfers', async () => {
+  test('commit and comparison agree on every combination of flags, settings and transfers', async () => {
     const records: Watch[] = [];
     const lists: [Address, bigint][][] = [[], [[coin, 0n]], [[coin, 5n]], [[carol, 0n]]];
     const switches: Watch[] = [{}, { watchCoin: false }, { watchToken: false }];
@@ -119,11 +119,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         told({ id, hash: event.transfer.txHash }),
       ).sort(),
     );
-    // Neither nobody nor everybody is told.
+    // Some combinations match and some don't.
     assert.ok(rows.length > records.length && rows.length < records.length * transfers.length);
   });
 
-  test('direction names the side of the transfer; a transfer to oneself is on both, a creation only goes out', async () => {
+  test('direction selects the side of a transfer: a transfer to oneself is on both, a contract creation is only outgoing', async () => {
     const amountsFor = async (direction: 'in' | 'out') => {
       const { id } = await watchAddress(database(), { settings: { direction } });
       return async () =>
@@ -142,7 +142,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await sent(), ['2', '3', '4']);
   });
 
-  test('min_amount is exact and holds for native coin alone; a list of tokens has an amount for each', async () => {
+  test('min_amount is exact and applies to the native coin only, and each listed token has its own amount', async () => {
     await watchAddress(database(), {
       settings: { minAmount: greatest, tokens: new Map([[coin, greatest]]) },
     });
@@ -164,7 +164,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a record waits for confirmations of its own, beside one that does not', async () => {
+  test('a record can wait for its own number of confirmations while another one does not', async () => {
     const patient = await watchAddress(database(), { settings: { confirmations: 3 } });
     await watchAddress(database());
     const statesAfter = async (number: number, transfers: Transfer[]) => {
@@ -185,7 +185,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await attemptDue(database(), { now: later(4), succeeds: true })).length, 2);
   });
 
-  test('fewer confirmations than everybody’s change nothing', async () => {
+  test('fewer confirmations than those of the service change nothing', async () => {
     await watchAddress(database(), { settings: { confirmations: 1 } });
     await mine(database(), headerOf(1), [transferOf()], { releasedNumber: -2 });
     await mine(database(), headerOf(3), [], { releasedNumber: 0 });
@@ -194,7 +194,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['waiting']);
   });
 
-  test('what waits for its own confirmations dies silently with its block, and waits anew when it is mined again', async () => {
+  test('a notification held for its record’s confirmations is withdrawn with its block, and held again when it is mined again', async () => {
     await watchAddress(database(), { settings: { confirmations: 2, removed: true } });
     const payment = transferOf();
     const commit = (number: number, branch: number, transfers: Transfer[]) =>

@@ -20,7 +20,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const numbers = (secrets: { number: number; endsAt: Date | undefined }[]) =>
     secrets.map(({ number, endsAt }) => [number, endsAt?.getTime()]);
 
-  test('a watcher has one secret of his own from the first question on, however many ask at once', async () => {
+  test('the first read creates one secret for a watcher, even with concurrent reads', async () => {
     const [acme, other] = [await watcher(), await watcher('other')];
     const asked = await Promise.all(Array.from({ length: 6 }, () => list(acme)));
     const texts = asked.flat().map(({ keys }) => secretText(keys));
@@ -31,7 +31,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(numbers(await list(acme, later(1e12))), [[1, undefined]]);
   });
 
-  test('a rotated secret and its successor are both valid for the overlap, the newest first', async () => {
+  test('a rotated secret and its successor are both valid during the overlap, newest first', async () => {
     const acme = await watcher();
     const [first] = await list(acme);
     const rotated = await rotate(acme, later(1_000), 60_000);
@@ -45,7 +45,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(numbers(await list(acme, later(61_000))), [[2, undefined]]);
   });
 
-  test('a later rotation does not give a former secret more time, and one without overlap ends all at once', async () => {
+  test('a later rotation does not extend a former secret, and one without overlap ends all of them', async () => {
     const acme = await watcher();
     await rotate(acme, noon, 1_000);
     const overlapping = await rotate(acme, later(1), 60_000);
@@ -57,7 +57,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(numbers(await rotate(acme, later(2), 0)), [[4, undefined]]);
   });
 
-  test('five at a time are the limit, and what has ended is deleted', async () => {
+  test('at most five secrets are valid at a time, and ended ones are deleted', async () => {
     const acme = await watcher();
     for (let count = 1; count < 5; count += 1) await rotate(acme, noon, 1_000);
     await assert.rejects(
@@ -75,7 +75,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('rotations at once take turns', async () => {
+  test('concurrent rotations of one watcher run one after the other', async () => {
     const acme = await watcher();
     await list(acme);
     await Promise.all([rotate(acme, noon, 1_000), rotate(acme, noon, 1_000), rotate(acme, noon, 1_000)]);
@@ -85,7 +85,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a secret that was moved to another row does not open, and none is stored in clear', async () => {
+  test('a secret that was moved to another row cannot be decrypted, and none is stored unencrypted', async () => {
     const [victim, thief] = [await watcher('victim'), await watcher('thief')];
     const [secret] = await list(victim);
     await list(thief);

@@ -25,7 +25,7 @@ import {
 import { onSampledDatabase } from '../../kit/each-database.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a record comes back as it was stored, for its watcher alone', async () => {
+  test('a record is read as it was stored, and only by its watcher', async () => {
     const record = await watchAddress(database(), { watchToken: false });
     assert.deepEqual(record, {
       id: record.id,
@@ -42,7 +42,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findWatchedAddress(database(), 1, randomUUID()), undefined);
   });
 
-  test('a patch changes what it names and nothing else', async () => {
+  test('a patch changes only the fields that it contains', async () => {
     const record = await watchAddress(database());
     const at = { origin: undefined, now: later(10) };
     const update = (patch: Parameters<typeof updateWatchedAddress>[3]) =>
@@ -74,7 +74,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await findWatchedAddress(database(), 1, record.id), record);
   });
 
-  test('with a new URL its notifications that wait or are held go there, and no others', async () => {
+  test('a new URL moves the waiting and held notifications of its record, and no others', async () => {
     const record = await watchAddress(database());
     const other = await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
@@ -104,7 +104,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(newLane?.next_due, later(10));
   });
 
-  test('deleting a record cancels what waits for it, once', async () => {
+  test('deleting a record cancels its waiting notifications, once', async () => {
     const record = await watchAddress(database());
     await watchAddress(database(), { watcherId: 2 });
     await mine(database(), headerOf(1), [transferOf()]);
@@ -115,7 +115,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await listStates(database())).sort(), ['cancelled', 'waiting', 'waiting']);
   });
 
-  test('pages cover every record once, in the order of creation, those of one moment by id', async () => {
+  test('pages contain every record once, by creation time and then by id', async () => {
     await addWatchers(database(), 1);
     const ids = [];
     for (let number = 0; number < 7; number += 1) {

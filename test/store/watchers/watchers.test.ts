@@ -46,7 +46,7 @@ const record = {
 };
 const at = { origin: 'https://one.example:443', now: noon };
 
-/** The tables that have a row of the watcher, whichever tables there are. */
+/** All tables of the database that have a row of the watcher. */
 async function listTablesWith(database: Database, watcherId: number): Promise<string[]> {
   const columns = await database.query<{ table: string; column: string }>(sql`
     select table_name as table, column_name as column from information_schema.columns
@@ -61,7 +61,7 @@ async function listTablesWith(database: Database, watcherId: number): Promise<st
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a suspended watcher is not leased; what comes is stored, and goes out in its order when it is resumed', async () => {
+  test('a suspended watcher is not leased, and its notifications are stored and sent in order when it is resumed', async () => {
     await watchAddress(database());
     await watchAddress(database(), { watcherId: 2, url: 'https://two.example/' });
     await mine(database(), headerOf(1), [transferOf()]);
@@ -96,7 +96,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(new Set(await listStates(database())), new Set(['processed']));
   });
 
-  test('a retry that is due while its watcher is suspended counts nothing, and waits', async () => {
+  test('a retry that is due while its watcher is suspended waits, and its retry count stays', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
     await attemptDue(database(), { now: noon, succeeds: false });
@@ -117,7 +117,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await leaseDue(database(), { now: noon })).length, 1);
   });
 
-  test('suspending twice keeps the first time, and there is nothing to suspend of an unknown watcher', async () => {
+  test('suspending twice keeps the first time, and an unknown watcher cannot be suspended', async () => {
     await addWatchers(database(), 1);
     await suspendWatcher(database(), 1, noon);
     await suspendWatcher(database(), 1, later(60));
@@ -127,7 +127,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await database().query(sql`select watcher_id from watcher_queue`), [{ watcher_id: 1 }]);
   });
 
-  test('a removal goes in bounded batches, whoever calls next goes on, and others lose nothing', async () => {
+  test('a removal works in bounded batches, continues with the next call, and leaves other watchers alone', async () => {
     const records = [await watchAddress(database()), await watchAddress(database(), { watcherId: 2 })];
     for (const one of records) await insertNotifications(database(), { records: [one], count: 2_500 });
     await database().query(sql`
@@ -142,7 +142,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     while ((await removeBatch(database(), 1)) === 'more') {
       const { records, notifications, attempts } = await countBelongings(database(), 1);
       left.push([records, notifications, attempts]);
-      assert.ok(await beginRemoval(database(), 1, later(left.length)), 'again, by the next caller');
+      assert.ok(
+        await beginRemoval(database(), 1, later(left.length)),
+        'the next call begins the removal again',
+      );
     }
     assert.deepEqual(left, [
       [0, 2_500, 2_500],
@@ -161,7 +164,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([other.records, other.notifications, other.attempts], [1, 2_500, 2_500]);
   });
 
-  test('while a watcher is deleted no key is issued for it, nothing is created, and its name is free after that', async () => {
+  test('while a watcher is being deleted, no key is issued and nothing is created for it, and then its name is free', async () => {
     const store = { database: database(), keyRing };
     const { watcherId } = await issueKey(store, 'acme', noon);
     await beginRemoval(database(), watcherId, noon);
@@ -173,7 +176,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.notEqual((await issueKey(store, 'acme', noon)).watcherId, watcherId);
   });
 
-  test('a request that passed before its watcher was deleted leaves no secret, no cached response and no usage behind', async () => {
+  test('a request authenticated before its watcher was deleted leaves no secret, stored answer or usage behind', async () => {
     const store = { database: database(), keyRing };
     const { watcherId } = await issueKey(store, 'acme', noon);
     await listSigningSecrets(store, watcherId, noon);
@@ -193,7 +196,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listTablesWith(database(), watcherId), []);
   });
 
-  test('nothing is deleted before the attempts of living workers have ended', async () => {
+  test('nothing is deleted while a running worker has attempts under way', async () => {
     await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
     const session = await database().session();
@@ -210,7 +213,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  test('what a request has begun to create when the removal begins is deleted too', async () => {
+  test('rows that a request is creating when the removal begins are deleted too', async () => {
     await addWatchers(database(), 1);
     const other = await place().open();
     const created = Promise.withResolvers<void>();
