@@ -56,6 +56,52 @@ const ONLY_IN: { what: string; pattern: RegExp; places: Record<string, string> }
       'src/cli/': 'a command that asks the running service',
     },
   },
+  {
+    what: 'uses AbortSignal.any or AbortSignal.timeout',
+    pattern: /AbortSignal\.(any|timeout)\(/,
+    places: { 'src/core/abort.ts': 'startAbort takes their place: they kept memory that only grew' },
+  },
+  {
+    what: 'opens a database',
+    pattern: /new PGlite\b|\bextends pg\.|new (pg\.)?(Pool|Client)\(.*connection/,
+    places: { 'src/store/db/': 'every caller gets a Database' },
+  },
+  {
+    what: 'listens on a port or socket',
+    pattern: /\bcreateServer\(|\bfastify\(/,
+    places: {
+      'src/api/server.ts': 'the API',
+      'src/api/ops/ops.ts': 'the metrics server',
+      'src/store/db/socket-server.ts': 'the embedded database for commands',
+    },
+  },
+  {
+    what: 'creates metrics',
+    pattern: /new (Registry|Counter|Gauge|Histogram)\b/,
+    places: { 'src/core/metrics': 'one list of all metrics' },
+  },
+  {
+    what: 'starts a thread or a process',
+    pattern: /new Worker\(|\b(spawn|fork|execFile)\(/,
+    places: {
+      'src/chain/proof/': 'proof threads',
+      'src/cli/': 'the demo starts its parts',
+    },
+  },
+  {
+    what: 'writes to the terminal',
+    pattern: /process\.std(out|err)\b|\bconsole\./,
+    places: {
+      'src/cli/': 'the output of commands',
+      'src/main.ts': 'an error before there is a log',
+      'src/core/log.ts': 'the log itself',
+    },
+  },
+  {
+    what: 'defines a class that is not an error',
+    pattern: /\bclass (?!\w+ extends (?:Error|Fault)\b)\w+/,
+    places: { 'src/store/db/postgres-hosts': 'pg is extended by a class' },
+  },
 ];
 
 const LINES_MAX = { program: 400, test: 600 };

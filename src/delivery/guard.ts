@@ -6,6 +6,7 @@
 import { once } from 'node:events';
 import net from 'node:net';
 import tls from 'node:tls';
+import { startAbort } from '../core/abort.ts';
 import { isPublicAddress } from '../domain/public-address.ts';
 import { isPortAllowed, type WebhookPolicy } from '../domain/webhook-url.ts';
 import type { HostAddress, Resolver } from './resolver.ts';
@@ -51,8 +52,10 @@ export function createGuard({ policy, resolve, resolveMsMax, secureContext }: Gu
   return async (target, signal) => {
     const isScheme = target.protocol === 'https:' || (policy.allowHttp && target.protocol === 'http:');
     if (!isScheme || !isPortAllowed(target, policy)) throw new ConnectFailure('refused');
-    const resolving = AbortSignal.any([signal, AbortSignal.timeout(resolveMsMax)]);
-    const addresses = await addressesOf(target.hostname, resolve, resolving);
+    const resolving = startAbort(signal, resolveMsMax);
+    const addresses = await addressesOf(target.hostname, resolve, resolving.signal).finally(
+      resolving.release,
+    );
     // One bad answer poisons the name: a receiver has no business with private addresses beside public ones.
     if (!addresses.every(({ address }) => isAllowed(address))) throw notAllowed(target);
 

@@ -21,7 +21,7 @@ export function checkBodyNames(api: Api): void {
     const takesBody = [route.method].flat().some((method) => ['POST', 'PUT', 'PATCH'].includes(method));
     const operation = route.config?.operation;
     if (!isKeyed(route.url) || !takesBody || operation === undefined) return;
-    // A body that is described but has no schema of its own is checked by the handler.
+    // A body that is described without a schema is checked by the handler.
     const schema = route.schema?.body ?? (operation.body === undefined ? NoFields : undefined);
     if (schema === undefined) return;
     const check = ({ body }: FastifyRequest, _reply: FastifyReply, done: (error?: Error) => void): void => {

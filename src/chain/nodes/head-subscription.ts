@@ -3,6 +3,7 @@
  * Polling runs beside it. A head that a node pushes is that node's vote, as one that it was asked for.
  */
 import { type RawData, WebSocket } from 'ws';
+import { startAbort } from '../../core/abort.ts';
 import { splitCredentials } from '../../core/basic-auth.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -140,15 +141,15 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   const { url, headers } = splitCredentials(options.url);
   const socket = new WebSocket(url, { headers, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const redact = redactorOf(options.url);
-  const ended = new AbortController();
+  const connection = startAbort(signal);
   let heads = 0;
   let reason = 'closed';
   let lastWord = clock.now().getTime();
   const end = (why: string) => {
-    if (ended.signal.aborted) return;
+    if (connection.signal.aborted) return;
     // Nodes repeat paths and keys of their URL. A key that is cut off would not be found.
     reason = redact(why).slice(0, REASON_CHARACTERS_MAX);
-    ended.abort();
+    connection.abort();
   };
   socket.on('open', () => {
     socket.send(JSON.stringify({ jsonrpc: '2.0', id: CHAIN_ID_CALL, method: 'eth_chainId', params: [] }));
@@ -182,13 +183,13 @@ async function oneConnection(options: HeadSocketOptions): Promise<{ heads: numbe
   });
   socket.on('error', (error) => end(messageOf(error)));
   socket.on('close', () => end('closed by the node'));
-  const over = AbortSignal.any([signal, ended.signal]);
-  while (!over.aborted) {
+  while (!connection.signal.aborted) {
     const quietMs = clock.now().getTime() - lastWord;
     const allowedMs = options.silenceMsMax();
     if (quietMs >= allowedMs) end(`silent for ${Math.round(quietMs / 1000)} s`);
-    else await clock.wait(allowedMs - quietMs, over);
+    else await clock.wait(allowedMs - quietMs, connection.signal);
   }
+  connection.release();
   // A node that hangs would never answer a closing handshake.
   socket.terminate();
   return { heads, reason };
