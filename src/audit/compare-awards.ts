@@ -141,8 +141,8 @@ function changesOf(stored: Award, own: Award): string[] {
   );
 }
 
-function difference(what: 'changed' | 'missing' | 'unexpected', award: Award, why: string): Difference {
+function difference(kind: 'changed' | 'missing' | 'unexpected', award: Award, why: string): Difference {
   const { rule, version, txHash, ordinal, role, block } = award;
   const subject = `award of rule ${rule} ${version} (${role}) for log ${ordinal} of ${txHash}`;
-  return differenceOf(what, block?.number ?? 0, `${what}: ${subject}: ${why}`, subject);
+  return differenceOf(kind, block?.number ?? 0, `${kind}: ${subject}: ${why}`, subject);
 }

@@ -1,6 +1,7 @@
 /**
  * Compares consecutive blocks with everything that one snapshot of the database stores about them.
  */
+import { type Fault, messageOf } from '../core/fault.ts';
 import type { Hash } from '../core/hex.ts';
 import { type BlockHeader, sidesOf } from '../domain/block.ts';
 import type { ValuedPair } from '../domain/pair.ts';
@@ -40,29 +41,30 @@ import { compareStates, judgeValue, type PricesAround } from './compare-market.t
 import { compareNotifications } from './compare-notifications.ts';
 import { compareSwaps } from './compare-swaps.ts';
 
-/** Records and notifications of one comparison: where there are more, blocks are compared one by one, then not at all. */
+/** Rows of one comparison. If there are more, blocks are compared one by one; a block with more is not compared. */
 const ROWS_MAX = 100_000;
 
 export type CompareOptions = {
   isProofOn: boolean;
-  /** Of the service: when a notification may be sent first, and when again after failure number n (the first is 1). */
+  /** The service's settings: when a notification may be sent, and the delay after failure number n (the first is 1). */
   confirmations: number;
   retryDelayMs(failureCount: number): number;
-  /** Whose swaps and states are compared too. */
+  /** The pairs whose swaps and states are compared. */
   pairs: readonly ValuedPair[];
-  /** Whose awards are. */
+  /** The rules whose awards are compared. */
   rules: Rules;
 };
 
-/** Older notifications, swaps and states may have been deleted. */
+/** Notifications, swaps and states from before these times may have been deleted. */
 export type KeptSince = { keptSince: Date; swapsKeptSince: Date; statesKeptSince: Date };
 
-/** A block that is not stored as it is on the chain. */
+/** A block that is not stored, or stored under another hash. */
 export type Astray = { header: BlockHeader; storedHash: Hash | undefined };
 
-type Compared = {
+export type Compared = {
+  /** Blocks that are stored as they are on the chain. */
   blocks: number;
-  /** Those that are equal. */
+  /** Equal swaps and awards. */
   swaps: number;
   awards: number;
   /** Awards for balances over days, and of rules that are not configured. */
@@ -72,7 +74,10 @@ type Compared = {
   verdicts: Verdict[];
 };
 
-/** The differences of these blocks; 'too many' if more data is stored for them than is compared at once. */
+/** Compares blocks in a new snapshot. */
+export type CompareStored = (read: readonly ReadBlock[]) => Promise<Compared | 'too many'>;
+
+/** The verdicts about these blocks; 'too many' if more data is stored for them than is compared at once. */
 export async function compareBatch(
   snapshot: Db,
   read: readonly ReadBlock[],
@@ -106,6 +111,7 @@ export async function compareBatch(
   const owners = new Map(notifications.map((one) => [one.watchedAddressId, one]));
   const watches = await listWatchesById(snapshot, [...owners.values()]);
   const verdicts = [
+    ...astray.map(differenceOfAstray),
     ...[...blocks.values()].flatMap((one) => compareBlock(one.read, one.stored, isProofOn)),
     ...compareNotifications({
       ...{ blocks, events, due, notifications, told, keptSince },
@@ -119,7 +125,7 @@ export async function compareBatch(
   return { blocks: blocks.size, swaps: market.swaps, awards: equal, accrued, unknownRule, astray, verdicts };
 }
 
-/** Swaps with their values, and states, of the configured pairs. */
+/** Compares swaps, their values, and states of the configured pairs. */
 async function compareMarket(
   snapshot: Db,
   blocks: readonly { read: ReadBlock; stored: StoredBlock }[],
@@ -146,7 +152,7 @@ async function compareMarket(
   return { swaps: swaps.equal.length - wrong, verdicts };
 }
 
-/** Whose feeds value the swaps of these pairs. */
+/** The assets whose prices value the swaps of these pairs. */
 export function assetsOf(pairs: readonly ValuedPair[]): string[] {
   const values = pairs.flatMap(({ value0, value1 }) => [value0, value1]);
   return [
@@ -163,7 +169,7 @@ async function judgeValues(
   const prices = new Map((await listPricesById(snapshot, [...ids])).map((price) => [price.id, price]));
   const byId = new Map(pairs.map((pair) => [pair.id, pair]));
   const assets = assetsOf(pairs);
-  /** Swaps of one block have one time. */
+  /** By block and asset, because swaps of one block have the same time. */
   const around = new Map<string, PricesAround>();
   const verdicts: Verdict[] = [];
   for (const swap of swaps) {
@@ -214,9 +220,12 @@ async function readDelivery(
   };
 }
 
-/** The difference that such a block is. */
-export function judgeAstray({ header: { number, hash }, storedHash }: Astray): Difference {
+function differenceOfAstray({ header: { number, hash }, storedHash }: Astray): Difference {
   return storedHash === undefined
     ? differenceOf('not_stored', number, `not stored; on the chain it is ${hash}`)
     : differenceOf('hash', number, `stored as ${storedHash}, on the chain it is ${hash}`);
 }
+
+/** The difference for a block that is stored under its hash, but that a node could not give with a proof. */
+export const notProved = (number: number, fault: Fault): Difference =>
+  differenceOf('not_proved', number, `could not be proved: ${messageOf(fault)}`);

@@ -92,12 +92,12 @@ function changesOf(stored: PairStateChange, own: PairStateChange): string[] {
 }
 
 function stateDifference(
-  what: 'changed' | 'missing' | 'unexpected',
+  kind: 'changed' | 'missing' | 'unexpected',
   { pairId, blockNumber }: PairStateChange,
   why: string,
 ): Difference {
   const subject = `state of pair ${pairId}`;
-  return differenceOf(what, blockNumber, `${what}: ${subject}: ${why}`, subject);
+  return differenceOf(kind, blockNumber, `${kind}: ${subject}: ${why}`, subject);
 }
 
 type ValueSide = {

@@ -136,8 +136,8 @@ function judgeState(
     isRescheduled: fault !== undefined,
     isLate: fault?.isLate ?? false,
   };
-  const what = isElsewhere ? 'changed' : 'delivery';
-  return { ...difference(what, one, stored.number, reasons.join(', ')), repairs: [repair] };
+  const kind = isElsewhere ? 'changed' : 'delivery';
+  return { ...difference(kind, one, stored.number, reasons.join(', ')), repairs: [repair] };
 }
 
 const rowOf = ({ shardId, id, version }: StoredNotification) => ({ shardId, id, version });
@@ -305,13 +305,13 @@ function changesOf(one: StoredNotification, { transfer, stored }: Event): string
 
 type Place = Pick<Transfer, 'txHash' | 'kind' | 'ordinal'> & { watchedAddressId: string; id?: number };
 
-function difference(what: Difference['what'], place: Place, number: number, why: string): Difference {
-  const { watchedAddressId, txHash, kind, ordinal, id } = place;
+function difference(kind: Difference['kind'], place: Place, number: number, why: string): Difference {
+  const { watchedAddressId, txHash, ordinal, id } = place;
   const subject = `${nameOf(place)}, watched address ${watchedAddressId}`;
-  const message = `${what}: ${id === undefined ? '' : `notification ${id}, `}${subject}: ${why}`;
+  const message = `${kind}: ${id === undefined ? '' : `notification ${id}, `}${subject}: ${why}`;
   return {
-    ...differenceOf(what, number, message),
-    notification: { watchedAddressId, txHash, kind, ordinal, id },
+    ...differenceOf(kind, number, message),
+    notification: { watchedAddressId, txHash, kind: place.kind, ordinal, id },
   };
 }
 

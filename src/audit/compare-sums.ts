@@ -110,7 +110,7 @@ export async function comparePrices(
       if (own.eq(price)) continue;
       const subject = `price ${id} of ${asset}`;
       const message = `changed: ${subject}: ${decimalText(price)} is stored, its observations give ${decimalText(own)}`;
-      differences.push({ what: 'changed', block, message, subject });
+      differences.push({ kind: 'changed', block, message, subject });
     }
     after = prices.at(-1);
     if (prices.length < PRICES_PAGE) return { differences, unobserved };
@@ -127,5 +127,5 @@ function difference(
   const { subject, stored = 'none', derived = 'none', of } = sum;
   const textOf = (digits: string) => digits.replace(/(?<= in )\d+$/, (count) => counted(Number(count), of));
   const message = `sum: ${subject}: ${textOf(stored)} stored, ${textOf(derived)} calculated`;
-  return { what: 'sum', block, message, subject, repairs: [repair] };
+  return { kind: 'sum', block, message, subject, repairs: [repair] };
 }

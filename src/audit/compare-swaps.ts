@@ -88,8 +88,8 @@ function changesOf(stored: Placed, own: Placed): string[] {
   );
 }
 
-function difference(what: Difference['what'], swap: Placed, why: string): Difference {
+function difference(kind: Difference['kind'], swap: Placed, why: string): Difference {
   const { pairId, txHash, ordinal, blockNumber } = swap;
   const subject = `swap ${ordinal} of ${txHash} in pair ${pairId}`;
-  return differenceOf(what, blockNumber, `${what}: ${subject}: ${why}`, subject);
+  return differenceOf(kind, blockNumber, `${kind}: ${subject}: ${why}`, subject);
 }

@@ -8,7 +8,7 @@ import type { Repair } from '../store/audit/repair.ts';
 
 /** `hash`, `proved`, `missing` and so on: docs/how-to/verify-and-repair.md says what each means. */
 export type Difference = {
-  what:
+  kind:
     | 'hash'
     | 'not_stored'
     | 'not_proved'
@@ -109,12 +109,12 @@ export function compareBlock(
 const told = (proved: boolean) => (proved ? 'proved' : 'not proved');
 
 export function differenceOf(
-  what: Difference['what'],
+  kind: Difference['kind'],
   block: number,
   message: string,
   subject?: string,
 ): Difference {
-  return { what, block, message: `block ${block}: ${message}`, ...(subject !== undefined && { subject }) };
+  return { kind, block, message: `block ${block}: ${message}`, ...(subject !== undefined && { subject }) };
 }
 
 /** The transfers of these blocks, which are stored under the same hash. */

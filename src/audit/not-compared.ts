@@ -3,13 +3,22 @@
  */
 import type { CompareOptions } from './compare-batch.ts';
 
-/** `count` is how many were met, where they were counted. */
+/** `count` is how many there are in the range, if they are counted. */
 export type NotCompared = { figure: string; count?: number; reason: string };
 
-/** What there is of them in this deployment. */
+export type NotComparedCounts = {
+  /** Awards for balances over days. */
+  accrued: number;
+  /** Awards of rules that are not configured. */
+  unknownRule: number;
+  /** Prices without stored observations. */
+  unobserved: number;
+};
+
+/** The figures that this deployment has. */
 export function listNotCompared(
   { pairs, rules }: Pick<CompareOptions, 'pairs' | 'rules'>,
-  { accrued, unknownRule, unobserved }: { accrued: number; unknownRule: number; unobserved: number },
+  { accrued, unknownRule, unobserved }: NotComparedCounts,
 ): NotCompared[] {
   const listed: (NotCompared & { isMet: boolean })[] = [
     {

@@ -6,7 +6,8 @@ import { applyRepairs, type Repair } from '../store/audit/repair.ts';
 import type { Database } from '../store/db/db.ts';
 import { readTime } from '../store/db/time.ts';
 import type { Difference } from './compare.ts';
-import { type VerifyOptions, type VerifyReport, verifyStored } from './verify.ts';
+import { type VerifyOptions, verifyStored } from './verify.ts';
+import type { VerifyReport } from './verify-report.ts';
 
 export type RepairPlan = {
   report: VerifyReport;

@@ -35,8 +35,8 @@ export function agreeOn(opinions: readonly Opinion[], setting: QuorumSetting): A
     const { block, message } = difference;
     const confirming = answered.filter(({ found }) => found.has(key));
     const denying = answered.filter(({ found }) => !found.has(key));
-    const dissent = (node: string, what: string) =>
-      agreed.dissents.push({ node, block, message: `${what}: ${message}` });
+    const dissent = (node: string, claim: string) =>
+      agreed.dissents.push({ node, block, message: `${claim}: ${message}` });
     if (confirming.length >= quorum) {
       agreed.differences.push(
         chooseAgreed(
@@ -68,8 +68,8 @@ function chooseAgreed(confirmed: readonly Difference[], quorum: number): Differe
 }
 
 /** Equal for the same difference, even if nodes disagree about the right value. */
-function keyOf({ what, block, notification, subject = '' }: Difference): string {
-  if (notification === undefined) return `${what} ${block} ${subject}`;
-  const { watchedAddressId, txHash, kind, ordinal, id } = notification;
-  return `${what} ${block} ${watchedAddressId} ${txHash} ${kind} ${ordinal} ${id}`;
+function keyOf({ kind, block, notification, subject = '' }: Difference): string {
+  if (notification === undefined) return `${kind} ${block} ${subject}`;
+  const { watchedAddressId, txHash, ordinal, id } = notification;
+  return `${kind} ${block} ${watchedAddressId} ${txHash} ${notification.kind} ${ordinal} ${id}`;
 }

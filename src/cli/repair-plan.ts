@@ -72,7 +72,7 @@ function sendsText({ told, amount, repairs = [] }: Difference): string | undefin
 
 /** One line of the plan and its details, or one line of JSON. */
 export function planLines(difference: Difference, isJson: boolean): string {
-  const { what, block, message, notification, told, amount, mayCreditTwice = false } = difference;
+  const { kind, block, message, notification, told, amount, mayCreditTwice = false } = difference;
   const [step, toldLine, sendsLine] = [stepsOf(difference), toldText(difference), sendsText(difference)];
   if (!isJson) {
     const details = [
@@ -82,7 +82,7 @@ export function planLines(difference: Difference, isJson: boolean): string {
     return [`${step}: ${message}`, ...details].map((line) => `${line}\n`).join('');
   }
   const fields = {
-    ...{ repair: step, difference: what, block },
+    ...{ repair: step, difference: kind, block },
     ...(notification && { id: notification.id, watched_addresses_id: notification.watchedAddressId }),
     message,
     ...(told && {

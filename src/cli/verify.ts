@@ -4,7 +4,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { runVerification } from '../app/verification.ts';
 import type { Difference } from '../audit/compare.ts';
-import type { VerifyOptions, VerifyReport } from '../audit/verify.ts';
+import type { VerifyOptions } from '../audit/verify.ts';
+import type { VerifyReport } from '../audit/verify-report.ts';
 import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';
@@ -69,7 +70,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
 
 function createDifferenceLines(isJson: boolean): (difference: Difference) => void {
   let shown = 0;
-  return ({ what, block, message, notification }) => {
+  return ({ kind, block, message, notification }) => {
     shown += 1;
     if (shown > DIFFERENCES_SHOWN_MAX) return;
     if (!isJson) {
@@ -83,7 +84,7 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
       ordinal: notification.ordinal,
       id: notification.id,
     };
-    process.stdout.write(`${JSON.stringify({ difference: what, block, ...fields, message })}\n`);
+    process.stdout.write(`${JSON.stringify({ difference: kind, block, ...fields, message })}\n`);
   };
 }
 

@@ -1,10 +1,10 @@
 /**
- * The price of one asset, kept up to date: one step asks all of its sources, decides, and stores what they said and what was
- * decided.
+ * Keeps the price of one asset up to date. One step asks all sources of the asset, decides on a price, and stores it with
+ * every source's answer.
  */
 import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
-import { decimalText } from '../core/decimal.ts';
+import { type Decimal, decimalText } from '../core/decimal.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Log } from '../core/log.ts';
 import type { Step } from '../core/loop.ts';
@@ -24,7 +24,7 @@ export type PriceFeed = {
   /** The symbol of the coin or token. */
   asset: string;
   everyMs: number;
-  /** For how long an accepted price decides where the sources do not agree. */
+  /** How long an accepted price decides between sources that disagree. */
   maxAgeMs: number;
   sources: readonly PriceSource[];
 };
@@ -34,31 +34,37 @@ export type PriceFeedOptions = {
   clock: Clock;
   log: Log;
   metrics: Metrics;
-  /** Whether this process is the one that asks; others stand by. */
+  /** Whether this process is the one that asks. The others stand by. */
   isLeader(): Promise<boolean>;
 };
 
-/** A source that has not answered by then has failed in this round. */
+/** A source that has not answered after this time has failed in this round. */
 const SOURCE_MS_MAX = 10_000;
-/** How often who stands by asks whether it leads now. */
+/** How often a standby process asks whether it leads now. */
 const STANDBY_MS = 2_000;
-/** What a server or a node says goes to the database, the log and the status page. */
+/** A server's or node's error message goes into the database, the log and the status page. */
 const MESSAGE_CHARACTERS_MAX = 300;
 
-type Decided = PriceRound & { isDisputed: boolean };
+type DecidedRound = PriceRound & { isDisputed: boolean };
 type Answer = { source: PriceSource; quote: Quote } | { source: PriceSource; message: string };
 
 /**
- * The step and how long to wait after it. Stored rounds decide when the next one is due, so that another process goes on
- * where this one ends; a source that fails is part of the round, and asked again in the next one.
+ * Returns the step, and how long to wait after it. Stored rounds decide when the next one is due, so another process
+ * continues where this one ends. A source that fails is part of the round as `failed`, and is asked again in the next one.
  */
 export function createPriceFeed(
   { database, clock, log, metrics, isLeader }: PriceFeedOptions,
   { asset, everyMs, maxAgeMs, sources }: PriceFeed,
 ): { step: Step; idleMs(): number } {
-  const verdicts = new Map<string, SourceReport['verdict']>();
+  const report = createRoundReport({ asset, log, metrics });
   let waitMs = STANDBY_MS;
-  let isAlarmed = false;
+
+  /** A round in the future (this clock was set back) does not delay the next one. */
+  function untilDue(roundAt: Date | undefined): number {
+    if (roundAt === undefined) return 0;
+    const elapsedMs = clock.now().getTime() - roundAt.getTime();
+    return elapsedMs < 0 ? 0 : Math.max(0, everyMs - elapsedMs);
+  }
 
   const step: Step = async (signal) => {
     waitMs = STANDBY_MS;
@@ -66,54 +72,74 @@ export function createPriceFeed(
     const lastRoundAt = await findLastRoundAt(database, asset);
     waitMs = untilDue(lastRoundAt);
     if (waitMs > 0) return 'idle';
-    const answers = await Promise.all(sources.map((source) => ask(source, signal)));
+    const timeoutMs = Math.min(SOURCE_MS_MAX, everyMs);
+    const answers = await Promise.all(sources.map((source) => ask(source, timeoutMs, signal)));
     signal.throwIfAborted();
-    const round = await decide(answers);
+    const now = clock.now();
+    const last = await findYoungPrice(database, asset, { now, maxAgeMs });
+    const round = decideRound(answers, { asset, now, last: last?.price });
     const outcome = await insertRound(database, round, lastRoundAt);
     waitMs = untilDue(round.at);
-    // Whoever was faster has told it all.
+    // If another process stored this round first, that process reports it.
     if (outcome === 'stored') report(round);
     return 'idle';
   };
 
-  /** A round from the future (this clock was set back) does not hold up the next one. */
-  function untilDue(roundAt: Date | undefined): number {
-    if (roundAt === undefined) return 0;
-    const elapsedMs = clock.now().getTime() - roundAt.getTime();
-    return elapsedMs < 0 ? 0 : Math.max(0, everyMs - elapsedMs);
-  }
+  return { step, idleMs: () => waitMs };
+}
 
-  async function ask(source: PriceSource, parent: AbortSignal): Promise<Answer> {
-    const limit = startAbort(parent, Math.min(SOURCE_MS_MAX, everyMs));
-    try {
-      return { source, quote: await source.read(limit.signal) };
-    } catch (error) {
-      if (!(error instanceof Fault)) throw error;
-      return { source, message: messageOf(error).slice(0, MESSAGE_CHARACTERS_MAX) };
-    } finally {
-      limit.release();
-    }
+async function ask(source: PriceSource, timeoutMs: number, parent: AbortSignal): Promise<Answer> {
+  const limit = startAbort(parent, timeoutMs);
+  try {
+    return { source, quote: await source.read(limit.signal) };
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    return { source, message: messageOf(error).slice(0, MESSAGE_CHARACTERS_MAX) };
+  } finally {
+    limit.release();
   }
+}
 
-  async function decide(answers: readonly Answer[]): Promise<Decided> {
-    const now = clock.now();
-    const last = await findYoungPrice(database, asset, { now, maxAgeMs });
-    const quotes = answers.flatMap((answer) =>
-      'quote' in answer
-        ? { ...answer.quote, source: answer.source.name, maxAgeMs: answer.source.maxAgeMs }
-        : [],
-    );
-    const { judged, ...decision } = decidePrice(quotes, { now, last: last?.price });
-    const reports = [
-      ...judged.map(({ observation: { source, price, conf, at }, verdict }): SourceReport => {
-        return { source, price, conf, observedAt: at, verdict, message: undefined };
-      }),
-      ...answers.flatMap((answer) => ('message' in answer ? failed(answer.source, answer.message) : [])),
-    ];
-    return { asset, at: now, reports, ...decision };
-  }
+function decideRound(
+  answers: readonly Answer[],
+  { asset, now, last }: { asset: string; now: Date; last: Decimal | undefined },
+): DecidedRound {
+  const quotes = answers.flatMap((answer) =>
+    'quote' in answer
+      ? { ...answer.quote, source: answer.source.name, maxAgeMs: answer.source.maxAgeMs }
+      : [],
+  );
+  const { judged, ...decision } = decidePrice(quotes, { now, last });
+  const reports = [
+    ...judged.map(({ observation: { source, price, conf, at }, verdict }): SourceReport => {
+      return { source, price, conf, observedAt: at, verdict, message: undefined };
+    }),
+    ...answers.flatMap((answer) => ('message' in answer ? failed(answer.source, answer.message) : [])),
+  ];
+  return { asset, at: now, reports, ...decision };
+}
 
-  function report({ price, reports, isDisputed }: Decided): void {
+function failed({ name }: PriceSource, message: string): SourceReport {
+  return {
+    source: name,
+    price: undefined,
+    conf: undefined,
+    observedAt: undefined,
+    verdict: 'failed',
+    message,
+  };
+}
+
+/** Metrics of each round; log lines when the verdict about a source changes, or there is no agreed price any more. */
+function createRoundReport({
+  asset,
+  log,
+  metrics,
+}: { asset: string } & Pick<PriceFeedOptions, 'log' | 'metrics'>): (round: DecidedRound) => void {
+  const verdicts = new Map<string, SourceReport['verdict']>();
+  let isAlarmed = false;
+
+  return ({ price, reports, isDisputed }) => {
     metrics.priceDisputed.set({ asset }, isDisputed ? 1 : 0);
     for (const { source, verdict, message } of reports) {
       metrics.priceObservations.inc({ asset, source, verdict });
@@ -127,21 +153,8 @@ export function createPriceFeed(
     }
     const wasAlarmed = isAlarmed;
     isAlarmed = isDisputed || price === undefined;
-    const told = price === undefined ? null : decimalText(price);
-    if (isAlarmed && !wasAlarmed) log.warn({ asset, price: told, isDisputed }, 'price.alarm');
-    else log.debug({ asset, price: told }, 'price.decided');
-  }
-
-  return { step, idleMs: () => waitMs };
-}
-
-function failed({ name }: PriceSource, message: string): SourceReport {
-  return {
-    source: name,
-    price: undefined,
-    conf: undefined,
-    observedAt: undefined,
-    verdict: 'failed',
-    message,
+    const decided = price === undefined ? null : decimalText(price);
+    if (isAlarmed && !wasAlarmed) log.warn({ asset, price: decided, isDisputed }, 'price.alarm');
+    else log.debug({ asset, price: decided }, 'price.decided');
   };
 }

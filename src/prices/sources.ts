@@ -1,6 +1,6 @@
 /**
- * Where prices in USD come from: JSON over HTTP, with presets for CoinGecko and Binance, Chainlink feeds on the followed
- * chain, pairs on it, and fixed ones.
+ * Sources of prices in USD: JSON over HTTP (with presets for CoinGecko and Binance), Chainlink feeds and pairs on the
+ * followed chain, and fixed prices.
  */
 import { Agent, errors, request } from 'undici';
 import { readAggregator } from '../chain/contracts/aggregator.ts';
@@ -17,29 +17,29 @@ import { findTipTimes } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
 import { findAveragePairPrice } from '../store/market/market.ts';
 
-/** What a source says now. */
+/** A source's current price. */
 export type Quote = {
-  /** USD for one whole coin; whether it is believable is decided later. */
+  /** USD for one whole coin. `decidePrice` judges whether it is plausible. */
   price: Decimal;
-  /** By how much it may be wrong, in USD; undefined where the source does not say. */
+  /** The confidence interval, in USD; undefined if the source gives none. */
   conf: Decimal | undefined;
-  /** Since when it has been so. */
+  /** The time that the source gives for the price. */
   at: Date;
 };
 
 export type PriceSource = {
-  /** Kind and what it asks, without secrets; unique within its feed. */
+  /** Its kind and its subject, without secrets. Unique within its feed. */
   name: string;
-  /** Beyond this age what it says is not believed. */
+  /** An older price is ignored. */
   maxAgeMs: number;
   /** @throws Fault that says why there is no quote. */
   read(signal: AbortSignal): Promise<Quote>;
 };
 
-/** Gets pages; one for all sources of a process. */
+/** Gets pages over HTTP. All sources of a process share one. */
 export type PageReader = {
   /**
-   * The text of a page that answers 200. Redirects are not followed: the headers may hold a key, which no other host may see.
+   * The body of a 200 response. Redirects are not followed, because the headers may hold a key that no other host may see.
    * @throws Fault `unavailable`.
    */
   get(url: string, headers: Readonly<Record<string, string>>, signal: AbortSignal): Promise<string>;
@@ -48,11 +48,11 @@ export type PageReader = {
 
 type Source = Omit<PriceSource, 'read'>;
 
-/** Where the parts of a quote are in an answer. */
+/** The paths of a quote's parts in a response. */
 export type QuotePaths = { price: JsonPath; time?: JsonPath; conf?: JsonPath };
 type Page = Source & { url: string; headers?: Readonly<Record<string, string>>; paths: QuotePaths };
 
-/** Lists of all coins of an exchange have some hundred KiB. */
+/** A list of all coins of an exchange takes some hundred KiB. */
 const PAGE_BYTES_MAX = 4 * 1024 * 1024;
 const CONNECTIONS_MAX = 4;
 
@@ -72,7 +72,7 @@ export function createPageReader(): PageReader {
           signal,
         });
         if (statusCode === 200) return await body.text();
-        // Its body is of no use, and the connection goes with it.
+        // Close the connection instead of reading a body that isn't needed.
         body.on('error', () => {}).destroy();
         throw new Fault('unavailable', explainStatus(url, statusCode, given.location?.toString()));
       } catch (error) {
@@ -89,10 +89,10 @@ export function createPageReader(): PageReader {
 function explainStatus(url: string, statusCode: number, location: string | undefined): string {
   const target = location === undefined ? null : URL.parse(location, url);
   if (target === null) return `answered HTTP ${statusCode}`;
-  return `answered HTTP ${statusCode}, a redirect to ${target.origin}: it is not followed, configure where it leads`;
+  return `answered HTTP ${statusCode}, a redirect to ${target.origin}: it is not followed. Configure the target instead`;
 }
 
-/** A number at a path of a JSON page, or a text that is one, with all its digits. */
+/** Reads a number from a path of a JSON page, with all its digits. The number may be a JSON string. */
 export function httpSource(
   { pages, clock }: { pages: PageReader; clock: Clock },
   { name, maxAgeMs, url, headers = {}, paths }: Page,
@@ -112,7 +112,7 @@ export function httpSource(
   };
 }
 
-/** What CoinGecko's /simple/price says of a coin, with its own time. `plan` decides which API the key is for. */
+/** CoinGecko's /simple/price for a coin, with CoinGecko's time. `plan` decides which API the key is for. */
 export function coingeckoPage(options: {
   id: string;
   plan: 'demo' | 'pro';
@@ -134,7 +134,7 @@ export function coingeckoPage(options: {
   };
 }
 
-/** The last trade of a symbol such as ETHUSDT at Binance; a coin of a dollar counts as one (spec 4.3). */
+/** The last trade of a symbol such as ETHUSDT at Binance. A stablecoin of one dollar counts as USD (spec 4.3). */
 export function binancePage(options: {
   symbol: string;
   baseUrl: string | undefined;
@@ -161,7 +161,7 @@ export function chainlinkSource(
   };
 }
 
-/** What the operator says it is. */
+/** A price that the operator configured. */
 export function fixedSource(
   clock: Clock,
   { name, maxAgeMs, price }: Source & { price: Decimal },
@@ -170,8 +170,8 @@ export function fixedSource(
 }
 
 /**
- * The average of a pair's price over some minutes, up to the newest stored block; `usdOf` gives the price of its unit. Over such a
- * time a price costs a lot to push (reference/chain.md, section 7).
+ * The time-weighted average of a pair's price over some minutes, up to the newest stored block. `usdOf` gives the price of the
+ * pair's unit. An average over minutes is expensive to manipulate (reference/chain.md, section 7).
  */
 export function pairSource(
   database: Database,
@@ -192,7 +192,7 @@ export function pairSource(
       const window = { from: new Date(tip.minedAt.getTime() - minutes * 60_000), to: tip.minedAt };
       const average = await findAveragePairPrice(database, rate.pairId, window);
       if (average === undefined || average.eq(0))
-        throw new Fault('unavailable', `is not known with reserves for ${minutes} minutes`);
+        throw new Fault('unavailable', `has no known reserves for ${minutes} minutes`);
       const usd = await usdOf();
       return {
         price: rate.isInverse ? usd.div(average) : usd.times(average),
@@ -207,24 +207,24 @@ function parsePage(text: string): unknown {
   try {
     return parseDecimals(text);
   } catch {
-    // Without the parser's error: it quotes the page, and causes are logged too.
+    // Without the parser's error as the cause, because it quotes the page and causes are logged.
     throw new Fault('inconsistent', 'answered with text that is not JSON');
   }
 }
 
-/** No price has more digits; the exponent is bounded too, because it becomes digits. */
+/** No price has more digits. The exponent is bounded too, because it becomes digits. */
 const NUMBER = /^-?\d{1,40}(\.\d{1,80})?([eE][+-]?\d{1,2})?$/;
 
-function parseNumber(value: unknown, what: string): Decimal {
+function parseNumber(value: unknown, name: string): Decimal {
   if (typeof value === 'string' && NUMBER.test(value)) return decimal(value);
-  throw new Fault('inconsistent', `has no number where the ${what} should be`);
+  throw new Fault('inconsistent', `has no number where the ${name} should be`);
 }
 
-/** Seconds beyond this are milliseconds: in seconds it is in the year 5138, in milliseconds in 1973. */
+/** A larger number is in milliseconds: as seconds it would be after the year 5138, as milliseconds after 1973. */
 const SECONDS_MAX = 100_000_000_000;
 
 const COUNT = /^\d{1,15}(\.\d{1,20})?$/;
-/** With its offset: without one it would be the time of this machine. */
+/** The offset is required. Without it, `Date.parse` would use this machine's time zone. */
 const ISO = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,20})?)?(Z|[+-]\d{2}:\d{2})$/;
 
 /** Seconds or milliseconds since 1970, or ISO 8601. */

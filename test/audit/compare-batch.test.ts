@@ -79,7 +79,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const compared = await compareBatch(database(), blocks, { ...options, ...parts });
     assert.ok(compared !== 'too many');
     const outline = compared.verdicts.map((verdict) =>
-      typeof verdict === 'string' ? verdict : `${verdict.what} in ${verdict.block}`,
+      typeof verdict === 'string' ? verdict : `${verdict.kind} in ${verdict.block}`,
     );
     const messages = compared.verdicts.flatMap((one) => (typeof one === 'string' ? [] : [one.message]));
     return { swaps: compared.swaps, outline, message: messages.join('\n') };
@@ -211,7 +211,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ...{ first: later(-300_000), last: headerOf(BLOCKS).minedAt },
       });
       assert.deepEqual(
-        wrong.map(({ what, block }) => [what, block]),
+        wrong.map(({ kind, block }) => [kind, block]),
         [['sum', BLOCKS]],
       );
       assert.match(
@@ -260,7 +260,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await change(sql`update price set price = 16 where id = 3`);
     const { differences } = await compare();
     assert.deepEqual(
-      differences.map(({ what, message }) => [what, message]),
+      differences.map(({ kind, message }) => [kind, message]),
       [['changed', 'changed: price 3 of ETH: 16 is stored, its observations give 15']],
     );
   });

@@ -40,7 +40,7 @@ test('a swap that is missing, made up or changed is told', () => {
   const { equal, differences } = compareSwaps({ blocks, stored, coverage, keptSince });
   assert.equal(equal.length, 1);
   assert.deepEqual(
-    differences.map(({ what, block, message }) => [what, block, message.split(': ').at(-1)]),
+    differences.map(({ kind, block, message }) => [kind, block, message.split(': ').at(-1)]),
     [
       ['changed', 5, 'amount1In 9 is stored, 2 is on the chain'],
       ['unexpected', 6, 'there is no such swap on the chain'],
@@ -65,7 +65,7 @@ test('a swap that may have been deleted for its age is no difference; one that w
   const { pruned, differences } = compareSwaps({ blocks, stored, coverage, keptSince: headerOf(6).minedAt });
   assert.equal(pruned, 1);
   assert.deepEqual(
-    differences.map(({ what, block }) => [what, block]),
+    differences.map(({ kind, block }) => [kind, block]),
     [
       ['changed', 4],
       ['missing', 6],
@@ -99,7 +99,7 @@ test('each field that is not as it is on the chain is told with both values', ()
     const stored = [{ ...storedOf(6), ...fields }];
     const { differences } = compareSwaps({ blocks: blocks.slice(5), stored, coverage: both, keptSince });
     assert.deepEqual(
-      differences.map((one) => [one.what, one.message.split(': ').at(-1)]),
+      differences.map((one) => [one.kind, one.message.split(': ').at(-1)]),
       [['changed', message]],
     );
   }

@@ -94,7 +94,7 @@ function judge(
 
 /** What differs and in which block; other verdicts as they are. */
 const outline = (verdicts: readonly Verdict[]): string[] =>
-  verdicts.map((verdict) => (typeof verdict === 'string' ? verdict : `${verdict.what} in ${verdict.block}`));
+  verdicts.map((verdict) => (typeof verdict === 'string' ? verdict : `${verdict.kind} in ${verdict.block}`));
 
 test('parent and proof are told where they are not as stored, in either direction; the proof only when it is on', () => {
   const block = (stored: boolean, proved: boolean, parentHash = headerOf(4).parentHash) =>
@@ -148,7 +148,7 @@ test('each record of each side is due each transfer of a transaction, and a crea
     assert.ok(typeof verdict === 'object');
     const place = { watchedAddressId, txHash: one.txHash, kind, ordinal, id: undefined };
     assert.deepEqual(verdict.notification, place);
-    assert.deepEqual([verdict.what, equal], ['missing', Array(told.length - 1).fill('equal')]);
+    assert.deepEqual([verdict.kind, equal], ['missing', Array(told.length - 1).fill('equal')]);
   }
 });
 
@@ -193,7 +193,7 @@ test('each field that is not as it is on the chain is told with both values', ()
   for (const [change, message] of changes) {
     const [verdict, ...rest] = judge([block, other], [watch], [noticeOf(transfer, block, watch, change)]);
     assert.ok(typeof verdict === 'object' && rest.length === 0);
-    assert.deepEqual([verdict.what, verdict.block], ['changed', 1]);
+    assert.deepEqual([verdict.kind, verdict.block], ['changed', 1]);
     assert.match(verdict.message, message);
   }
 });

@@ -257,7 +257,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().query(sql`delete from notification where ${ofBlock(1)}`);
     const made = await paid.plan();
     assert.deepEqual(
-      made.repairable.map(({ what, mayCreditTwice = false }) => [what, mayCreditTwice]),
+      made.repairable.map(({ kind, mayCreditTwice = false }) => [kind, mayCreditTwice]),
       [
         ['changed', true],
         ['missing', false],

@@ -91,7 +91,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       ...{ confirmations: 0, retryDelayMs: () => 60_000, witnesses: [], onDissent: () => {} },
       ...{ rules: noRules, quorum: 'auto' },
       ...{ from: undefined, to: BLOCKS, notificationsMs: 1, swapsMs: 1, onProgress: () => {} },
-      onDifference: ({ what, block }: Difference) => differences.push(`${what} in ${block}`),
+      onDifference: ({ kind, block }: Difference) => differences.push(`${kind} in ${block}`),
       ...more,
     };
     const report = await verifyStored(options, new AbortController().signal);
@@ -255,7 +255,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       said.push(`${node}: ${message}`);
     const { report } = await verify(headerOf, { witnesses, onDissent });
     assert.deepEqual([report.outcome, report.dissents > 0], ['equal', true]);
-    assert.match(said.join('\n'), /^node 0: block \d+ is 0x\w+, elsewhere 0x\w+$/m);
+    assert.match(said.join('\n'), /^node 0: block \d+ is 0x\w+ at this node, and 0x\w+ at the others$/m);
   });
 
   test('chain.quorum decides: of three nodes two do not suffice where it says three', async () => {

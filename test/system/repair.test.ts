@@ -55,10 +55,10 @@ for (const [fate, fields, message] of [
   test(`a notification ${fate} is found`, async () => {
     await change(sql`update notification set ${fields} where tx_hash = ${toBytes(payment.hash)}`);
     const { differences } = await verify();
-    const what = fate === 'with the block after its own' ? 'changed' : 'delivery';
+    const kind = fate === 'with the block after its own' ? 'changed' : 'delivery';
     assert.deepEqual(
-      differences.map((one) => [one.what, one.block]),
-      [[what, payment.block]],
+      differences.map((one) => [one.kind, one.block]),
+      [[kind, payment.block]],
     );
     assert.match(differences[0]?.message ?? '', message);
   });
@@ -68,7 +68,7 @@ test('a queue that is never due is found by each notification that waits in it',
   await change(sql`update lane set next_due = null`);
   const { differences } = await verify();
   assert.deepEqual(
-    differences.map(({ what }) => what),
+    differences.map(({ kind }) => kind),
     Array(NOTIFICATIONS).fill('delivery'),
   );
   assert.match(differences[0]?.message ?? '', /is never due, and no worker has leased it/);
@@ -105,7 +105,7 @@ test('one node that lies adds no difference to what two others have, and it is n
   await using honest = await startTracingNode();
   const { differences, dissents } = await verify({ rpc: [liar.url, honest.url, chain.url] });
   assert.deepEqual(
-    differences.map(({ what, block }) => [what, block]),
+    differences.map(({ kind, block }) => [kind, block]),
     [['delivery', split.block]],
   );
   // Of both internal transfers it says that they never were, and it does not say that one is cancelled.
@@ -125,7 +125,7 @@ test('what two of three nodes have counts, although the first one has what is st
   );
   const { differences, dissents } = await verify({ rpc: [honest.url, liar.url, chain.url] });
   assert.deepEqual(
-    differences.map(({ what, block }) => [what, block]),
+    differences.map(({ kind, block }) => [kind, block]),
     [['missing', split.block]],
   );
   assert.ok(dissents.length > 0 && dissents.every((line) => line.startsWith(new URL(liar.url).origin)));
@@ -253,4 +253,4 @@ test('with removed on the plan announces the removal notice, and needs no leave'
   assert.match(sends ?? '', /^ {2}sends: removal notice (\d+)-1 until a 2xx, and amount 1 under a new id$/);
 });
 
-const outline = ({ what, block, notification }: Difference) => [what, block, notification];
+const outline = ({ kind, block, notification }: Difference) => [kind, block, notification];

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { type Difference, nothingUndecided } from '../../src/audit/compare.ts';
-import type { VerifyReport } from '../../src/audit/verify.ts';
+import type { VerifyReport } from '../../src/audit/verify-report.ts';
 import { type Hash, toBytes } from '../../src/core/hex.ts';
 import { sql } from '../../src/store/db/sql.ts';
 import { sampledTest } from '../kit/sample.ts';
@@ -60,7 +60,7 @@ for (const [field, value] of [
     await change(sql`update notification set ${value} where tx_hash = ${toBytes(payment.hash)}`);
     const { differences } = await verify();
     assert.deepEqual(
-      differences.map(({ what, block }) => [what, block]),
+      differences.map(({ kind, block }) => [kind, block]),
       [['changed', payment.block]],
     );
     assert.match(differences[0]?.message ?? '', new RegExp(`${field} .* is stored, .* is on the chain$`));
@@ -83,10 +83,10 @@ test('an invented notification is unexpected, whatever transfer it claims', asyn
   const own = { kind: 'transaction', ordinal: 0 };
   assert.deepEqual(
     new Set(
-      differences.map(({ what, block, notification }) => {
+      differences.map(({ kind, block, notification }) => {
         assert.ok(notification?.id !== undefined);
         const { id: _, ...place } = notification;
-        return [what, block, place];
+        return [kind, block, place];
       }),
     ),
     new Set([
@@ -105,7 +105,7 @@ test('a stored block of another hash, another parent or no proof is told, and on
   await change(sql`delete from block where number = ${last - 1}`);
   const { report, differences } = await verify();
   assert.deepEqual(
-    new Set(differences.map(({ what, block }) => [what, block])),
+    new Set(differences.map(({ kind, block }) => [kind, block])),
     new Set([
       ['hash', payment.block],
       ['hash', split.block],
@@ -184,7 +184,7 @@ test('a notification that was made before its record is unexpected', async () =>
   );
   const { differences } = await verify();
   assert.deepEqual(
-    differences.map(({ what, notification }) => [what, notification?.watchedAddressId]),
+    differences.map(({ kind, notification }) => [kind, notification?.watchedAddressId]),
     [
       ['unexpected', records.payer],
       ['unexpected', records.payer],
@@ -207,7 +207,7 @@ test('what a record wanted before it was changed or deleted is not known, but wh
     sql`update notification set amount = amount + 1 where watched_address_id = ${records.payer} and block_number = ${last}`,
   );
   assert.deepEqual(
-    (await verify()).differences.map(({ what, block }) => [what, block]),
+    (await verify()).differences.map(({ kind, block }) => [kind, block]),
     [['changed', last]],
   );
 });
@@ -233,7 +233,7 @@ test('what settings keep from a record is not missing, and what they let through
   assert.deepEqual([report, differences], [reportOf({ notifications: 3 }), []]);
   await change(sql`delete from notification where tx_hash = ${toBytes(payment.hash)}`);
   assert.deepEqual(
-    (await verify()).differences.map(({ what, block }) => [what, block]),
+    (await verify()).differences.map(({ kind, block }) => [kind, block]),
     [['missing', payment.block]],
   );
 });
@@ -242,7 +242,7 @@ test('what settings keep from a record and is stored all the same is unexpected,
   await change(sql`update watched_address set direction = 'out' where id = ${records.receiver}`);
   const early = await verify();
   assert.deepEqual(
-    early.differences.map(({ what }) => what),
+    early.differences.map(({ kind }) => kind),
     Array(4).fill('unexpected'),
   );
   await change(sql`update watched_address set updated_at = now() where id = ${records.receiver}`);
@@ -290,7 +290,7 @@ test('a transaction that was mined again with another amount, but not sent, is a
     where tx_hash = ${toBytes(payment.hash)}`);
   const { differences } = await verify();
   assert.deepEqual(
-    differences.map(({ what, block, repairs }) => [what, block, repairs?.map(({ action }) => action)]),
+    differences.map(({ kind, block, repairs }) => [kind, block, repairs?.map(({ action }) => action)]),
     [['changed', payment.block, ['orphan', 'create']]],
   );
   assert.match(differences[0]?.message ?? '', /amount 6 is stored, 7 is on the chain$/);
@@ -371,7 +371,7 @@ test('a block that no node proves is told, one that no node has is not compared,
   });
   const { report, differences } = await verify({ rpc: node.url });
   assert.deepEqual(
-    differences.map(({ what, block }) => [what, block]),
+    differences.map(({ kind, block }) => [kind, block]),
     [['not_proved', last]],
   );
   assert.match(differences[0]?.message ?? '', /could not be proved: .*its receipts root does not hold/);
@@ -431,7 +431,7 @@ test('as a process: 0 and a summary when equal, 1 and a line for each difference
   assert.equal(JSON.parse(lines.at(-1) ?? '').summary.differences, 1_001);
 });
 
-const outline = ({ what, block, notification }: Difference) => [what, block, notification];
+const outline = ({ kind, block, notification }: Difference) => [kind, block, notification];
 
 /** A report of all blocks and notifications as equal, but for `parts`. */
 function reportOf({

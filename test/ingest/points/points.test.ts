@@ -283,7 +283,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
         }),
       });
       assert.ok(compared !== 'too many');
-      return compared.verdicts.map((one) => (typeof one === 'string' ? one : `${one.what} in ${one.block}`));
+      return compared.verdicts.map((one) => (typeof one === 'string' ? one : `${one.kind} in ${one.block}`));
     };
     assert.deepEqual(await verify(), []);
     await database().query(sql`update point set points = points + 1 where block_number = 2`);

@@ -1,0 +1,78 @@
+/**
+ * Compares a batch of blocks with the database, and counts what a quorum of the nodes confirms.
+ */
+import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import type { Clock } from '../core/clock.ts';
+import type { Fault } from '../core/fault.ts';
+import type { ReadBlock } from '../ingest/read-block.ts';
+import type { Database } from '../store/db/db.ts';
+import { type CompareStored, notProved } from './compare-batch.ts';
+import { relocate } from './relocate.ts';
+import { isReorganising } from './reorg-wait.ts';
+import type { Tally } from './verify-report.ts';
+import type { WitnessPanel } from './witnesses.ts';
+
+type BatchOptions = {
+  database: Database;
+  nodes: Pick<ChainNodes, 'head' | 'findHeader' | 'ask'>;
+  clock: Clock;
+  range: { from: number; to: number };
+  finalizedNumber: number;
+  compareStored: CompareStored;
+  panel: WitnessPanel;
+};
+
+/** Ends early, as `reorganised`, when a reorg changes these blocks meanwhile. */
+export async function verifyBatch(
+  read: readonly ReadBlock[],
+  options: BatchOptions,
+  tally: Tally,
+  signal: AbortSignal,
+): Promise<'compared' | 'reorganised'> {
+  if (read.length === 0) return 'compared';
+  const compared = await options.compareStored(read);
+  if (compared === 'too many') {
+    if (read.length === 1) tally.count('too_many');
+    else
+      for (const block of read)
+        if ((await verifyBatch([block], options, tally, signal)) === 'reorganised') return 'reorganised';
+    return 'compared';
+  }
+  const { astray, verdicts } = compared;
+  const aboveFinal = astray.filter(({ header }) => header.number > options.finalizedNumber);
+  if (await isReorganising(aboveFinal, options, signal)) return 'reorganised';
+  const differences = verdicts.filter((verdict) => typeof verdict !== 'string');
+  const confirmed = await options.panel.confirm(read, differences);
+  if (confirmed === 'reorganised') return confirmed;
+  if (confirmed === 'unconfirmed') {
+    for (const _ of read) tally.count('unconfirmed');
+    return 'compared';
+  }
+  tally.countCompared(compared);
+  for (const verdict of verdicts) if (typeof verdict === 'string') tally.count(verdict);
+  for (const difference of confirmed) {
+    const relocated = await relocate(difference, options, signal);
+    if (relocated !== undefined) tally.count(relocated);
+  }
+  return 'compared';
+}
+
+/** Counts a block that no node gives. @throws Fault when no node answers at all. */
+export async function countUnread(
+  number: number,
+  fault: Fault,
+  { nodes, panel, hasWitnesses }: Pick<BatchOptions, 'nodes' | 'panel'> & { hasWitnesses: boolean },
+  tally: Tally,
+  signal: AbortSignal,
+): Promise<void> {
+  if (fault.code !== 'inconsistent') {
+    await nodes.head(signal);
+    return tally.count('not_served');
+  }
+  // The Fault may come from a node that lies, or from nodes that disagree about data that no hash covers. So ask each node.
+  const confirmed = hasWitnesses
+    ? await panel.hearEach({ from: number, to: number })
+    : [notProved(number, fault)];
+  if (confirmed === 'unconfirmed') return tally.count('unconfirmed');
+  for (const difference of confirmed) tally.count(difference);
+}

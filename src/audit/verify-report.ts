@@ -1,0 +1,85 @@
+/**
+ * The report of `verify`: counts of compared, different and undecided data.
+ */
+import { type Difference, nothingUndecided, type UndecidedReason, type Verdict } from './compare.ts';
+import type { Compared } from './compare-batch.ts';
+import type { NotCompared, NotComparedCounts } from './not-compared.ts';
+import type { Agreed } from './second-opinion.ts';
+
+export type VerifyReport = {
+  /** `not_compared`: no block of the range is both stored and available from the nodes, or too few nodes answered or agreed. */
+  outcome: 'equal' | 'different' | 'not_compared' | 'reorganised';
+  /** Undefined when no block is stored. */
+  range: { from: number; to: number } | undefined;
+  /** Compared blocks. */
+  blocks: number;
+  /** Equal notifications, swaps of the configured pairs, and awards. */
+  notifications: number;
+  swaps: number;
+  awards: number;
+  differences: number;
+  /** How often a node contradicted the others. */
+  dissents: number;
+  undecided: Record<UndecidedReason, number>;
+  /** Stored figures that can't be re-derived, and why. */
+  notCompared: NotCompared[];
+  /** The number of configured nodes, and how many of them must confirm a difference. */
+  quorum: { nodes: number; needed: number };
+  /** Nodes that did not give a block that all nodes were asked for, each with its first error. */
+  unanswered: { node: string; message: string }[];
+};
+
+export type Tally = {
+  readonly report: VerifyReport;
+  /** Data that can't be re-derived. */
+  readonly notCompared: NotComparedCounts;
+  count(verdict: Verdict): void;
+  /** Counts the blocks and equal data of a batch. */
+  countCompared(compared: Compared): void;
+  countDissent(dissent: Agreed['dissents'][number]): void;
+  noteUnanswered(node: string, message: string): void;
+};
+
+export type VerifyEvents = {
+  onDifference(difference: Difference): void;
+  /** Called for each node that contradicts the others. */
+  onDissent(dissent: Agreed['dissents'][number]): void;
+};
+
+export function createTally(
+  quorum: VerifyReport['quorum'],
+  { onDifference, onDissent }: VerifyEvents,
+): Tally {
+  const notCompared: NotComparedCounts = { accrued: 0, unknownRule: 0, unobserved: 0 };
+  const counts = { blocks: 0, notifications: 0, swaps: 0, awards: 0, differences: 0, dissents: 0 };
+  const report: VerifyReport = {
+    ...{ outcome: 'equal', range: undefined, ...counts, undecided: { ...nothingUndecided } },
+    ...{ notCompared: [], quorum, unanswered: [] },
+  };
+  return {
+    report,
+    notCompared,
+    count(verdict) {
+      if (verdict === 'equal') report.notifications += 1;
+      else if (typeof verdict === 'string') report.undecided[verdict] += 1;
+      else {
+        report.differences += 1;
+        onDifference(verdict);
+      }
+    },
+    countCompared({ blocks, swaps, awards, accrued, unknownRule }) {
+      report.blocks += blocks;
+      report.swaps += swaps;
+      report.awards += awards;
+      notCompared.accrued += accrued;
+      notCompared.unknownRule += unknownRule;
+    },
+    countDissent(dissent) {
+      report.dissents += 1;
+      onDissent(dissent);
+    },
+    noteUnanswered(node, message) {
+      if (!report.unanswered.some((one) => one.node === node)) report.unanswered.push({ node, message });
+    },
+  };
+}
