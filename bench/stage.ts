@@ -82,17 +82,7 @@ export async function setStage({ answer, internalTransfers, databaseUrl }: Stage
     await ended;
   });
   const apiUrl = `http://127.0.0.1:${port}`;
-  await waitUntil(
-    () =>
-      fetch(`${apiUrl}/readyz`).then(
-        (answer) => answer.ok,
-        () => false,
-      ),
-    {
-      timeoutMs: 30_000,
-      describe: 'the service to be ready',
-    },
-  );
+  await waitUntil(() => isReady(apiUrl), { timeoutMs: 30_000, describe: 'the service to be ready' });
   const running = parts.move();
   return {
     chain,
@@ -114,6 +104,12 @@ export async function setStage({ answer, internalTransfers, databaseUrl }: Stage
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
+
+const isReady = (apiUrl: string) =>
+  fetch(`${apiUrl}/readyz`).then(
+    (answer) => answer.ok,
+    () => false,
+  );
 
 /** proc(5): VmRSS and VmHWM, in KiB there. */
 function readMemory(pid: number | undefined): { resident: number; peak: number } {

@@ -5,6 +5,7 @@ import type { startService } from '../src/app/service.ts';
 import { type Clock, systemClock } from '../src/core/clock.ts';
 import { Fault } from '../src/core/fault.ts';
 import { type Address, parseAddress } from '../src/core/hex.ts';
+import type { Anvil } from './anvil.ts';
 import { genesis, openDemoChain } from './demo-chain.ts';
 import {
   CHAIN_ID,
@@ -27,20 +28,20 @@ import { findBlock } from './wallet.ts';
 
 type DemoOptions = {
   dataFolder: string;
-  /** Of the API; undefined: 8080, or another one when that is taken. */
+  /** The port of the API. Undefined means 8080, or another one if that is taken. */
   port: number | undefined;
   blockTimeSeconds: number;
   retryMinutes: readonly number[] | undefined;
   fresh: boolean;
 };
 
-/** What the demo is built from, and whom it tells. */
+/** What the demo is built from, and where it reports its progress. */
 type DemoSurroundings = {
   startService: typeof startService;
   version: string;
-  /** Told of each step when it is done. */
+  /** Called when a step is done. */
   onStep(text: string): void;
-  /** A line of the receiver, or a complaint of the traffic. */
+  /** Called with a line of the receiver, or an error of the traffic. */
   onLine(line: string): void;
 };
 
@@ -48,27 +49,28 @@ export type Demo = {
   facts: DemoFacts;
   /** Resolves with the first webhook that the receiver accepted. */
   firstWebhook: Promise<void>;
-  /** Resolves with what went wrong, if a part of the demo ends before it is stopped. */
+  /** Resolves with the error if a part of the demo ends before it is stopped. */
   failed: Promise<Error>;
-  /** Stops traffic, service, receiver and chain, in this order; the chain's state is saved. May be called again. */
+  /** Stops traffic, service, receiver and chain in this order, and saves the state of the chain. May be called again. */
   stop(): Promise<void>;
 };
 
 const WATCHER_NAME = 'demo';
 const API_MS_MAX = 10_000;
-/** After this the demo goes on all the same; its past still arrives. */
+/** How long to wait until the service has caught up. After that the demo continues, and catching up goes on. */
 const FOLLOW_MS_MAX = 30_000;
 const FOLLOW_POLL_MS = 50;
-/** The first ports that are tried; a demo never fails because of a port that nobody asked for. */
+/** The ports that are tried first. If one is taken, the demo uses another one. */
 const preferredPorts = { api: 8080, metrics: 9464, chain: 8545, receiver: 8090, prices: 8091 } as const;
-/** Between two transactions of the traders, and of the market's members. */
+/** The time between two transactions of the traders, and of the market's members. */
 const trafficMs = { traders: 1_000, market: 500 } as const;
 
 /**
- * Starts everything, or continues where the demo in this folder was stopped; ends what it started if a step fails or
- * the signal aborts.
- * @throws Fault `conflict` when the port or the folder is in use; the signal's reason when it aborts.
+ * Starts everything, or continues where the demo in this folder was stopped. If a step fails or the signal aborts, it stops
+ * the parts it has started.
+ * @throws Fault `conflict` if the port or the folder is in use, and the signal's reason if it aborts
  */
+// oxlint-disable-next-line max-lines-per-function -- linear: each part is started once the one before it is up
 export async function startDemo(
   surroundings: DemoSurroundings,
   options: DemoOptions,
@@ -123,15 +125,9 @@ export async function startDemo(
     initialCoins: genesis.accounts * genesis.coinsEach,
   };
   const config = demoConfig(configOptions);
-  const startOn = (ports: { api: number; metrics: number }) =>
-    surroundings.startService({
-      ...config,
-      http: { ...config.http, port: ports.api },
-      metrics: { ...config.metrics, port: ports.metrics },
-    });
-  const service = await retryOnConflict(startOn, {
-    preferred: { api: apiPort, metrics: await findPortNear(preferredPorts.metrics) },
-    otherwise: { api: options.port ?? 0, metrics: 0 },
+  const service = await startOnFreePorts(surroundings, config, {
+    apiPort,
+    isFixed: options.port !== undefined,
   });
   parts.defer(() => service.stop());
   failures.push(service.failed);
@@ -148,7 +144,7 @@ export async function startDemo(
   onStep(await waitForBlock(service.apiUrl, head?.number ?? 0, { clock, signal }));
 
   apiKey ??= (await service.issueKey(WATCHER_NAME)).key;
-  onStep(chain.continued === undefined ? 'API key issued' : 'API key of the start before');
+  onStep(chain.continued === undefined ? 'API key issued' : 'API key of the previous start');
   writeDemoNote(folder, { apiKey, receiverUrl: receiver.url, genesisTime: chain.genesisTime });
 
   const watched = await watchTraders(
@@ -162,22 +158,9 @@ export async function startDemo(
   onStep(`${watched.length} addresses watched`);
   signal.throwIfAborted();
 
-  const tellOf = (what: string) => (fault: Fault) => onLine(`${what}: ${fault.message}`);
-  const onFault = tellOf('traffic');
-  // Until now a follower found all of the chain where it can be traced: anvil 1.7.1 traces its newest blocks only.
-  const intervalMs = options.blockTimeSeconds * 1_000;
-  const activities = [
-    await startMining({ node: anvil, clock }, { onFault: tellOf('mining'), intervalMs }),
-    startTraffic({ node: anvil, clock }, (turn) => trafficAt(anvil, scene, turn), {
-      onFault,
-      intervalMs: trafficMs.traders,
-    }),
-    startTraffic({ node: anvil, clock }, (turn) => marketTrafficAt(anvil, scene, turn, clock.now()), {
-      onFault,
-      intervalMs: trafficMs.market,
-    }),
-  ];
-  for (const activity of activities) {
+  // Begins after the follower has caught up, because anvil 1.7.1 traces only its newest blocks.
+  const blockTimeMs = options.blockTimeSeconds * 1_000;
+  for (const activity of await startActivities({ node: anvil, scene, clock }, { blockTimeMs, onLine })) {
     parts.defer(() => activity.stop());
     failures.push(failureOf(activity.ended));
   }
@@ -207,9 +190,47 @@ export async function startDemo(
   };
 }
 
+/** Starts the service on the API port and a metrics port near the usual one, or on other ports if they were taken meanwhile. */
+async function startOnFreePorts(
+  { startService }: DemoSurroundings,
+  config: ReturnType<typeof demoConfig>,
+  { apiPort, isFixed }: { apiPort: number; isFixed: boolean },
+) {
+  const startOn = (ports: { api: number; metrics: number }) =>
+    startService({
+      ...config,
+      http: { ...config.http, port: ports.api },
+      metrics: { ...config.metrics, port: ports.metrics },
+    });
+  return retryOnConflict(startOn, {
+    preferred: { api: apiPort, metrics: await findPortNear(preferredPorts.metrics) },
+    otherwise: { api: isFixed ? apiPort : 0, metrics: 0 },
+  });
+}
+
+/** Starts mining, and the transactions of the traders and of the market's members. */
+async function startActivities(
+  { node, scene, clock }: { node: Anvil; scene: Scene; clock: Clock },
+  { blockTimeMs, onLine }: { blockTimeMs: number; onLine(line: string): void },
+) {
+  const logFault = (what: string) => (fault: Fault) => onLine(`${what}: ${fault.message}`);
+  const onFault = logFault('traffic');
+  return [
+    await startMining({ node, clock }, { onFault: logFault('mining'), intervalMs: blockTimeMs }),
+    startTraffic({ node, clock }, (turn) => trafficAt(node, scene, turn), {
+      onFault,
+      intervalMs: trafficMs.traders,
+    }),
+    startTraffic({ node, clock }, (turn) => marketTrafficAt(node, scene, turn, clock.now()), {
+      onFault,
+      intervalMs: trafficMs.market,
+    }),
+  ];
+}
+
 /**
- * Waits until the service has followed the chain up to this block, so that what is watched rings for what happens from now
- * on, and not for what the chain began with. Says how far it came.
+ * Waits until the service has followed the chain up to this block, so that webhooks are about new transfers and not about the
+ * demo's setup. Returns a line that says how far it got.
  */
 async function waitForBlock(
   apiUrl: string,
@@ -231,8 +252,8 @@ async function waitForBlock(
 type WatchedRecord = { id: string; address: Address; webhookUrl: string };
 
 /**
- * Makes a record for each address that has none, through the API as anybody would; records of the start before are
- * kept, and ring at the receiver's new place if it has moved.
+ * Creates a watched address for each address that has none, through the API like any client. Those of the previous start are
+ * kept, and get the receiver's new URL if it has changed.
  */
 async function watchTraders(
   api: { apiUrl: string; apiKey: string },
@@ -280,7 +301,7 @@ async function callApi(
 function parseRecord(value: unknown): WatchedRecord {
   const { id, address, webhook_url: webhookUrl }: Record<string, unknown> = { ...Object(value) };
   if (typeof id !== 'string' || typeof address !== 'string' || typeof webhookUrl !== 'string') {
-    throw new Fault('inconsistent', 'a watched address of another shape');
+    throw new Fault('inconsistent', 'a watched address has an unknown form');
   }
   return { id, address: parseAddress(address), webhookUrl };
 }
@@ -302,7 +323,7 @@ function portOf(url: string | undefined): number | undefined {
   return url === undefined ? undefined : Number(new URL(url).port);
 }
 
-/** Never resolves when the work ends without an error. */
+/** Never resolves if the work ends without an error. */
 function failureOf(work: Promise<void>): Promise<Error> {
   return new Promise((resolve) => {
     work.catch((error: unknown) => resolve(error instanceof Error ? error : new Error(String(error))));

@@ -1,5 +1,5 @@
 /**
- * What earns points on the demo's market: one rule or more for each common category of spec 2.1.
+ * The points rules of the demo's market: at least one for each common category of spec 2.1.
  */
 import type { Address } from '../src/core/hex.ts';
 import type { Market } from './market.ts';
@@ -11,47 +11,50 @@ const VOTE_CAST =
   'VoteCast(address indexed voter, uint256 proposalId, uint8 support, uint256 weight, string reason)';
 const BRIDGE_SENT =
   'BridgeSent(address indexed sender, uint256 indexed toChainId, address receiver, uint256 units, uint256 nonce)';
+const STAKED = 'Staked(address indexed validator, uint256 units)';
+const DEPOSIT = 'Deposit(address indexed user, uint256 indexed pid, uint256 units)';
 const REFERRED = 'Referred(address indexed user, address indexed referrer)';
 
-/** The section `points` of a configuration, for these contracts. Whoever deployed them earns nothing. */
+const swapCaps = { perTx: 500, perUserPerDay: 20_000 };
+const swapRules = [
+  {
+    type: 'event' as const,
+    id: 'swap-dollars',
+    version: 1,
+    category: 'trading',
+    source: { event: SWAP, contracts: ['pair:2', 'pair:3'] },
+    // The sender of a swap is a router. The trader is the signer of the transaction.
+    user: 'tx.from',
+    when: 'usd(amount0In + amount0Out, token0) >= 1',
+    points: 'floor(usd(amount0In + amount0Out, token0)) / 100',
+    caps: swapCaps,
+  },
+  {
+    type: 'event' as const,
+    id: 'swap-coin',
+    version: 1,
+    category: 'trading',
+    source: { event: SWAP, contracts: ['pair:1', 'pair:4', 'pair:5', 'pair:6'] },
+    user: 'tx.from',
+    when: 'usd(amount1In + amount1Out, token1) >= 1',
+    points: 'floor(usd(amount1In + amount1Out, token1)) / 100',
+    caps: swapCaps,
+  },
+];
+
+/** The section `points` of a configuration for these contracts. Their deployer earns nothing. */
 export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }: Market, deployer: Address) {
-  const swapCaps = { perTx: 500, perUserPerDay: 20_000 };
   return {
-    // Whoever brought a member gets a tenth of what the member earns.
+    // A referrer gets a tenth of the points of the members it referred.
     referral: { source: { event: REFERRED, contracts: [referrals] }, share: 0.1 },
     rules: [
-      {
-        type: 'event' as const,
-        id: 'swap-dollars',
-        version: 1,
-        category: 'trading',
-        source: { event: SWAP, contracts: ['pair:2', 'pair:3'] },
-        // A router is the sender of a swap; who trades is who signed.
-        user: 'tx.from',
-        when: 'usd(amount0In + amount0Out, token0) >= 1',
-        points: 'floor(usd(amount0In + amount0Out, token0)) / 100',
-        caps: swapCaps,
-      },
-      {
-        type: 'event' as const,
-        id: 'swap-coin',
-        version: 1,
-        category: 'trading',
-        source: { event: SWAP, contracts: ['pair:1', 'pair:4', 'pair:5', 'pair:6'] },
-        user: 'tx.from',
-        when: 'usd(amount1In + amount1Out, token1) >= 1',
-        points: 'floor(usd(amount1In + amount1Out, token1)) / 100',
-        caps: swapCaps,
-      },
+      ...swapRules,
       {
         type: 'event' as const,
         id: 'stake',
         version: 1,
         category: 'staking',
-        source: {
-          event: 'Staked(address indexed validator, uint256 units)',
-          contracts: [validatorStaking],
-        },
+        source: { event: STAKED, contracts: [validatorStaking] },
         user: 'arg:validator',
         points: 'floor(amount(units, ETH) * 100) / 10',
       },
@@ -70,10 +73,7 @@ export function pointsOf({ validatorStaking, farm, governor, bridge, referrals }
         id: 'farm',
         version: 1,
         category: 'liquidity_provision',
-        source: {
-          event: 'Deposit(address indexed user, uint256 indexed pid, uint256 units)',
-          contracts: [farm],
-        },
+        source: { event: DEPOSIT, contracts: [farm] },
         user: 'arg:user',
         when: 'units > 0',
         points: '5',

@@ -37,26 +37,7 @@ const POST_EVERY_MS = 250;
 export function createApi(url: string): Api {
   // Connections of their own: registering must not queue in front of probes.
   const dispatcher = new Agent({ connections: 256 });
-  const call = async (options: {
-    method: 'GET' | 'POST' | 'PUT';
-    path: string;
-    key?: string;
-    body?: unknown;
-    timeoutMs?: number;
-  }): Promise<{ status: number; text: string }> => {
-    const { method, path, key, body, timeoutMs = CALL_MS_MAX } = options;
-    const answer = await request(`${url}${path}`, {
-      method,
-      dispatcher,
-      headers: {
-        ...(key !== undefined && { authorization: `Bearer ${key}` }),
-        ...(body !== undefined && { 'content-type': 'application/json' }),
-      },
-      ...(body !== undefined && { body: JSON.stringify(body) }),
-      signal: AbortSignal.timeout(timeoutMs),
-    });
-    return { status: answer.statusCode, text: await answer.body.text() };
-  };
+  const call = createCall(url, dispatcher);
   const change = async (
     method: 'POST' | 'PUT',
     key: string,
@@ -100,31 +81,62 @@ export function createApi(url: string): Api {
       const block = /"block (\d+)"/.exec(answer?.text ?? '')?.[1];
       return block === undefined ? undefined : Number(block);
     },
-    async probe({ reader, writer, webhookUrl }, signal) {
-      const times: ProbeTimes = { getMs: [], postMs: [], failures: 0 };
-      const time = async (into: number[], probing: () => Promise<{ status: number }>) => {
-        const startedAt = performance.now();
-        const isGood = await probing().then(
-          ({ status }) => status === 200,
-          () => false,
-        );
-        if (!isGood) times.failures += 1;
-        into.push(isGood ? performance.now() - startedAt : PROBE_MS_MAX);
-      };
-      const options = { path: RECORDS, timeoutMs: PROBE_MS_MAX };
-      await Promise.all([
-        every(GET_EVERY_MS, signal, () =>
-          time(times.getMs, () => call({ ...options, method: 'GET', key: reader })),
-        ),
-        every(POST_EVERY_MS, signal, () => {
-          const body = { address: freshAddress(), webhook_url: webhookUrl };
-          return time(times.postMs, () => call({ ...options, method: 'POST', key: writer, body }));
-        }),
-      ]);
-      return times;
-    },
+    probe: (probing, signal) => probe(call, probing, signal),
     [Symbol.asyncDispose]: () => dispatcher.destroy(),
   };
+}
+
+type CallOptions = {
+  method: 'GET' | 'POST' | 'PUT';
+  path: string;
+  key?: string;
+  body?: unknown;
+  timeoutMs?: number;
+};
+type Call = (options: CallOptions) => Promise<{ status: number; text: string }>;
+
+const createCall =
+  (url: string, dispatcher: Agent): Call =>
+  async ({ method, path, key, body, timeoutMs = CALL_MS_MAX }) => {
+    const answer = await request(`${url}${path}`, {
+      method,
+      dispatcher,
+      headers: {
+        ...(key !== undefined && { authorization: `Bearer ${key}` }),
+        ...(body !== undefined && { 'content-type': 'application/json' }),
+      },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+      signal: AbortSignal.timeout(timeoutMs),
+    });
+    return { status: answer.statusCode, text: await answer.body.text() };
+  };
+
+async function probe(
+  call: Call,
+  { reader, writer, webhookUrl }: Probing,
+  signal: AbortSignal,
+): Promise<ProbeTimes> {
+  const times: ProbeTimes = { getMs: [], postMs: [], failures: 0 };
+  const time = async (into: number[], probing: () => Promise<{ status: number }>) => {
+    const startedAt = performance.now();
+    const isGood = await probing().then(
+      ({ status }) => status === 200,
+      () => false,
+    );
+    if (!isGood) times.failures += 1;
+    into.push(isGood ? performance.now() - startedAt : PROBE_MS_MAX);
+  };
+  const options = { path: RECORDS, timeoutMs: PROBE_MS_MAX };
+  await Promise.all([
+    every(GET_EVERY_MS, signal, () =>
+      time(times.getMs, () => call({ ...options, method: 'GET', key: reader })),
+    ),
+    every(POST_EVERY_MS, signal, () => {
+      const body = { address: freshAddress(), webhook_url: webhookUrl };
+      return time(times.postMs, () => call({ ...options, method: 'POST', key: writer, body }));
+    }),
+  ]);
+  return times;
 }
 
 /** Starts `work` at fixed times until the signal, and waits for all that was started. */
