@@ -1,5 +1,5 @@
 /**
- * A real local chain: one anvil process, on loopback, that ends with us.
+ * A local chain: one anvil process on loopback that ends with this process.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
@@ -13,11 +13,11 @@ import { findFreePort } from './free-port.ts';
 import { type ChildFolder, endOrphans, recordChild } from './orphans.ts';
 
 export type AnvilOptions = {
-  /** 0 or absent: any free port. */
+  /** 0 or absent means any free port. */
   port?: number;
-  /** Blocks, transactions, receipts and traces of the newest blocks are kept here. One living anvil per folder. */
+  /** Stores blocks, transactions, receipts and traces of the newest blocks. One running anvil per folder. */
   stateFile?: string;
-  /** Absent: a block for each transaction, at once. */
+  /** Absent means that each transaction gets a block at once. */
   blockTimeSeconds?: number;
   chainId?: number;
   extraArguments?: readonly string[];
@@ -30,13 +30,13 @@ export type Anvil = {
   wsUrl: string;
   port: number;
   pid: number;
-  /** Resolves when the process has ended, whoever ended it, with why. */
+  /** Resolves with the reason when the process has ended. */
   ended: Promise<string>;
-  /** Saves the state, if there is a state file, and ends the process. May be called again. */
+  /** Saves the state if there is a state file, and ends the process. May be called again. */
   stop(): Promise<void>;
   /**
    * The result of one JSON-RPC call.
-   * @throws Fault `unavailable` when the node does not answer, `invalid` when it answers with an error.
+   * @throws Fault `unavailable` if the node does not answer, `invalid` if it answers with an error
    */
   rpc(method: string, params?: readonly unknown[]): Promise<unknown>;
   [Symbol.asyncDispose](): Promise<void>;
@@ -47,24 +47,24 @@ const STOP_MS_MAX = 10_000;
 const CALL_MS_MAX = 30_000;
 const LOOK_AGAIN_MS = 20;
 /**
- * Bounds what a killed anvil forgets; a follower is ahead of such a chain, however short this is. Each save writes
- * everything, about 8 kB for each transaction and 0.5 MB for each state of the past.
+ * Bounds what a killed anvil loses. A follower may then be ahead of the chain, however short this interval is. Each save writes
+ * everything, about 8 kB for each transaction and 0.5 MB for each historical state.
  */
 const STATE_INTERVAL_SECONDS = 300;
 /**
- * Without states of the past, a restarted anvil has blocks and receipts but can neither trace nor replace them.
- * The newest ones are what a follower still asks about.
+ * Without historical states, a restarted anvil has blocks and receipts but can neither trace nor replace them. A follower
+ * still requests the newest blocks.
  */
 const PAST_STATES_MAX = 64;
-/** Between finding a free port and using it, another process may take it. */
+/** Another process may take a free port before anvil uses it. */
 const PORT_ATTEMPTS_MAX = 3;
 const ERROR_TEXT_CHARACTERS_MAX = 2_000;
 
 /**
- * Starts anvil and waits until it answers. Leftovers of an earlier start that was killed are ended first.
- * @throws Fault `not_found` when there is no anvil for this platform; `conflict` when the port is taken or a living
- * process uses the state file's folder; `unavailable` when anvil ends at once (it says why, for example a state file
- * that it cannot load) or does not answer in time.
+ * Starts anvil and waits until it answers. It first ends processes that an earlier, killed start left running.
+ * @throws Fault `not_found` if there is no anvil for this platform, `conflict` if the port is taken or a running
+ * process uses the state file's folder, and `unavailable` if anvil exits at once (with its reason, for example a state file
+ * that it can't load) or does not answer in time
  */
 export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
   const binary = findBinary();
@@ -73,7 +73,7 @@ export async function startAnvil(options: AnvilOptions = {}): Promise<Anvil> {
 
   const isPortOurChoice = options.port === undefined || options.port === 0;
   for (let attempt = 1; ; attempt++) {
-    // Looked at before anvil is started: another node on that port would answer in its place.
+    // Checked before anvil starts, because another node on that port would answer in its place.
     const port = await findFreePort(options.port ?? 0);
     try {
       return await startOnPort(binary, children, { ...options, port });
@@ -91,16 +91,16 @@ async function startOnPort(
 ): Promise<Anvil> {
   const { port } = options;
   const url = `http://127.0.0.1:${port}`;
-  // States of the past go here, beyond some hundreds; anvil itself would leave them in the user's home for ever.
+  // anvil writes historical states here, beyond some hundreds. By default it would leave them in the user's home forever.
   const ownFolder = mkdtempSync(join(tmpdir(), 'chainbell-anvil-'));
   const pastStates = ['--cache-path', join(ownFolder, 'states')];
-  // anvil writes this once it listens. An answer on the port shows nothing: another process may have taken it by now.
+  // anvil writes this once it listens. An answer on the port proves nothing, because another process may have taken the port.
   const listening = join(ownFolder, 'listening.json');
-  // Tries again, because at our exit anvil may still be writing.
+  // Retries, because anvil may still be writing when this process exits.
   const forgetPast = () => rmSync(ownFolder, { recursive: true, force: true, maxRetries: 5 });
   const child = spawn(binary, [...anvilArguments(options), ...pastStates, '--config-out', listening], {
     stdio: ['ignore', 'ignore', 'pipe'],
-    // A process group of its own: a terminal's Ctrl-C reaches us, and we end anvil last.
+    // In a separate process group, so that Ctrl-C reaches only this process, which ends anvil last.
     detached: true,
     windowsHide: true,
   });
@@ -127,7 +127,7 @@ async function startOnPort(
     await stop();
     throw error;
   }
-  // Nobody has to stop it for this process to be able to end; the exit handler does.
+  // It doesn't keep this process running. The exit handler ends it.
   child.unref();
   if (child.stderr instanceof Socket) child.stderr.unref();
   return {
@@ -149,8 +149,8 @@ function anvilArguments(options: AnvilOptions & { port: number }): string[] {
     ...(stateFile === undefined ? [] : stateArguments(stateFile)),
     ...(blockTimeSeconds === undefined ? [] : ['--block-time', `${blockTimeSeconds}`]),
     ...(chainId === undefined ? [] : ['--chain-id', `${chainId}`]),
-    // anvil holds locks across waits: with two threads (two cores) tracing beside mining stopped it for ever, about once
-    // in 5,000 blocks (foundry issue 10452 tells of the same).
+    // anvil holds locks across waits. With two threads (two cores), tracing during mining deadlocked about once in 5,000 blocks
+    // (foundry issue 10452 reports the same).
     '--threads',
     '16',
     ...extraArguments,
@@ -162,7 +162,7 @@ function stateArguments(stateFile: string): string[] {
   return [...saving, '--preserve-historical-states', '--prune-history', `${PAST_STATES_MAX}`];
 }
 
-/** The native program, and not the package's launcher: a launcher would be one more process to end. */
+/** The native program instead of the package's launcher, which would be one more process to end. */
 function findBinary(): string {
   const platforms: Partial<Record<string, string>> = { win32: 'win32', darwin: 'darwin', linux: 'linux' };
   const architectures: Partial<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' };
@@ -184,7 +184,7 @@ function missingBinaryMessage(name: string): string {
   return `no anvil for ${process.platform} ${process.arch}: package ${name} is missing. Remove tools/node_modules and run npm start to install it`;
 }
 
-/** Without a state file the folder is shared by everybody on the machine who is the same user. */
+/** Without a state file, all processes of the same user on the machine share the folder. */
 function childFolder(stateFile: string | undefined): ChildFolder {
   const user = process.getuid?.() ?? 'user';
   const folder = stateFile === undefined ? join(tmpdir(), `chainbell-devnet-${user}`) : dirname(stateFile);
@@ -205,7 +205,7 @@ function watchEnd(child: ChildProcess): Promise<string> {
   });
 }
 
-/** What comes after it is advice on the command line, which nobody here typed. */
+/** The text after it is advice about the command line, which the user did not type. */
 function firstLine(text: string): string | undefined {
   return text
     .split('\n')

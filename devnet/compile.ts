@@ -1,7 +1,6 @@
 /**
- * Compiles devnet/contracts/*.sol into devnet/contracts/artifacts.json, which is committed: nobody needs the
- * compiler to run the demo. `--check` writes nothing and exits 1 when the committed file is not what the sources
- * give.
+ * Compiles devnet/contracts/*.sol into devnet/contracts/artifacts.json, which is committed, so the demo runs without the
+ * compiler. `--check` writes nothing and exits 1 if the committed file does not match the sources.
  */
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,7 +16,7 @@ const directory = new URL('./contracts/', import.meta.url);
 const artifactsFile = new URL('artifacts.json', directory);
 const require = createRequire(import.meta.url);
 
-/** SELFDESTRUCT is deprecated, and internal transfers by SELFDESTRUCT are what one of the contracts is for. */
+/** Warns about SELFDESTRUCT, which one of the contracts uses on purpose to make internal transfers. */
 const expectedWarning = /"selfdestruct" has been deprecated/;
 
 const settings = {

@@ -1,5 +1,5 @@
 /**
- * The compiled contracts of the development chain, as creations and calls are encoded from them.
+ * The compiled contracts of the development chain, and the encoding of their creations and calls.
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -27,7 +27,7 @@ const ownContracts = [
   'Zoo',
 ] as const;
 
-/** Uniswap V2 as its authors compiled it. Read from their packages, which are under the GPL: nothing of them lies here. */
+/** Uniswap V2 as compiled by its authors, read from their packages. These are under the GPL, so nothing of them is copied here. */
 const packageContracts = {
   UniswapV2Factory: '@uniswap/v2-core/build/UniswapV2Factory.json',
   UniswapV2Pair: '@uniswap/v2-core/build/UniswapV2Pair.json',
@@ -36,10 +36,10 @@ const packageContracts = {
 
 export type ContractName = (typeof ownContracts)[number] | keyof typeof packageContracts;
 
-/** What devnet/compile.ts writes for each contract. */
+/** The output of devnet/compile.ts for each contract. */
 export type Artifact = { abi: Abi; bytecode: Hex };
 
-/** A method of a contract, with the values that it is called with. */
+/** A method of a contract with its arguments. */
 export type ContractCall = { contract: ContractName; method: string; values?: readonly unknown[] };
 
 const artifacts = readArtifacts();
@@ -74,7 +74,7 @@ function readArtifacts(): ReadonlyMap<string, Artifact> {
   for (const [name, file] of Object.entries(packageContracts)) {
     const artifact: unknown = JSON.parse(readFileSync(resolve(file), 'utf8'));
     if (!isArtifact(artifact)) throw new Error(`${file} is no compiled contract`);
-    // The authors' compiler left out the prefix.
+    // The authors' compiler omitted the prefix.
     artifacts.set(name, { abi: artifact.abi, bytecode: `0x${artifact.bytecode.replace(/^0x/, '')}` });
   }
   return artifacts;

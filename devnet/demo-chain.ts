@@ -1,5 +1,5 @@
 /**
- * The demo's chain: the one of the start before when everything that was left still fits together, else a fresh one.
+ * The demo's chain: that of the previous start if everything it left still fits together, otherwise a fresh one.
  */
 import { Fault, messageOf } from '../src/core/fault.ts';
 import { findTip } from '../src/store/blocks/blocks.ts';
@@ -17,33 +17,33 @@ export type DemoChain = {
   scene: Scene;
   /** The timestamp of its genesis block. */
   genesisTime: number;
-  /** The note of the start that is continued; undefined when this one is fresh. */
+  /** The note of the start that this one continues. Undefined for a fresh start. */
   continued: DemoNote | undefined;
-  /** "continuing at block 70", or why this start is a fresh one. */
+  /** "continuing at block 70", or the reason for a fresh start. */
   story: string;
 };
 
 type DemoChainOptions = {
-  /** Another one is taken when this is in use. */
+  /** Another port is used if this one is taken. */
   preferredPort: number;
   chainId: number;
 };
 
-/** What the accounts of a fresh chain have; nobody else has anything. */
+/** The balances of a fresh chain. Only these accounts have coins. */
 export const genesis = { accounts: 16, coinsEach: 10_000 } as const;
 
-/** Where the service left off may lie this far behind the chain; beyond that a fresh start is quicker to see. */
+/** How far the service may be behind the chain to continue. Beyond that, a fresh start is ready sooner. */
 const BLOCKS_BEHIND_MAX = 500;
 
 /**
- * Starts anvil with the demo's contracts on it; until mining is started (mining.ts) there is a block for each transaction only.
- * @throws Fault `conflict` when a living demo uses the folder; else as startAnvil does.
+ * Starts anvil with the demo's contracts. Until mining starts (mining.ts), only transactions make blocks.
+ * @throws Fault `conflict` if a running demo uses the folder, and those of startAnvil
  */
 export async function openDemoChain(
   folder: DemoFolder,
   options: DemoChainOptions & { fresh: boolean },
 ): Promise<DemoChain> {
-  // Before anything is removed: throws when the folder is in use.
+  // First, because it throws if the folder is in use, before anything is removed.
   await endOrphans({ folder: folder.chainFolder, program: 'anvil' }, { shared: false });
   return continueOrStart(folder, options);
 }
@@ -57,7 +57,7 @@ async function continueOrStart(
   if (note === undefined)
     return startFresh(folder, options, 'starting fresh: there is no earlier demo to continue');
   const found = await continueChain(folder, options, note).catch((error: unknown) => {
-    // A port or a folder that is in use, or no anvil at all, is no reason to remove what the start before left.
+    // If a port or the folder is in use, or anvil is missing, the data of the previous start stays.
     if (error instanceof Fault && error.code !== 'conflict' && error.code !== 'not_found')
       return error.message;
     throw error;
@@ -81,7 +81,7 @@ async function startFresh(folder: DemoFolder, options: DemoChainOptions, story: 
   }
 }
 
-/** The chain of the start before, or what does not fit. */
+/** The chain of the previous start, or the reason why it can't be continued. */
 async function continueChain(
   folder: DemoFolder,
   options: DemoChainOptions,
@@ -106,8 +106,8 @@ async function continueChain(
 }
 
 /**
- * Anvil 1.7.1 makes a genesis block at each start and keeps those that it finds in the state file, too, so they must be the
- * same: of different ones any may be block 0 from the next start on. The chain's time is that of the genesis block then.
+ * anvil 1.7.1 makes a genesis block at each start and also keeps those in the state file, so they must be equal. Otherwise any of
+ * them may be block 0 from the next start on. The time of the chain is then that of the genesis block.
  */
 async function startDemoAnvil(
   folder: DemoFolder,
@@ -129,7 +129,7 @@ async function setTimeToNow(anvil: Anvil): Promise<void> {
   await anvil.rpc('evm_setTime', [secondsOf(new Date())]);
 }
 
-/** What keeps the service from continuing on this chain, undefined when nothing does. */
+/** The reason why the service can't continue on this chain. Undefined if it can. */
 async function findMisfit(anvil: Anvil, folder: DemoFolder): Promise<string | undefined> {
   const tip = await readTip(folder);
   if (tip === undefined) return 'the database has no blocks';
@@ -161,7 +161,7 @@ async function readTip(folder: DemoFolder): Promise<Awaited<ReturnType<typeof fi
   }
 }
 
-/** A restarted anvil traces its newest blocks only; the service finds internal transfers in traces. */
+/** A restarted anvil traces only its newest blocks, and the service finds internal transfers in traces. */
 async function isTraceable(anvil: Anvil, number: number): Promise<boolean> {
   const traces = await anvil.rpc('debug_traceBlockByNumber', [quantity(number), { tracer: 'callTracer' }]);
   return Array.isArray(traces) && traces.every((trace) => 'result' in trace);

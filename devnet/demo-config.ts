@@ -1,5 +1,5 @@
 /**
- * The demo's configuration: what somebody would write who runs Chainbell on the demo's chain for its ecosystem.
+ * The demo's configuration, as the operator of the demo's chain would write it.
  */
 import { type ConfigOverrides, loadConfig } from '../src/config/load.ts';
 import type { Config } from '../src/config/schema.ts';
@@ -11,29 +11,29 @@ export const CHAIN_ID = 31337;
 export const NATIVE_SYMBOL = 'ETH';
 export const REWARD_SYMBOL = 'RWD';
 
-/** Ports of the reader's own receivers on this machine. */
+/** Ports for the reader's own receivers on this machine. */
 const furtherWebhookPorts = [443, 3000, 8000];
-/** A feed on this machine may be asked often. */
+/** A feed on this machine may be polled often. */
 const PRICE_SECONDS = 5;
 
 export type DemoConfigOptions = {
   rpc: readonly string[];
   dataDir: string;
   receiverPort: number;
-  /** Undefined: the specification's schedule. */
+  /** Undefined means the schedule of the specification. */
   retryMinutes: readonly number[] | undefined;
-  /** Of the price feed: what it says of ETH is at /ETH. */
+  /** URL of the price feed. The price of ETH is at /ETH. */
   priceFeedUrl: string;
   market: Market;
   deployer: Address;
-  /** Of all accounts at genesis, in whole coins. */
+  /** Coins of all accounts at genesis, in whole coins. */
   initialCoins: number;
 };
 
 export const demoConfig = (options: DemoConfigOptions): Config =>
   loadConfig({ env: {}, overrides: demoConfigText(options) });
 
-/** As it is written in a file. Webhooks may go to this machine, which nobody else should allow. */
+/** The configuration as written to a file. It allows webhooks to this machine, which only a demo should do. */
 export function demoConfigText(options: DemoConfigOptions): ConfigOverrides {
   const { market, retryMinutes } = options;
   const { tokens, wrapped, pairs } = market;
@@ -47,7 +47,7 @@ export function demoConfigText(options: DemoConfigOptions): ConfigOverrides {
       rpc: [...options.rpc],
       native: { symbol: NATIVE_SYMBOL },
       reward: { symbol: REWARD_SYMBOL },
-      // Liquidity, stakes and referrals of the beginning count, too.
+      // Liquidity, stakes and referrals of the setup count too.
       startBlock: 1,
     },
     dataDir: options.dataDir,
@@ -91,7 +91,7 @@ export function demoConfigText(options: DemoConfigOptions): ConfigOverrides {
       },
     },
     points: pointsOf(market, options.deployer),
-    // Refused webhooks are warnings, and the receiver prints them already.
+    // Refused webhooks are warnings, but the receiver already prints them.
     log: { level: 'error' },
   };
 }

@@ -1,11 +1,11 @@
 /**
- * What a demo leaves behind for the next start: a chain, a database, and a note of what belongs to them.
+ * The data that a demo leaves for the next start: a chain, a database, and a note that connects them.
  */
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { demoConfigFile } from '../src/config/file.ts';
 
-/** Absolute paths of one demo's data. Their names are told apart from anything else that a folder may hold. */
+/** Absolute paths of one demo's data. Their names don't collide with other files in the folder. */
 export type DemoFolder = {
   folder: string;
   chainFolder: string;
@@ -13,20 +13,20 @@ export type DemoFolder = {
   /** The service's `dataDir`: the embedded database and its secret. */
   serviceFolder: string;
   noteFile: string;
-  /** While the demo runs: for commands beside it. */
+  /** Exists while the demo runs, for commands beside it. */
   configFile: string;
 };
 
-/** What a continued demo needs to know; the file can be read by its owner only, because of the key. */
+/** The facts that a continued demo needs. Only its owner can read the file, because it contains the API key. */
 export type DemoNote = {
   apiKey: string;
-  /** Where the watched addresses of the demo ring. */
+  /** The webhook URL of the demo's watched addresses. */
   receiverUrl: string;
   /** The timestamp of the chain's genesis block, in seconds. */
   genesisTime: number;
 };
 
-/** Creates the folder when it is not there. */
+/** Creates the folder if it is missing. */
 export function openDemoFolder(path: string): DemoFolder {
   const folder = resolve(path);
   mkdirSync(folder, { recursive: true });
@@ -41,13 +41,13 @@ export function openDemoFolder(path: string): DemoFolder {
   };
 }
 
-/** Removes what a demo left there, and nothing else. Nobody may be using it. */
+/** Removes only the data of a demo. No process may be using it. */
 export function clearDemoFolder({ chainFolder, serviceFolder, noteFile }: DemoFolder): void {
   rmSync(noteFile, { force: true });
   for (const path of [chainFolder, serviceFolder]) rmSync(path, { recursive: true, force: true });
 }
 
-/** The note of the start before, undefined when there was none or it cannot be read. */
+/** The note of the previous start. Undefined if there was none or it can't be read. */
 export function findDemoNote({ noteFile }: DemoFolder): DemoNote | undefined {
   try {
     const note: unknown = JSON.parse(readFileSync(noteFile, 'utf8'));
@@ -59,11 +59,11 @@ export function findDemoNote({ noteFile }: DemoFolder): DemoNote | undefined {
 
 export function writeDemoNote({ noteFile }: DemoFolder, note: DemoNote): void {
   writeFileSync(noteFile, `${JSON.stringify(note, undefined, 2)}\n`, { mode: 0o600 });
-  // The mode above is for a new file only.
+  // The mode above applies only to a new file.
   chmodSync(noteFile, 0o600);
 }
 
-/** JSON is YAML, too. */
+/** JSON is valid YAML. */
 export function writeDemoConfig({ configFile }: DemoFolder, config: object): void {
   writeFileSync(configFile, `${JSON.stringify(config, undefined, 2)}\n`, { mode: 0o600 });
 }

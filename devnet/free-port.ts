@@ -1,13 +1,13 @@
 /**
- * Ports of the loopback interface: looked at before a program is started that takes a while to say "in use", and taken.
+ * Ports of the loopback interface: finds a free one, because programs report a taken port late, and listens on it.
  */
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:net';
 import { Fault } from '../src/core/fault.ts';
 
 /**
- * The port itself when nobody listens on it; for 0, a port that is free now.
- * @throws Fault `conflict` when somebody listens there, or we may not.
+ * The port itself if it is free. For 0, any port that is free now.
+ * @throws Fault `conflict` if the port is taken, or not permitted
  */
 export async function findFreePort(port: number): Promise<number> {
   const server = createServer();
@@ -17,7 +17,7 @@ export async function findFreePort(port: number): Promise<number> {
   return free;
 }
 
-/** Listens on the preferred port, or on another free one when that is taken. Returns which. */
+/** Listens on the preferred port, or on another free one if that is taken. Returns the port. */
 export async function listenNear(server: Server, preferred: number): Promise<number> {
   return retryOnConflict((port: number) => listenOn(server, port), { preferred, otherwise: 0 });
 }
@@ -34,15 +34,14 @@ async function listenOn(server: Server, port: number): Promise<number> {
   return address.port;
 }
 
-/** The preferred port, or another free one when that is taken. */
+/** The preferred port, or another free one if that is taken. */
 export async function findPortNear(preferred: number): Promise<number> {
   return retryOnConflict(findFreePort, { preferred, otherwise: 0 });
 }
 
 /**
- * Starts something on the preferred ports, and on other ones when that is a conflict: a port that was free when it was
- * looked at may be taken by now.
- * @throws what the second start throws; of the first one, everything but a Fault `conflict`.
+ * Starts something on the preferred ports, and on other ones after a conflict, because a free port may be taken meanwhile.
+ * @throws the errors of both starts, except a Fault `conflict` of the first one
  */
 export async function retryOnConflict<Ports, Started>(
   start: (ports: Ports) => Promise<Started>,

@@ -1,5 +1,5 @@
 /**
- * What one can do on the demo's market, each as the transaction that does it.
+ * The actions on the demo's market, each as a transaction.
  */
 import { maxUint256, parseUnits } from 'viem';
 import type { Address } from '../src/core/hex.ts';
@@ -8,17 +8,17 @@ import { type Market, MULTICALL3, marketTokens, type TokenSymbol } from './marke
 import { usdPriceAt } from './prices.ts';
 import type { Transaction } from './wallet.ts';
 
-/** The actions of anybody; amounts in the smallest unit. Swaps and liquidity take whatever price they find. */
+/** Actions of any account, with amounts in the smallest unit. Swaps and liquidity accept any price. */
 export type MarketActions = ReturnType<typeof marketActions>;
 
-/** Far above what any of them uses, and low enough for many of them in a block. */
+/** Far more than any of them uses, and little enough for many transactions in a block. */
 const GAS = 500_000;
 /** The first liquidity of a pair creates the pair. */
 const GAS_OF_PAIR = 4_000_000;
 const GAS_OF_MINT = 100_000;
-/** Nobody here waits for a deadline. */
+/** A deadline that never passes. */
 const deadline = maxUint256;
-/** Where the bridge goes to: a chain id that no chain has. */
+/** The target chain of the bridge: an id that no chain has. */
 const OTHER_CHAIN = 31_338n;
 
 export function marketActions(market: Market) {
@@ -34,7 +34,7 @@ export function marketActions(market: Market) {
     call(from, router, { contract: 'UniswapV2Router02', method, values }, valueWei);
 
   return {
-    /** Gives all of them their tokens at once. */
+    /** Sends tokens to all of them in one transaction. */
     mintAll: (from: Address, mints: readonly { symbol: TokenSymbol; to: Address; amount: bigint }[]) => ({
       ...call(from, MULTICALL3, {
         contract: 'Multicall3',
@@ -86,7 +86,7 @@ export function marketActions(market: Market) {
 
     bridgeOut: (from: Address, wei: bigint) =>
       call(from, bridge, { contract: 'Bridge', method: 'send', values: [OTHER_CHAIN, from] }, wei),
-    /** By the relayer only; each nonce once. */
+    /** Only for the relayer. Each nonce is valid once. */
     bridgeIn: (from: Address, message: { nonce: bigint; receiver: Address; wei: bigint }) =>
       call(from, bridge, {
         contract: 'Bridge',
@@ -96,7 +96,7 @@ export function marketActions(market: Market) {
   };
 }
 
-/** How much of a token is worth as much as so many native coins at a time, by the prices outside the pairs. */
+/** The amount of a token that is worth this amount of native coins at a time, by the prices of the feed. */
 export function worthOf(symbol: TokenSymbol, coins: number, time: Date): bigint {
   const { decimals } = marketTokens[symbol];
   const amount = (coins * usdPriceAt('ETH', time)) / usdPriceAt(symbol, time);

@@ -1,5 +1,5 @@
 /**
- * How the demo's market comes to be: what is created where, and what everybody does first.
+ * Creates the demo's market: its contracts, and the first transactions of all members.
  */
 import { type Address, zeroAddress } from '../src/core/hex.ts';
 import type { ContractName } from './contracts.ts';
@@ -15,20 +15,20 @@ import {
 import { marketActions, worthOf } from './market-actions.ts';
 import type { Transaction } from './wallet.ts';
 
-/** What is created at an address. */
+/** A contract that is created at an address. */
 export type Creation = { contract: ContractName; values: readonly unknown[]; valueWei?: bigint };
 
 type MarketCast = {
-  /** Creates the contracts, and gives the pairs their first liquidity. */
+  /** Creates the contracts and adds the first liquidity to the pairs. */
   deployer: Address;
-  /** Trade, stake, vote, farm, bridge. */
+  /** They trade, stake, vote, farm and bridge. */
   members: readonly Address[];
 };
 
 const COIN = 10n ** 18n;
-/** On each side of each pair, in native coins or their worth. */
+/** Liquidity on each side of each pair, in native coins or the equivalent. */
 const LIQUIDITY_COINS = 400;
-/** What a member has of each token, and brings into the pair of its choice, likewise. */
+/** A member's amount of each token, and its liquidity in the pair of its choice, in the same unit. */
 const MEMBER_COINS = 200;
 const MEMBER_LIQUIDITY_COINS = 20;
 const STAKED_WEI = 100n * COIN;
@@ -39,7 +39,7 @@ const REWARD_PER_SECOND = COIN / 10n;
 const VESTING_SECONDS = 4 * 365 * 86_400;
 const vestingWei = { team: 1_500n * COIN, advisors: 500n * COIN } as const;
 
-/** The market's contracts by their addresses; the pairs come with their first liquidity. */
+/** The market's contracts by address. The pairs are created with their first liquidity. */
 export function marketCreations(market: Market, deployer: Address, now: Date): Map<Address, Creation> {
   const { tokens, factory, wrapped } = market;
   const vesting = (valueWei: bigint): Creation => ({
@@ -65,11 +65,11 @@ export function marketCreations(market: Market, deployer: Address, now: Date): M
   ]);
 }
 
-/** What the deployer does once the contracts are there: first liquidity, farm pools, tokens for the members. */
+/** The deployer's transactions after the contracts exist: first liquidity, farm pools, tokens for the members. */
 export function openMarket(market: Market, { deployer, members }: MarketCast, now: Date): Transaction[] {
   const actions = marketActions(market);
   const { tokens, wrapped, pairs, router } = market;
-  // Their order makes the numbers of the farm's pools.
+  // Their order determines the numbers of the farm's pools.
   const poolTokens = pairTable.map(({ token0 }) => pairs[token0]);
   poolTokens.splice(NATIVE_POOL, 0, wrapped);
   const shares = [
@@ -91,7 +91,7 @@ export function openMarket(market: Market, { deployer, members }: MarketCast, no
   ];
 }
 
-/** What the members do first, in an open market: approvals, liquidity, stakes, and who brought whom. */
+/** The members' first transactions: approvals, liquidity, stakes and referrals. */
 export function joinMarket(market: Market, { members }: MarketCast, now: Date): Transaction[] {
   const actions = marketActions(market);
   const { tokens, wrapped, pairs, router, farm } = market;

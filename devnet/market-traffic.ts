@@ -1,5 +1,5 @@
 /**
- * Life on the demo's market: members swap towards the prices outside, and stake, vote, farm, bridge and move liquidity.
+ * Traffic on the demo's market: members swap towards the prices of the feed, stake, vote, farm, bridge and move liquidity.
  */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
@@ -11,7 +11,7 @@ import { usdPriceAt } from './prices.ts';
 import type { Scene } from './scene.ts';
 import { type Node, readBalanceWei, readContract, type Transaction } from './wallet.ts';
 
-/** Everything that happens, in turn; what is possible with what the member has. */
+/** All kinds of transactions in turn, as far as the member's balances allow. */
 export const marketKinds = [
   'swap',
   'swap',
@@ -40,12 +40,12 @@ export const marketKinds = [
 
 type MarketKind = (typeof marketKinds)[number];
 
-/** Nearer to the price outside than the fee, a swap towards it gains nothing. */
+/** A swap gains nothing if the deviation from the feed's price is below the fee. */
 const PAIR_FEE = 0.003;
-/** A swap takes this part of the pair's reserve at least, and at most. */
+/** The minimum and maximum part of the pair's reserve in one swap. */
 const SWAP_PART_MIN = 0.0005;
 const SWAP_PART_MAX = 0.02;
-/** As fine as a part of an amount is taken. */
+/** The resolution of a part of an amount. */
 const PARTS = 1_000_000;
 const COIN = 10n ** 18n;
 
@@ -56,11 +56,11 @@ type Move = {
   turn: number;
   now: Date;
   member: Address;
-  /** The pair into which the member brings liquidity. */
+  /** The pair to which the member adds liquidity. */
   home: TokenSymbol;
 };
 
-/** The transaction of a turn: the kinds in their order, each by a member that chance names; the same for the same turn. */
+/** The transaction of a turn: the kinds in order, each by a pseudo-random member. The same turn gives the same transaction. */
 export function marketTrafficAt(node: Node, scene: Scene, turn: number, now: Date): Promise<Transaction> {
   const { market, members } = scene;
   const place = Math.floor(chance(turn, 'member') * members.length);
@@ -121,7 +121,7 @@ async function transactionOf(
   }
 }
 
-/** Towards the price outside as far as it matters, by chance where the pair's price is right but for its fee. */
+/** Towards the feed's price if the deviation exceeds the fee, otherwise in a pseudo-random direction. */
 async function swap({ node, actions, market, turn, now, member }: Move): Promise<Transaction> {
   const { token0: symbol } = pairTable[turn % pairTable.length] ?? pairTable[0];
   const { token, native } = await readReserves(node, market.pairs[symbol]);
@@ -129,7 +129,7 @@ async function swap({ node, actions, market, turn, now, member }: Move): Promise
   const priceInside = (Number(native) / 1e18 / Number(token)) * 10 ** decimals;
   const deviation = priceInside / (usdPriceAt(symbol, now) / usdPriceAt('ETH', now)) - 1;
   const isSold = Math.abs(deviation) > PAIR_FEE ? deviation > 0 : chance(turn, 'side') < 0.5;
-  // A swap of a part of the reserve moves the price by about twice that part.
+  // A swap moves the price by about twice its part of the reserve.
   const part = Math.min(SWAP_PART_MAX, Math.max(SWAP_PART_MIN, Math.abs(deviation) / 2));
   const shareOf = (amount: bigint) =>
     (amount * BigInt(Math.ceil(part * (0.5 + chance(turn, 'part')) * PARTS))) / BigInt(PARTS);
@@ -140,7 +140,7 @@ async function swap({ node, actions, market, turn, now, member }: Move): Promise
   return actions.buy(member, symbol, lesser(shareOf(native), (await readBalanceWei(node, member)) / 2n));
 }
 
-/** The newest proposal gets the next vote; when everybody has voted, a new one is made. */
+/** A vote for the newest proposal, or a new proposal if all members have voted. */
 async function vote({ node, actions, market, turn, member }: Move, members: readonly Address[]) {
   const governor = { contract: 'Governor' } as const;
   const count = await readAmount(node, market.governor, { ...governor, method: 'proposalCount' });
@@ -183,7 +183,7 @@ async function readAmount(node: Node, address: Address, call: ContractCall): Pro
   return amount;
 }
 
-/** From 0 to 1, the same for the same words. */
+/** A number from 0 to 1 that is the same for the same words. */
 function chance(turn: number, what: string): number {
   return createHash('sha256').update(`${turn} ${what}`).digest().readUInt32BE() / 2 ** 32;
 }

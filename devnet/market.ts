@@ -1,6 +1,6 @@
 /**
- * The demo's market: the six pairs of spec 2.3 on a real Uniswap V2, and the contracts beside it that earn points or hold
- * coin. Where each contract lies follows from who creates it and in which turn, so nothing has to be remembered.
+ * The demo's market: the six pairs of spec 2.3 on a real Uniswap V2, and contracts that earn points or hold coins. The address of
+ * each contract follows from its deployer and nonce, so no addresses are stored.
  */
 import assert from 'node:assert/strict';
 import { encodePacked, getContractAddress, getCreate2Address, keccak256 } from 'viem';
@@ -20,7 +20,7 @@ export const marketTokens = {
 
 export const tokenSymbols = ['RWD', 'USDT', 'USDC', 'SOL', 'DOGE', 'XRP'] as const satisfies TokenSymbol[];
 
-/** The table of spec 2.3; token1 is the wrapped native coin everywhere. */
+/** The table of spec 2.3. token1 is always the wrapped native coin. */
 export const pairTable = [
   { id: 1, token0: 'RWD', usdValueFrom: 1, rewardPid: 0 },
   { id: 2, token0: 'USDT', usdValueFrom: 0, rewardPid: 1 },
@@ -30,19 +30,19 @@ export const pairTable = [
   { id: 6, token0: 'XRP', usdValueFrom: 1, rewardPid: 6 },
 ] as const satisfies { id: number; token0: TokenSymbol; usdValueFrom: 0 | 1; rewardPid: number }[];
 
-/** Farm pool 3 takes the wrapped native coin itself; all others take LP tokens. */
+/** Farm pool 3 takes the wrapped native coin, and all others take LP tokens. */
 export const NATIVE_POOL = 3;
 
-/** Where tools look for Multicall3 on any chain. */
+/** The address of Multicall3 on any chain. */
 export const MULTICALL3: Address = '0xca11bde05977b3631167028862be2a173976ca11';
 
 export type Market = {
   tokens: Record<TokenSymbol, Address>;
-  /** The native coin as an ERC-20, above all tokens. */
+  /** The native coin as an ERC-20. Its address is above those of all tokens. */
   wrapped: Address;
   factory: Address;
   router: Address;
-  /** By the token that is not the native coin. */
+  /** Pairs by the token that is not the native coin. */
   pairs: Record<TokenSymbol, Address>;
   farm: Address;
   validatorStaking: Address;
@@ -53,7 +53,7 @@ export type Market = {
   referrals: Address;
 };
 
-/** How many contracts the market's deployer creates for it: its first ones. */
+/** The number of contracts that the deployer creates for the market, in its first transactions. */
 export const MARKET_CREATIONS = 16;
 
 /** The address of the contract that an account creates in its n-th transaction, counted from 0. */
@@ -61,10 +61,10 @@ export function createdAt(deployer: Address, turn: number): Address {
   return parseAddress(getContractAddress({ from: deployer, nonce: BigInt(turn) }));
 }
 
-/** Where the market lies when the deployer's first transactions create it. */
+/** The addresses of the market if the deployer's first transactions create it. */
 export function planMarket(deployer: Address): Market {
   const created = (turn: number) => createdAt(deployer, turn);
-  // A pair calls the lower address token0, and spec 2.3 wants the native coin as token1: it gets the highest of seven.
+  // token0 of a pair is the lower address, and spec 2.3 has the native coin as token1, so it gets the highest of seven addresses.
   const [RWD, USDT, USDC, SOL, DOGE, XRP, wrapped] = [0, 1, 2, 3, 4, 5, 6].map(created).sort();
   assert(RWD && USDT && USDC && SOL && DOGE && XRP && wrapped);
   const factory = created(7);
@@ -92,7 +92,7 @@ export function planMarket(deployer: Address): Market {
   };
 }
 
-/** The pair into which the n-th member brings liquidity, by its token. */
+/** The pair to which the n-th member adds liquidity, by its token. */
 export function homePair(member: number): TokenSymbol {
   return tokenSymbols[member % tokenSymbols.length] ?? 'RWD';
 }

@@ -1,24 +1,24 @@
 /**
- * Child processes that must not outlive us. A process that is killed cannot end its children, so each child is
- * recorded in a folder, and whoever uses that folder next ends the children whose owner is gone.
+ * Child processes that must not outlive this process. A killed process can't end its children, so each child is recorded in a
+ * folder, and the next user of the folder ends the children whose owner is gone.
  */
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Fault } from '../src/core/fault.ts';
 
-/** A process that is still the one that it was: a pid alone is given to another process sooner or later. */
+/** The identity of a process. A pid alone is reused sooner or later. */
 type ProcessIdentity = { pid: number; startedAt: string | undefined };
 
 type ChildRecord = { owner: ProcessIdentity; child: ProcessIdentity };
 
-/** A folder of records, and the name of the program that the recorded children run. */
+/** A folder of records, and the program that the recorded children run. */
 export type ChildFolder = { folder: string; program: string };
 
 const GRACE_MS = 5_000;
 const LOOK_AGAIN_MS = 20;
 
-/** Records a child of this process; the answer removes the record, once the child has ended. */
+/** Records a child of this process. Call the returned function when the child has ended, to remove the record. */
 export function recordChild({ folder, program }: ChildFolder, pid: number): () => void {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
   const file = join(folder, `${program}-${pid}.pid`);
@@ -28,9 +28,9 @@ export function recordChild({ folder, program }: ChildFolder, pid: number): () =
 }
 
 /**
- * Ends every recorded child whose owner is gone: politely first, so that it saves its state. Answers their pids.
- * A record is only followed where the pid provably still runs the program (Linux, /proc); elsewhere it is dropped.
- * @throws Fault `conflict` when the folder is not `shared` and a child of a living process is recorded in it.
+ * Ends every recorded child whose owner is gone, first with SIGTERM so that it saves its state. Returns their pids. A record is
+ * followed only if the pid still runs the program (Linux, /proc). Otherwise it is dropped.
+ * @throws Fault `conflict` if the folder is not `shared` and a child of a running process is recorded in it
  */
 export async function endOrphans(children: ChildFolder, options: { shared: boolean }): Promise<number[]> {
   const ended: number[] = [];
@@ -85,7 +85,7 @@ function identify(pid: number): ProcessIdentity {
   return { pid, startedAt: startTime(pid) };
 }
 
-/** True while the process lives and has not been replaced by another one with the same pid. */
+/** True while the process runs and its pid was not reused. */
 function isRunning({ pid, startedAt }: ProcessIdentity): boolean {
   try {
     process.kill(pid, 0);
@@ -95,11 +95,11 @@ function isRunning({ pid, startedAt }: ProcessIdentity): boolean {
   return startTime(pid) === startedAt;
 }
 
-/** Clock ticks from boot to the start of the process (proc(5), field 22 of stat); undefined where unknown. */
+/** Clock ticks from boot to the start of the process (proc(5), field 22 of stat). Undefined if unknown. */
 function startTime(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The second field is the program's name in parentheses and may hold spaces.
+    // The second field is the program's name in parentheses and may contain spaces.
     const [state, ...rest] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return state === 'Z' ? undefined : rest[18];
   } catch {

@@ -1,5 +1,5 @@
 /**
- * A price service on this machine, as one would ask one on the internet: what the demo's coins are worth in USD now.
+ * A price service on this machine, like one on the internet: the current USD prices of the demo's coins.
  */
 import { once } from 'node:events';
 import { createServer } from 'node:http';
@@ -12,7 +12,7 @@ export type PriceFeed = {
   stop(): Promise<void>;
 };
 
-/** Listens on loopback, on another port when the preferred one is in use; 0 is any free port. */
+/** Listens on loopback, on another port if the preferred one is taken. 0 means any free port. */
 export async function startPriceFeed(options: { preferredPort: number; now(): Date }): Promise<PriceFeed> {
   const server = createServer((request, response) => {
     const symbol = request.url?.slice(1).toUpperCase() ?? '';

@@ -1,20 +1,20 @@
 /**
- * Something that the demo does again and again until it is stopped.
+ * An activity that the demo repeats until it is stopped.
  */
 import type { Clock } from '../src/core/clock.ts';
 import type { Fault } from '../src/core/fault.ts';
 import { runLoop } from '../src/core/loop.ts';
 
 export type Repeating = {
-  /** It is done no more once this resolves. */
+  /** Resolves when it has stopped. */
   stop(): Promise<void>;
-  /** Rejects if there is a bug; resolves with `stop`. */
+  /** Rejects if there is a bug. Resolves after `stop`. */
   ended: Promise<void>;
 };
 
 const RETRY_MS_MAX = 5_000;
 
-/** Does it at the interval; after a Fault too, a little later. */
+/** Repeats the activity at the interval. After a Fault it continues a little later. */
 export function repeat(
   once: () => Promise<void>,
   options: { name: string; clock: Clock; intervalMs: number; onFault(fault: Fault): void },

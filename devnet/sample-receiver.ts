@@ -1,6 +1,6 @@
 /**
- * A webhook receiver as an integrator would write one: check the bearer key, read the amount exactly, act once for
- * each `id`, answer 2xx. It prints a line for each webhook; `/break` and `/mend` let it fail, to watch the retries.
+ * A webhook receiver as an integrator would write it: it checks the bearer key, reads the amount exactly, acts once for each `id`
+ * and answers 2xx. It prints a line for each webhook. `/break` makes it fail and `/mend` recover, to show the retries.
  */
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
@@ -9,13 +9,13 @@ import { formatUnits } from 'viem';
 import { parseExact } from '../src/core/json.ts';
 import { listenNear } from './free-port.ts';
 
-/** How an asset's amounts are shown; the key is the payload's `asset`, lower case. */
+/** Symbol and decimals of each asset. The key is the payload's `asset` in lower case. */
 export type AssetFormats = ReadonlyMap<string, { symbol: string; decimals: number }>;
 
 type SampleReceiver = {
   /** http://127.0.0.1:port */
   url: string;
-  /** Resolves with the first webhook that was accepted. */
+  /** Resolves with the first accepted webhook. */
   first: Promise<void>;
   stop(): Promise<void>;
 };
@@ -31,16 +31,16 @@ type Notification = {
   asset: string;
 };
 
-/** A notification is below 2 KiB; whatever is longer is not ours. */
+/** A notification is shorter than 2 KiB. */
 const BODY_BYTES_MAX = 64 * 1024;
-/** How many ids are remembered for "seen before"; a real integrator keeps them in its database. */
+/** The number of remembered ids, to recognize duplicates. A real integrator stores them in its database. */
 const IDS_MAX = 10_000;
 
-/** Listens on loopback; `preferredPort` 0 is any free port. */
+/** Listens on loopback. `preferredPort` 0 means any free port. */
 export async function startSampleReceiver(options: {
-  /** Another one is taken when this is in use. */
+  /** Another port is used if this one is taken. */
   preferredPort: number;
-  /** Undefined as long as no key was issued: then nothing is accepted. */
+  /** Undefined until a key is issued. Nothing is accepted until then. */
   apiKey(): string | undefined;
   assets: AssetFormats;
   print(line: string): void;
@@ -102,7 +102,7 @@ export async function startSampleReceiver(options: {
   };
 }
 
-/** Compared in a time that does not depend on how much of the secret is right. */
+/** Compares in constant time. */
 function isSameSecret(given: string, expected: string): boolean {
   const digest = (text: string) => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(given), digest(expected));
@@ -122,7 +122,7 @@ async function readBody(request: IncomingMessage): Promise<string | undefined> {
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** `amount` is a JSON number of up to 78 digits: a plain JSON.parse would round it. */
+/** `amount` is a JSON number of up to 78 digits, which plain JSON.parse would round. */
 function parseNotification(body: string): Notification | undefined {
   let fields: unknown;
   try {

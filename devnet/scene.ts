@@ -1,5 +1,5 @@
 /**
- * The scene of the demo: who is on the chain, and which contracts are there for them.
+ * The scene of the demo: its accounts and contracts.
  */
 import { Fault } from '../src/core/fault.ts';
 import type { Address } from '../src/core/hex.ts';
@@ -16,13 +16,13 @@ import {
 } from './wallet.ts';
 
 export type Scene = {
-  /** Send to each other. The first two are watched in the demo. */
+  /** They send to each other. The demo watches the first two. */
   traders: readonly [Address, Address, Address, Address];
-  /** Has coin and tokens, and is not part of the traffic: for the reader's own experiments. */
+  /** Has coins and tokens, and takes no part in the traffic. It is for the reader's experiments. */
   visitor: Address;
-  /** Deployed the contracts; sends what the reader asks it to. */
+  /** Deployed the contracts, and sends transactions for the reader. */
   deployer: Address;
-  /** Trade, stake, vote, farm and bridge on the market. */
+  /** They trade, stake, vote, farm and bridge on the market. */
   members: readonly [Address, ...Address[]];
   contracts: SceneContracts;
   market: Market;
@@ -33,26 +33,25 @@ type SceneContracts = {
   token: Address;
   /** ERC-20 with a fee of 1 % on each transfer, 18 decimals. */
   feeToken: Address;
-  /** ERC-721; the first trader got number 1. */
+  /** ERC-721. The first trader owns number 1. */
   collectible: Address;
   splitter: Address;
 };
 
-/** How amounts of the scene's tokens are shown. */
+/** Symbols and decimals of the scene's tokens. */
 export const tokenFormats = {
   token: { symbol: 'DUSD', decimals: 6 },
   feeToken: { symbol: 'FEE', decimals: 18 },
 } as const;
 
 const MINTED_WHOLE_TOKENS = 1_000_000n;
-/** The router, by far the largest of all contracts, takes almost as much. */
+/** The router, by far the largest contract, needs almost as much. */
 const GAS_OF_CREATION = 5_000_000;
 const GAS_OF_MINT = 200_000;
 
 /**
- * Creates the contracts and gives everybody what they begin with, in a few blocks. Needs a chain on which the deployer
- * has done nothing yet.
- * @throws Fault `inconsistent` when it has, or when there are fewer than eight accounts; `invalid` when something fails.
+ * Creates the contracts and the initial balances in a few blocks. The deployer must not have sent a transaction before.
+ * @throws Fault `inconsistent` if it has, or if there are fewer than eight accounts, and `invalid` if a transaction fails
  */
 export async function createScene(node: Node): Promise<Scene> {
   const { feeCollector, ...scene } = await planScene(node);
@@ -69,13 +68,13 @@ export async function createScene(node: Node): Promise<Scene> {
     return { from: deployer, valueWei, input: encodeCreation(contract, values), gas: GAS_OF_CREATION };
   });
   await placeMulticall3(node);
-  // Twice, because transactions of different senders are mined in any order.
+  // In two calls, because transactions of different senders are mined in any order.
   await executeAll(node, [...inTurn, ...ownBeginning(scene), ...openMarket(market, scene, now)]);
   await executeAll(node, joinMarket(market, scene, now));
   return scene;
 }
 
-/** The scene on a chain where it was created before; undefined when the contracts are not there. */
+/** The scene on a chain where it was created before. Undefined if the contracts are missing. */
 export async function findScene(node: Node): Promise<Scene | undefined> {
   const { feeCollector: _, ...scene } = await planScene(node);
   const { tokens, pairs, ...others } = scene.market;
@@ -86,7 +85,7 @@ export async function findScene(node: Node): Promise<Scene | undefined> {
   return scene;
 }
 
-/** Who is there, and where everything lies or will lie. */
+/** The accounts, and the addresses of all contracts, before or after their creation. */
 async function planScene(node: Node): Promise<Scene & { feeCollector: Address }> {
   const [first, second, third, fourth, visitor, feeCollector, deployer, member, ...members] =
     await listAccounts(node);
@@ -126,7 +125,7 @@ function getCreation(creations: ReadonlyMap<Address, Creation>, address: Address
   return creation;
 }
 
-/** Tokens for traders and visitor, and the collectible. */
+/** Sends tokens to traders and visitor, and the collectible. */
 function ownBeginning({ deployer, traders, visitor, contracts }: Scene): Transaction[] {
   const mint = (contract: 'DemoToken' | 'FeeToken' | 'DemoCollectible', to: Address, values: unknown[]) => ({
     from: deployer,
@@ -145,9 +144,9 @@ function ownBeginning({ deployer, traders, visitor, contracts }: Scene): Transac
   ];
 }
 
-/** At the address where tools look for it, which no creation on this chain could reach. */
+/** Sets the code of Multicall3 at its well-known address, which no creation on this chain could reach. */
 async function placeMulticall3(node: Node): Promise<void> {
-  // Asked what a creation would leave there, a node runs the constructor and answers the code.
+  // An eth_call of a creation runs the constructor and returns the code.
   const code = await node.rpc('eth_call', [{ data: encodeCreation('Multicall3') }, 'latest']);
   await node.rpc('anvil_setCode', [MULTICALL3, code]);
 }

@@ -1,5 +1,5 @@
 /**
- * What the demo shows when it is ready: everything that one needs to try Chainbell, ready to be copied.
+ * The text that the demo prints when it is ready: everything a reader needs to try Chainbell, ready to copy.
  */
 import { styleText } from 'node:util';
 import type { Address } from '../src/core/hex.ts';
@@ -7,7 +7,7 @@ import { REWARD_SYMBOL } from './demo-config.ts';
 import { tokenSymbols } from './market.ts';
 import { type Scene, tokenFormats } from './scene.ts';
 
-/** Everything that the screen shows; `--json` prints the same. */
+/** The facts on the screen. `--json` prints the same. */
 export type DemoFacts = {
   version: string;
   chain: { id: number; block: number; rpcUrl: string; wsUrl: string };
@@ -17,20 +17,20 @@ export type DemoFacts = {
   apiKey: string;
   receiverUrl: string;
   priceFeedUrl: string;
-  /** The month in UTC in which the demo was started: `2026-11`. */
+  /** The month in UTC in which the demo started: `2026-11`. */
   month: string;
-  /** The records that the demo itself made, one for each watched trader. */
+  /** The watched addresses that the demo created, one for each watched trader. */
   watched: readonly { id: string; address: Address }[];
   scene: Scene;
-  /** "continuing at block 70", or why this start is a fresh one. */
+  /** "continuing at block 70", or the reason for a fresh start. */
   story: string;
   retryMinutes: readonly number[];
 };
 
-/** Puts colour and weight on a text, or leaves it as it is where nobody would see it. */
+/** Adds color and weight to a text, or returns it unchanged if the terminal shows neither. */
 type Paint = (style: 'bold' | 'dim' | 'cyan' | 'green' | 'yellow', text: string) => string;
 
-/** Colours as the stream's terminal shows them; none when it is not a terminal or NO_COLOR is set. */
+/** Colors for the stream's terminal. None if it is not a terminal or NO_COLOR is set. */
 export function paintFor(stream: NodeJS.WriteStream): Paint {
   return (style, text) => styleText(style, text, { stream });
 }
@@ -94,7 +94,7 @@ function renderChain({ scene, watched }: DemoFacts, paint: Paint): string[] {
 
 type Commands = { title: string; lines: string[] };
 
-/** Each line works by itself when it is pasted into a shell. */
+/** Each line works by itself in a shell. */
 function renderCommands(facts: DemoFacts): Commands[] {
   const { apiUrl, metricsUrl, receiverUrl, watched, scene } = facts;
   const collection = `${apiUrl}/api/notifications/watched-addresses`;

@@ -1,6 +1,6 @@
 /**
- * Traffic on the demo's chain: one transaction after another. Among traders, of every kind that rings and of those that
- * must not; on the market as market-traffic.ts says.
+ * Traffic on the demo's chain, one transaction after another. Traders send every kind of transfer that rings, and kinds that must
+ * not ring. market-traffic.ts has the traffic on the market.
  */
 import type { Clock } from '../src/core/clock.ts';
 import type { Fault } from '../src/core/fault.ts';
@@ -10,7 +10,7 @@ import { type Repeating, repeat } from './repeat.ts';
 import type { Scene } from './scene.ts';
 import { type Node, readContract, sendTransaction, type Transaction } from './wallet.ts';
 
-/** Everything that happens, in turn. Each is sent by one trader to the next. */
+/** All kinds of transactions in turn, each from one trader to the next. */
 export const trafficKinds = [
   'native',
   'token',
@@ -25,10 +25,10 @@ export const trafficKinds = [
 
 type TrafficKind = (typeof trafficKinds)[number];
 
-/** A chain that mines slowly, or not at all, does not get more than this to mine. */
+/** Waiting transactions at most, so that a chain that mines slowly or not at all is not overloaded. */
 const PENDING_TRANSACTIONS_MAX = 20;
 
-/** Sends the transaction of one turn after the other, at the interval, until it is stopped. */
+/** Sends the transaction of one turn after another at the interval, until it is stopped. */
 export function startTraffic(
   { node, clock }: { node: Node; clock: Clock },
   transactionAt: (turn: number) => Promise<Transaction>,
@@ -43,7 +43,7 @@ export function startTraffic(
   return repeat(send, { name: 'traffic', clock, ...options });
 }
 
-/** The transaction of a turn: the kinds in their order, the sender moving on after each round. */
+/** The transaction of a turn: the kinds in order, with the next sender after each round. */
 export async function trafficAt(node: Node, scene: Scene, turn: number): Promise<Transaction> {
   const kind = trafficKinds[turn % trafficKinds.length] ?? 'native';
   const round = Math.floor(turn / trafficKinds.length);
@@ -111,7 +111,7 @@ async function transactionOf(
       return { from, to: contracts.splitter, valueWei, input: encodeCall(call) };
     }
     case 'failing':
-      // A token contract takes no coin: status 0, and the value stays where it is.
+      // A token contract accepts no coins, so the transaction fails (status 0) and the value stays.
       return { from, to: contracts.token, valueWei };
   }
 }

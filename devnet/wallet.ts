@@ -1,5 +1,5 @@
 /**
- * Transactions and reads on a development chain, whose node signs for its own accounts.
+ * Transactions and reads on a development chain whose node signs for its accounts.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { Fault } from '../src/core/fault.ts';
@@ -13,16 +13,16 @@ import {
   encodeCreation,
 } from './contracts.ts';
 
-/** What is needed of a node. */
+/** The required part of a node. */
 export type Node = Pick<Anvil, 'rpc'>;
 
 export type Transaction = {
   from: Address;
-  /** Absent: the transaction creates a contract. */
+  /** Absent if the transaction creates a contract. */
   to?: Address;
   valueWei?: bigint;
   input?: Hex;
-  /** Absent: enough for everything but a large creation. */
+  /** Default: enough for everything except a large creation. */
   gas?: number;
 };
 
@@ -35,33 +35,32 @@ export type Receipt = {
   logs: readonly { address: Address; topics: readonly Hex[]; data: Hex }[];
 };
 
-/** Given with every transaction: a node refuses to estimate one that will fail, and failing ones are wanted too. */
+/** Sent with every transaction, because a node refuses to estimate one that will fail, and some should fail. */
 const GAS = 3_000_000;
-/** Of anvil, as it starts. */
+/** anvil's default. */
 const GAS_OF_BLOCK_MAX = 30_000_000;
-/** anvil 1.7.1 traces a block in a time that grows with the square of its transactions: 136 of them took five seconds. */
+/** The time in which anvil 1.7.1 traces a block grows with the square of its transactions: 136 of them took five seconds. */
 const TRANSACTIONS_OF_BLOCK_MAX = 16;
 const RECEIPT_MS_MAX = 30_000;
 const LOOK_AGAIN_MS = 20;
 
-/** The accounts that the node signs for, in its order. */
+/** The accounts for which the node signs, in its order. */
 export async function listAccounts(node: Node): Promise<Address[]> {
   const accounts = await node.rpc('eth_accounts');
   if (!Array.isArray(accounts)) throw unexpected('eth_accounts');
   return accounts.map((account) => hexOf(account, 'eth_accounts'));
 }
 
-/** Hands over a transaction, and does not wait until it is mined. */
+/** Sends a transaction without waiting until it is mined. */
 export async function sendTransaction(node: Node, transaction: Transaction): Promise<Hash> {
   const hash = await node.rpc('eth_sendTransaction', [fieldsOfTransaction(transaction)]);
   return hexOf(hash, 'eth_sendTransaction');
 }
 
 /**
- * Mines all of them in as few blocks as they fit into, the first one at the given time or now: those of one sender in
- * their order, those of different senders in any order. Needs a node that mines each transaction at once, and leaves it
- * so.
- * @throws Fault `invalid` when one of them fails.
+ * Mines the transactions in as few blocks as possible, the first block at the given time or now. Transactions of one sender stay in
+ * order, and those of different senders come in any order. The node must mine each transaction at once, before and after.
+ * @throws Fault `invalid` if one of them fails
  */
 export async function executeAll(node: Node, transactions: readonly Transaction[], at?: Date): Promise<void> {
   const nonces = new Map<Address, number>();
@@ -93,7 +92,7 @@ export async function executeAll(node: Node, transactions: readonly Transaction[
   await node.rpc('evm_setAutomine', [true]);
 }
 
-/** anvil 1.7.1 drops what comes after a transaction that does not fit into a block. */
+/** anvil 1.7.1 drops the transactions after one that does not fit into a block. */
 function fillBlocks(transactions: readonly Transaction[]): Transaction[][] {
   const blocks: Transaction[][] = [[]];
   let gasOfBlock = 0;
@@ -109,7 +108,7 @@ function fillBlocks(transactions: readonly Transaction[]): Transaction[][] {
   return blocks;
 }
 
-/** The receipt, once the transaction is mined. @throws Fault `unavailable` after 30 s without it. */
+/** The receipt once the transaction is mined. @throws Fault `unavailable` after 30 s without it */
 export async function waitForReceipt(node: Node, hash: Hash): Promise<Receipt> {
   const deadline = Date.now() + RECEIPT_MS_MAX;
   while (Date.now() < deadline) {
@@ -120,7 +119,7 @@ export async function waitForReceipt(node: Node, hash: Hash): Promise<Receipt> {
   throw new Fault('unavailable', `transaction ${hash} was not mined within ${RECEIPT_MS_MAX / 1000} s`);
 }
 
-/** The address of a new contract; `values` are for its constructor. @throws Fault `invalid` when it reverts. */
+/** The address of a new contract. `values` are for its constructor. @throws Fault `invalid` if it reverts */
 export async function deployContract(
   node: Node,
   creation: { from: Address; contract: ContractName; values?: readonly unknown[] },
@@ -134,13 +133,13 @@ export async function deployContract(
   return contractAddress;
 }
 
-/** What a method answers now. */
+/** The current result of a method. */
 export async function readContract(node: Node, address: Address, call: ContractCall): Promise<unknown> {
   const result = await node.rpc('eth_call', [{ to: address, data: encodeCall(call) }, 'latest']);
   return decodeResult(call, hexOf(result, 'eth_call'));
 }
 
-/** True when there is a contract at the address. */
+/** True if there is a contract at the address. */
 export async function isContract(node: Node, address: Address): Promise<boolean> {
   return (await node.rpc('eth_getCode', [address, 'latest'])) !== '0x';
 }
@@ -150,7 +149,7 @@ export async function readBalanceWei(node: Node, address: Address): Promise<bigi
   return BigInt(hexOf(await node.rpc('eth_getBalance', [address, 'latest']), 'eth_getBalance'));
 }
 
-/** Number and hash of a block, undefined when the chain has no such block. */
+/** Number and hash of a block. Undefined if the chain has no such block. */
 export async function findBlock(
   node: Node,
   block: number | 'latest',
@@ -169,7 +168,7 @@ export async function readChainTime(node: Node): Promise<Date> {
   return new Date(Number(timestamp) * 1000);
 }
 
-/** An integer as JSON-RPC wants it. */
+/** An integer in JSON-RPC form. */
 export function quantity(value: number | bigint): Hex {
   return `0x${value.toString(16)}`;
 }
