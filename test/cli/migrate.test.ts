@@ -46,7 +46,7 @@ test('a folder that another process has open without serving it ends with 78 and
     '--check',
   );
   assert.equal(code, 78, err);
-  assert.match(err, new RegExp(`in use by process ${process.pid}: stop it first`));
+  assert.match(err, new RegExp(`in use by process ${process.pid}. Stop it first`));
 });
 
 test('a database that is newer than the program ends with 78', async () => {

@@ -1,6 +1,6 @@
 /**
- * Arrays in the forms that PostgreSQL reads, for statements that take thousands of values:
- * `${listOf(numbers)}::bigint[]`. The drivers' own way asks each value what it is and escapes it.
+ * Arrays in PostgreSQL's input formats, for statements with thousands of values: `${listOf(numbers)}::bigint[]`. The drivers'
+ * own conversion is slower, because it checks and escapes each value.
  */
 import type { Hex } from '../../core/hex.ts';
 
@@ -8,19 +8,19 @@ import type { Hex } from '../../core/hex.ts';
 const BYTEA = 17;
 const HEADER_BYTES = 20;
 const LENGTH_BYTES = 4;
-/** The length of null. */
+/** The length that marks null. */
 const NULL_LENGTH = -1;
 
-/** Numbers and plain words, as text. */
+/** Numbers and words that need no escaping, in the text format. */
 export function listOf(values: readonly (number | bigint | string)[]): string {
   return `{${values.join()}}`;
 }
 
-/** Bytes, as the drivers send any Buffer: in the binary form (array_send of PostgreSQL); undefined becomes null. */
+/** Bytes in the binary format of PostgreSQL's array_send, in which the drivers send a Buffer. Undefined becomes null. */
 export function bytesOf(values: readonly (Hex | undefined)[]): Buffer {
   const size = values.reduce((sum, hex) => sum + LENGTH_BYTES + byteLength(hex), HEADER_BYTES);
   const array = Buffer.alloc(size);
-  // One dimension, no flags, the type of its elements, how many, and the first one's index.
+  // One dimension, no flags, element type, element count, index of the first element.
   let at = 0;
   for (const field of [1, 0, BYTEA, values.length, 1]) at = array.writeInt32BE(field, at);
   for (const hex of values) {

@@ -1,5 +1,5 @@
 /**
- * The database as a command opens it: itself, or through the socket of the service that has the embedded one.
+ * Opens the database for a command: directly, or through the socket of the service that has the embedded database open.
  */
 import { never } from '../../core/abort.ts';
 import { machineSteadyMs, waitMs } from '../../core/clock.ts';
@@ -9,11 +9,11 @@ import { type DatabaseOptions, openDatabase } from './open.ts';
 import { joinDatabase } from './socket-client.ts';
 import { pathProblem, socketPathOf } from './socket-frames.ts';
 
-/** A service that starts has the folder for some seconds before it serves it, and another command for about one. */
+/** A starting service has the folder for some seconds before it serves the database. Another command has it for about one. */
 const JOIN_MS_MAX = 10_000;
 const JOIN_POLL_MS = 100;
 
-/** @throws as openDatabase does; `conflict` when another process has the folder and does not serve its database. */
+/** @throws the Faults of openDatabase; `conflict` if another process has the folder and doesn't serve its database. */
 export async function openForCommand(options: DatabaseOptions): Promise<SharedDatabase> {
   if (options.url !== '') return openDatabase(options);
   const { dataDir } = options;

@@ -10,17 +10,17 @@ import { withFolderFaults } from './folder-fault.ts';
 
 const PRIVATE = 0o700;
 const PRIVATE_FILE = 0o600;
-/** Read, write and search for the group and for everyone else; and of those, write. */
+/** All permissions of the group and of everyone else, and their write permissions alone. */
 const OTHERS = 0o077;
 const OTHERS_WRITE = 0o022;
 
-/** Of the file system at once. */
+/** Files that are changed at once. */
 const FILES_AT_ONCE = 64;
 
 /**
- * Creates `dataDir`, or takes other users' access to it away.
- * @throws Fault `invalid` when it belongs to another user or others can write there, because they may have changed the files
- * already, and when nothing can be written there; `unavailable` when the disk is full.
+ * Creates `dataDir`, or removes other users' access to it.
+ * @throws Fault `invalid` if it belongs to another user or others can write to it, because they may have changed the files
+ * already, or if this process can't write to it; `unavailable` if the disk is full.
  */
 export async function prepareDataFolder(dataDir: string): Promise<void> {
   await withFolderFaults(dataDir, async () => {
@@ -35,15 +35,15 @@ export async function prepareDataFolder(dataDir: string): Promise<void> {
 }
 
 /**
- * Takes other users' access to the database's files in `dataDir` and to the secret away: it would count again as soon as the
- * folder is opened or copied. To be called by the process that has the folder's lock.
- * @throws Fault `invalid` when one of them belongs to another user, who could still change it
+ * Removes other users' access to the database's files in `dataDir` and to the secret, because it would matter again once the
+ * folder is opened to others or copied. Only the process that has the folder's lock may call it.
+ * @throws Fault `invalid` if one of the files belongs to another user, who could still change it
  */
 export async function closeDataFiles(dataDir: string): Promise<void> {
   if (process.platform === 'win32') return;
   await withFolderFaults(dataDir, async () => {
     const database = path.join(dataDir, 'database');
-    // Without types it would follow links to other folders.
+    // Without file types, readdir would follow links to other folders.
     const options = { recursive: true, withFileTypes: true } as const;
     const inside = (await readdir(database, options).catch(ignoreMissing)) ?? [];
     const files = [
@@ -57,7 +57,7 @@ export async function closeDataFiles(dataDir: string): Promise<void> {
 
 async function closeFile(dataDir: string, file: string): Promise<void> {
   const found = await lstat(file).catch(ignoreMissing);
-  // A link could lead to a file that is none of ours.
+  // A link could lead to a file outside the data folder.
   if (found === undefined || !(found.isDirectory() || (found.isFile() && found.nlink === 1))) return;
   if (found.uid !== process.geteuid?.()) throw foreignFault(file, { uid: found.uid, folder: dataDir });
   if ((found.mode & OTHERS) !== 0) await chmod(file, found.isDirectory() ? PRIVATE : PRIVATE_FILE);

@@ -1,82 +1,82 @@
 /**
- * The database: PostgreSQL behind a pool, or the embedded PGlite. The same SQL and the same types on both.
+ * The database: PostgreSQL behind a pool, or the embedded PGlite. Both run the same SQL and return the same types.
  */
 import { Fault, messageOf } from '../../core/fault.ts';
 import type { Sql } from './sql.ts';
 
-/** Runs statements; either the pool or one open transaction. */
+/** Runs statements, either on the pool or in one open transaction. */
 export type Db = {
-  /** The rows of one statement. @throws Fault `unavailable` when the database cannot be reached or asks to try again. */
+  /** The rows of one statement. @throws Fault `unavailable` if the database can't be reached or if a retry may succeed. */
   query<Row = Record<string, unknown>>(statement: Sql): Promise<Row[]>;
 };
 
 /**
- * One open transaction, which only `transaction` makes: what several statements must do together, or after the locks of an
- * earlier one, takes it, so that the pool does not fit.
+ * One open transaction, which only `transaction` creates. A function takes a Tx instead of a Db if its statements must commit
+ * together or depend on locks of an earlier statement. The type checker then rejects the pool.
  */
 export type Tx = Db & { readonly kind: 'transaction' };
 
-/** What holds things for as long as this process lives: advisory locks and LISTEN. Ends with its connection. */
+/** A connection for advisory locks and LISTEN, held as long as this process runs. Both end with the connection. */
 export type Session = {
-  /** Takes or already has the advisory lock (space, key); false while another session holds it. */
+  /** Takes the advisory lock (space, key), unless this session has it already. False while another session holds it. */
   tryLock(space: number, key: number): Promise<boolean>;
-  /** Calls back with the payload of each NOTIFY on the channel. A hint: it may be missed, polling is the truth. */
+  /** Calls back with the payload of each NOTIFY on the channel. A NOTIFY may be missed, so listeners must poll too. */
   listen(channel: string, onNotify: (payload: string) => void): Promise<void>;
-  /** Aborts when the connection is gone, and the locks with it. */
+  /** Aborts when the connection, and with it all locks, is lost. */
   readonly lost: AbortSignal;
   close(): Promise<void>;
 };
 
 export type Database = Db & {
   readonly kind: 'postgres' | 'embedded';
-  /** Hands on the rows of one statement as they come, and keeps none. @throws what `onRow` does, after the last one. */
+  /** Passes on the rows of one statement as they arrive, without storing them. @throws an error of `onRow` after the last row. */
   each<Row>(statement: Sql, onRow: (row: Row) => void): Promise<void>;
   /**
-   * Commits what `work` did, or nothing. Never held open over network I/O. After a deadlock or a serialization failure `work`
-   * runs again, a few times at most, so it must not depend on a first run.
+   * Commits everything that `work` did, or nothing. Never keep a transaction open over network I/O. After a deadlock or a
+   * serialization failure `work` runs again, a few times at most, so it must not depend on an earlier run.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Runs a text of several statements, in one transaction; for migrations. */
+  /** Runs a text of several statements in one transaction, for migrations. */
   script(text: string): Promise<void>;
   session(): Promise<Session>;
   close(): Promise<void>;
 };
 
 /**
- * The parts of a process that never wait for each other's statements: each has separate connections on a server, and takes
- * turns with the others on the embedded database. `settle` records outcomes of attempts; the rest of delivery is `delivery`.
- * `operator` is for commands beside a service with the embedded database; on a server they connect themselves.
+ * The parts of a process whose statements don't hold up each other. On a server each has separate connections; on the embedded
+ * database they share one connection fairly. `settle` records outcomes of attempts, `delivery` is the rest of delivery.
+ * `operator` is for commands that run beside a service with the embedded database. On a server commands connect themselves.
  */
 export const shares = ['follower', 'settle', 'delivery', 'api', 'operator'] as const;
 export type Share = (typeof shares)[number];
 
-/** The database of a process. By itself it is the API's share, which commands use too. */
+/** The database of a process. Used directly, it is the API's share, which commands use too. */
 export type SharedDatabase = Database & {
-  /** The same database, through the connections of one part. */
+  /** The same database through the connections of one share. */
   for(share: Share): Database;
-  /** @throws Fault `invalid` behind a pooler that gives a server's session to several clients: locks and LISTEN break there. */
+  /** @throws Fault `invalid` behind a pooler that shares server sessions between clients, because locks and LISTEN break there. */
   requireSessions(): Promise<void>;
 };
 
-/** Connections at most; one of `delivery` is for `settle`. */
+/** Maximum number of connections per share. One of `delivery` is for `settle`. */
 export type Connections = { follower: number; api: number; delivery: number };
 
 /**
  * SQLSTATE classes and socket errors after which the same work may succeed: connection exceptions, resources,
  * operator intervention, serialization, deadlock, lock and query timeouts, failing disks, a server that is read-only after a
- * failover, and a transaction that it ended because it heard nothing.
+ * failover, and a transaction that the server ended because it was idle for too long.
  */
 const RETRYABLE =
   /^(08|53|57|58|25006|25P03|40001|40P01|55P03)|^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|EAI_AGAIN|ENOTFOUND)/;
 const RETRYABLE_TEXT =
   /Connection terminated|timeout|not queryable|Client has encountered a connection error/i;
 
-/** It answers every question, so that only the message of a write can say what is wrong. */
+/** A read-only server answers all queries, so only the error of a write can give this advice. */
 const READ_ONLY = /^25006/;
 export const READ_ONLY_ADVICE =
   'The database is read-only, as a standby is. Point database.url to the primary server';
 
-/** A driver error as a Fault where trying again may help; any other error is a bug and stays as it is. */
+/** Turns a driver error into a Fault if a retry may succeed. Any other error is a bug and stays as it is. */
 export function databaseError(error: unknown): unknown {
   if (!(error instanceof Error)) return error;
   const code = 'code' in error && typeof error.code === 'string' ? error.code : '';
@@ -87,12 +87,12 @@ export function databaseError(error: unknown): unknown {
   return new Fault('unavailable', `database: ${messageOf(error)}${advice}`, { cause: error });
 }
 
-/** int8 columns are ids, counts and block numbers, all below 2^53; the same on both drivers. */
+/** int8 columns are ids, counts and block numbers, all below 2^53. Both drivers parse them with this function. */
 export function parseInt8(text: string): number {
   const value = Number(text);
   if (!Number.isSafeInteger(value)) throw new RangeError(`int8 ${text} is beyond 2^53`);
   return value;
 }
 
-/** Type identifiers of PostgreSQL whose parsers both drivers share. */
+/** OID of int8 in PostgreSQL. */
 export const INT8_OID = 20;

@@ -1,5 +1,5 @@
 /**
- * One run of the embedded PostgreSQL, as a server's process is one: it starts, and may die of a panic. The next run then
+ * One run of the embedded PostgreSQL, comparable to a server process: it starts, and it may end in a panic. The next run then
  * recovers from the write-ahead log, as a server does.
  */
 import { existsSync } from 'node:fs';
@@ -12,22 +12,25 @@ import { createFairQueue } from './fair-queue.ts';
 import { withFolderFaults } from './folder-fault.ts';
 
 export type Engine = {
-  /** Aborts when it has died; nothing may be asked of it from then on. */
-  died: AbortSignal;
+  /** Aborts when the engine has crashed. It must not be used from then on. */
+  crashed: AbortSignal;
   /**
-   * What `work` returns; rejects as soon as the engine dies. One at a time, in turns that are fair between the shares.
-   * @throws Fault `unavailable` when trying again may help
+   * Returns the result of `work`. Runs one piece of work at a time, fairly between the shares. Rejects as soon as the engine
+   * crashes. @throws Fault `unavailable` if a retry may succeed
    */
   run<T>(share: Share, work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 };
 
-/** Runs a statement inside of a transaction. When the engine dies of it this never settles, because a rollback hangs. */
+/**
+ * Runs a statement within a transaction. If the engine crashes, this never settles, because PGlite would otherwise try a
+ * rollback, which hangs.
+ */
 export type Inner = <T>(work: () => Promise<T>) => Promise<T>;
 
 /**
- * Starts the database in `folder`, making it when there is none.
- * @throws Fault `unavailable` when the disk is full, `invalid` when nothing can be written there
+ * Starts the database in `folder`, and creates it if there is none.
+ * @throws Fault `unavailable` if the disk is full, `invalid` if this process can't write there
  */
 export async function startEngine(folder: string): Promise<Engine> {
   return withFolderFaults(folder, async () => {
@@ -36,9 +39,12 @@ export async function startEngine(folder: string): Promise<Engine> {
   });
 }
 
-/** No background worker makes checkpoints here, and the write-ahead log keeps everything since the last one. */
-const LOOK_TURNS = 64;
-/** Of 16 MiB each; more than what PostgreSQL keeps after a checkpoint, by the first of the settings. */
+/**
+ * How often the size of the write-ahead log is checked, in pieces of work. PGlite has no background worker for checkpoints, so
+ * the log would grow without end.
+ */
+const LOG_CHECK_INTERVAL = 64;
+/** Files of 16 MiB each. PostgreSQL keeps fewer after a checkpoint, because of max_wal_size. */
 const LOG_FILES_MAX = 10;
 const LOG_SETTINGS = ['-c', 'max_wal_size=128MB', '-c', 'min_wal_size=32MB'];
 
@@ -48,11 +54,11 @@ async function hasDatabase(folder: string): Promise<boolean> {
   if (names.length === 0) return false;
   throw new Fault(
     'invalid',
-    `${folder} holds no database: it has no PG_VERSION, but other files. Move it away or restore it`,
+    `${folder} contains files but no database: PG_VERSION is missing. Move the folder away or restore it`,
   );
 }
 
-/** Under another name until it is whole, because PGlite takes what a full disk has cut off for a database. */
+/** Creates the database under another name first, because PGlite would accept one that a full disk has left incomplete. */
 async function makeDatabase(folder: string): Promise<void> {
   const draft = `${folder}.draft`;
   await rm(draft, { recursive: true, force: true });
@@ -88,27 +94,27 @@ async function startPglite(folder: string): Promise<PGlite> {
 }
 
 function engineOf(pglite: PGlite, logFolder: string): Engine {
-  const death = new AbortController();
+  const crash = new AbortController();
   const queue = createFairQueue(machineSteadyMs);
-  let turns = 0;
-  /** Ends the turn in which it dies. */
-  let endTurn = (_error: unknown) => {};
+  let runs = 0;
+  /** Rejects the work that is running. */
+  let rejectRunning = (_error: unknown) => {};
 
-  /** The error for the caller; ends the engine when PostgreSQL has ended itself. */
-  function judge(error: unknown): unknown {
+  /** Returns the error for the caller. Ends the engine if PostgreSQL has panicked. */
+  function translate(error: unknown): unknown {
     const known = databaseError(error);
-    if (isPanic(error) && !death.signal.aborted) {
+    if (isPanic(error) && !crash.signal.aborted) {
       end(pglite);
-      death.abort(known);
-      endTurn(known);
+      crash.abort(known);
+      rejectRunning(known);
     }
     return known;
   }
 
-  /** Makes a checkpoint when the log has grown long. */
-  async function shorten(): Promise<void> {
-    turns += 1;
-    if (turns % LOOK_TURNS === 0 && (await readdir(logFolder)).length > LOG_FILES_MAX)
+  /** Makes a checkpoint if the write-ahead log has too many files. */
+  async function limitLog(): Promise<void> {
+    runs += 1;
+    if (runs % LOG_CHECK_INTERVAL === 0 && (await readdir(logFolder)).length > LOG_FILES_MAX)
       await pglite.exec('checkpoint');
   }
 
@@ -116,37 +122,37 @@ function engineOf(pglite: PGlite, logFolder: string): Engine {
     try {
       return await work();
     } catch (error) {
-      const known = judge(error);
-      if (death.signal.aborted) await new Promise(() => {});
+      const known = translate(error);
+      if (crash.signal.aborted) await new Promise(() => {});
       throw known;
     }
   };
 
   return {
-    died: death.signal,
+    crashed: crash.signal,
     run<T>(share: Share, work: (pglite: PGlite, inner: Inner) => Promise<T>): Promise<T> {
       return queue.run(share, async () => {
-        death.signal.throwIfAborted();
+        crash.signal.throwIfAborted();
         const { promise, resolve, reject } = Promise.withResolvers<T>();
-        endTurn = reject;
-        shorten()
+        rejectRunning = reject;
+        limitLog()
           .then(() => work(pglite, inner))
-          .then(resolve, (error: unknown) => reject(judge(error)));
+          .then(resolve, (error: unknown) => reject(translate(error)));
         return promise;
       });
     },
     async close() {
       await queue.idle();
-      if (!death.signal.aborted) await pglite.close();
+      if (!crash.signal.aborted) await pglite.close();
     },
   };
 }
 
-/** PostgreSQL has ended itself: what it holds in memory is worth nothing, and the next statement would hang. */
+/** Whether PostgreSQL has ended itself. Its memory is then unusable, and the next statement would hang. */
 const isPanic = (error: unknown): boolean =>
   error instanceof Error && 'severity' in error && (error.severity === 'PANIC' || error.severity === 'FATAL');
 
-/** Ends what PGlite leaves running when it fails: its timers would keep the process alive. */
+/** Stops the timers that PGlite leaves running when it fails, because they would keep the process alive. */
 function end(pglite: PGlite): void {
   try {
     pglite.Module?._emscripten_force_exit(1);
@@ -155,6 +161,6 @@ function end(pglite: PGlite): void {
   }
 }
 
-/** Which is how it says that it has ended; not an Error. */
+/** Emscripten throws an ExitStatus, which is not an Error, when it has exited. */
 const isExitStatus = (error: unknown): boolean =>
   typeof error === 'object' && error !== null && 'name' in error && error.name === 'ExitStatus';

@@ -1,6 +1,6 @@
 /**
- * The Database inside this process: PostgreSQL compiled to WebAssembly (PGlite), in a folder.
- * One connection, so one process; a lock file keeps a second process out.
+ * The embedded database: PostgreSQL compiled to WebAssembly (PGlite), which runs in this process and stores its data in a folder.
+ * It has one connection, so a lock file keeps a second process out.
  */
 import path from 'node:path';
 import type { PGlite, Transaction } from '@electric-sql/pglite';
@@ -12,12 +12,12 @@ import { lockFolder } from './folder-lock.ts';
 import { eachBy } from './row-stream.ts';
 import type { Sql } from './sql.ts';
 
-/** An engine that died is started again no sooner: a start takes a second of this process's time. */
+/** Pause before another start after a failed one, because a start takes a second of this process's time. */
 const RESTART_PAUSE_MS = 5_000;
 
 /**
- * @throws Fault `conflict` when another process has the folder open, `unavailable` when its disk is full, `invalid` when
- * nothing can be written there or other users can write there.
+ * @throws Fault `conflict` if another process has the folder open, `unavailable` if its disk is full, `invalid` if this process
+ * can't write there or other users can.
  */
 export async function openEmbedded(
   dataDir: string,
@@ -67,7 +67,7 @@ export async function openEmbedded(
   return { ...shareOf('api'), for: shareOf, requireSessions: async () => {} };
 }
 
-/** The running engine: one that died, of a full disk for example, is followed by the next. */
+/** Provides the running engine, and starts a new one after a crash, for example because of a full disk. */
 async function openEngines(folder: string) {
   let engine = await startEngine(folder);
   let starting: Promise<Engine> | undefined;
@@ -85,9 +85,9 @@ async function openEngines(folder: string) {
   }
 
   return {
-    /** @throws Fault `unavailable` while the cause of its death lasts */
+    /** @throws Fault `unavailable` while the cause of the crash lasts */
     async current(): Promise<Engine> {
-      if (!engine.died.aborted) return engine;
+      if (!engine.crashed.aborted) return engine;
       starting ??= restart().finally(() => {
         starting = undefined;
       });
@@ -109,7 +109,7 @@ function openSession(engine: Engine): Session {
   const held = new Set<string>();
   const unlisten: (() => Promise<void>)[] = [];
   return {
-    lost: engine.died,
+    lost: engine.crashed,
     async tryLock(space, key) {
       if (held.has(`${space}/${key}`)) return true;
       const text = 'select pg_try_advisory_lock($1, $2) as locked';
@@ -123,8 +123,8 @@ function openSession(engine: Engine): Session {
       unlisten.push(await engine.run('follower', (pglite) => pglite.listen(channel, onNotify)));
     },
     async close() {
-      // Nobody else shares the one connection: its advisory locks end with the process.
-      for (const stop of unlisten) if (!engine.died.aborted) await engine.run('follower', stop);
+      // Only this process uses the connection, so its advisory locks can stay until the process ends.
+      for (const stop of unlisten) if (!engine.crashed.aborted) await engine.run('follower', stop);
     },
   };
 }

@@ -1,86 +1,86 @@
 /**
- * Turns on the one connection of the embedded database, fair between the parts of the process by the time that each used
- * (start-time fair queueing): however much one part asks for, another one waits for the turn under way and little more.
+ * Shares the one connection of the embedded database between the parts of the process, fairly by the time that each has used
+ * (start-time fair queueing). However much work one part has, another one waits for little more than the statement under way.
  */
-import { setImmediate as breathe } from 'node:timers/promises';
+import { setImmediate as pause } from 'node:timers/promises';
 import { Fault } from '../../core/fault.ts';
 import { type Share, shares } from './db.ts';
 
 export type FairQueue = {
-  /** Runs `work` in a turn of the share, first come first served within it. @throws Fault `unavailable` when too many wait. */
+  /** Runs `work` when it is the share's turn, first in first out within the share. @throws Fault `unavailable` if too many wait. */
   run<T>(share: Share, work: () => Promise<T>): Promise<T>;
-  /** Resolves when nothing is under way and nothing waits. */
+  /** Resolves when nothing is running or waiting. */
   idle(): Promise<void>;
 };
 
 /**
- * What may wait, per share. The API: more requests than that would be late by seconds. Delivery: all lanes that a process may
- * have leased read at once. The others have a handful of loops or commands.
+ * Limits of waiting work per share. For the API, more requests would be late by seconds. For delivery, all lanes that a process
+ * may lease can read at once. The other shares have a handful of loops or commands.
  */
 const WAITING_MAX: Record<Share, number> = {
   ...{ follower: 100, settle: 100, delivery: 5_000, api: 1_000, operator: 100 },
 };
-/** Each millisecond of an operator's turn counts as much as so many of another part's: the service's own work goes first. */
+/** An operator's millisecond costs this many of another share's, so that the service's own work goes first. */
 const OPERATOR_COST = 4;
-/** The embedded database works in this thread: without a pause a long line would keep out requests, timers and signals. */
-const BREATH_MS = 10;
-/** A turn has its own cost beside what can be measured; without a floor, turns too short to measure would be free. */
-const TURN_MS_MIN = 0.05;
+/** The embedded database runs in this thread. Without a pause a long queue would block requests, timers and signals. */
+const PAUSE_EVERY_MS = 10;
+/** The minimum cost of a piece of work. Without it, work too short to measure would be free. */
+const WORK_MS_MIN = 0.05;
 
-type Line = {
+type Queue = {
   waiting: (() => Promise<void>)[];
   cost: number;
-  /** Virtual time: what the share used, moved up to the others' when it comes back after a rest. */
+  /** Virtual time that the share has used. It moves up to the others' when the share has work again after being idle. */
   usedMs: number;
 };
 
 export function createFairQueue(steadyMs: () => number): FairQueue {
-  const lines = new Map<Share, Line>(
+  const queues = new Map<Share, Queue>(
     shares.map((share) => [
       share,
       { waiting: [], cost: share === 'operator' ? OPERATOR_COST : 1, usedMs: 0 },
     ]),
   );
-  /** The virtual time of the turn that began last. */
+  /** The virtual time of the work that started last. */
   let presentMs = 0;
   let running: Promise<void> | undefined;
 
-  /** Of the lines with something waiting, the one that used least. */
+  /** The queue with work that has used the least time. */
   const next = () =>
-    Array.from(lines.values())
+    Array.from(queues.values())
       .filter(({ waiting }) => waiting.length > 0)
-      .reduce<Line | undefined>(
-        (least, line) => (least === undefined || line.usedMs < least.usedMs ? line : least),
+      .reduce<Queue | undefined>(
+        (least, queue) => (least === undefined || queue.usedMs < least.usedMs ? queue : least),
         undefined,
       );
 
-  async function takeTurns(): Promise<void> {
-    let breathMs = steadyMs();
-    for (let line = next(); line !== undefined; line = next()) {
-      const turn = line.waiting.shift();
-      presentMs = line.usedMs;
+  async function runAll(): Promise<void> {
+    let pausedMs = steadyMs();
+    for (let queue = next(); queue !== undefined; queue = next()) {
+      const work = queue.waiting.shift();
+      presentMs = queue.usedMs;
       const startedMs = steadyMs();
-      await turn?.();
-      line.usedMs += line.cost * Math.max(steadyMs() - startedMs, TURN_MS_MIN);
-      if (steadyMs() - breathMs < BREATH_MS) continue;
-      await breathe();
-      breathMs = steadyMs();
+      await work?.();
+      queue.usedMs += queue.cost * Math.max(steadyMs() - startedMs, WORK_MS_MIN);
+      if (steadyMs() - pausedMs < PAUSE_EVERY_MS) continue;
+      await pause();
+      pausedMs = steadyMs();
     }
-    // In the same turn of the event loop as the last look, so that nothing is left waiting.
+    // This runs in the same event loop turn as the last `next`, so no work can be left waiting.
     running = undefined;
   }
 
   return {
     run<T>(share: Share, work: () => Promise<T>): Promise<T> {
-      const line = lines.get(share);
-      if (line === undefined || line.waiting.length >= WAITING_MAX[share]) {
-        const message = `database: ${WAITING_MAX[share]} statements of ${share} wait already`;
+      const queue = queues.get(share);
+      if (queue === undefined || queue.waiting.length >= WAITING_MAX[share]) {
+        const message = `database: ${WAITING_MAX[share]} statements of ${share} are already waiting`;
         return Promise.reject(new Fault('unavailable', message));
       }
       const { promise, resolve, reject } = Promise.withResolvers<T>();
-      if (line.waiting.length === 0) line.usedMs = Math.max(line.usedMs, presentMs);
-      line.waiting.push(() => work().then(resolve, reject));
-      running ??= Promise.resolve().then(takeTurns);
+      if (queue.waiting.length === 0) queue.usedMs = Math.max(queue.usedMs, presentMs);
+      queue.waiting.push(() => work().then(resolve, reject));
+      running ??= Promise.resolve().then(runAll);
       return promise;
     },
     async idle() {

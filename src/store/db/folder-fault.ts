@@ -1,17 +1,17 @@
 /**
- * Errors of the file system below the data folder, as Faults that say where and what to do.
+ * Turns file system errors in the data folder into Faults that say where the problem is and what to do.
  */
 import { Fault, messageOf } from '../../core/fault.ts';
 
 type Cause = {
-  /** How Node.js and PostgreSQL name it. */
+  /** Matches the messages of Node.js and PostgreSQL. */
   pattern: RegExp;
-  /** PGlite throws file system errors with the numbers of WASI; -1 where there is none. */
+  /** PGlite throws file system errors with WASI error numbers; -1 if there is none. */
   wasiNumber: number;
   problem(folder: string): string;
-  /** A full disk may be freed; the others need another configuration. */
+  /** `unavailable` for a full disk, on which space can be freed. The other causes need another configuration. */
   code: 'unavailable' | 'invalid';
-  /** What PostgreSQL calls it. */
+  /** PostgreSQL's code for the same problem. */
   sqlState: string;
 };
 
@@ -61,8 +61,8 @@ const CAUSES: readonly Cause[] = [
 ];
 
 /**
- * What `work` returns. @throws Fault `unavailable` when the disk of `folder` is full, `invalid` when nothing can ever be
- * written there; any other error as it is.
+ * Returns the result of `work`. @throws Fault `unavailable` if the disk of `folder` is full, `invalid` if it can't be written to
+ * at all; any other error unchanged.
  */
 export async function withFolderFaults<T>(folder: string, work: () => Promise<T>): Promise<T> {
   try {
@@ -77,7 +77,7 @@ function folderFault(error: unknown, folder: string): unknown {
   const text = error instanceof Error ? messageOf(error) : '';
   const wasiNumber = isErrno(error) ? error.errno : undefined;
   const found = CAUSES.find((cause) => cause.pattern.test(text) || cause.wasiNumber === wasiNumber);
-  // What PGlite throws is not always an Error.
+  // PGlite sometimes throws values that are not an Error.
   const known =
     error instanceof Error ? error : new Error(`file system error ${wasiNumber ?? String(error)}`);
   if (found === undefined) return known;

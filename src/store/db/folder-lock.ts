@@ -1,5 +1,5 @@
 /**
- * Keeps two processes out of one data folder: a lock file that names its owner, taken over when the owner is dead.
+ * Keeps a second process out of a data folder, with a lock file that names its owner and is taken over when the owner has ended.
  */
 import { link, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
@@ -7,9 +7,9 @@ import { Fault } from '../../core/fault.ts';
 import { withFolderFaults } from './folder-fault.ts';
 
 /**
- * Takes the folder's lock; the returned function gives it back.
- * @throws Fault `conflict` that names the process which has it, `unavailable` when the disk is full, `invalid` when
- * nothing can be written there.
+ * Takes the folder's lock. The returned function releases it.
+ * @throws Fault `conflict` with the process that has the lock, `unavailable` if the disk is full, `invalid` if this process can't
+ * write there.
  */
 export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   const lock = path.join(folder, 'lock');
@@ -18,7 +18,7 @@ export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   await withFolderFaults(folder, async () => {
     try {
       await writeFile(draft, own);
-      // link() fails when the lock exists, and puts a complete file there when it does not.
+      // link() fails if the lock exists. Otherwise it creates a complete file at once.
       while (!(await tryLink(draft, lock))) await removeStale(lock, draft);
     } finally {
       await rm(draft, { force: true });
@@ -27,7 +27,7 @@ export async function lockFolder(folder: string): Promise<() => Promise<void>> {
   return () => rm(lock, { force: true });
 }
 
-/** The process that has the folder's lock; undefined without one. */
+/** The process that has the folder's lock, undefined if there is none. */
 export async function lockOwnerOf(folder: string): Promise<number | undefined> {
   const pid = Number.parseInt((await readIfThere(path.join(folder, 'lock'))) ?? '', 10);
   return Number.isNaN(pid) ? undefined : pid;
@@ -43,7 +43,7 @@ async function tryLink(draft: string, lock: string): Promise<boolean> {
   }
 }
 
-/** Moves away the lock of a dead process; refuses when its process lives. */
+/** Removes the lock of an ended process. @throws Fault `conflict` if its process is running */
 async function removeStale(lock: string, draft: string): Promise<void> {
   const owner = await readIfThere(lock);
   if (owner === undefined) return;
@@ -51,12 +51,12 @@ async function removeStale(lock: string, draft: string): Promise<void> {
   if (await isAlive(Number(pid), started ?? '')) {
     throw new Fault(
       'conflict',
-      `the folder ${path.dirname(lock)} is in use by process ${pid}: stop it first, or give this one another dataDir`,
+      `the folder ${path.dirname(lock)} is in use by process ${pid}. Stop it first, or set another dataDir for this one`,
     );
   }
   const aside = `${draft}.stale`;
   await rename(lock, aside).catch(ignoreMissing);
-  // Between reading and renaming, another starter may have taken over: then give back what is his.
+  // Another process may have taken the lock between reading and renaming. Then put its lock back.
   const moved = await readIfThere(aside);
   if (moved !== undefined && moved !== owner) await link(aside, lock).catch(() => {});
   await rm(aside, { force: true });
@@ -69,14 +69,14 @@ async function isAlive(pid: number, started: string): Promise<boolean> {
   } catch (error) {
     if (codeOf(error) === 'ESRCH') return false;
   }
-  // The number may have been given to another process since.
+  // The system may have given the process id to another process since.
   return (await startedAt(pid)) === started;
 }
 
-/** When a process started, in the kernel's clock ticks; 'unknown' where /proc does not tell. */
+/** When a process started, in the kernel's clock ticks; 'unknown' if /proc is not available. */
 async function startedAt(pid: number): Promise<string> {
   const stat = await readIfThere(`/proc/${pid}/stat`);
-  // Field 22, counted behind the command name, which may hold spaces (proc(5)).
+  // Field 22, counted after the command name, which may contain spaces (proc(5)).
   return stat?.slice(stat.lastIndexOf(')') + 2).split(' ')[19] ?? 'unknown';
 }
 

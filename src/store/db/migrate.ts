@@ -1,6 +1,6 @@
 /**
- * Brings the schema up to date: numbered files, forward only, each in one transaction with its own row first. `folder`: of the
- * migrations; the program's own unless given.
+ * Brings the schema up to date. Migrations are numbered files, forward only. Each runs in one transaction that inserts its row in
+ * `migration` first.
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
@@ -9,27 +9,27 @@ import type { Database, Db } from './db.ts';
 import { sql } from './sql.ts';
 
 const FOLDER = new URL('./migrations/', import.meta.url);
-/** Advisory lock of the whole program's migrations ("chainbell migrate"). */
+/** Advisory lock that serializes migrations. */
 const MIGRATION_LOCK = 0x6362_0001;
 
 export type MigrationState = { applied: number; known: number; pending: string[] };
 
-/** What is applied and what is not. @throws Fault `conflict` when the database is newer than this program. */
+/** The applied and pending migrations. @throws Fault `conflict` if the database is newer than this program. */
 export async function migrationState(database: Db, folder = FOLDER): Promise<MigrationState> {
   const files = await listMigrations(folder);
   const applied = await findApplied(database);
   if (applied > files.length) {
     throw new Fault(
       'conflict',
-      `the database has migration ${applied}, this version of chainbell knows ${files.length}: start the newer version`,
+      `the database has migration ${applied}, but this version of chainbell knows only ${files.length}. Start the newer version`,
     );
   }
   return { applied, known: files.length, pending: files.slice(applied) };
 }
 
 /**
- * Applies what is missing; several processes may do so at once. Returns the names of what this one applied.
- * @throws Fault `conflict` when the database is newer than this program.
+ * Applies pending migrations and returns the names of those that this call applied. Several processes may call it at once.
+ * @throws Fault `conflict` if the database is newer than this program.
  */
 export async function migrate(database: Database, folder = FOLDER): Promise<string[]> {
   const done: string[] = [];
@@ -54,7 +54,7 @@ async function apply(
       ${body}`);
     return true;
   } catch (error) {
-    // Another process was first: its row is there, and with it the whole migration.
+    // If the row exists, another process has applied the whole migration.
     if ((await findApplied(database)) >= id) return false;
     throw error;
   }

@@ -1,29 +1,29 @@
 /**
- * Opens the database that the configuration names: PostgreSQL, or the embedded one.
+ * Opens the configured database: PostgreSQL or the embedded one.
  */
 import type { Connections, Share, SharedDatabase } from './db.ts';
 
 export type DatabaseOptions = {
-  /** `postgres://…`, several hosts allowed; empty: the embedded database in `dataDir`/database. */
+  /** `postgres://…`, possibly with several hosts. Empty: the embedded database in `dataDir`/database. */
   url: string;
   dataDir: string;
-  /** By default as a command needs them. */
+  /** The default is enough for a command. */
   connections?: Connections;
-  /** Hears how long a statement or transaction waited for its connection or turn. */
+  /** Called with the time that a statement or transaction waited for its connection. */
   onWait?(share: Share, waitMs: number): void;
-  /** PostgreSQL ends a transaction of which it hears nothing for so long. */
+  /** PostgreSQL ends a transaction that is idle for this long. */
   silentMsMax?: number;
 };
 
 /**
- * A process that is stopped (SIGSTOP), paused with its machine or cut off within a transaction keeps its locks, for which blocks of
- * all watchers may wait.
+ * A process that is stopped (SIGSTOP), paused with its machine or cut off within a transaction keeps its locks. Blocks of all
+ * watchers may wait for those.
  */
 const SILENT_MS_MAX = 5_000;
 
 const COMMAND_CONNECTIONS: Connections = { follower: 2, api: 10, delivery: 2 };
 
-/** Opens the database that the options name. @throws Fault `unavailable`, or `conflict` when the folder is in use. */
+/** @throws Fault `unavailable` if the database can't be reached, `conflict` if another process has the folder. */
 export async function openDatabase(options: DatabaseOptions): Promise<SharedDatabase> {
   const { url, dataDir, connections = COMMAND_CONNECTIONS, onWait = () => {} } = options;
   const { silentMsMax = SILENT_MS_MAX } = options;

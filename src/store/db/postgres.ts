@@ -18,18 +18,18 @@ import {
 import { createPostgresHosts, type PostgresHosts } from './postgres-hosts.ts';
 import type { Sql } from './sql.ts';
 
-/** Ends a statement whose answer never comes (a half-open connection), so that no loop hangs for ever. */
+/** Ends a statement whose answer never comes, for example on a half-open connection, so that no loop hangs forever. */
 const QUERY_MS_MAX = 120_000;
 const SERVER_VERSION_MIN = 150_000;
-/** Outcomes are recorded by one statement at a time. */
+/** One statement at a time records outcomes. */
 const SETTLE_CONNECTIONS = 1;
-/** A pooler that is busy with other clients may happen to give each connection its own session, but not so often. */
+/** A busy pooler in transaction mode may by chance give each connection its own session, but not this many times in a row. */
 const SESSION_CHECKS = 12;
-/** A pooler in session mode that has no second connection left keeps the check waiting. */
+/** A pooler in session mode without a second free connection would keep the check waiting longer. */
 const SESSION_CHECK_MS_MAX = 10_000;
 
 /**
- * What a statement of many rows may keep in memory: by default (4 MB) a leaderboard of 100,000 users went through files.
+ * work_mem of statements with many rows. With the default of 4 MB, sorting a leaderboard of 100,000 users used files.
  */
 const EACH_WORK_MEM = '64MB';
 
@@ -38,7 +38,7 @@ const types: pg.CustomTypesConfig = {
     oid === INT8_OID && format !== 'binary' ? parseInt8 : pg.types.getTypeParser(oid, format),
 };
 
-/** @throws Fault `unavailable` when the server cannot be reached, `invalid` when it is older than 15. */
+/** @throws Fault `unavailable` if the server can't be reached, `invalid` if it is older than PostgreSQL 15. */
 export async function openPostgres(
   url: string,
   {
@@ -104,7 +104,7 @@ export async function openPostgres(
   return database;
 }
 
-/** Lends the connections of one share; each must be released. */
+/** Lends the connections of one share. Each must be released. */
 type Lender = Pick<PostgresHosts, 'noteError' | 'release'> & {
   /** The statement that begins a transaction. */
   begin: string;
@@ -124,7 +124,7 @@ async function run<Row>(client: pg.PoolClient, { text, values }: Sql): Promise<R
   return rows;
 }
 
-/** Whatever state a statement that failed has left the connection in, nothing else gets it. */
+/** Lends a connection to `work`, and closes it after an error, because its state is then unknown. */
 async function once<T>(lender: Lender, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
   const client = await lender.lend();
   let isBroken = false;
@@ -142,11 +142,11 @@ async function once<T>(lender: Lender, work: (client: pg.PoolClient) => Promise<
 const query = <Row>(lender: Lender, statement: Sql): Promise<Row[]> =>
   unlessConflict(() => once(lender, (client) => run(client, statement)));
 
-/** Deadlock and serialization failure: all was rolled back, and the same may succeed at once. */
+/** Deadlock and serialization failure. The transaction was rolled back, and a retry may succeed at once. */
 const CONFLICT = /^(40P01|40001)$/;
 const CONFLICT_TRIES_MAX = 5;
 
-/** Calls `work`, which runs one transaction, again after a conflict. */
+/** Repeats `work`, which runs one transaction, after a conflict. */
 async function unlessConflict<T>(work: () => Promise<T>): Promise<T> {
   for (let tries = 1; ; tries += 1) {
     try {
@@ -159,7 +159,7 @@ async function unlessConflict<T>(work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Several statements in one simple query are one transaction. */
+/** PostgreSQL runs the statements of one simple query in one transaction. */
 const script = (lender: Lender, text: string): Promise<void> =>
   once(lender, async (client) => {
     await orFault(client.query(text));
@@ -176,7 +176,7 @@ function each<Row>(lender: Lender, { text, values }: Sql, onRow: (row: Row) => v
         else resolve();
       });
       query.on('row', (row, result) => {
-        // The driver collects them too.
+        // The driver also collects the rows. Drop them to save memory.
         if (result !== undefined) result.rows.length = 0;
         try {
           if (problem === undefined) onRow(row);
@@ -239,8 +239,8 @@ async function openSession(hosts: PostgresHosts): Promise<Session> {
 }
 
 /**
- * Two connections must never be one session of the server. Behind a pooler in transaction mode they are, as soon as the first
- * one is between two transactions: the pooler gives the server's session that it had to the second.
+ * Refuses a pooler in transaction mode. Two connections must never share one session of the server. Behind such a pooler they
+ * do: while the first connection is between two transactions, the pooler gives its server session to the second.
  */
 async function requireSessions(hosts: PostgresHosts): Promise<void> {
   await using parts = new AsyncDisposableStack();
@@ -258,13 +258,14 @@ async function requireSessions(hosts: PostgresHosts): Promise<void> {
     const first = await serverProcess(one);
     await orFault(other.query('begin'));
     const second = await serverProcess(other);
-    // While the other one keeps its session in a transaction, a pooler has to find another one for the first.
+    // The other connection holds its session in a transaction. A pooler in transaction mode then has to find another session
+    // for the first one.
     const again = await serverProcess(one);
     await orFault(other.query('commit'));
     if (first !== second && first === again) continue;
     throw new Fault(
       'invalid',
-      'database.url: a pooler gives sessions of the server to several connections (transaction mode), which breaks the locks of workers and LISTEN. Connect to PostgreSQL directly, or set pool_mode = session for this database in pgbouncer',
+      'database.url: a pooler shares server sessions between connections (transaction mode), which breaks the locks of workers and LISTEN. Connect to PostgreSQL directly, or set pool_mode = session for this database in pgbouncer',
     );
   }
 }
@@ -273,14 +274,14 @@ async function requireVersion(database: Db): Promise<void> {
   const text = "select current_setting('server_version_num')::int as version";
   const rows = await database.query<{ version: number }>({ text, values: [] }).catch((error: unknown) => {
     if (error instanceof Fault) throw error;
-    // A wrong password or an unknown database: only the operator can help.
+    // Other errors, such as a wrong password or an unknown database, need the operator.
     throw new Fault('invalid', `database: ${messageOf(error)}`, { cause: error });
   });
   const version = rows[0]?.version ?? 0;
   if (version < SERVER_VERSION_MIN) {
     throw new Fault(
       'invalid',
-      `database: PostgreSQL 15 or newer is needed, this server is ${Math.floor(version / 10_000)}`,
+      `database: PostgreSQL 15 or newer is required, but this server is version ${Math.floor(version / 10_000)}`,
     );
   }
 }

@@ -1,10 +1,10 @@
 /**
- * Rows one by one where the driver has no cursor.
+ * `Database.each` for drivers without a cursor.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Database, Db } from './db.ts';
 
-/** Reads all rows at once, and hands them over with a turn of the event loop between two. */
+/** Reads all rows at once, then passes them on one by one, so that the event loop runs between two rows. */
 export const eachBy =
   (query: Db['query']): Database['each'] =>
   async (statement, onRow) => {

@@ -1,10 +1,10 @@
 /**
- * Keeps one Session open: after it was lost the next caller gets a new one, with the same channels listened to.
+ * Keeps one Session open. After it is lost, the next caller gets a new one that listens to the same channels.
  */
 import type { Database, Session } from './db.ts';
 
 export type SessionKeeper = {
-  /** The living session. @throws Fault `unavailable` while the database cannot be reached. */
+  /** The open session. @throws Fault `unavailable` while the database can't be reached. */
   current(): Promise<Session>;
   close(): Promise<void>;
 };

@@ -1,17 +1,19 @@
 /**
- * Transactions for work of several watchers: a lock that one watcher's transaction keeps must not hold up the others.
+ * Transactions for work of several watchers, which a lock of one watcher's transaction must not hold up.
  */
 import { Fault } from '../../core/fault.ts';
 import type { Database, Tx } from './db.ts';
 import { sql } from './sql.ts';
 
-/** Locks of ordinary transactions end much earlier; below the second after which the server looks for deadlocks. */
+/**
+ * Longer than ordinary transactions hold their locks, and below the second after which the server checks for deadlocks.
+ */
 const LOCK_MS_MAX = 100;
 
 /** SQLSTATE of a statement that has waited for a lock for too long. */
 const LOCK_NOT_AVAILABLE = '55P03';
 
-/** The transaction; undefined, and nothing is done, when a statement waits for a lock for longer than LOCK_MS_MAX. */
+/** Runs a transaction. If a statement waits for a lock longer than LOCK_MS_MAX, rolls back and returns undefined. */
 export async function unlessLocked<T>(
   database: Database,
   work: (tx: Tx) => Promise<T>,

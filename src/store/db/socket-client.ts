@@ -1,5 +1,5 @@
 /**
- * A command's end of the socket: the Database that a running service has, for this process.
+ * A command's end of the socket: uses the embedded database of a running service.
  */
 import { once } from 'node:events';
 import { connect } from 'node:net';
@@ -19,12 +19,12 @@ import {
 
 type Connection = Frames<Reply, Question>;
 
-/** A service that works sends something every second; a single long statement may keep it from that for a while. */
+/** A working service sends something every second, but a single long statement can delay that. */
 const SILENCE_MS_MAX = 30_000;
 
 /**
- * The database of the service that has the folder; undefined while none listens there. The path must be short enough.
- * @throws Fault `unavailable` when the service sends nothing for `silenceMsMax`
+ * The database of the service that has the folder; undefined while none listens there. Check `pathProblem` first.
+ * @throws Fault `unavailable` if the service sends nothing for `silenceMsMax`
  */
 export async function joinDatabase(
   dataDir: string,
@@ -51,7 +51,7 @@ export async function joinDatabase(
     for (;;) {
       const reply = await connection.read(silenceMsMax);
       if (reply === undefined) throw connection.isOver() ? gone() : await silent(dataDir, silenceMsMax);
-      // As the driver types its rows: by the statement.
+      // The caller declares the row type for its statement, as with the driver.
       if (!('working' in reply)) return rowsOf(reply) as Row[];
     }
   }
@@ -76,21 +76,22 @@ export async function joinDatabase(
       lend(async (connection) => {
         await ask(connection, { ask: 'script', protocol: PROTOCOL, text });
       }),
-    // Its locks would be the service's.
+    // The service and this command share a connection, so their locks would not exclude each other.
     session: () => Promise.reject(new Fault('conflict', 'only the service itself can have a session')),
     close: async () => {},
   };
   return { ...database, for: () => database, requireSessions: async () => {} };
 }
 
-const gone = () => new Fault('unavailable', 'the service that has the database has ended: run it again');
+const gone = () =>
+  new Fault('unavailable', 'the service that had the database has ended. Run the command again');
 
 async function silent(dataDir: string, ms: number): Promise<Fault> {
   const pid = await lockOwnerOf(dataDir);
   const [who, how] = pid === undefined ? ['', ''] : [` (process ${pid})`, ` with kill -CONT ${pid}`];
   return new Fault(
     'unavailable',
-    `the service that has the database${who} has sent nothing for ${ms / 1_000} s: it is suspended or overloaded. Continue it${how} or restart it, then run the command again. A step that it was asked for may still be carried out when it continues`,
+    `the service that has the database${who} has sent nothing for ${ms / 1_000} s: it is suspended or overloaded. Continue it${how} or restart it, then run the command again. It may still carry out the current step when it continues`,
   );
 }
 

@@ -1,7 +1,7 @@
 /**
- * The protocol between a command and the service that has the embedded database: each value is preceded by its length, and
- * serialized by the structured clone algorithm, which keeps bytes, times and integers. A connection carries one statement, one
- * script or one transaction.
+ * The protocol between a command and the service that has the embedded database. Each value is serialized with the structured
+ * clone algorithm, which preserves bytes, times and integers, and is preceded by its length. A connection carries one statement,
+ * one script or one transaction.
  */
 import type { Socket } from 'node:net';
 import path from 'node:path';
@@ -12,10 +12,10 @@ import { waitMs } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Sql } from './sql.ts';
 
-/** Both sides must be of one, because the program may have been updated while its service runs. */
+/** Both sides must have the same version. The program may have been updated while the service was running. */
 export const PROTOCOL = 2;
 
-/** A request of a command. After `begin` come statements, up to `commit` or the end of the connection. */
+/** A request of a command. `begin` is followed by statements until `commit` or the end of the connection. */
 export type Question =
   | { ask: 'query'; protocol: number; statement: Sql }
   | { ask: 'script'; protocol: number; text: string }
@@ -23,12 +23,12 @@ export type Question =
   | { ask: 'statement'; statement: Sql }
   | { ask: 'commit' };
 
-/** How often the service says that it still works on a question. */
+/** How often the service says that it is still working on a request. */
 export const WORKING_MS = 1_000;
 
 /**
- * `working` comes any number of times before the reply proper. `sqlState` is that of PostgreSQL, or the code of a socket's or
- * file's error.
+ * `working` is sent any number of times before the actual reply. `sqlState` is PostgreSQL's, or the code of a socket or file
+ * error.
  */
 export type Reply =
   | { working: true }
@@ -44,27 +44,27 @@ export type Frames<In, Out> = {
   close(): void;
 };
 
-/** A batch of an import has about a megabyte. */
+/** Far above the largest frames: a batch of an import has about a megabyte. */
 const FRAME_BYTES_MAX = 64 * 1024 * 1024;
 const LENGTH_BYTES = 4;
 
 /** Where the service that has the folder listens. */
 export const socketPathOf = (dataDir: string) => path.join(path.resolve(dataDir), 'socket');
 
-/** What sockaddr_un takes, without its last byte: 108 on Linux, 104 on macOS and BSD. */
+/** The path length of sockaddr_un without its final zero byte: 108 bytes on Linux, 104 on macOS and BSD. */
 const PATH_BYTES_MAX = process.platform === 'linux' ? 107 : 103;
 
-/** Why there can be no socket in the folder, and what to do; undefined where there can. */
+/** Why the folder can't have a socket, and what to do about it; undefined if it can. */
 export function pathProblem(dataDir: string): string | undefined {
   if (process.platform === 'win32')
-    return 'On Windows commands cannot use the embedded database while a service has it: stop it first';
+    return 'On Windows commands cannot use the embedded database while a service has it open. Stop the service first';
   const socketPath = socketPathOf(dataDir);
   const bytes = Buffer.byteLength(socketPath);
   if (bytes <= PATH_BYTES_MAX) return undefined;
-  return `${socketPath} has ${bytes} bytes, and the path of a socket at most ${PATH_BYTES_MAX}: give dataDir a shorter path, so that commands work while the service runs`;
+  return `${socketPath} has ${bytes} bytes, but the path of a socket may have at most ${PATH_BYTES_MAX}. Set dataDir to a shorter path, so that commands work while the service runs`;
 }
 
-/** Values in both directions; what the other side sends must be of our program. */
+/** Reads and writes values over a socket. The other side must be a Chainbell process, because values are not validated. */
 export function framesOf<In, Out>(socket: Socket): Frames<In, Out> {
   const values: In[] = [];
   let bytes: Buffer[] = [];
@@ -73,7 +73,7 @@ export function framesOf<In, Out>(socket: Socket): Frames<In, Out> {
   let isOver = false;
   let wake = () => {};
 
-  /** The first bytes of what has come; undefined until there are so many. */
+  /** Takes the first `count` received bytes; undefined until that many have arrived. */
   function take(count: number): Buffer | undefined {
     if (length < count) return undefined;
     const all = bytes.length === 1 && bytes[0] !== undefined ? bytes[0] : Buffer.concat(bytes);
@@ -104,7 +104,7 @@ export function framesOf<In, Out>(socket: Socket): Frames<In, Out> {
     }
     wake();
   });
-  // `close` follows, and ends the read.
+  // A `close` event follows and ends the read.
   socket.on('error', () => {});
   socket.on('close', () => {
     isOver = true;
@@ -118,7 +118,7 @@ export function framesOf<In, Out>(socket: Socket): Frames<In, Out> {
         wake = () => arrival.abort();
         if (timeoutMs === undefined) await abortOf(arrival.signal);
         else await waitMs(timeoutMs, arrival.signal);
-        // A process that was busy for as long finds its timer before what has arrived meanwhile.
+        // After a busy period the timer fires before data that has arrived meanwhile is read.
         if (values.length === 0 && !isOver) await nextTurn();
         if (values.length === 0 && !isOver) await nextTurn();
       }
@@ -135,7 +135,7 @@ export function framesOf<In, Out>(socket: Socket): Frames<In, Out> {
   };
 }
 
-/** An error as the other side gets it. */
+/** The reply that carries an error to the other side. */
 export function replyOf(error: unknown): Reply {
   const cause = error instanceof Fault && error.cause instanceof Error ? error.cause : error;
   const code = typeof cause === 'object' && cause !== null && 'code' in cause ? cause.code : undefined;
@@ -148,7 +148,7 @@ export function replyOf(error: unknown): Reply {
   };
 }
 
-/** The rows of a reply. @throws the error that it holds, as the database would have thrown it here. */
+/** The rows of a reply. @throws the error in the reply, as the database would have thrown it here. */
 export function rowsOf(reply: Exclude<Reply, { working: true }>): unknown[] {
   if ('rows' in reply) return reply.rows;
   const { message, fault, sqlState } = reply.error;

@@ -1,6 +1,6 @@
 /**
- * The service's end of the socket in the data folder: statements of commands take turns with the service's own work on the
- * embedded database.
+ * The service's end of the socket in the data folder. Through it commands run statements on the embedded database, alternating
+ * with the service's own work.
  */
 import { chmod, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -19,19 +19,19 @@ import {
   WORKING_MS,
 } from './socket-frames.ts';
 
-/** Commands run a few pieces of work at once; each has a connection. */
+/** Commands run a few statements at once, each on its own connection. */
 const CONNECTIONS_MAX = 64;
-/** A connection that asks nothing. */
+/** How long a new connection may stay silent. */
 const FIRST_QUESTION_MS_MAX = 10_000;
-/** While a transaction is open nothing else happens on the one connection: between two of its statements, and in all. */
+/** Limits between two statements and for a whole transaction, because an open one blocks the database's only connection. */
 const IDLE_MS_MAX = 2_000;
 const TRANSACTION_MS_MAX = 15_000;
 
 export type DatabaseSocket = { path: string; close(): Promise<void> };
 
 /**
- * Serves the database to this user's commands. The caller has the folder's lock, so a socket that is there is of a process that
- * was killed. @throws Fault `invalid` when the folder's path is too long for a socket
+ * Serves the database to this user's commands. The caller has the folder's lock, so an existing socket belongs to a process that
+ * was killed. @throws Fault `invalid` if the folder's path is too long for a socket
  */
 export async function serveDatabase(database: Database, dataDir: string): Promise<DatabaseSocket> {
   const path = socketPathOf(dataDir);
@@ -41,7 +41,7 @@ export async function serveDatabase(database: Database, dataDir: string): Promis
   const server = createServer((socket) => {
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
-    // Every error has been answered, or is the connection's end.
+    // Errors have been sent as a reply already, or mean that the connection has ended.
     answer(framesOf<Question, Reply>(socket), database).catch(() => socket.destroy());
   });
   server.maxConnections = CONNECTIONS_MAX;
@@ -80,7 +80,7 @@ async function answer(frames: Frames<Question, Reply>, database: Database): Prom
   }
 }
 
-/** The other side takes a service that sends nothing for one that is suspended. */
+/** Sends regular signs of life during the work, because the other side takes a silent service for a suspended one. */
 async function whileWorking<T>(frames: Frames<Question, Reply>, work: () => Promise<T>): Promise<T> {
   const ended = new AbortController();
   const saying = (async () => {
@@ -106,7 +106,7 @@ async function rowsFor(
   if (!('protocol' in question) || question.protocol !== PROTOCOL)
     throw new Fault(
       'conflict',
-      'the running service is of another version: use its own chainbell, or restart it',
+      'the running service has another version than this command. Use the chainbell of the service, or restart the service',
     );
   switch (question.ask) {
     case 'query':
@@ -120,7 +120,7 @@ async function rowsFor(
   }
 }
 
-/** Runs the statements of a transaction as they come, until the other side commits. @throws to roll it back. */
+/** Runs the statements of a transaction as they arrive, until the other side commits. @throws to roll it back. */
 async function converse(tx: Tx, frames: Frames<Question, Reply>): Promise<void> {
   const untilMs = machineSteadyMs() + TRANSACTION_MS_MAX;
   frames.write({ rows: [] });
@@ -130,7 +130,7 @@ async function converse(tx: Tx, frames: Frames<Question, Reply>): Promise<void> 
     if (question === undefined)
       throw new Fault(
         'unavailable',
-        `the transaction was rolled back, because nothing else can happen on the embedded database meanwhile: it may take ${TRANSACTION_MS_MAX / 1_000} s, and ${IDLE_MS_MAX / 1_000} s between two statements`,
+        `the transaction was rolled back because it blocked the embedded database for too long: it may take ${TRANSACTION_MS_MAX / 1_000} s, and ${IDLE_MS_MAX / 1_000} s between two statements`,
       );
     if (question.ask === 'commit') return;
     if (question.ask !== 'statement') throw new Fault('conflict', `${question.ask} in a transaction`);

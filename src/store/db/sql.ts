@@ -1,10 +1,10 @@
 /**
- * SQL as a tagged template: every value becomes a parameter, a nested statement becomes part of the text.
+ * SQL as a tagged template. Every value becomes a parameter; a nested statement becomes part of the text.
  */
 
 export type Sql = { readonly text: string; readonly values: readonly unknown[] };
 
-/** `sql\`select … where id = ${id}\``; undefined becomes null. Arrays go as PostgreSQL arrays (with a cast). */
+/** `sql\`select … where id = ${id}\``. Undefined becomes null. An array becomes a PostgreSQL array and needs a cast. */
 export function sql(strings: TemplateStringsArray, ...parts: readonly unknown[]): Sql {
   let text = strings[0] ?? '';
   const values: unknown[] = [];

@@ -1,5 +1,5 @@
 /**
- * Whether the database accepts writes: on a full disk, or once it became read-only, it still answers every query.
+ * Checks whether the database accepts writes. With a full disk, or once it is read-only, it still answers all queries.
  */
 import type { Clock } from '../../core/clock.ts';
 import { Fault, messageOf } from '../../core/fault.ts';
@@ -10,16 +10,16 @@ import { type Sql, sql } from './sql.ts';
 export type WriteFailure = { part: string; message: string; since: Date };
 
 export type WriteHealth = {
-  /** The database for one part of the process. A write that fails counts until one of the same part succeeds. */
+  /** The database for one part of the process. After a failed write the part is failing until one of its writes succeeds. */
   watch(part: string, view?: Database): Database;
-  /** The parts whose last write failed; first probes for those that have tried nothing for a while. */
+  /** The parts whose last write failed. First probes on behalf of parts that have not tried to write for a while. */
   failures(): Promise<readonly WriteFailure[]>;
 };
 
-/** Loops try again within 15 s; a part that has not may have nothing to write, so only a probe can tell. */
+/** Loops retry within 15 s. A part that has not may have nothing to write, so only a probe can clear its failure. */
 const QUIET_MS = 20_000;
 const PROBE_PAUSE_MS = 1_000;
-/** SQLSTATEs that end with another attempt and say nothing about the disk or the server: serialization, locks, cancel. */
+/** SQLSTATEs that a retry resolves and that say nothing about disk or server: serialization, locks, cancel. */
 const PASSING = /^(40|55P03|57014)/;
 /** Access denied, resources, operator intervention, system errors, internal errors, read-only. */
 const LASTING = /^(08|28|53|57|58|XX|25006)/;
@@ -41,8 +41,8 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
   let probing: Promise<void> | undefined;
   let probedMs = Number.NEGATIVE_INFINITY;
 
-  /** Notes how a piece of work went, which is a write as soon as one of its statements is. */
-  async function note<T>(part: string, work: (note: (statement: Sql) => void) => Promise<T>): Promise<T> {
+  /** Records whether a piece of work succeeded. It counts as a write if one of its statements writes. */
+  async function record<T>(part: string, work: (note: (statement: Sql) => void) => Promise<T>): Promise<T> {
     let isWriting = false;
     try {
       const result = await work((statement) => {
@@ -63,12 +63,12 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
     return {
       ...view,
       query: (statement) =>
-        note(part, (noteStatement) => {
+        record(part, (noteStatement) => {
           noteStatement(statement);
           return view.query(statement);
         }),
       transaction: (work) =>
-        note(part, (noteStatement) =>
+        record(part, (noteStatement) =>
           view.transaction((tx) =>
             work({
               ...tx,
@@ -82,7 +82,7 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
     };
   }
 
-  /** For each part that has been quiet: nothing else would turn the check green when the cause is gone. */
+  /** Writes on behalf of each quiet part, because otherwise its failure would stay after the cause is gone. */
   async function probe(): Promise<void> {
     const quiet = Array.from(failing).filter(([, { lastMs }]) => clock.steadyMs() - lastMs >= QUIET_MS);
     if (quiet.length === 0 || clock.steadyMs() - probedMs < PROBE_PAUSE_MS) return;
@@ -108,10 +108,10 @@ export function createWriteHealth(database: Database, clock: Clock): WriteHealth
   };
 }
 
-/** Stores something, and needs as much new space as a commit of some blocks: small rows fit into pages that exist. */
+/** Writes a row, and uses as much new space as a commit of some blocks, because a small row fits into an existing page. */
 async function probeWrite(database: Database, now: Date): Promise<void> {
   await database.transaction(async (tx: Tx) => {
-    // A database that is read-only takes temporary tables, so both are needed.
+    // A read-only database accepts temporary tables, so both statements are needed.
     await tx.query(sql`update clock_state set probed_at = ${now}`);
     await tx.query(sql`
       create temporary table write_probe on commit drop as
@@ -131,7 +131,7 @@ function isLasting(error: unknown): error is Error {
   if (!(error instanceof Error)) return false;
   const code = codeOf(error);
   if (PASSING.test(code)) return false;
-  // Without a code it is a connection that broke, which databaseError knows by its text.
+  // An error without a code is a broken connection, which databaseError recognizes by its text.
   return LASTING.test(code) || (error instanceof Fault && databaseError(error.cause) instanceof Fault);
 }
 

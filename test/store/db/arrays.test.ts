@@ -13,7 +13,7 @@ onEachDatabase(({ database }) => {
     return rows.map(({ value }) => value);
   };
 
-  it('hands over bytes of any length, and null, in their order', async () => {
+  it('passes bytes of any length, and null, in order', async () => {
     const long: Hex = `0x${'fe'.repeat(70_000)}`;
     assert.deepEqual(await readBytes(['0x00ff', undefined, '0x', long, '0x5c22']), [
       '00ff',
@@ -24,11 +24,11 @@ onEachDatabase(({ database }) => {
     ]);
   });
 
-  it('hands over no bytes at all', async () => {
+  it('passes an empty list of bytes', async () => {
     assert.deepEqual(await readBytes([]), []);
   });
 
-  it('hands over numbers that no JavaScript number holds, and words', async () => {
+  it('passes numbers beyond the range of JavaScript numbers, and words', async () => {
     const [row] = await database().query(sql`
       select (${listOf([2n ** 256n - 1n, 1n])}::numeric[])[1]::text as largest,
         (${listOf(['token', 'internal'])}::text[])[2] as word, cardinality(${listOf([])}::bigint[]) as none`);

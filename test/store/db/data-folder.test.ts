@@ -31,7 +31,7 @@ afterEach(() => rm(parent, { recursive: true, force: true }));
 
 const modeOf = async (folder: string) => ((await stat(folder)).mode & 0o777).toString(8);
 
-test('a new data folder is closed to other users, and one that they could read becomes so', async () => {
+test('a new data folder is private, and one that others can read becomes private', async () => {
   const dataDir = path.join(parent, 'new');
   for (const before of [undefined, 0o755, 0o711]) {
     if (before !== undefined) await chmod(dataDir, before);
@@ -41,7 +41,7 @@ test('a new data folder is closed to other users, and one that they could read b
 });
 
 for (const mode of [0o777, 0o775, 0o1777]) {
-  test(`a data folder with mode ${mode.toString(8)} is refused with the command that closes it`, async () => {
+  test(`a data folder with mode ${mode.toString(8)} is refused with the command that makes it private`, async () => {
     const dataDir = path.join(parent, 'shared folder');
     await mkdir(dataDir);
     await copyEmbedded(dataDir);
@@ -61,7 +61,7 @@ for (const mode of [0o777, 0o775, 0o1777]) {
   });
 }
 
-test('what is in the folder becomes private at the next start too, and links lead nowhere', async () => {
+test('files in the data folder become private at the next start, and links are not followed', async () => {
   const dataDir = path.join(parent, 'open');
   const database = path.join(dataDir, 'database');
   const [secret, outside, linked] = [path.join(dataDir, 'secret'), path.join(parent, 'outside'), 'PG_LINKED'];
@@ -92,7 +92,7 @@ test('what is in the folder becomes private at the next start too, and links lea
 
 const isRoot = process.geteuid?.() === 0;
 
-test('a folder of another user, or a file in it, is refused with the command that gives it back', {
+test('a folder of another user, or a file in it, is refused with the command that changes its owner', {
   skip: !isRoot && 'needs root to give a folder away',
 }, async () => {
   const dataDir = path.join(parent, 'foreign folder');

@@ -16,7 +16,7 @@ import { sql } from '../../../src/store/db/sql.ts';
 import { createTestDatabase, type TestDatabase } from '../../kit/database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
-/** Of a service that is suspended; one that works says so every second. */
+/** How long the tests' commands wait for a suspended service. A working one reports every second. */
 const SILENCE_MS = 5_000;
 
 let place: TestDatabase;
@@ -41,7 +41,7 @@ const countWatchers = async (database = own) =>
 const insert = (name: string) =>
   sql`insert into watcher (name, created_at) values (${`socket ${name}`}, now())`;
 
-test('values and errors are the same through the socket', async () => {
+test('the socket returns the same values and errors as the database', async () => {
   const values = sql`
     select ${Buffer.from('c0ffee', 'hex')}::bytea as bytes, ${new Date(1_700_000_000_123)}::timestamptz as time,
       9007199254740991::int8 as count, (2::numeric ^ 256) as amount, ${null}::text as nothing,
@@ -62,7 +62,7 @@ test('values and errors are the same through the socket', async () => {
   assert.deepEqual(rows, [{ n: 1 }, { n: 2 }, { n: 3 }]);
 });
 
-test('a transaction commits as a whole or not at all', async () => {
+test('a transaction through the socket commits everything or nothing', async () => {
   const result = await joined.transaction(async (tx) => {
     await tx.query(insert('one'));
     return (await tx.query(insert('two'))).length;
@@ -102,7 +102,7 @@ test('several commands and the service work at once', async () => {
   assert.equal(await countWatchers(), before + 15);
 });
 
-test('a transaction whose command stops asking is rolled back after a bounded time, and the service goes on', async () => {
+test('a transaction whose command goes silent is rolled back after a bounded time, and the service continues', async () => {
   const before = await countWatchers();
   const [open, stopped] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const late = joined.transaction(async (tx) => {
@@ -112,7 +112,7 @@ test('a transaction whose command stops asking is rolled back after a bounded ti
     await tx.query(insert('later'));
   });
   await open.promise;
-  // Waits for the end of the transaction above.
+  // This statement waits until the transaction above has ended.
   assert.equal(await countWatchers(), before);
   stopped.resolve();
   await assert.rejects(late, (error) => error instanceof Fault && error.code === 'unavailable');
@@ -138,11 +138,11 @@ test('a transaction whose command is killed is rolled back at once', async () =>
   const startedMs = performance.now();
   child.kill('SIGKILL');
   assert.equal(await countWatchers(), before);
-  // Far below the time that a silent one is given.
+  // Far less than the limit of a silent transaction.
   assert.ok(performance.now() - startedMs < 60_000);
 });
 
-test('only its user may open the socket, and one that a killed service has left is replaced', async () => {
+test('only the owner can open the socket, and one that a killed service left behind is replaced', async () => {
   assert.equal((await stat(socket.path)).mode & 0o777, 0o600);
   assert.equal((await stat(place.dataDir)).mode & 0o777, 0o700);
   await using folder = await createTestDatabase('embedded');
@@ -167,7 +167,7 @@ test('only its user may open the socket, and one that a killed service has left 
   await database.close();
 });
 
-test('what is no command of ours ends its own connection only', async () => {
+test('a client that does not speak the protocol loses only its own connection', async () => {
   const send = async (bytes: Buffer) => {
     const client = connect(socket.path);
     client.on('error', () => {});
@@ -187,13 +187,13 @@ test('a path that is too long for a socket is refused with the reason', async ()
   try {
     await assert.rejects(serveDatabase(own, dataDir), (error) => {
       assert.ok(error instanceof Fault);
-      assert.match(error.message, /at most 10[37]: give dataDir a shorter path/);
+      assert.match(error.message, /at most 10[37]\. Set dataDir to a shorter path/);
       return true;
     });
     const inUse = await openDatabase({ url: '', dataDir });
     await assert.rejects(
       openForCommand({ url: '', dataDir }),
-      /in use by process \d+: .* give dataDir a shorter/,
+      /in use by process \d+\. .* Set dataDir to a shorter/,
     );
     await inUse.close();
   } finally {
@@ -201,7 +201,7 @@ test('a path that is too long for a socket is refused with the reason', async ()
   }
 });
 
-test('a command beside a suspended service ends with advice, and one whose work is long gets its answer', async () => {
+test('a command ends with advice if the service is suspended, and waits if the service works for long', async () => {
   await using folder = await createTestDatabase('embedded');
   const source = (name: string) =>
     JSON.stringify(new URL(`../../../src/store/db/${name}.ts`, import.meta.url).href);

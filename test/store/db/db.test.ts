@@ -13,7 +13,7 @@ import { waitUntil } from '../../kit/wait.ts';
 const isUnavailable = (error: unknown) => error instanceof Fault && error.code === 'unavailable';
 
 onEachDatabase(({ kind, database }) => {
-  test('every type that is stored comes back as the same JavaScript type on both drivers', async () => {
+  test('every stored type is read as the same JavaScript type by both drivers', async () => {
     const [row] = await database().query(sql`
       select 9007199254740991::int8 as int8, 7::int4 as int4, true as boolean, 'ä€😀' as text,
         repeat('9', 78)::numeric(78, 0) as numeric, '2025-11-20 12:00:00.123456+00'::timestamptz as time,
@@ -34,10 +34,10 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual([...bytes.bytes], [0x00, 0xff, 0x10]);
   });
 
-  test('what the server ended because it heard nothing may be tried again', () =>
+  test('a transaction that the server ended because it was idle can be retried', () =>
     assert.rejects(database().script(`do $$ begin raise sqlstate '25P03'; end $$`), isUnavailable));
 
-  test('parameters of every type arrive as they are, arrays with nulls included', async () => {
+  test('parameters of every type arrive unchanged, including arrays with nulls', async () => {
     const time = new Date('2025-11-20T12:00:00.123Z');
     const [row] = await database().query<{ bytes: Uint8Array }>(sql`
       select ${Number.MAX_SAFE_INTEGER}::int8 as int8, ${'9'.repeat(78)}::numeric as numeric, ${time}::timestamptz as time,
@@ -67,12 +67,12 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual(await database().query(sql`select * from unnest(${[]}::int8[]) as t (id)`), []);
   });
 
-  test('an int8 that a JavaScript number cannot hold is refused and never rounded', async () => {
+  test('an int8 beyond the safe range of JavaScript numbers is refused instead of rounded', async () => {
     await assert.rejects(database().query(sql`select 9007199254740993::int8`), /beyond 2\^53/);
     assert.deepEqual(await database().query(sql`select 1 as one`), [{ one: 1 }]);
   });
 
-  test('rows are handed on one by one, with the types of all answers, until the statement ends or fails', async () => {
+  test('rows are passed on one by one, with the same types as a query, until the statement ends or fails', async () => {
     const taken: unknown[] = [];
     const take = (row: unknown) => taken.push(row);
     await database().each(sql`select i::int8 as i from generate_series(1, ${3}) as i`, take);
@@ -123,7 +123,7 @@ onEachDatabase(({ kind, database }) => {
     assert.equal(await count(), 1);
   });
 
-  test('transactions that run at once do not mix', async () => {
+  test('concurrent transactions are isolated', async () => {
     const name = (number: number) => `watcher ${number}`;
     const outcomes = await Promise.allSettled(
       [1, 2, 3, 4].map((number) =>
@@ -142,7 +142,7 @@ onEachDatabase(({ kind, database }) => {
     assert.deepEqual(names, [{ name: name(1) }, { name: name(3) }]);
   });
 
-  test('a script is one transaction', async () => {
+  test('a script runs in one transaction', async () => {
     const script = "insert into watcher (name, created_at) values ('a', now()); select * from no_such_table;";
     await assert.rejects(database().script(script), /no_such_table/);
     assert.deepEqual(await database().query(sql`select from watcher`), []);
@@ -186,7 +186,7 @@ onPostgres(({ database, place }) => {
     select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()`;
 
-  test('an advisory lock is one session’s until that session ends', async () => {
+  test('one session holds an advisory lock until that session ends', async () => {
     const [first, second] = [await database().session(), await database().session()];
     assert.equal(await first.tryLock(5, 6), true);
     assert.equal(await second.tryLock(5, 6), false);
@@ -196,7 +196,7 @@ onPostgres(({ database, place }) => {
     await second.close();
   });
 
-  test('a connection that is ended under a transaction is a Fault, and the next query works', async () => {
+  test('a connection that ends during a transaction is a Fault, and the next query works', async () => {
     const administrator = await place().open();
     const broken = database().transaction(async (tx) => {
       await tx.query(sql`insert into watcher (name, created_at) values ('lost', now())`);
@@ -208,7 +208,7 @@ onPostgres(({ database, place }) => {
     await administrator.close();
   });
 
-  test('a session whose connection is ended is lost, and says so', async () => {
+  test('a session whose connection ends reports that it is lost', async () => {
     const session = await database().session();
     assert.equal(await session.tryLock(8, 9), true);
     await database().query(endOthers);
@@ -219,7 +219,7 @@ onPostgres(({ database, place }) => {
     await Promise.all([session.close(), next.close()]);
   });
 
-  test('while the server is away everything is a Fault, and afterwards everything works again', async () => {
+  test('while the server is down every call is a Fault, and afterwards everything works again', async () => {
     const url = new URL(place().url);
     await using proxy = await startTcpProxy({ host: url.hostname, port: Number(url.port) });
     url.port = String(proxy.port);
@@ -258,7 +258,7 @@ onPostgres(({ database, place }) => {
     await session.close();
   });
 
-  test('a wrong password and an unknown database are for the operator: invalid, not unavailable', async () => {
+  test('a wrong password and an unknown database are invalid, not unavailable, because only the operator can fix them', async () => {
     const wrongPassword = new URL(place().url);
     wrongPassword.password = 'wrong';
     const unknownDatabase = new URL(place().url);
@@ -272,14 +272,14 @@ onPostgres(({ database, place }) => {
   });
 });
 
-/** A message of PostgreSQL's protocol, version 3: its type, its length and what it says. */
+/** A message of PostgreSQL's protocol, version 3: type, length and body. */
 function message(type: string, body: Buffer): Buffer {
   const length = Buffer.alloc(4);
   length.writeInt32BE(body.length + 4);
   return Buffer.concat([Buffer.from(type), length, body]);
 }
 
-test('a connection that breaks in the packet that says it is ready is a Fault, and the process lives', async () => {
+test('a connection that breaks within the packet that reports it ready is a Fault, and the process survives', async () => {
   const answer = Buffer.concat([
     message('R', Buffer.alloc(4)),
     message('Z', Buffer.from('I')),
@@ -302,7 +302,7 @@ test('a connection that breaks in the packet that says it is ready is a Fault, a
   }
 });
 
-test('a nested statement keeps its parameters in their places', () => {
+test('the parameters of a nested statement are renumbered', () => {
   const inner = sql`b = ${2} and c = ${3}`;
   const { text, values } = sql`select ${1} where ${inner} and d = ${undefined}`;
   assert.equal(text, 'select $1 where b = $2 and c = $3 and d = $4');

@@ -5,12 +5,12 @@ import { test } from 'node:test';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createTestDatabase } from '../../kit/database.ts';
 
-/** Of the write-ahead log, 16 MiB each, and two folders. */
+/** Files of the write-ahead log, 16 MiB each, plus two folders. */
 const FILES_MAX = 14;
-/** Of a megabyte each: more than those files hold. */
+/** Writes of one megabyte each, more than those files can hold. */
 const WRITES = 350;
 
-test('the write-ahead log of the embedded database does not grow for as long as it is open', async () => {
+test('the write-ahead log of the embedded database stays bounded while the database is open', async () => {
   await using place = await createTestDatabase('embedded');
   const database = await place.open();
   for (let write = 0; write < WRITES; write += 1)

@@ -1,5 +1,5 @@
 /**
- * A real primary with a streaming standby: the primary dies, the standby has its address for a while, and is promoted.
+ * A real primary with a streaming standby. The primary stops, the standby takes over its address, and is promoted later.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -42,7 +42,7 @@ describe('a primary and a standby', () => {
     await pair[Symbol.asyncDispose]();
   });
 
-  test('of several hosts the one that takes writes is found, by every share and by sessions', async () => {
+  test('every share and session finds the host that accepts writes among several', async () => {
     for (const parameters of ['?target_session_attrs=read-write', '']) {
       const database = await open(hosts(parameters));
       for (const share of shares) await database.for(share).query(write);
@@ -53,7 +53,7 @@ describe('a primary and a standby', () => {
     }
   });
 
-  test('where any host may be taken, a write that meets the standby moves on to the primary', async () => {
+  test('if any host is allowed, a write that reaches the standby fails, and the next connection goes to the primary', async () => {
     const database = await open(hosts('?target_session_attrs=any'));
     assert.deepEqual(await database.query(sql`select pg_is_in_recovery() as standby`), [{ standby: true }]);
     await assert.rejects(
@@ -63,14 +63,14 @@ describe('a primary and a standby', () => {
     for (const share of shares) await database.for(share).query(write);
   });
 
-  test('a host that must take writes and does not is waited for', async () => {
+  test('a read-only host is unavailable if the URL requires one that accepts writes', async () => {
     await assert.rejects(
       openDatabase({ url: `${pair.standby.url}?target_session_attrs=read-write`, dataDir: '' }),
       (error) => isUnavailable(error) && error instanceof Error && /read-only/.test(error.message),
     );
   });
 
-  test('a process goes on where the standby takes over its address, before and after the promotion', async () => {
+  test('a process continues when the standby takes over the address, before and after its promotion', async () => {
     const url = new URL(pair.primary.url);
     url.port = String(proxy.port);
     const byAddress = await open(url.href);
@@ -87,7 +87,7 @@ describe('a primary and a standby', () => {
     await proxy.cut();
     proxy.target = { host: '127.0.0.1', port: pair.standby.port };
     await proxy.mend();
-    // The standby answers questions and refuses the rest, which is no bug and ends nothing.
+    // The standby answers queries and refuses writes. The process treats that as unavailable and continues.
     for (const keeper of keepers)
       await waitUntil(async () => {
         const error = await keeper.current().then(
@@ -115,7 +115,7 @@ describe('a primary and a standby', () => {
 });
 
 onPostgres(({ database, place }) => {
-  test('a connection that led to a read-only server is not used again, of whatever share it is', async () => {
+  test('once a server is read-only, no share uses an earlier connection again', async () => {
     const setReadOnly = (value: 'on' | 'off') =>
       database().script(
         `do $$ begin execute format('alter database %I set default_transaction_read_only = ${value}', current_database()); end $$`,
@@ -134,7 +134,7 @@ onPostgres(({ database, place }) => {
       await Promise.all(shares.map(isReadOnly)),
       shares.map(() => true),
     );
-    // As when the address leads elsewhere: connections of before stay with the server that they have.
+    // As if the address now led to another server: earlier connections stay with the old one.
     await setReadOnly('off');
     const remove = (share: Share) => own.for(share).transaction((tx) => tx.query(sql`delete from watcher`));
     await assert.rejects(remove('delivery'), isUnavailable);

@@ -5,7 +5,7 @@ import { Fault } from '../../../src/core/fault.ts';
 import { type Share, shares } from '../../../src/store/db/db.ts';
 import { createFairQueue } from '../../../src/store/db/fair-queue.ts';
 
-/** A queue on a clock that only its turns move, and what was served, in order. */
+/** A queue whose clock only its work advances, and the names of the finished work in order. */
 function startStory() {
   let nowMs = 0;
   const queue = createFairQueue(() => nowMs);
@@ -20,7 +20,7 @@ function startStory() {
   return { queue, served, ask };
 }
 
-test('within a share the first that asked is served first, and each gets its own answer or error', async () => {
+test('work of one share runs first in, first out, and each caller gets its own result or error', async () => {
   const { queue, served, ask } = startStory();
   const failing = queue.run('api', async () => {
     throw new Error('this one');
@@ -31,7 +31,7 @@ test('within a share the first that asked is served first, and each gets its own
   assert.deepEqual(served, names);
 });
 
-test('a share that comes to a long line of another is served after the turn under way', async () => {
+test('work of another share runs right after the work under way, however long the first share’s queue is', async () => {
   const { served, ask } = startStory();
   const first = ask('api', 'api', 10);
   const others = Array.from({ length: 500 }, () => ask('api', 'api', 10));
@@ -41,7 +41,7 @@ test('a share that comes to a long line of another is served after the turn unde
   await Promise.all(others);
 });
 
-test('a share that rested has saved nothing up, and one with long turns does not hold back the others', async () => {
+test('an idle share accumulates no credit, and one with long work does not hold back the others', async () => {
   const { served, ask } = startStory();
   await Promise.all(Array.from({ length: 100 }, () => ask('api', 'api', 10)));
   served.length = 0;
@@ -49,7 +49,7 @@ test('a share that rested has saved nothing up, and one with long turns does not
     ...Array.from({ length: 10 }, () => ask('follower', 'follower', 100)),
     ...Array.from({ length: 100 }, () => ask('api', 'api', 10)),
   ]);
-  // Half of the time each: about ten short turns between two long ones.
+  // Each gets half of the time: about ten short pieces of work between two long ones.
   const between = served
     .join('')
     .split('follower')
@@ -61,7 +61,7 @@ test('a share that rested has saved nothing up, and one with long turns does not
   );
 });
 
-test('two shares that always have something waiting differ in time by two of the longest turns at most', async () => {
+test('the used time of two busy shares differs by at most twice the longest piece of work', async () => {
   const equals = shares.filter((share) => share !== 'operator');
   const turnMs = fc.integer({ min: 0, max: 50 });
   const line = fc.array(turnMs, { minLength: 30, maxLength: 30 });
@@ -90,7 +90,7 @@ test('two shares that always have something waiting differ in time by two of the
   );
 });
 
-test('what waits has a limit for each share, and beyond it others go on being served', async () => {
+test('each share has a limit of waiting work, and a full share does not affect others', async () => {
   const { queue, ask } = startStory();
   const gate = Promise.withResolvers<void>();
   const blocked = queue.run('follower', () => gate.promise);
@@ -106,7 +106,7 @@ test('what waits has a limit for each share, and beyond it others go on being se
   await queue.idle();
 });
 
-test('a long line lets timers and requests through', async () => {
+test('timers and requests run while a long queue is processed', async () => {
   const { served, ask } = startStory();
   const flood = Promise.all(Array.from({ length: 100 }, () => ask('api', 'api', 5)));
   await new Promise((resolve) => setImmediate(resolve));
@@ -114,7 +114,7 @@ test('a long line lets timers and requests through', async () => {
   await flood;
 });
 
-test("an operator's turns count four times, so the service's own work goes first", async () => {
+test("an operator's work costs four times as much, so the service's own work goes first", async () => {
   const { served, ask } = startStory();
   await Promise.all([
     ...Array.from({ length: 50 }, () => ask('operator', 'operator', 10)),

@@ -21,7 +21,7 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 const isConflict = (error: unknown): error is Fault => error instanceof Fault && error.code === 'conflict';
 const lockFile = () => path.join(folder, 'lock');
 
-/** A process that tries to lock the folder, says `locked` or `refused`, and stays until it is ended. */
+/** A process that tries to lock the folder, prints `locked` or `refused`, and runs until it is ended. */
 async function startLocker(): Promise<{ answer: string; pid: number; kill(): Promise<void> }> {
   const program = `
     const { lockFolder } = await import(${JSON.stringify(MODULE)});
@@ -42,7 +42,7 @@ async function startLocker(): Promise<{ answer: string; pid: number; kill(): Pro
   };
 }
 
-test('a locked folder refuses a second lock and names the process that has it, until it is given back', async () => {
+test('a locked folder refuses a second lock and names the owner, until the lock is released', async () => {
   const unlock = await lockFolder(folder);
   await assert.rejects(
     lockFolder(folder),
@@ -54,7 +54,7 @@ test('a locked folder refuses a second lock and names the process that has it, u
   await (await lockFolder(folder))();
 });
 
-test('a living process keeps its folder, and a killed one loses it at once', async () => {
+test('a running process keeps its folder, and a killed one loses it at once', async () => {
   const locker = await startLocker();
   assert.equal(locker.answer, 'locked');
   await assert.rejects(
@@ -67,19 +67,19 @@ test('a living process keeps its folder, and a killed one loses it at once', asy
   await unlock();
 });
 
-test('a lock whose process number was given to another process since is stale', async () => {
+test('a lock is stale if its process id now belongs to another process', async () => {
   await writeFile(lockFile(), `${process.pid} 1\n`);
   await (await lockFolder(folder))();
 });
 
-test('what is no lock text is stale, and a half-written one cannot exist', async () => {
+test('a lock file with invalid content is stale, and a half-written one cannot exist', async () => {
   for (const text of ['', 'garbage', '-1 5', '0 0']) {
     await writeFile(lockFile(), text);
     await (await lockFolder(folder))();
   }
 });
 
-test('of many that race for a free folder exactly one gets it', async () => {
+test('if many processes race for a free folder, exactly one gets it', async () => {
   const outcomes = await Promise.allSettled(Array.from({ length: 10 }, () => lockFolder(folder)));
   const won = outcomes.filter((outcome) => outcome.status === 'fulfilled');
   assert.equal(won.length, 1);
@@ -87,7 +87,7 @@ test('of many that race for a free folder exactly one gets it', async () => {
   assert.deepEqual(await readdir(folder), ['lock']);
 });
 
-test('of two processes that race for the folder of a dead one exactly one gets it', async () => {
+test('if two processes race for the folder of an ended one, exactly one gets it', async () => {
   for (let round = 0; round < 3; round += 1) {
     await writeFile(lockFile(), '999999999 1\n');
     const lockers = await Promise.all([startLocker(), startLocker()]);
@@ -96,7 +96,7 @@ test('of two processes that race for the folder of a dead one exactly one gets i
   }
 });
 
-test('the embedded database cannot be opened twice, and can be again when it was closed', async () => {
+test('the embedded database cannot be opened twice, but can be opened again after it is closed', async () => {
   const database = await openDatabase({ url: '', dataDir: folder });
   await assert.rejects(openDatabase({ url: '', dataDir: folder }), isConflict);
   await database.close();

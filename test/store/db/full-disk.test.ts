@@ -20,7 +20,7 @@ import { waitUntil } from '../../kit/wait.ts';
 const test = sampledTest(import.meta.url);
 
 const KIB = 1024;
-/** More than is left of a segment of the write-ahead log (16 MiB), which then needs a new one. */
+/** More than the rest of a write-ahead log segment (16 MiB), so that a new one is needed. */
 const logMore = sql`select pg_logical_emit_message(false, 'test', repeat('x', 17000000)), 1 as written`;
 
 const disk = mountDisk();
@@ -41,7 +41,7 @@ const open = (folder: string): Promise<Database> => openDatabase({ url: '', data
 const command = (folder: string, ...words: string[]) =>
   chainbell(tmpdir(), { ...chain, CHAINBELL_DATA_DIR: folder }, ...words);
 
-/** A migrated database as a killed process leaves it: its start has to recover from the write-ahead log. */
+/** Leaves a migrated database like a killed process would: its next start has to recover from the write-ahead log. */
 async function leaveKilled(folder: string): Promise<void> {
   await using place = await createTestDatabase('embedded');
   const database = await place.open();
@@ -49,9 +49,9 @@ async function leaveKilled(folder: string): Promise<void> {
   await cp(path.join(place.dataDir, 'database'), path.join(folder, 'database'), { recursive: true });
 }
 
-/** The second is less than a new database takes, and more than everything but its last files. */
+/** The second value is enough for most of a new database, but not for its last files. */
 for (const freeBytes of [0, 38_900 * KIB]) {
-  test(`a first start with ${freeBytes / KIB} KiB free says that the disk is full, and the next one with room begins`, {
+  test(`a first start with ${freeBytes / KIB} KiB free says that the disk is full, and the next one with enough space succeeds`, {
     ...needsMount,
   }, async () => {
     using place = mounted();
@@ -83,7 +83,7 @@ test('a command on a full disk says so, exits, and leaves nothing behind', needs
   assert.deepEqual(await readdir(place.folder), ['database', 'filler']);
 });
 
-test('a start on a full disk gives up as unavailable after the time of all starts', needsMount, async () => {
+test('a start on a full disk gives up as unavailable after the usual start timeout', needsMount, async () => {
   using place = mounted();
   await leaveKilled(place.folder);
   place.fill();
@@ -97,7 +97,7 @@ test('a start on a full disk gives up as unavailable after the time of all start
   await service.stop();
 });
 
-test('a disk that is full while the first secret is written leaves no empty one', needsMount, async () => {
+test('a full disk leaves no empty secret file behind', needsMount, async () => {
   using place = mounted();
   await using other = await createTestDatabase('embedded');
   const database = await other.open();
@@ -109,59 +109,59 @@ test('a disk that is full while the first secret is written leaves no empty one'
   await assert.rejects(openKeyRing(config, database), /secret does not hold 32 bytes/);
 });
 
+test('a database whose log had no space recovers by itself with all committed data', needsMount, async () => {
+  using place = mounted();
+  await copyEmbedded(place.folder);
+  const database = await open(place.folder);
+  try {
+    await database.query(sql`create table committed as select 7 as number`);
+    const session = await database.session();
+    place.fill();
+    const outcomes = await Promise.allSettled([
+      database.transaction((tx) => tx.query(logMore)),
+      database.query(logMore),
+      database.transaction((tx) => tx.query(logMore)),
+    ]);
+    for (const outcome of outcomes)
+      assert.ok(outcome.status === 'rejected' && outcome.reason.code === 'unavailable');
+    assert.ok(session.lost.aborted);
+    await assert.rejects(database.query(sql`select 1`), isFull);
+    place.free();
+    const rows = async () => {
+      try {
+        return await database.query<{ number: number }>(sql`select number from committed`);
+      } catch (error) {
+        if (isFull(error)) return undefined;
+        throw error;
+      }
+    };
+    const [row] = (await waitUntil(rows, { describe: 'the database to recover' })) ?? [];
+    assert.equal(row?.number, 7);
+    await database.query(logMore);
+    const next = await database.session();
+    assert.equal(await next.tryLock(1, 1), true);
+    assert.equal(next.lost.aborted, false);
+  } finally {
+    await database.close();
+  }
+});
+
 test(
-  'a database whose log found no room recovers by itself, with what was committed',
+  'a database can be closed on a full disk, although its last writes have no space',
   needsMount,
   async () => {
     using place = mounted();
     await copyEmbedded(place.folder);
     const database = await open(place.folder);
-    try {
-      await database.query(sql`create table committed as select 7 as number`);
-      const session = await database.session();
-      place.fill();
-      const outcomes = await Promise.allSettled([
-        database.transaction((tx) => tx.query(logMore)),
-        database.query(logMore),
-        database.transaction((tx) => tx.query(logMore)),
-      ]);
-      for (const outcome of outcomes)
-        assert.ok(outcome.status === 'rejected' && outcome.reason.code === 'unavailable');
-      assert.ok(session.lost.aborted);
-      await assert.rejects(database.query(sql`select 1`), isFull);
-      place.free();
-      const rows = async () => {
-        try {
-          return await database.query<{ number: number }>(sql`select number from committed`);
-        } catch (error) {
-          if (isFull(error)) return undefined;
-          throw error;
-        }
-      };
-      const [row] = (await waitUntil(rows, { describe: 'the database to recover' })) ?? [];
-      assert.equal(row?.number, 7);
-      await database.query(logMore);
-      const next = await database.session();
-      assert.equal(await next.tryLock(1, 1), true);
-      assert.equal(next.lost.aborted, false);
-    } finally {
-      await database.close();
-    }
+    await database.query(sql`select pg_switch_wal()`);
+    place.fill({ freeBytes: 0 });
+    await database.close();
+    place.free();
+    await (await open(place.folder)).close();
   },
 );
 
-test('a database is closed on a full disk, though its last words find no room', needsMount, async () => {
-  using place = mounted();
-  await copyEmbedded(place.folder);
-  const database = await open(place.folder);
-  await database.query(sql`select pg_switch_wal()`);
-  place.fill({ freeBytes: 0 });
-  await database.close();
-  place.free();
-  await (await open(place.folder)).close();
-});
-
-test('a read-only folder, and a file in its place, are named', needsMount, async () => {
+test('the error names a read-only folder, or a file in place of the folder', needsMount, async () => {
   using place = mounted();
   await leaveKilled(place.folder);
   place.makeReadOnly();

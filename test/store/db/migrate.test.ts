@@ -16,7 +16,7 @@ onEachDatabase(({ kind, database }) => {
   const forgetNewer = sql`delete from migration where name = 'from the future'`;
   afterEach(() => database().query(forgetNewer));
 
-  test('schema.sql is what the migrations make', async () => {
+  test('schema.sql equals the schema that the migrations create', async () => {
     assert.equal(await renderSchema(database()), await readFile(schemaFile, 'utf8'));
   });
 
@@ -31,7 +31,7 @@ onEachDatabase(({ kind, database }) => {
     );
   });
 
-  test('a database that is newer than the program is refused and not touched', async () => {
+  test('a database that is newer than the program is refused and left unchanged', async () => {
     const { known } = await migrationState(database());
     await database().query(sql`insert into migration values (${known + 1}, 'from the future', now())`);
     const isRefusal = (error: unknown) =>
@@ -52,7 +52,7 @@ onEachDatabase(({ kind, database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  /** A database of this name without any table. */
+  /** Creates a database of this name without tables. */
   async function openEmpty(name: string, connections: number): Promise<Database[]> {
     await database().query({ text: `create database ${name}`, values: [] });
     const url = new URL(place().url);
@@ -67,7 +67,7 @@ onPostgres(({ database, place }) => {
     await database().query({ text: `drop database ${name} with (force)`, values: [] });
   }
 
-  test('of ten processes that migrate at once each migration is applied by exactly one', async () => {
+  test('if ten processes migrate at once, exactly one applies each migration', async () => {
     const name = `many_${process.pid}`;
     const opened = await openEmpty(name, 10);
     try {
@@ -84,7 +84,7 @@ onPostgres(({ database, place }) => {
     }
   });
 
-  test('the next release adds a migration: it is applied once, to a database with data, and keeps the data', async () => {
+  test('a migration of the next release is applied once and keeps existing data', async () => {
     const name = `next_${process.pid}`;
     const opened = await openEmpty(name, 2);
     const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-migrations-'));
@@ -107,7 +107,7 @@ onPostgres(({ database, place }) => {
       ]);
       await assert.rejects(
         migrate(one),
-        /the database has migration 2, this version of chainbell knows 1: start the newer/,
+        /the database has migration 2, but this version of chainbell knows only 1. Start the newer/,
       );
     } finally {
       await drop(name, opened);
@@ -115,13 +115,13 @@ onPostgres(({ database, place }) => {
     }
   });
 
-  test('a migration that fails leaves nothing behind and says why', async () => {
+  test('a migration that fails is rolled back, and the error says why', async () => {
     const name = `half_${process.pid}`;
     const opened = await openEmpty(name, 1);
     try {
       const [one] = opened;
       assert.ok(one !== undefined);
-      // The first migration makes a table of this name too.
+      // The first migration creates a table of this name too.
       await one.script('create table watched_address (id bigint)');
       await assert.rejects(migrate(one), /watched_address/);
       const tables = await one.query(
@@ -135,7 +135,7 @@ onPostgres(({ database, place }) => {
   });
 });
 
-test('an empty embedded database is migrated from nothing', async () => {
+test('an empty embedded database is migrated from scratch', async () => {
   const dataDir = await mkdtemp(path.join(tmpdir(), 'chainbell-migrate-'));
   try {
     const database = await openDatabase({ url: '', dataDir });

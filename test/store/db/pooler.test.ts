@@ -9,7 +9,7 @@ import { startTestService } from '../../kit/service.ts';
 
 const skip = !hasPgbouncer && 'needs pgbouncer';
 
-test('behind a pooler in transaction mode a start ends and says what to do', { skip }, async () => {
+test('a start behind a pooler in transaction mode fails and says what to do', { skip }, async () => {
   await using place = await createTestDatabase('postgres');
   await using pooler = await startPgbouncer(place.url, 'transaction');
   const start = startTestService({
@@ -24,7 +24,7 @@ test('behind a pooler in transaction mode a start ends and says what to do', { s
   );
 });
 
-test('a pooler that other clients keep busy is found out too', { skip }, async () => {
+test('a pooler in transaction mode is also detected while other clients keep it busy', { skip }, async () => {
   await using place = await createTestDatabase('postgres');
   await using pooler = await startPgbouncer(place.url, 'transaction');
   const others = await openDatabase({ url: pooler.url, dataDir: '' });
@@ -37,7 +37,7 @@ test('a pooler that other clients keep busy is found out too', { skip }, async (
     for (let times = 0; times < 20; times += 1)
       await assert.rejects(database.requireSessions(), { code: 'invalid' });
   } finally {
-    // Before the pooler goes, so that only the first failure is seen.
+    // Close these before the pooler stops, so that only the first failure is reported.
     ended.abort();
     await Promise.all(busy);
     await database.close();
@@ -45,7 +45,7 @@ test('a pooler that other clients keep busy is found out too', { skip }, async (
   }
 });
 
-test('a direct connection and a pooler in session mode have sessions', { skip }, async () => {
+test('a direct connection and a pooler in session mode are accepted', { skip }, async () => {
   await using place = await createTestDatabase('postgres');
   await using pooler = await startPgbouncer(place.url, 'session');
   for (const url of [place.url, pooler.url]) {

@@ -6,7 +6,7 @@ import { onEachDatabase, onPostgres } from '../../kit/each-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
 onEachDatabase(({ database }) => {
-  test('all who ask share one session, which hears its channels', async () => {
+  test('all callers share one session, which listens to the channels', async () => {
     const heard: string[] = [];
     const keeper = createSessionKeeper(database(), { story: (payload) => heard.push(payload) });
     const [first, second] = await Promise.all([keeper.current(), keeper.current()]);
@@ -19,7 +19,7 @@ onEachDatabase(({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('after a session was lost the next one hears the same channels', async () => {
+  test('after a session is lost, the next one listens to the same channels', async () => {
     const heard: string[] = [];
     const keeper = createSessionKeeper(database(), { story: (payload) => heard.push(payload) });
     const first = await keeper.current();

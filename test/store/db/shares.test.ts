@@ -1,5 +1,5 @@
 /**
- * The parts of a process on one database: however much one of them asks for, the others are served.
+ * The parts of a process on one database. However much work one of them has, the others are served.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -29,7 +29,7 @@ for (const kind of databaseKinds) {
     // On a server, commands connect themselves, and this share is the API's.
     const parts = shares.filter((share) => kind === 'embedded' || share !== 'operator');
     for (const share of parts) {
-      test(`with more statements of ${share} than are served at once, every other share is served before them`, async () => {
+      test(`every other share is served although more statements of ${share} wait than can run at once`, async () => {
         let done = 0;
         const slow = sql`select pg_sleep(0.02)`;
         const flood = Array.from({ length: 60 }, async () => {
@@ -46,7 +46,7 @@ for (const kind of databaseKinds) {
       });
     }
 
-    test('each wait for a connection or turn is told with its share', async () => {
+    test('each wait for a connection is reported with its share', async () => {
       waits.length = 0;
       await database.for('follower').query(sql`select 1`);
       await database.for('settle').transaction((tx) => tx.query(sql`select 1`));
@@ -61,7 +61,7 @@ for (const kind of databaseKinds) {
   });
 }
 
-test('a process takes no more connections than it is given, whatever it is asked', async () => {
+test('a process never opens more connections than configured', async () => {
   await using place = await createTestDatabase('postgres');
   const administrator = await place.open();
   const database = await openDatabase({

@@ -16,7 +16,7 @@ const read = sql`select 1`;
 const disk = mountDisk();
 disk?.[Symbol.dispose]();
 
-/** The database, whose statements fail with a code while there is one. */
+/** A database whose statements fail with `code` while it is set. */
 function failing(database: Database) {
   let code: string | undefined;
   const check = (statement: Sql) => {
@@ -46,7 +46,7 @@ onEachDatabase(({ database }) => {
     return { clock, fail, health, parts };
   }
 
-  test('a write that fails for the server or the disk counts, with advice for each cause', async () => {
+  test('a write that fails because of server or disk is reported, with advice for each cause', async () => {
     const { health, fail } = startStory();
     const api = health.watch('api');
     for (const [code, advice] of [
@@ -69,7 +69,7 @@ onEachDatabase(({ database }) => {
     }
   });
 
-  test('a conflict, a lock, a refusal and a read that fails say nothing about writing', async () => {
+  test('a conflict, a lock timeout, a constraint violation or a failed read is not reported', async () => {
     const { health, fail, parts } = startStory();
     const api = health.watch('api');
     for (const code of ['40001', '40P01', '55P03', '57014', '23505', '22003']) {
@@ -86,7 +86,7 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await parts(), []);
   });
 
-  test('only a write of the same part ends a failure: no read, and no other part', async () => {
+  test('only a write of the same part clears a failure, not a read or another part', async () => {
     const { health, fail, parts } = startStory();
     const [follower, api] = [health.watch('follower'), health.watch('api')];
     fail('53100');
@@ -100,7 +100,7 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await parts(), []);
   });
 
-  test('a part that has nothing more to write is probed for after a while, and green when that succeeds', async () => {
+  test('a probe clears the failure of a part that has nothing more to write', async () => {
     const { health, fail, parts, clock } = startStory();
     const api = health.watch('api');
     fail('53100');
@@ -112,7 +112,7 @@ onEachDatabase(({ database }) => {
     assert.deepEqual(await parts(), []);
   });
 
-  test('a probe says nothing about a part that still tries and fails', async () => {
+  test('a probe does not clear the failure of a part that still tries and fails', async () => {
     const { health, fail, parts, clock } = startStory();
     const follower = health.watch('follower');
     for (let tries = 0; tries < 3; tries += 1) {
@@ -126,7 +126,7 @@ onEachDatabase(({ database }) => {
 });
 
 onPostgres(({ place }) => {
-  test('a server that became read-only is no bug, and no probe takes it for healthy', async () => {
+  test('a read-only server is reported, and the probe does not clear it', async () => {
     const readOnly = `${place().url}?options=${encodeURIComponent('-c default_transaction_read_only=on')}`;
     const database = await openDatabase({ url: readOnly, dataDir: place().dataDir });
     const clock = createTestClock();
@@ -141,7 +141,7 @@ onPostgres(({ place }) => {
   });
 });
 
-test('a disk that is full is seen, by the probe too, until there is room', {
+test('a full disk is reported, also by the probe, until there is space', {
   skip: disk === undefined && 'needs root to mount a file system',
 }, async () => {
   using place = mountDisk();
@@ -158,7 +158,7 @@ test('a disk that is full is seen, by the probe too, until there is room', {
     place.fill();
     await assert.rejects(follower.query(store), { code: 'unavailable' });
     assert.match((await health.failures())[0]?.message ?? '', /The disk is full/);
-    // What is small still fits, so the probe must not be.
+    // A small write still fits, so the probe has to write more.
     await health.watch('api').query(write);
     clock.advance(QUIET_MS);
     assert.equal((await health.failures()).length, 1);

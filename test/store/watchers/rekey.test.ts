@@ -89,9 +89,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     for (const key of keys) assert.ok((await findBy(key, presentRing)) !== undefined);
   });
 
-  test('two at once do each row once', async () => {
+  test('two concurrent runs rekey each row once', async () => {
     for (let index = 0; index < 120; index += 1) await issue('acme');
-    // Both have their connections: neither is done before the other begins.
+    // Both have a connection, so neither finishes before the other begins.
     await Promise.all([countToRekey(store(both)), countToRekey(store(both))]);
     const counts = await Promise.all([rekeyAll(), rekeyAll()]);
     assert.equal(

@@ -112,11 +112,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const watches = await listWatchesOf(database(), [alice, bob], 1_000);
     const due = dueOf(eventsOf([{ read, stored }]), watches, 10_000);
     const rows = await listNotifications(database());
-    const told = (parts: { id: string; hash: string }) => `${parts.id} ${parts.hash}`;
+    const label = (parts: { id: string; hash: string }) => `${parts.id} ${parts.hash}`;
     assert.deepEqual(
-      rows.map(({ watched_address_id: id, tx_hash: hash }) => told({ id, hash })).sort(),
+      rows.map(({ watched_address_id: id, tx_hash: hash }) => label({ id, hash })).sort(),
       Array.from(due.values(), ({ watch: { id }, event }) =>
-        told({ id, hash: event.transfer.txHash }),
+        label({ id, hash: event.transfer.txHash }),
       ).sort(),
     );
     // Some combinations match and some don't.
