@@ -8,7 +8,7 @@ import { poolDeviation, type TokenValue, type ValuedPair } from '../domain/pair.
 import type { Db } from '../store/db/db.ts';
 import { listLatestPairStates } from '../store/market/market.ts';
 import { findReadPairs } from '../store/market/pairs.ts';
-import { findYoungPrice } from '../store/prices/prices.ts';
+import { findFreshPrice } from '../store/prices/prices.ts';
 import { listFeeds, staleSeconds } from './price-feeds.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
@@ -85,7 +85,7 @@ async function readPrices(
   for (const asset of assets) {
     const feed = feeds.get(asset);
     const maxAgeMs = feed === undefined ? 0 : staleSeconds(feed) * 1000;
-    const found = await findYoungPrice(database, asset, { now, maxAgeMs });
+    const found = await findFreshPrice(database, asset, { now, maxAgeMs });
     if (found !== undefined) prices.set(asset, found.price);
   }
   return (value) =>

@@ -22,7 +22,7 @@ import {
   pairSource,
 } from '../prices/sources.ts';
 import type { Database } from '../store/db/db.ts';
-import { findYoungPrice } from '../store/prices/prices.ts';
+import { findFreshPrice } from '../store/prices/prices.ts';
 import { nativeSide } from './valued-pairs.ts';
 
 type FeedConfig = NonNullable<Config['prices']['native']>;
@@ -176,7 +176,7 @@ function fixedUsd({ tokens }: Config, address: string): Decimal {
 async function nativeUsd(config: Config, database: Database, clock: Clock): Promise<Decimal> {
   const { chain, prices } = config;
   const maxAgeMs = prices.native === undefined ? 0 : staleSeconds(prices.native) * 1000;
-  const native = await findYoungPrice(database, chain.native.symbol, { now: clock.now(), maxAgeMs });
+  const native = await findFreshPrice(database, chain.native.symbol, { now: clock.now(), maxAgeMs });
   if (native === undefined) throw new Fault('unavailable', 'the native coin has no price');
   return native.price;
 }

@@ -8,11 +8,11 @@ import type { ValuedPair } from '../domain/pair.ts';
 import type { Rules } from '../domain/points/rules.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import {
-  listFirstInTurn,
+  listFirstInSequence,
   listLanesById,
   listNotificationsOf,
+  listSentOrphans,
   listStoredBlocks,
-  listTold,
   listWatchesById,
   listWatchesOf,
   type StoredBlock,
@@ -101,7 +101,7 @@ export async function compareBatch(
   if (watching.length === ROWS_MAX || due.length > ROWS_MAX) return 'too many';
   const places = placesOf(due);
   const notifications = await listNotificationsOf(snapshot, span, places, ROWS_MAX);
-  const told = await listTold(snapshot, span, places, ROWS_MAX);
+  const told = await listSentOrphans(snapshot, span, places, ROWS_MAX);
   if (Math.max(notifications.length, told.length) === ROWS_MAX) return 'too many';
   const market = await compareMarket(snapshot, [...blocks.values()], options);
   const awards = await compareAwards(snapshot, {
@@ -216,7 +216,7 @@ async function readDelivery(
     ...{ now, confirmations, retryDelayMs },
     tipNumber: (await findTip(snapshot))?.number ?? 0,
     lanes: new Map(lanes.map((lane) => [lane.id, lane])),
-    firstInSequence: await listFirstInTurn(snapshot, ordered),
+    firstInSequence: await listFirstInSequence(snapshot, ordered),
   };
 }
 

@@ -5,12 +5,7 @@
 import { contentOf, type Transfer } from '../domain/block.ts';
 import { messageKind } from '../domain/message-kind.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
-import type {
-  StoredBlock,
-  StoredNotification,
-  StoredWatch,
-  ToldNotification,
-} from '../store/audit/comparison.ts';
+import type { SentOrphan, StoredBlock, StoredNotification, StoredWatch } from '../store/audit/comparison.ts';
 import type { Repair } from '../store/audit/repair.ts';
 import {
   type Difference,
@@ -33,7 +28,7 @@ export type StoredSide = {
   watches: ReadonlyMap<string, StoredWatch>;
   notifications: readonly StoredNotification[];
   /** Orphaned ones that receivers may have seen. */
-  told: readonly ToldNotification[];
+  told: readonly SentOrphan[];
   /** Notifications that were processed before this may have been deleted. */
   keptSince: Date;
   delivery: DeliverySide;
@@ -248,7 +243,7 @@ function findTold(
 ): Told | undefined {
   if (watch.settings.removed) return undefined;
   const fits = (
-    one: Pick<ToldNotification, 'watchedAddressId' | 'txHash' | 'kind' | 'blockNumber'>,
+    one: Pick<SentOrphan, 'watchedAddressId' | 'txHash' | 'kind' | 'blockNumber'>,
     isOfBlock: boolean,
   ) =>
     one.watchedAddressId === watch.id &&

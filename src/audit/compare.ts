@@ -3,7 +3,7 @@
  */
 import { createOccurrences, sidesOf, type Transfer } from '../domain/block.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
-import type { NotificationPlace, StoredBlock, StoredWatch } from '../store/audit/comparison.ts';
+import type { NotificationKey, StoredBlock, StoredWatch } from '../store/audit/comparison.ts';
 import type { Repair } from '../store/audit/repair.ts';
 
 /** `hash`, `proved`, `missing` and so on: docs/how-to/verify-and-repair.md says what each means. */
@@ -157,8 +157,8 @@ function isWanted({ address, watchCoin, watchToken, settings }: StoredWatch, tra
 }
 
 /** Where the notifications of `due` are, if they are there. */
-export function placesOf(due: readonly Due[]): NotificationPlace[] {
-  const places = new Map<string, NotificationPlace>();
+export function placesOf(due: readonly Due[]): NotificationKey[] {
+  const places = new Map<string, NotificationKey>();
   for (const { watch, event } of due) {
     const { txHash } = event.transfer;
     places.set(`${watch.id} ${txHash}`, { shardId: watch.shardId, watchedAddressId: watch.id, txHash });

@@ -8,7 +8,7 @@ import { type Clock, systemClock } from '../core/clock.ts';
 import { decimalText } from '../core/decimal.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import type { Award } from '../domain/award.ts';
-import { createBatchStore, rehearse, type StoreBatch } from '../store/points/award-import.ts';
+import { createBatchStore, dryRun, type StoreBatch } from '../store/points/award-import.ts';
 import { type ReadLine, readAwards } from './award-file.ts';
 import { exitCodes } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
@@ -43,7 +43,7 @@ Example:
           const lines = readAwards(addAbortSignal(signal, await openFile(file)));
           const read = (store: StoreBatch) => importLines(lines, store, { clock: systemClock(), signal });
           const report =
-            flags.dryRun === true ? await rehearse(database, read) : await read(createBatchStore(database));
+            flags.dryRun === true ? await dryRun(database, read) : await read(createBatchStore(database));
           tell(flags, report);
         }),
       ),

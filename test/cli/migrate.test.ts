@@ -56,7 +56,7 @@ test('a database that is newer than the program ends with 78', async () => {
   await database.close();
   const env = { ...chain, CHAINBELL_DATABASE_URL: place.url, CHAINBELL_SECRET: SECRET };
   const { code, err } = await chainbell(place.dataDir, env, 'migrate', '--check');
-  assert.deepEqual([code, /start the newer version/.test(err)], [78, true], err);
+  assert.deepEqual([code, /Start the newer version/.test(err)], [78, true], err);
 });
 
 test('a configuration with problems ends with 78, whatever the command', async () => {

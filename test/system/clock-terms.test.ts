@@ -13,7 +13,7 @@ import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { createPriceFeed } from '../../src/prices/feed.ts';
 import { createSafeWatermark, listAttemptsBetween } from '../../src/store/delivery/attempts.ts';
-import { findYoungPrice } from '../../src/store/prices/prices.ts';
+import { findFreshPrice } from '../../src/store/prices/prices.ts';
 import { ANSWER_RETENTION_MS, doOnce } from '../../src/store/watchers/idempotency.ts';
 import { findWatcherByLookup } from '../../src/store/watchers/keys.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../src/store/watchers/signing-secrets.ts';
@@ -113,7 +113,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           },
         );
       const young = async () => {
-        const found = await findYoungPrice(database(), 'BELL', {
+        const found = await findFreshPrice(database(), 'BELL', {
           now: clock.now(),
           maxAgeMs: 10 * MINUTE_MS,
         });

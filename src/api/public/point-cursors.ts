@@ -4,21 +4,21 @@
 import { decimal, decimalText } from '../../core/decimal.ts';
 import { Fault } from '../../core/fault.ts';
 import { parseAddress } from '../../core/hex.ts';
-import type { AwardPlace, LeaderPlace } from '../../store/points/point-lists.ts';
+import type { AwardCursor, LeaderCursor } from '../../store/points/point-lists.ts';
 
-export const formatLeaderPlace = ({ points, user }: LeaderPlace): string => `${decimalText(points)}_${user}`;
+export const formatLeaderPlace = ({ points, user }: LeaderCursor): string => `${decimalText(points)}_${user}`;
 
 /** @throws Fault `invalid` for a text that formatLeaderPlace doesn't produce. */
-export function parseLeaderPlace(text: string): LeaderPlace {
+export function parseLeaderPlace(text: string): LeaderCursor {
   const [, points, user] = /^(-?\d{1,100}(?:\.\d{1,100})?)_(0x[0-9a-f]{40})$/.exec(text) ?? [];
   if (points === undefined || user === undefined) throw invalidCursor();
   return { points: decimal(points), user: parseAddress(user) };
 }
 
-export const formatAwardPlace = ({ awardedAt, id }: AwardPlace): string => `${awardedAt.getTime()}_${id}`;
+export const formatAwardPlace = ({ awardedAt, id }: AwardCursor): string => `${awardedAt.getTime()}_${id}`;
 
 /** @throws Fault `invalid` for a text that formatAwardPlace doesn't produce. */
-export function parseAwardPlace(text: string): AwardPlace {
+export function parseAwardPlace(text: string): AwardCursor {
   const [, timeMs, id] = /^(\d{1,14})_(\d{1,15})$/.exec(text) ?? [];
   if (timeMs === undefined) throw invalidCursor();
   return { awardedAt: new Date(Number(timeMs)), id: Number(id) };

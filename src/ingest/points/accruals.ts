@@ -10,12 +10,12 @@ import { MOVEMENTS_MAX, type Movement } from '../../domain/points/rules.ts';
 import { dayOf } from '../../domain/points/window.ts';
 import type { Tx } from '../../store/db/db.ts';
 import {
-  forgetFinalAccruals,
   listOpenPositions,
   listPositions,
   type Position,
   type PositionBefore,
   type PositionKey,
+  pruneFinalAccruals,
   savePositions,
 } from '../../store/points/accruals.ts';
 import { type ClosedDay, closeDay, openPosition, type Touch, touchPosition } from './accrual.ts';
@@ -88,7 +88,7 @@ export async function closeDays(
     results.map(({ position }) => position),
     before,
   );
-  await forgetFinalAccruals(tx, FORGOTTEN_MAX);
+  await pruneFinalAccruals(tx, FORGOTTEN_MAX);
   return results.flatMap(({ closed }) => closed.map((day) => ({ day, block })));
 }
 

@@ -15,13 +15,13 @@ import type {
 } from '../../domain/points/rules.ts';
 import { dayOf, startOf } from '../../domain/points/window.ts';
 import type { Db, Tx } from '../../store/db/db.ts';
-import { undoAccruals } from '../../store/points/accruals.ts';
-import { insertAwards, sumUserDays, undoAwards } from '../../store/points/points.ts';
+import { revertAccruals } from '../../store/points/accruals.ts';
+import { deleteAwardsAbove, insertAwards, sumUserDays } from '../../store/points/points.ts';
 import {
+  deleteReferralsAbove,
   findReferrers,
   insertReferrals,
   type Referral,
-  undoReferrals,
 } from '../../store/points/referrals.ts';
 import { listPrices, type Price } from '../../store/prices/prices.ts';
 import type { BlockProcessor } from '../block-processor.ts';
@@ -76,9 +76,9 @@ export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }
   return {
     write,
     async undo(tx, ancestorNumber) {
-      await undoAwards(tx, ancestorNumber);
-      await undoAccruals(tx, ancestorNumber);
-      await undoReferrals(tx, ancestorNumber);
+      await deleteAwardsAbove(tx, ancestorNumber);
+      await revertAccruals(tx, ancestorNumber);
+      await deleteReferralsAbove(tx, ancestorNumber);
     },
   };
 }

@@ -58,7 +58,7 @@ export type StoredLane = {
 };
 
 /** Which notifications belong to a transaction and a record, if there are any. */
-export type NotificationPlace = { shardId: number; watchedAddressId: string; txHash: Hash };
+export type NotificationKey = { shardId: number; watchedAddressId: string; txHash: Hash };
 
 /** Runs `work` on one snapshot of the database. It can't write, and blocks no other transaction. */
 export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
@@ -108,7 +108,7 @@ export async function listWatchesOf(
 /** The records of notifications, as far as they still exist. */
 export async function listWatchesById(
   db: Db,
-  records: readonly Pick<NotificationPlace, 'shardId' | 'watchedAddressId'>[],
+  records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],
 ): Promise<StoredWatch[]> {
   const rows = await db.query<WatchRow>(sql`
     select ${watchColumns}
@@ -158,7 +158,7 @@ function toWatch(row: WatchRow): StoredWatch {
 export async function listNotificationsOf(
   db: Db,
   { from, to }: { from: number; to: number },
-  places: readonly NotificationPlace[],
+  places: readonly NotificationKey[],
   limit: number,
 ): Promise<StoredNotification[]> {
   const now = await readTime(db);
@@ -207,7 +207,7 @@ export async function listNotificationsOf(
 }
 
 /** A notification that its receiver may have seen, off the chain and not taken back. */
-export type ToldNotification = Pick<
+export type SentOrphan = Pick<
   StoredNotification,
   | 'id'
   | 'watchedAddressId'
@@ -227,15 +227,15 @@ export type ToldNotification = Pick<
  * Up to `limit` orphaned notifications that nothing stands in for and no removal notice takes back: those of these
  * transactions, and those that a repair orphaned in blocks of the range.
  */
-export async function listTold(
+export async function listSentOrphans(
   db: Db,
   { from, to }: { from: number; to: number },
-  places: readonly NotificationPlace[],
+  places: readonly NotificationKey[],
   limit: number,
-): Promise<ToldNotification[]> {
+): Promise<SentOrphan[]> {
   const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
     n.processed_at`;
-  const rows = await db.query<ToldRow>(sql`
+  const rows = await db.query<SentOrphanRow>(sql`
     select ${columns}, false as is_of_block
     from unnest(
       ${listOf(places.map(({ shardId }) => shardId))}::bigint[],
@@ -263,7 +263,7 @@ export async function listTold(
   }));
 }
 
-type ToldRow = Pick<
+type SentOrphanRow = Pick<
   NotificationRow,
   | 'id'
   | 'watched_address_id'
@@ -299,9 +299,9 @@ export async function listLanesById(db: Db, ids: readonly number[], now: Date): 
 }
 
 /** Of each of these records the notification whose turn it is: one that waits, else the first that is held. */
-export async function listFirstInTurn(
+export async function listFirstInSequence(
   db: Db,
-  records: readonly Pick<NotificationPlace, 'shardId' | 'watchedAddressId'>[],
+  records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],
 ): Promise<Map<string, number>> {
   const rows = await db.query<{ record_id: string; id: number }>(sql`
     select r.id as record_id, first.id

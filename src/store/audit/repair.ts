@@ -178,7 +178,7 @@ async function create(
   const records = { shardId, ids: [watchedAddressId] };
   const isOrphan = (one: Repair) => one.action === 'orphan' && one.id === insteadOf;
   if (insteadOf !== undefined && ![...moment.applied].some(isOrphan)) return false;
-  if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await isToldOtherwise(tx, repair)))) return false;
+  if (!moment.mayCreditTwice && (repair.mayCreditTwice || (await hasSentOrphan(tx, repair)))) return false;
   const blocks = [{ header: block, transfers: [transfer] }];
   const matches = (await listMatches(tx, blocks)).map((match) => ({ ...match, occurrence }));
   const made = await insertNotifications(tx, { blocks, matches, records, ...moment }, undefined);
@@ -188,7 +188,7 @@ async function create(
 }
 
 /** Whether a receiver may have seen other content of the transaction, which no removal notice takes back. */
-async function isToldOtherwise(
+async function hasSentOrphan(
   tx: Tx,
   { shardId, watchedAddressId, transfer: { txHash, kind } }: Extract<Repair, { action: 'create' }>,
 ): Promise<boolean> {

@@ -96,7 +96,7 @@ export async function savePositions(
 }
 
 /** Gives the positions back what they were before the first block above this one. */
-export async function undoAccruals(tx: Tx, ancestorNumber: number): Promise<void> {
+export async function revertAccruals(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`
     with dead as (
       delete from accrual_before where block_number > ${ancestorNumber} returning *
@@ -113,7 +113,7 @@ export async function undoAccruals(tx: Tx, ancestorNumber: number): Promise<void
 }
 
 /** Forgets what positions were before blocks that are final: so many at most, the rest another time. */
-export async function forgetFinalAccruals(tx: Tx, limit: number): Promise<void> {
+export async function pruneFinalAccruals(tx: Tx, limit: number): Promise<void> {
   await tx.query(sql`
     delete from accrual_before where ctid in (
       select b.ctid from accrual_before b, chain c

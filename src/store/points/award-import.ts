@@ -33,7 +33,7 @@ export function createBatchStore(database: Database): StoreBatch {
  * have is in a temporary table. On a server all of it is one transaction, which takes no locks. On the embedded database each
  * batch is one, because all other work waits for a transaction; a table that a killed command leaves goes when the service ends.
  */
-export async function rehearse<T>(database: Database, work: (store: StoreBatch) => Promise<T>): Promise<T> {
+export async function dryRun<T>(database: Database, work: (store: StoreBatch) => Promise<T>): Promise<T> {
   if (database.kind === 'postgres')
     return database.transaction(async (tx) => {
       // It may wait for lines from standard input, and it keeps no locks for which anything else waits.

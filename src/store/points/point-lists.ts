@@ -23,7 +23,7 @@ export type Page<Place> = { entries: string; count: number; last: Place } | unde
 /** Is given such entries too, in order, without the comma between two pieces. */
 export type OnPiece = (entries: string) => void;
 
-export type LeaderPlace = { points: Decimal; user: Address };
+export type LeaderCursor = { points: Decimal; user: Address };
 
 /** The users with points in that month, most points first, then by address: `{user, points}`, all of them. */
 export async function renderLeaders(database: Database, month: Month, onPiece: OnPiece): Promise<void> {
@@ -35,8 +35,8 @@ export async function renderLeaders(database: Database, month: Month, onPiece: O
 export async function renderLeaderPage(
   db: Db,
   month: Month,
-  { after, limit }: { after: LeaderPlace | undefined; limit: number },
-): Promise<Page<LeaderPlace>> {
+  { after, limit }: { after: LeaderCursor | undefined; limit: number },
+): Promise<Page<LeaderCursor>> {
   const start =
     after === undefined
       ? BEFORE_LEADERS
@@ -62,7 +62,7 @@ const leaderPage = (month: Month, after: Sql, limit: number) => sql`
       order by minus_points, user_address limit ${limit}) as e) as l
   left join point_month m on m.month = ${firstDay(month)}::date and m.user_address = l.user_address`;
 
-export type AwardPlace = { awardedAt: Date; id: number };
+export type AwardCursor = { awardedAt: Date; id: number };
 
 /** The user's awards in that period, newest first: `{category, points, created_at, hash}`, all of them. */
 export async function renderAwards(
@@ -78,8 +78,8 @@ export async function renderAwards(
 export async function renderAwardPage(
   db: Db,
   of: { user: Address; period: Period },
-  { after, limit }: { after: AwardPlace | undefined; limit: number },
-): Promise<Page<AwardPlace>> {
+  { after, limit }: { after: AwardCursor | undefined; limit: number },
+): Promise<Page<AwardCursor>> {
   const start =
     after === undefined ? BEFORE_AWARDS : sql`${after.awardedAt}::timestamptz, ${after.id}::bigint`;
   const [row] = await db.query<PageRow & { awarded_at: Date; id: number }>(awardPage(of, start, limit));

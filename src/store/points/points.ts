@@ -70,7 +70,7 @@ export async function insertAwards(tx: Tx, awards: readonly Award[]): Promise<nu
  * Removes the awards of all blocks above this one from the facts and their sums, in the caller's transaction. Imported
  * ones stay.
  */
-export async function undoAwards(tx: Tx, ancestorNumber: number): Promise<void> {
+export async function deleteAwardsAbove(tx: Tx, ancestorNumber: number): Promise<void> {
   await lockPoints(tx);
   await tx.query(sql`
     with gone as (

@@ -71,6 +71,6 @@ export async function findReferrers(
 }
 
 /** Removes the referrals of all blocks above this one. */
-export async function undoReferrals(tx: Tx, ancestorNumber: number): Promise<void> {
+export async function deleteReferralsAbove(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`delete from referral where block_number > ${ancestorNumber}`);
 }

@@ -35,7 +35,7 @@ export async function findPrice(db: Db, asset: string, at: Date): Promise<Price 
  * The price of the asset that was accepted last, unless it is older than `maxAgeMs`. Last by its id: once the clock was set
  * back, prices of before carry later times. Those lie further ahead than clocks differ, so they are not young either.
  */
-export async function findYoungPrice(
+export async function findFreshPrice(
   db: Db,
   asset: string,
   { now, maxAgeMs }: { now: Date; maxAgeMs: number },
@@ -50,14 +50,14 @@ export async function findYoungPrice(
 
 /**
  * The price that counts now: the newest of the asset (spec 4.2), unless it is older than `maxAgeMs`. Of the last minutes the one
- * that was accepted last, as findYoungPrice says.
+ * that was accepted last, as findFreshPrice says.
  */
 export async function findCurrentPrice(
   db: Db,
   asset: string,
   { now, maxAgeMs }: { now: Date; maxAgeMs: number | undefined },
 ): Promise<Price | undefined> {
-  const young = await findYoungPrice(db, asset, { now, maxAgeMs: maxAgeMs ?? RECENT_MS });
+  const young = await findFreshPrice(db, asset, { now, maxAgeMs: maxAgeMs ?? RECENT_MS });
   return young === undefined && maxAgeMs === undefined ? findPrice(db, asset, now) : young;
 }
 

@@ -10,7 +10,7 @@ import {
   listStoredBlocks,
   listWatchesById,
   listWatchesOf,
-  type NotificationPlace,
+  type NotificationKey,
   readSnapshot,
 } from '../../../src/store/audit/comparison.ts';
 import { findTip } from '../../../src/store/blocks/blocks.ts';
@@ -41,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return payments;
   }
 
-  const listOutside = async (places: readonly NotificationPlace[]) =>
+  const listOutside = async (places: readonly NotificationKey[]) =>
     (await listNotificationsOf(database(), { from: 3, to: 3 }, places, ROWS_MAX))
       .map(({ blockNumber }) => blockNumber)
       .filter((number) => number !== 3);
@@ -158,7 +158,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { id } = await watchAddress(database());
     const second = await watchAddress(database());
     const payments = await mineFive();
-    const place = (payment: Transfer | undefined, parts: Partial<NotificationPlace> = {}) => {
+    const place = (payment: Transfer | undefined, parts: Partial<NotificationKey> = {}) => {
       assert.ok(payment !== undefined);
       return { shardId: 1, watchedAddressId: id, txHash: payment.txHash, ...parts };
     };

@@ -37,7 +37,7 @@ onEachDatabase(({ kind, database }) => {
     const isRefusal = (error: unknown) =>
       error instanceof Fault &&
       error.code === 'conflict' &&
-      error.message.includes('start the newer version');
+      error.message.includes('Start the newer version');
     await assert.rejects(migrationState(database()), isRefusal);
     await assert.rejects(migrate(database()), isRefusal);
   });

@@ -4,12 +4,12 @@ import { insertChain } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import {
-  forgetFinalAccruals,
   listOpenPositions,
   listPositions,
   type Position,
+  pruneFinalAccruals,
+  revertAccruals,
   savePositions,
-  undoAccruals,
 } from '../../../src/store/points/accruals.ts';
 import { alice, bob, hashOf, later } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
@@ -50,9 +50,9 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await change(database(), positionOf({ balance: 2n }), 6);
     await change(database(), positionOf({ balance: 3n }), 8);
     await change(database(), positionOf({ user: bob }), 8);
-    await database().transaction((tx) => undoAccruals(tx, 5));
+    await database().transaction((tx) => revertAccruals(tx, 5));
     assert.deepEqual(await listPositions(database(), [first, { rule: 'hold', user: bob }]), [first]);
-    await database().transaction((tx) => undoAccruals(tx, 4));
+    await database().transaction((tx) => revertAccruals(tx, 4));
     assert.deepEqual(await listPositions(database(), [first]), []);
   });
 
@@ -61,7 +61,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await change(database(), first, 5);
     await change(database(), positionOf({ balance: 2n }), 6);
     await change(database(), positionOf({ balance: 3n }), 6);
-    await database().transaction((tx) => undoAccruals(tx, 5));
+    await database().transaction((tx) => revertAccruals(tx, 5));
     assert.deepEqual(await listPositions(database(), [first]), [first]);
   });
 
@@ -88,11 +88,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().query(sql`update chain set finalized_number = 6`);
     for (const block of [5, 6, 7]) await change(database(), positionOf({ balance: BigInt(block) }), block);
     const count = async () => (await database().query(sql`select from accrual_before limit 9`)).length;
-    await database().transaction((tx) => forgetFinalAccruals(tx, 1));
+    await database().transaction((tx) => pruneFinalAccruals(tx, 1));
     assert.equal(await count(), 2);
-    await database().transaction((tx) => forgetFinalAccruals(tx, 9));
+    await database().transaction((tx) => pruneFinalAccruals(tx, 9));
     assert.equal(await count(), 1);
-    await database().transaction((tx) => undoAccruals(tx, 6));
+    await database().transaction((tx) => revertAccruals(tx, 6));
     assert.equal((await listPositions(database(), [positionOf()]))[0]?.balance, 6n);
   });
 });

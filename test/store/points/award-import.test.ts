@@ -5,8 +5,8 @@ import type { Award } from '../../../src/domain/award.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { createBatchStore, rehearse } from '../../../src/store/points/award-import.ts';
-import { insertAwards, undoAwards } from '../../../src/store/points/points.ts';
+import { createBatchStore, dryRun } from '../../../src/store/points/award-import.ts';
+import { deleteAwardsAbove, insertAwards } from '../../../src/store/points/points.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { addressOf, alice, bob, hashOf, headerOf } from '../../kit/chain-story.ts';
 import { emptyDatabase, onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
@@ -42,7 +42,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listWrongSums(database()), []);
   });
 
-  test('a rehearsal says of each batch what storing it would, and stores nothing', async () => {
+  test('a dry run reports for each batch the result of storing it, and stores nothing', async () => {
     const batch = fc.uniqueArray(
       fc.record({ key: fc.integer({ min: 1, max: 8 }), points: fc.constantFrom('1', '2') }),
       { selector: ({ key }) => key, minLength: 1, maxLength: 5 },
@@ -57,15 +57,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
               lines.map(({ key, points }) => importedOf(key, { points }));
             const store = createBatchStore(database());
             for (const lines of before) await store(toAwards(lines));
-            const rehearsed = await rehearse(database(), async (rehearsal) => {
+            const reported = await dryRun(database(), async (storeDry) => {
               const results = [];
-              for (const lines of given) results.push(await rehearsal(toAwards(lines)));
+              for (const lines of given) results.push(await storeDry(toAwards(lines)));
               return results;
             });
             assert.equal(await countAwards(database()), before.flat().length);
             const stored = [];
             for (const lines of given) stored.push(await store(toAwards(lines)));
-            assert.deepEqual(rehearsed, stored);
+            assert.deepEqual(reported, stored);
           },
         )
         .beforeEach(() => emptyDatabase(database())),
@@ -94,7 +94,7 @@ onPostgres(({ database, place }) => {
           for (const user of users.toReversed())
             await insertAwards(tx, [awardOf({ user, block: headerOf(number) })]);
         });
-        if (number % 10 === 5) await database().transaction((tx) => undoAwards(tx, number - 3));
+        if (number % 10 === 5) await database().transaction((tx) => deleteAwardsAbove(tx, number - 3));
       }
     };
     const [first, second] = await Promise.all([
@@ -110,14 +110,14 @@ onPostgres(({ database, place }) => {
     assert.deepEqual(await listWrongSums(database()), []);
   });
 
-  test('nobody waits for a rehearsal', async () => {
-    await rehearse(await place().open(), async (rehearsal) => {
-      await rehearsal([importedOf(1)]);
+  test('a dry run holds up no other transaction', async () => {
+    await dryRun(await place().open(), async (storeDry) => {
+      await storeDry([importedOf(1)]);
       const added = await database().transaction((tx) =>
         insertAwards(tx, [importedOf(1), importedOf(2, { user: alice })]),
       );
       assert.equal(added, 2);
-      assert.deepEqual(await rehearsal([importedOf(2, { user: bob })]), { addedCount: 0, conflicts: [0] });
+      assert.deepEqual(await storeDry([importedOf(2, { user: bob })]), { addedCount: 0, conflicts: [0] });
     });
     assert.equal(await countAwards(database()), 2);
   });
@@ -144,7 +144,7 @@ onPostgres(({ database, place }) => {
       await assert.rejects(silent, { code: 'unavailable' });
     };
     try {
-      const stored = await rehearse(impatient, async (store) => {
+      const stored = await dryRun(impatient, async (store) => {
         const first = await store([importedOf(1)]);
         await waitForEnd();
         return [first, await store([importedOf(1), importedOf(2)])];

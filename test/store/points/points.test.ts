@@ -4,14 +4,20 @@ import fc from 'fast-check';
 import { decimalText } from '../../../src/core/decimal.ts';
 import type { Award } from '../../../src/domain/award.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { insertAwards, listAwards, sumUserDays, undoAwards } from '../../../src/store/points/points.ts';
+import {
+  deleteAwardsAbove,
+  insertAwards,
+  listAwards,
+  sumUserDays,
+} from '../../../src/store/points/points.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { alice, bob, carol, hashOf, headerOf } from '../../kit/chain-story.ts';
 import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   const insert = (...awards: Award[]) => database().transaction((tx) => insertAwards(tx, awards));
-  const undo = (ancestorNumber: number) => database().transaction((tx) => undoAwards(tx, ancestorNumber));
+  const undo = (ancestorNumber: number) =>
+    database().transaction((tx) => deleteAwardsAbove(tx, ancestorNumber));
   const countRows = async () => {
     const [row] = await database().query<{ facts: number; days: number; months: number }>(sql`
       select (select count(*) from point) as facts, (select count(*) from point_day) as days,

@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Address } from '../../../src/core/hex.ts';
 import {
+  deleteReferralsAbove,
   findReferrers,
   insertReferrals,
   type Referral,
-  undoReferrals,
 } from '../../../src/store/points/referrals.ts';
 import { alice, bob, carol, later } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
@@ -53,7 +53,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   test('a fork undoes the referrals of its blocks, and the first one after it stays', async () => {
     await database().transaction((tx) => insertReferrals(tx, [link(bob, 5)], 'first'));
-    await database().transaction((tx) => undoReferrals(tx, 4));
+    await database().transaction((tx) => deleteReferralsAbove(tx, 4));
     await database().transaction((tx) => insertReferrals(tx, [link(carol, 5)], 'first'));
     assert.deepEqual(await findReferrers(database(), [place(9)], 'first'), [carol]);
   });
