@@ -16,7 +16,7 @@ const directory = new URL('./contracts/', import.meta.url);
 const artifactsFile = new URL('artifacts.json', directory);
 const require = createRequire(import.meta.url);
 
-/** Warns about SELFDESTRUCT, which one of the contracts uses on purpose to make internal transfers. */
+/** One of the contracts uses the deprecated SELFDESTRUCT on purpose, because it makes internal transfers. */
 const expectedWarning = /"selfdestruct" has been deprecated/;
 
 const settings = {
