@@ -1,5 +1,5 @@
 /**
- * What is stored of some blocks, for those who compare it with the chain: read in one moment, changing nothing.
+ * Reads the stored data of blocks for a comparison with the chain, from one snapshot and without changing anything.
  */
 import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import type { Transfer, TransferKind } from '../../domain/block.ts';
@@ -15,7 +15,7 @@ import type { WatchedAddress } from '../watchers/watched.ts';
 
 export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
 
-/** A record as it is now: what it was before its last change is not known. */
+/** A record as it is now. Its values before the last change are not known. */
 export type StoredWatch = { shardId: number; laneId: number } & Pick<
   WatchedAddress,
   'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl' | 'createdAt' | 'updatedAt'
@@ -25,13 +25,13 @@ export type StoredNotification = Transfer & {
   shardId: number;
   id: number;
   watchedAddressId: string;
-  /** Which of several equal transfers of its transaction it is. */
+  /** Counts equal transfers of one transaction, from 0. */
   occurrence: number;
   blockNumber: number;
   createdAt: Date;
   /** `held`, `waiting`, `processed` or `cancelled`. */
   state: string;
-  /** Whether its receiver may have seen it by now. */
+  /** Whether its receiver may have seen it. */
   mayBeSeen: boolean;
   processedAt: Date | undefined;
   revision: number;
@@ -43,24 +43,24 @@ export type StoredNotification = Transfer & {
   releaseNumber: number | undefined;
   /** The position that strict ordering preserves. */
   sequence: number | undefined;
-  /** Changes whenever the row does (`xmin`), so that a repair never overwrites what happened after it was planned. */
+  /** Changes whenever the row does (`xmin`), so that a repair never overwrites a change made after it was planned. */
   version: string;
 };
 
-/** A delivery queue as far as it decides whether its notifications are sent. */
+/** The fields of a lane that decide whether its notifications are sent. */
 export type StoredLane = {
   id: number;
   shardId: number;
   origin: string;
   nextDue: Date | undefined;
-  /** A worker that lives has it, or its lease has not ended. */
+  /** Whether a running worker has it, or its lease has not ended. */
   isLeased: boolean;
 };
 
-/** Which notifications belong to a transaction and a record, if there are any. */
+/** Identifies the notifications of a transaction for a record. */
 export type NotificationKey = { shardId: number; watchedAddressId: string; txHash: Hash };
 
-/** Runs `work` on one snapshot of the database. It can't write, and blocks no other transaction. */
+/** Runs `work` on one snapshot of the database. It can't write, and doesn't block other transactions. */
 export function readSnapshot<T>(database: Database, work: (snapshot: Db) => Promise<T>): Promise<T> {
   return database.transaction(async (tx) => {
     await tx.query(sql`set transaction isolation level repeatable read, read only`);
@@ -105,7 +105,7 @@ export async function listWatchesOf(
   return rows.map(toWatch);
 }
 
-/** The records of notifications, as far as they still exist. */
+/** The records of notifications that still exist. */
 export async function listWatchesById(
   db: Db,
   records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],
@@ -152,13 +152,13 @@ function toWatch(row: WatchRow): StoredWatch {
 }
 
 /**
- * Up to `limit` notifications of a range of blocks, and those at the given places that name a block outside it.
- * Those that a reorg orphaned do not count.
+ * Up to `limit` notifications of a range of blocks, and those with the given keys in blocks outside of it. Leaves out
+ * notifications that a reorg orphaned.
  */
 export async function listNotificationsOf(
   db: Db,
   { from, to }: { from: number; to: number },
-  places: readonly NotificationKey[],
+  keys: readonly NotificationKey[],
   limit: number,
 ): Promise<StoredNotification[]> {
   const now = await readTime(db);
@@ -173,9 +173,9 @@ export async function listNotificationsOf(
     union all
     select ${columns}
     from unnest(
-      ${listOf(places.map(({ shardId }) => shardId))}::bigint[],
-      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
-      ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
+      ${listOf(keys.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(keys.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
+      ${bytesOf(keys.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
     join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
     where n.block_number not between ${from} and ${to} and n.reorg_id is null and n.state <> 'withdrawn'
@@ -206,7 +206,7 @@ export async function listNotificationsOf(
   }));
 }
 
-/** A notification that its receiver may have seen, off the chain and not taken back. */
+/** An orphaned notification that its receiver may have seen and that no removal notice has removed. */
 export type SentOrphan = Pick<
   StoredNotification,
   | 'id'
@@ -219,18 +219,18 @@ export type SentOrphan = Pick<
   | 'state'
   | 'processedAt'
 > & {
-  /** A repair orphaned it in a block that stayed, so even its transaction may be wrong. */
+  /** Whether a repair orphaned it in a block that stayed, so that even its transaction may be wrong. */
   isOfBlock: boolean;
 };
 
 /**
- * Up to `limit` orphaned notifications that nothing stands in for and no removal notice takes back: those of these
- * transactions, and those that a repair orphaned in blocks of the range.
+ * Up to `limit` orphaned notifications without a replacement or a removal notice: those with these keys, and those that a repair
+ * orphaned in blocks of the range.
  */
 export async function listSentOrphans(
   db: Db,
   { from, to }: { from: number; to: number },
-  places: readonly NotificationKey[],
+  keys: readonly NotificationKey[],
   limit: number,
 ): Promise<SentOrphan[]> {
   const columns = sql`n.id, n.watched_address_id, n.tx_hash, n.kind, n.ordinal, n.amount, n.block_number, n.state,
@@ -238,9 +238,9 @@ export async function listSentOrphans(
   const rows = await db.query<SentOrphanRow>(sql`
     select ${columns}, false as is_of_block
     from unnest(
-      ${listOf(places.map(({ shardId }) => shardId))}::bigint[],
-      ${listOf(places.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
-      ${bytesOf(places.map(({ txHash }) => txHash))}::bytea[]
+      ${listOf(keys.map(({ shardId }) => shardId))}::bigint[],
+      ${listOf(keys.map(({ watchedAddressId }) => watchedAddressId))}::uuid[],
+      ${bytesOf(keys.map(({ txHash }) => txHash))}::bytea[]
     ) as p (shard_id, watched_address_id, tx_hash)
     join notification n on n.tx_hash = p.tx_hash and n.watched_address_id = p.watched_address_id and n.shard_id = p.shard_id
     where ${isSentAndOrphaned}
@@ -276,7 +276,7 @@ type SentOrphanRow = Pick<
   | 'processed_at'
 > & { is_of_block: boolean };
 
-/** The delivery queues of these ids that exist. */
+/** The lanes with these ids. */
 export async function listLanesById(db: Db, ids: readonly number[], now: Date): Promise<StoredLane[]> {
   const rows = await db.query<{
     id: number;
@@ -298,7 +298,7 @@ export async function listLanesById(db: Db, ids: readonly number[], now: Date): 
   }));
 }
 
-/** Of each of these records the notification whose turn it is: one that waits, else the first that is held. */
+/** For each of these records, the first notification of its sequence: the waiting one, otherwise the first held one. */
 export async function listFirstInSequence(
   db: Db,
   records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],

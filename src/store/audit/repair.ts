@@ -1,5 +1,5 @@
 /**
- * Repairs of differences that `verify` found: each is applied only while the block and the row are those that were compared.
+ * Repairs differences that `verify` found. A repair is applied only if its block and its row are the ones that were compared.
  */
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
 import type { BlockId, Transfer } from '../../domain/block.ts';
@@ -19,27 +19,27 @@ import { advanceSequences, type OrderedRecord } from '../delivery/sequence.ts';
 import { insertNotifications, listMatches } from '../matching/matching.ts';
 import { recomputeDay, recomputeMonth, recomputeVolume } from './sums.ts';
 
-/** A notification as it was compared. */
+/** Identifies a notification in the version that was compared. */
 type Row = { shardId: number; id: number; version: string };
 
 export type Repair =
-  /** A notification that is not stored. */
+  /** Creates a notification that is missing. */
   | {
       action: 'create';
       shardId: number;
       watchedAddressId: string;
       transfer: Transfer;
-      /** Which of several equal transfers of its transaction it is. */
+      /** Counts equal transfers of one transaction, from 0. */
       occurrence: number;
       block: BlockId;
-      /** A receiver that credits each `id` once may have seen it before. */
+      /** Whether the receiver may have seen the transfer under another id, and so may credit it twice. */
       mayCreditTwice: boolean;
-      /** The wrong notification in whose place it comes: it must have been orphaned with this repair. */
+      /** The wrong notification that it replaces, which must have been orphaned in the same call. */
       insteadOf?: number | undefined;
     }
-  /** `block` is the one that it is in; `isRescheduled`: it goes to its record's queue; `isLate`: and is due now. */
+  /** Corrects the block. `isRescheduled` also moves the notification to its record's lane, and `isLate` makes it due now. */
   | ({ action: 'update'; block: BlockId; isRescheduled: boolean; isLate: boolean } & Row)
-  /** A notification whose content is not on the chain ends as after a reorg. */
+  /** Ends a notification whose content is not on the chain, as after a reorg. */
   | ({ action: 'orphan'; block: BlockId } & Row)
   | { action: 'recompute_volume'; pairId: number; startedAt: Date }
   | {
@@ -56,8 +56,8 @@ export type Repair =
   | { action: 'recompute_month'; user: Address; month: string };
 
 /**
- * Applies the repairs in one transaction, in which no follower commits. Returns those that were applied: others met a block
- * or a row that has changed since it was compared, or may credit twice without `mayCreditTwice`.
+ * Applies the repairs in one transaction, during which no follower commits. Returns the ones that it applied. It skips repairs
+ * whose block or row has changed since the comparison, and those that may credit twice unless `mayCreditTwice` allows it.
  */
 export async function applyRepairs(
   database: Database,
@@ -74,7 +74,7 @@ export async function applyRepairs(
     );
     const ordered: OrderedRecord[] = [];
     const moment = { confirmations, mayCreditTwice, releasedNumber: (tip?.number ?? 0) - confirmations, now };
-    // As a reorg does it: wrong ones are marked first, so that the right ones can name what they replace.
+    // Mark wrong notifications first, as a reorg does, so that the right ones can refer to what they replace.
     const wrong = current.filter((repair) => repair.action === 'orphan');
     const orphaned = tip && (await orphan(tx, wrong, { tip, now }));
     const applied = new Set<Repair>(orphaned?.applied);
@@ -87,7 +87,7 @@ export async function applyRepairs(
   });
 }
 
-/** Marks those rows that are as they were compared; undefined when there are none. */
+/** Marks the rows that have not changed since the comparison as orphaned. Undefined if there are none. */
 async function orphan(
   tx: Tx,
   wrong: readonly Extract<Repair, { action: 'orphan' }>[],
@@ -100,12 +100,12 @@ async function orphan(
       ${listOf(wrong.map(({ id }) => id))}::bigint[],
       ${listOf(wrong.map(({ version }) => version))}::text[]))`;
   const { reorgId, marked } = await orphanNotifications(tx, { isOrphaned, tip, now });
-  const places = new Set(marked.map(({ shardId, id }) => `${shardId} ${id}`));
+  const keys = new Set(marked.map(({ shardId, id }) => `${shardId} ${id}`));
   if (marked.length === 0) return undefined;
-  return { reorgId, applied: wrong.filter(({ shardId, id }) => places.has(`${shardId} ${id}`)) };
+  return { reorgId, applied: wrong.filter(({ shardId, id }) => keys.has(`${shardId} ${id}`)) };
 }
 
-/** Queues before rows, as a worker that settles locks them: the other way round they would stop each other. */
+/** Locks lanes before rows, as a worker that settles does. The opposite order would deadlock. */
 async function lockLanes(tx: Tx, repairs: readonly Repair[]): Promise<void> {
   const rows = repairs.flatMap((repair) => ('id' in repair ? [repair] : []));
   const made = repairs.flatMap((repair) => (repair.action === 'create' ? [repair] : []));
@@ -143,9 +143,9 @@ type Moment = {
   releasedNumber: number;
   mayCreditTwice: boolean;
   now: Date;
-  /** Collects the records in strict order whose next notification may go. */
+  /** Collects records in strict order for `advanceSequences`. */
   ordered: OrderedRecord[];
-  /** Those that were applied before. */
+  /** The repairs that are applied already. */
   applied: ReadonlySet<Repair>;
 };
 
@@ -168,7 +168,7 @@ async function apply(
   }
 }
 
-/** As the commit of the block would have; false when it is there already, or would credit twice. */
+/** Creates the notification as the commit of the block would have. False if it exists already or may credit twice. */
 async function create(
   tx: Tx,
   repair: Extract<Repair, { action: 'create' }>,
@@ -187,7 +187,7 @@ async function create(
   return made.length > 0;
 }
 
-/** Whether a receiver may have seen other content of the transaction, which no removal notice takes back. */
+/** Whether the receiver may have seen other content of the transaction that no removal notice will remove. */
 async function hasSentOrphan(
   tx: Tx,
   { shardId, watchedAddressId, transfer: { txHash, kind } }: Extract<Repair, { action: 'create' }>,
@@ -210,8 +210,8 @@ async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }
 }
 
 /**
- * Puts the notification where a worker finds it: into the queue of its record, with the state that its confirmations and
- * strict order ask for. A removal that was announced of a transfer on the chain is followed by the transfer.
+ * Moves the notification to the lane of its record, with the state that its confirmations and strict order require. If a removal
+ * notice was sent for a transfer that is on the chain, the transfer is sent again.
  */
 async function reschedule(
   tx: Tx,
@@ -231,7 +231,7 @@ async function reschedule(
     update notification n set
       block_number = ${block.number},
       lane_id = ${found.lane_id},
-      -- Epochs of another queue say nothing of this one.
+      -- Epochs of different lanes can't be compared.
       may_be_seen = n.may_be_seen or n.lane_id <> ${found.lane_id} and n.state = 'waiting',
       unsent_epoch = case when n.lane_id = ${found.lane_id} then n.unsent_epoch
         else (select ${unsentEpoch} from lane l where l.id = ${found.lane_id}) end,

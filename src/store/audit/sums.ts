@@ -1,5 +1,5 @@
 /**
- * Sums that are kept beside what they sum up, against that: volumes of swaps, points by day and by month.
+ * Compares stored sums with the rows that they sum: volumes of swaps, points by day and by month.
  */
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import { listOf } from '../db/arrays.ts';
@@ -8,7 +8,7 @@ import { type Sql, sql } from '../db/sql.ts';
 import { bucketOf } from '../market/swaps.ts';
 import { lockPoints } from '../points/points.ts';
 
-/** A sum as it is stored and as it comes out now, in digits; undefined: there is none. */
+/** A sum as stored and as derived from its rows, as text; undefined if there is none. */
 type Sum = { stored: string | undefined; derived: string | undefined };
 
 type VolumeKey = { pairId: number; startedAt: Date };
@@ -28,10 +28,10 @@ const toSum = ({ stored, derived }: SumRow): Sum => ({
   derived: derived ?? undefined,
 });
 
-/** Value and count as one text, whatever the digits behind the point. */
-const told = (value: Sql, count: Sql) => sql`trim_scale(${value})::text || ' in ' || ${count}::text`;
+/** Value and count as one text, without trailing zeros. */
+const sumText = (value: Sql, count: Sql) => sql`trim_scale(${value})::text || ' in ' || ${count}::text`;
 
-/** Up to `limit` sums of five minutes that begin at these times and are not those of their swaps. */
+/** Up to `limit` sums of five minutes that start in this period and differ from their swaps. */
 export async function listWrongVolumes(
   db: Db,
   pairIds: readonly number[],
@@ -45,12 +45,12 @@ export async function listWrongVolumes(
       from swap where pair_id = any(${ids}::integer[]) and mined_at >= ${from} and mined_at < ${before} group by 1, 2
     ), stored as (
       select pair_id, started_at, usd_value, swap_count from swap_volume
-      -- Swaps that a reorg took leave a sum of nothing.
+      -- Swaps that a reorg deleted leave a sum of 0.
       where pair_id = any(${ids}::integer[]) and started_at >= ${from} and started_at < ${before}
         and (swap_count <> 0 or usd_value <> 0)
     )
-    select pair_id, started_at, ${told(sql`s.usd_value`, sql`s.swap_count`)} as stored,
-      ${told(sql`d.usd_value`, sql`d.swap_count`)} as derived
+    select pair_id, started_at, ${sumText(sql`s.usd_value`, sql`s.swap_count`)} as stored,
+      ${sumText(sql`d.usd_value`, sql`d.swap_count`)} as derived
     from stored s full join derived d using (pair_id, started_at)
     where (s.usd_value, s.swap_count) is distinct from (d.usd_value, d.swap_count)
     order by pair_id, started_at limit ${limit}`);
@@ -60,7 +60,7 @@ export async function listWrongVolumes(
 const dayColumns = sql`user_address, day, category, rule, version, role`;
 const dayOfAward = sql`(awarded_at at time zone 'UTC')::date`;
 
-/** Up to `limit` sums of a day (`2026-11-22`, UTC) that are not those of their awards. */
+/** Up to `limit` sums of a day (`2026-11-22`, UTC) that differ from their awards. */
 export async function listWrongDays(db: Db, day: string, limit: number): Promise<(DayKey & Sum)[]> {
   const rows = await db.query<
     SumRow & { user_address: Uint8Array; category: string; rule: string; version: number; role: string }
@@ -70,8 +70,8 @@ export async function listWrongDays(db: Db, day: string, limit: number): Promise
       from (select *, ${dayOfAward} as day from point where ${awardedFrom(day, sql`interval '1 day'`)}) as p
       group by ${dayColumns}
     ), stored as (select ${dayColumns}, points, award_count from point_day where day = ${day}::date)
-    select user_address, category, rule, version, role, ${told(sql`s.points`, sql`s.award_count`)} as stored,
-      ${told(sql`d.points`, sql`d.award_count`)} as derived
+    select user_address, category, rule, version, role, ${sumText(sql`s.points`, sql`s.award_count`)} as stored,
+      ${sumText(sql`d.points`, sql`d.award_count`)} as derived
     from stored s full join derived d using (${dayColumns})
     where (s.points, s.award_count) is distinct from (d.points, d.award_count)
     order by user_address, category, rule, version, role limit ${limit}`);
@@ -82,15 +82,15 @@ export async function listWrongDays(db: Db, day: string, limit: number): Promise
   }));
 }
 
-/** Up to `limit` sums of a month (by its first day) that are not those of their awards. */
+/** Up to `limit` sums of a month (given by its first day) that differ from their awards. */
 export async function listWrongMonths(db: Db, month: string, limit: number): Promise<(MonthKey & Sum)[]> {
   const rows = await db.query<SumRow & { user_address: Uint8Array }>(sql`
     with derived as (
       select user_address, sum(points) as points, count(*) as award_count from point
       where ${awardedFrom(month, sql`interval '1 month'`)} group by user_address
     ), stored as (select user_address, points, award_count from point_month where month = ${month}::date)
-    select user_address, ${told(sql`s.points`, sql`s.award_count`)} as stored,
-      ${told(sql`d.points`, sql`d.award_count`)} as derived
+    select user_address, ${sumText(sql`s.points`, sql`s.award_count`)} as stored,
+      ${sumText(sql`d.points`, sql`d.award_count`)} as derived
     from stored s full join derived d using (user_address)
     where (s.points, s.award_count) is distinct from (d.points, d.award_count)
     order by user_address limit ${limit}`);
@@ -101,7 +101,7 @@ const awardedFrom = (day: string, length: Sql) => sql`
   awarded_at >= ${day}::date::timestamp at time zone 'UTC'
     and awarded_at < (${day}::date::timestamp + ${length}) at time zone 'UTC'`;
 
-/** Makes the sum that of its swaps. The caller holds the blocks, whose transactions write both. */
+/** Recomputes a sum from its swaps. The caller holds the commit lock, because block commits write both. */
 export async function recomputeVolume(tx: Tx, { pairId, startedAt }: VolumeKey): Promise<boolean> {
   await tx.query(sql`delete from swap_volume where pair_id = ${pairId} and started_at = ${startedAt}`);
   await tx.query(sql`
@@ -113,7 +113,7 @@ export async function recomputeVolume(tx: Tx, { pairId, startedAt }: VolumeKey):
   return true;
 }
 
-/** Makes the sum that of its awards. */
+/** Recomputes a sum from its awards. */
 export async function recomputeDay(
   tx: Tx,
   { user, day, category, rule, version, role }: DayKey,
@@ -130,7 +130,7 @@ export async function recomputeDay(
   return true;
 }
 
-/** Makes the sum that of its awards. */
+/** Recomputes a sum from its awards. */
 export async function recomputeMonth(tx: Tx, { user, month }: MonthKey): Promise<boolean> {
   await lockPoints(tx);
   const own = sql`user_address = ${toBytes(user)}`;

@@ -1,6 +1,6 @@
 /**
- * Steps of the clock that all processes share. When it is set forward or back, the schedule moves with it, so that every
- * retry still comes after its interval.
+ * Steps of the clock that all processes share. When that clock is set forward or back, the schedule moves with it, so that every
+ * retry still follows after its interval.
  */
 import type { Clock } from '../../core/clock.ts';
 import { listOf } from '../db/arrays.ts';
@@ -9,11 +9,11 @@ import { type Sql, sql } from '../db/sql.ts';
 import { LANE_CHANNEL } from '../delivery/lanes.ts';
 
 export type ClockState = {
-  /** All steps that the schedule has followed, added up. */
+  /** Sum of all steps that the schedule has followed. */
   stepsMs: number;
   /** The newest of them; undefined before the first. */
   last: { ms: number; at: Date } | undefined;
-  /** Nothing is pruned before. */
+  /** Nothing is pruned before this time. */
   pruneFrom: Date | undefined;
 };
 
@@ -37,30 +37,30 @@ export async function readClockState(db: Db): Promise<ClockState> {
   };
 }
 
-/** A step is seen within a second, and `keys revoke` ends a key a second before its present. */
+/** Longer than it takes to notice a step (a second), plus the second that `keys revoke` subtracts from its present time. */
 const REVOKED_SECONDS = 5;
 
-type StepSeen = {
+type NoticedStep = {
   /** The steps that this process had followed. */
   stepsMs: number;
-  /** How far the clock has moved for this process since then, and the time after that. */
+  /** How far the clock has moved since then as seen by this process, and the time after the step. */
   measure(tx: Tx): Promise<{ movedMs: number; now(): Date }>;
   leaseMs: number;
   prunePauseMs: number;
 };
 
 /**
- * Moves every scheduled attempt by a step of the clock; undefined when another process has followed one meanwhile.
- * `repairSchedule` must come after: it bounds what a process that measures wrongly (on a virtual machine that was paused)
- * can delay.
+ * Moves every scheduled attempt by a step of the clock. Undefined if another process has followed a step meanwhile. Call
+ * `repairSchedule` afterwards: it bounds the delay that a wrong measurement can cause, for example on a virtual machine that was
+ * paused.
  */
-export async function followStep(database: Database, seen: StepSeen): Promise<ClockState | undefined> {
+export async function followStep(database: Database, seen: NoticedStep): Promise<ClockState | undefined> {
   return database.transaction(async (tx) => {
-    // Lanes first and in the order of their ids, as settling locks them: an outcome that is settled before is moved
-    // with the others, one that is settled after finds the new sum.
+    // Lock lanes first and by id, as `settle` does. An outcome that is settled before moves with the schedule, and one that
+    // is settled after uses the new sum of steps.
     await tx.query(sql`select count(*) from (select id from lane order by id for update) as locked`);
     await tx.query(sql`select from clock_state for update`);
-    // Under the lock, so that no other process follows a later step in between.
+    // Measure under the lock, so that no other process follows a later step in between.
     const { movedMs, now } = await seen.measure(tx);
     if ((await readClockState(tx)).stepsMs !== seen.stepsMs) return undefined;
     const stepMs = Math.round(movedMs);
@@ -70,10 +70,11 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
         next_retry_at = next_retry_at + ${stepMs}::bigint * interval '1 ms'
       where state in ('held', 'waiting')`);
     await moveTerms(tx, stepMs, now());
-    // Their owners live: no other process may take the lanes before it has seen otherwise.
+    // Renew all leases. A process may take lanes only after it has seen that their owner is gone.
     await tx.query(sql`
       update lane set lease_until = ${new Date(now().getTime() + seen.leaseMs)} where owner is not null`);
-    // Just before the commit: others compare the steps with their clocks between two looks at this row.
+    // Read the time just before the commit, because other processes compare the steps with their clocks between two reads of
+    // this row.
     const at = now();
     const pruneFrom = new Date(at.getTime() + seen.prunePauseMs);
     await tx.query(sql`
@@ -84,9 +85,9 @@ export async function followStep(database: Database, seen: StepSeen): Promise<Cl
 }
 
 /**
- * Moves rows that are valid for a time after they were written. Otherwise a step forward would end overlaps of keys and do
- * a repeated request twice, and a step back would let revoked keys in again. A key that was revoked at the new time
- * already, before this step was seen, stays revoked: an end so close to the present is not moved forward.
+ * Moves rows that are valid for a period after they were written. Otherwise a step forward would end key overlaps early and
+ * repeat work for a repeated request, and a step back would accept revoked keys again. A key that was revoked at the new time,
+ * before this step was noticed, stays revoked: an end that close to the present is not moved forward.
  */
 async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
   await tx.query(sql`
@@ -100,19 +101,20 @@ async function moveTerms(tx: Tx, stepMs: number, now: Date): Promise<void> {
 }
 
 /**
- * Brings back rows that are further ahead than the schedule allows: written by a process that had not yet followed a step
- * back, or before one that no process saw. Every waiting lane is checked again. False, and nothing is changed, while
- * this process has not followed all steps: its present would bring everything back too far.
+ * Brings back rows that are further in the future than the schedule allows. A process wrote them before it followed a step back,
+ * or before a step that no process noticed. Every waiting lane is checked again. Returns false and changes nothing while this
+ * process has not followed all steps, because its time would bring everything back too far.
  */
 export async function repairSchedule(
   database: Database,
   { clock, leaseMs, retryMinutes }: { clock: Clock; leaseMs: number; retryMinutes: readonly number[] },
 ): Promise<boolean> {
   return database.transaction(async (tx) => {
-    // Not before the transaction has its connection: what others schedule meanwhile is not too far ahead.
+    // Read the time only once the transaction has its connection. Otherwise rows that others schedule meanwhile would seem too
+    // far ahead.
     const [now, stepsMs] = [clock.now(), clock.stepsMs()];
     const leaseUntil = new Date(now.getTime() + leaseMs);
-    // In the order in which a step locks them; no process follows another step meanwhile.
+    // Lock in the same order as `followStep`. No process can follow another step meanwhile.
     await tx.query(sql`
       select count(*) from (
         select id from lane where next_due > ${now} or lease_until > ${leaseUntil} order by id for update
@@ -138,7 +140,7 @@ export async function repairSchedule(
   });
 }
 
-/** The latest time at which notification `n` may be due: an interval from now after a failure, else now. */
+/** The latest time at which notification `n` may be due: its retry interval from now after a failure, otherwise now. */
 function latestOf(now: Date, retryMinutes: readonly number[]): Sql {
   return sql`(${now}::timestamptz + case when n.retry_count = 0 then interval '0' else
     (${listOf(retryMinutes)}::double precision[])[least(n.retry_count, ${retryMinutes.length}::integer)] * interval '1 minute'

@@ -1,5 +1,5 @@
 /**
- * The processes of a deployment, as each says of itself. Ages come from the database's clock.
+ * The processes of a deployment, as each reports itself. Ages are measured with the database's clock.
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
@@ -8,14 +8,14 @@ type FollowerState = 'ok' | 'degraded' | 'holding';
 
 /** The chain as a process with the role `follower` reports it. */
 export type FollowerReport = {
-  /** Whether it is the one that follows. */
+  /** Whether it is the leading follower. */
   leads: boolean;
   state: FollowerState;
   head: number | undefined;
   problem: { message: string; since: Date } | undefined;
 };
 
-/** A part of the process that can't store what it should, and since when. */
+/** A part of the process whose writes fail, and since when. */
 export type ReportedFailure = { part: string; message: string; since: Date };
 
 export type ProcessIdentity = {
@@ -29,20 +29,20 @@ export type ProcessIdentity = {
 
 export type StoredProcess = ProcessIdentity & {
   seenAt: Date;
-  /** Below 0 after the database's clock was set back. */
+  /** Time since `seenAt`. Negative after the database's clock was set back. */
   ageMs: number;
-  /** Counts its heartbeats. */
+  /** Number of its heartbeats. */
   beat: number;
-  /** It ended as asked. */
+  /** Whether it was shut down regularly. */
   isStopped: boolean;
-  /** Undefined without the role. */
+  /** Undefined without the role `follower`. */
   follower: FollowerReport | undefined;
   writeFailures: readonly ReportedFailure[];
 };
 
-/** A message that needs more is cut: the row has to fit into half a page. */
+/** Longer messages are cut, because the row has to fit into half a page. */
 const MESSAGE_CHARACTERS_MAX = 1_000;
-/** Far more than any deployment has. */
+/** Processes that are listed at most, far more than any deployment has. */
 const LISTED_MAX = 200;
 
 /** Writes the heartbeat of a process. */
@@ -68,16 +68,16 @@ export async function writeHeartbeat(
       problem_since = excluded.problem_since, write_failures = excluded.write_failures`);
 }
 
-/** Notes that the process ended as asked. */
+/** Records that the process was shut down regularly. */
 export async function endProcess(db: Db, id: string): Promise<void> {
   await db.query(sql`
     update process set stopped = true, beat = beat + 1, seen_at = clock_timestamp() where id = ${id}`);
 }
 
 /**
- * Removes processes that were not seen for a day, and those that ended, or fell silent for `lostMs`, and have a successor:
- * this process, on the same host with the same roles. The one that led the following last stays until another one leads: when
- * that one is stopped, it may hold the lock, and when it ended is when following stopped.
+ * Deletes processes that were not seen for a day. Also deletes processes that were shut down or silent for `lostMs` and that this
+ * process replaces, on the same host with the same roles. The last leading follower stays until another one leads, because a
+ * suspended one may still hold the lock, and an ended one shows when following stopped.
  */
 export async function removeFormerProcesses(
   db: Db,
@@ -93,7 +93,7 @@ export async function removeFormerProcesses(
           select from process p where p.leads and p.seen_at > process.seen_at and not p.stopped)))`);
 }
 
-/** All processes that are known, those that started first first; of too many those that were seen last. */
+/** All known processes, by start time. If there are more than LISTED_MAX, the ones that were seen last. */
 export async function listProcesses(db: Db): Promise<StoredProcess[]> {
   const rows = await db.query<ProcessRow>(sql`
     select id, roles, version, host, pid, started_at, seen_at, beat, stopped, leads, follower_state, head, problem,

@@ -1,5 +1,5 @@
 /**
- * Pairs as they were at the end of each block that changed them, and what follows from that: prices over time.
+ * States of pairs at the end of each block that changed them, and the prices over time that follow from them.
  */
 import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
 import type { Reserves } from '../../domain/pair.ts';
@@ -11,11 +11,11 @@ type PairState = Reserves & {
   pairId: number;
   blockNumber: number;
   minedAt: Date;
-  /** Units of the token that gives the USD value, for one of the other; undefined without reserves. */
+  /** Units of the token that gives the USD value, for one unit of the other; undefined without reserves. */
   price: Decimal | undefined;
 };
 
-/** What a block did to a pair. */
+/** The change of a pair by a block. */
 export type PairStateChange = PairState & {
   /** By how much the LP supply grew or shrank. */
   supplyChange: bigint;
@@ -34,7 +34,7 @@ type Row = {
 
 const columns = sql`pair_id, block_number, mined_at, reserve0, reserve1, price`;
 
-/** The newest `latestPrice` of a pair (DESIGN §7); of pair 1 that is native per reward (spec 4.2). */
+/** The newest `latestPrice` of a pair (DESIGN §7). For pair 1 it is native coin per reward token (spec 4.2). */
 export async function findLatestPairPrice(db: Db, pairId: number): Promise<Decimal | undefined> {
   return (await findLatestPairState(db, pairId))?.price;
 }
@@ -45,7 +45,7 @@ async function findLatestPairState(db: Db, pairId: number): Promise<PairState | 
   return row && toState(row);
 }
 
-/** The newest states of these pairs, as far as there are any. */
+/** The newest state of each of these pairs that has one. */
 export async function listLatestPairStates(db: Db, pairIds: readonly number[]): Promise<PairState[]> {
   const rows = await db.query<Row>(sql`
     select s.* from unnest(${listOf(pairIds)}::integer[]) as p (id)
@@ -56,7 +56,7 @@ export async function listLatestPairStates(db: Db, pairIds: readonly number[]): 
   return rows.map(toState);
 }
 
-/** The pair as it was at a time: after the newest block until then. */
+/** The state of a pair at a time: after the newest block up to then. */
 export async function findPairStateAt(db: Db, pairId: number, at: Date): Promise<PairState | undefined> {
   const [row] = await db.query<Row>(sql`
     select ${columns} from pair_state where pair_id = ${pairId} and mined_at <= ${at}
@@ -64,7 +64,7 @@ export async function findPairStateAt(db: Db, pairId: number, at: Date): Promise
   return row && toState(row);
 }
 
-/** The pair as this block left it. */
+/** The state of a pair after this block. */
 export async function findPairStateOfBlock(
   db: Db,
   pairId: number,
@@ -76,13 +76,13 @@ export async function findPairStateOfBlock(
   return row && toState(row);
 }
 
-/** States that one average is made of: blocks of a quarter of a second over an hour. */
+/** Limit of the states in one average: an hour of blocks at a quarter of a second each. */
 const AVERAGED_STATES_MAX = 14_400;
 
 /**
- * The price of a pair over a time, each price weighted by how long it was in force: what the difference of two
- * price*CumulativeLast gives, without its rounding. Undefined where the pair is not known since `from`, was without
- * reserves, or has more states than `AVERAGED_STATES_MAX`.
+ * The time-weighted average price of a pair: the same as the difference of two price*CumulativeLast values, without their
+ * rounding. Undefined if the state at `from` is unknown, if the pair had no reserves at some time, or if it has more states than
+ * `AVERAGED_STATES_MAX`.
  */
 export async function findAveragePairPrice(
   db: Db,
@@ -112,7 +112,7 @@ function averagePrice(states: readonly PairState[], to: Date): Decimal | undefin
 
 export type PriceHour = { hour: Date; price: Decimal | undefined };
 
-/** The last price of each hour of UTC in which it changed, from `from` on and before `to`, oldest first. */
+/** The last price of each hour (UTC) with a change, from `from` up to but not including `to`, oldest first. */
 export async function listPriceHours(
   db: Db,
   pairId: number,
@@ -126,7 +126,7 @@ export async function listPriceHours(
   return rows.map(({ hour, price }) => ({ hour, price: price === null ? undefined : decimal(price) }));
 }
 
-/** Of one block or several, each pair at most once a block; what is there already stays. */
+/** Stores states, at most one for each pair and block. States that are stored already stay as they are. */
 export async function insertPairStates(tx: Tx, states: readonly PairStateChange[]): Promise<void> {
   await tx.query(sql`
     insert into pair_state (pair_id, block_number, mined_at, reserve0, reserve1, price, supply_change, liquidity_k)
@@ -143,7 +143,7 @@ export async function insertPairStates(tx: Tx, states: readonly PairStateChange[
     on conflict do nothing`);
 }
 
-/** Up to `limit` states of these pairs in a range of blocks. */
+/** Up to `limit` states of these pairs in a range of blocks, in the order of the blocks. */
 export async function listPairStatesOf(
   db: Db,
   pairIds: readonly number[],
@@ -161,13 +161,13 @@ export async function listPairStatesOf(
   }));
 }
 
-/** Removes what is known of all blocks above this one. */
+/** Deletes the states and contract readings of all blocks above this one. */
 export async function deletePairStatesAbove(tx: Tx, blockNumber: number): Promise<void> {
   await tx.query(sql`delete from pair_state where block_number > ${blockNumber}`);
   await tx.query(sql`delete from pair_reading where block_number > ${blockNumber}`);
 }
 
-/** Removes the states of these pairs in a range of blocks. */
+/** Deletes the states of these pairs in a range of blocks. */
 export async function deletePairStatesBetween(
   tx: Tx,
   pairIds: readonly number[],

@@ -1,6 +1,6 @@
 /**
- * What the contracts of pairs said of their supply at the end of a block. Together with the blocks since then it tells the
- * supply of now.
+ * LP supplies that were read from the contracts of pairs at the end of a block. Together with the events of later blocks they
+ * give the current supply.
  */
 import { type Decimal, decimal } from '../../core/decimal.ts';
 import type { LpSupply, Reserves } from '../../domain/pair.ts';
@@ -23,7 +23,7 @@ type NowRow = {
   is_fee_on: boolean | null;
 };
 
-/** The newest of everything: what was read last, and on top of it what mints and burns have done since. */
+/** The newest state of a pair. Its supply is the last reading plus the mints and burns since then. */
 export async function findPairNow(db: Db, pairId: number): Promise<PairNow | undefined> {
   const [row] = await db.query<NowRow>(sql`
     select s.reserve0, s.reserve1, s.price, s.mined_at, r.total_supply + coalesce(c.supply_change, 0) as total_supply,
@@ -51,7 +51,10 @@ export async function findPairNow(db: Db, pairId: number): Promise<PairNow | und
   };
 }
 
-/** Those of these pairs whose contract has not been read since the last mint or burn, and whether its fee was on then. */
+/**
+ * For each pair, whether its contract has been read since the last mint or burn (`isCurrent`), and whether its protocol fee was on
+ * in the last reading.
+ */
 export async function listReadings(
   db: Db,
   pairIds: readonly number[],

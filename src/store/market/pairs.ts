@@ -1,5 +1,5 @@
 /**
- * Which pairs are followed and since which block, and how far their past has been read.
+ * The followed pairs, the block since which each is followed, and the progress of its backfill.
  */
 import { Fault } from '../../core/fault.ts';
 import { fromBytes, type Hash, toBytes } from '../../core/hex.ts';
@@ -9,7 +9,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-/** A pair without a read past is read back to this long before it was first followed. */
+/** The backfill of a pair reads back to this long before it was first followed. */
 const BACKFILL_MS = 24 * 60 * 60 * 1000;
 
 type PairRow = {
@@ -24,17 +24,16 @@ type PairRow = {
 };
 
 /**
- * @throws Fault `conflict` when the facts of a pair were made with another contract, other tokens or another valued side
- * than the configuration says now.
+ * @throws Fault `conflict` if the stored data of a pair belongs to another contract, other tokens or another token for the USD
+ * value than the configuration says.
  */
 export async function requirePairs(db: Db, pairs: readonly Pair[]): Promise<void> {
   requireSame(await listPairRows(db), pairs);
 }
 
 /**
- * From this block on these pairs are followed and no others. A pair that was not followed in the block before
- * begins here, and its past is to be read.
- * @throws Fault `conflict` as requirePairs.
+ * Follows exactly these pairs from this block on. A pair that was not followed in the previous block starts here and needs a
+ * backfill. @throws Fault `conflict` like requirePairs.
  */
 export async function followPairs(
   tx: Tx,
@@ -54,7 +53,7 @@ export async function followPairs(
   if (begun.length > 0) await beginPairs(tx, begun, first);
 }
 
-/** What was read of a contract before the block before this one says nothing of the blocks in between. */
+/** Starts pairs with this block. Deletes readings from before the previous block, because events since then are missing. */
 async function beginPairs(
   tx: Tx,
   pairs: readonly Pair[],
@@ -84,26 +83,26 @@ async function beginPairs(
     delete from pair_reading where pair_id = any(${ids}::integer[]) and block_number < ${number - 1}`);
 }
 
-/** After a fork: a pair whose followed blocks are all gone starts over with the next block. */
+/** After a reorg: a pair whose followed blocks are all orphaned starts over with the next block. */
 export async function unfollowPairsAbove(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`
     update pair set followed_from = null, backfill_number = null, backfill_hash = null
     where followed_from > ${ancestorNumber}`);
 }
 
-/** Pairs whose past is to be read, all from the same block downwards. */
+/** A backfill of pairs that continues at the same block, going down. */
 export type PairBackfill = {
   pairIds: number[];
-  /** The next block to be read. */
+  /** The next block to read. */
   number: number;
   hash: Hash;
-  /** How far down it may be read in one go: the block above is where others have to be read too, or 1. */
+  /** The lowest block to read in one go: the one above the block where other pairs join in, or 1. */
   lowest: number;
-  /** Blocks up to this time are not read. */
+  /** Only blocks later than this time are read. */
   until: Date;
 };
 
-/** What is to be read next of the past of these pairs: the newest of it. */
+/** The next backfill of these pairs, the one at the highest block. */
 export async function findBackfill(db: Db, pairIds: readonly number[]): Promise<PairBackfill | undefined> {
   const rows = await db.query<{
     id: number;
@@ -128,8 +127,8 @@ export async function findBackfill(db: Db, pairIds: readonly number[]): Promise<
 }
 
 /**
- * Moves the past of these pairs on to the block below what was read; undefined: all is read. False, and nothing is changed,
- * when it is not where it was any more.
+ * Moves the backfill of these pairs on to `next`, undefined when it is complete. Returns false and changes nothing if the backfill
+ * is no longer at `number` and `hash`.
  */
 export async function advanceBackfill(
   tx: Tx,
@@ -148,10 +147,10 @@ export async function advanceBackfill(
   return true;
 }
 
-/** Of which blocks everything of a pair is stored: those from `readFrom` on that are followed, or later than `readAfter`. */
+/** The blocks for which the data of a pair is complete: from `followedFrom` on, and earlier ones from `readFrom` on that are later than `readAfter`. */
 export type PairCoverage = { pairId: number; followedFrom: number; readFrom: number; readAfter: Date };
 
-/** Of those of these pairs that are followed. */
+/** The coverage of the followed ones among these pairs. */
 export async function listPairCoverage(db: Db, pairIds: readonly number[]): Promise<PairCoverage[]> {
   const rows = await db.query<{ id: number; followed_from: number; read_from: number; read_after: Date }>(sql`
     select id, followed_from, coalesce(backfill_number + 1, 0) as read_from, backfill_until as read_after from pair
@@ -165,10 +164,10 @@ export async function listPairCoverage(db: Db, pairIds: readonly number[]): Prom
   }));
 }
 
-/** A block that was stored later than this after it was mined was read while catching up. */
+/** A block that was stored later than this after it was mined was stored during a backfill. */
 const LIVE_DELAY = sql`interval '5 minutes'`;
 
-/** Those of these pairs of which everything of the last 24 hours is stored, as far as the stored blocks tell. */
+/** The ones among these pairs whose data of the last 24 hours is complete, provided that the newest block is recent. */
 export async function findReadPairs(db: Db, pairIds: readonly number[]): Promise<Set<number>> {
   const rows = await db.query<{ id: number }>(sql`
     select id from pair
@@ -209,7 +208,7 @@ function requireSame(rows: readonly PairRow[], pairs: readonly Pair[]): void {
       if (configured === value) continue;
       throw new Fault(
         'conflict',
-        `pair ${pair.id} (${pair.name}): its swaps are stored with ${field} ${value}, the configuration says ${configured}: another pair needs another id`,
+        `pair ${pair.id} (${pair.name}): its swaps are stored with ${field} ${value}, but the configuration says ${configured}. Give another pair another id`,
       );
     }
   }

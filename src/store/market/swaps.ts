@@ -1,6 +1,6 @@
 /**
- * Swaps with their frozen USD value, and their sums over five minutes, kept in the same transaction: together they give the
- * volume of any time exactly.
+ * Swaps with their USD value, which never changes, and their sums over five minutes, which are updated in the same transaction.
+ * Together they give the exact volume of any period.
  */
 import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
 import { fromBytes } from '../../core/hex.ts';
@@ -9,22 +9,22 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
-/** The value of a swap and the id of the price that it comes from, if it comes from a feed. */
+/** The value of a swap, and the id of the price that gave it, if that came from a feed. */
 export type SwapPrice = { usdValue: Decimal; priceId: number | undefined };
 
 export type BlockSwap = Swap & { pairId: number; blockNumber: number; minedAt: Date };
 
-/** `price` is undefined until the valued token has any. */
+/** `price` is undefined while the valued token has no price. */
 export type PricedSwap = BlockSwap & { price: SwapPrice | undefined };
 
-/** As it is stored: its value, and the price that this comes from, are undefined where there is none. */
+/** A swap as it is stored. `usdValue` is undefined without a price, `priceId` without a price from a feed. */
 export type StoredSwap = BlockSwap & { usdValue: Decimal | undefined; priceId: number | undefined };
 
-/** Sums begin at the full five minutes of UTC; all queries here name them so. */
+/** The start of the five minutes (UTC) that contain a time. All queries identify sums by it. */
 export const bucketOf = (time: Sql) =>
   sql`date_bin('5 minutes', ${time}, '1970-01-01T00:00:00Z'::timestamptz)`;
 
-/** Stores swaps with their sums; what is there already stays as it is. */
+/** Stores swaps and updates their sums. Swaps that are stored already stay as they are. */
 export async function insertSwaps(tx: Tx, swaps: readonly PricedSwap[]): Promise<void> {
   await tx.query(sql`
     with made as (
@@ -52,12 +52,12 @@ export async function insertSwaps(tx: Tx, swaps: readonly PricedSwap[]): Promise
       set usd_value = v.usd_value + excluded.usd_value, swap_count = v.swap_count + excluded.swap_count`);
 }
 
-/** Removes the swaps of all blocks above this one. */
+/** Deletes the swaps of all blocks above this one. */
 export async function deleteSwapsAbove(tx: Tx, blockNumber: number): Promise<void> {
   await deleteSwaps(tx, sql`block_number > ${blockNumber}`);
 }
 
-/** Removes the swaps of these pairs in a range of blocks. */
+/** Deletes the swaps of these pairs in a range of blocks. */
 export async function deleteSwapsBetween(
   tx: Tx,
   pairIds: readonly number[],
@@ -80,7 +80,7 @@ async function deleteSwaps(tx: Tx, where: Sql): Promise<void> {
     from sums s where v.pair_id = s.pair_id and v.started_at = s.started_at`);
 }
 
-/** Up to `limit` swaps of a range of blocks, in the order of the chain's blocks. */
+/** Up to `limit` swaps of a range of blocks, in the order of the blocks. */
 export async function listSwapsOf(
   db: Db,
   { from, to }: { from: number; to: number },
@@ -98,7 +98,7 @@ export async function listSwapsOf(
   }));
 }
 
-/** Those of these pairs that have swaps which no price was known for. */
+/** The ones among these pairs that have swaps without a value. */
 export async function listUnvaluedPairs(db: Db, pairIds: readonly number[]): Promise<number[]> {
   const rows = await db.query<{ id: number }>(sql`
     select id from unnest(${listOf(pairIds)}::integer[]) as p (id)
@@ -107,7 +107,7 @@ export async function listUnvaluedPairs(db: Db, pairIds: readonly number[]): Pro
   return rows.map(({ id }) => id);
 }
 
-/** The oldest swaps of a pair that no price was known for. */
+/** The oldest swaps of a pair that have no value. */
 export async function listUnvaluedSwaps(db: Db, pairId: number, limit: number): Promise<BlockSwap[]> {
   const rows = await db.query<SwapRow>(sql`
     select pair_id, block_number, tx_hash, ordinal, mined_at, amount0_in, amount1_in, amount0_out, amount1_out from swap
@@ -116,7 +116,7 @@ export async function listUnvaluedSwaps(db: Db, pairId: number, limit: number): 
   return rows.map(toSwap);
 }
 
-/** Gives swaps that had none their value; those that have one, or are gone, stay so. */
+/** Stores the values of swaps that have none. Swaps that have one or were deleted are skipped. */
 export async function valueSwaps(
   tx: Tx,
   swaps: readonly (BlockSwap & { price: SwapPrice })[],
@@ -142,8 +142,8 @@ export async function valueSwaps(
 }
 
 /**
- * The USD value of a pair's swaps later than `after` and not later than `until` (spec 4.3): whole five minutes by their
- * sums, the rest at both ends by the swaps themselves.
+ * The USD value of a pair's swaps later than `after` and not later than `until` (spec 4.3). Adds the sums of whole five minutes,
+ * and single swaps at both ends.
  */
 export async function sumSwapValue(
   db: Db,
@@ -152,7 +152,7 @@ export async function sumSwapValue(
 ): Promise<Decimal> {
   const first = ceilToBucket(after);
   const end = floorToBucket(until);
-  // Where both lie in the same five minutes there is nothing but rest.
+  // If both times lie in the same five minutes, only single swaps are added.
   const [headEnd, tailStart] = first <= end ? [first, end] : [until, until];
   const [row] = await db.query<{ usd_value: string }>(sql`
     select (
@@ -171,12 +171,12 @@ const BUCKET_MS = 300_000;
 
 const floorToBucket = (time: Date) => new Date(Math.floor(time.getTime() / BUCKET_MS) * BUCKET_MS);
 
-/** The first full five minutes that lie wholly after this time. */
+/** The start of the first five minutes that lie wholly after this time. */
 const ceilToBucket = (time: Date) => new Date((Math.floor(time.getTime() / BUCKET_MS) + 1) * BUCKET_MS);
 
 export type VolumeHour = { hour: Date; usdValue: Decimal; swapCount: number };
 
-/** The volumes of the hours of UTC with swaps, from `from` on and before `to`, oldest first. */
+/** The volumes of the hours (UTC) with swaps, from `from` up to but not including `to`, oldest first. */
 export async function listVolumeHours(
   db: Db,
   pairId: number,

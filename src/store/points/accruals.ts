@@ -1,30 +1,30 @@
 /**
- * Balances that rules of points count, up to the last change of each; and what they were before blocks that a fork may still
- * undo.
+ * Balances that points rules accumulate over time, as of the last change of each, and their former values, which a reorg may
+ * restore.
  */
 import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-/** A user's balance that a rule counts, up to a time. */
+/** A user's balance under one rule, as of its last change. */
 export type Position = {
   rule: string;
   user: Address;
-  /** In smallest units; below zero when what came before the first block that was followed has gone. */
+  /** In smallest units. It is negative if the user spends a balance from before the first followed block. */
   balance: bigint;
-  /** The day that is not closed yet (since 1970-01-01, UTC), and its balance · seconds until `touchedAt`. */
+  /** The first day that is not closed (days since 1970-01-01, UTC), and its balance times seconds until `touchedAt`. */
   day: number;
   balanceSeconds: bigint;
   touchedAt: Date;
-  /** What changed the balance last: its transaction, and the log and movement in it as one number. */
+  /** The last change of the balance: its transaction, and the log and movement within it as one number. */
   txHash: Hash;
   touch: number;
 };
 
 export type PositionKey = Pick<Position, 'rule' | 'user'>;
 
-/** What a position was before a block; undefined where there was none. */
+/** A position before a block; undefined if there was none. */
 export type PositionBefore = PositionKey & { blockNumber: number; position: Position | undefined };
 
 type Row = {
@@ -41,7 +41,7 @@ type Row = {
 const columns = sql`rule, user_address, balance::text as balance, day, balance_seconds::text as balance_seconds, touched_at,
   tx_hash, touch`;
 
-/** Those of the named positions that are there. */
+/** The stored positions for these keys. */
 export async function listPositions(db: Db, keys: readonly PositionKey[]): Promise<Position[]> {
   if (keys.length === 0) return [];
   const rows = await db.query<Row>(sql`
@@ -52,7 +52,7 @@ export async function listPositions(db: Db, keys: readonly PositionKey[]): Promi
   return rows.map(toPosition);
 }
 
-/** Positions of these rules with a day before this one to be closed, the oldest first. */
+/** Positions of these rules that have a day before `today` to close, oldest day first. */
 export async function listOpenPositions(
   tx: Tx,
   { rules, today, limit }: { rules: readonly string[]; today: number; limit: number },
@@ -64,7 +64,7 @@ export async function listOpenPositions(
   return rows.map(toPosition);
 }
 
-/** Stores positions as they are now, and what they were before blocks that may be undone. */
+/** Stores the new positions, and the former ones from before blocks that a reorg may orphan. */
 export async function savePositions(
   tx: Tx,
   positions: readonly Position[],
@@ -72,7 +72,7 @@ export async function savePositions(
 ): Promise<void> {
   if (before.length > 0) {
     const each = before.map(({ position }) => position);
-    // Whatever changes it in one block: what it was before the first of that is what it was before the block.
+    // If a block changes a position several times, the value before its first change is kept.
     await tx.query(sql`
       insert into accrual_before (block_number, rule, user_address, balance, day, balance_seconds, touched_at, tx_hash, touch)
       select * from unnest(
@@ -95,14 +95,14 @@ export async function savePositions(
       touch = excluded.touch`);
 }
 
-/** Gives the positions back what they were before the first block above this one. */
+/** Restores the positions from before the first block above the ancestor. */
 export async function revertAccruals(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`
-    with dead as (
+    with orphaned as (
       delete from accrual_before where block_number > ${ancestorNumber} returning *
     ), first as (
-      select distinct on (rule, user_address) * from dead order by rule, user_address, block_number
-    ), unmade as (
+      select distinct on (rule, user_address) * from orphaned order by rule, user_address, block_number
+    ), deleted as (
       delete from accrual a using first f
       where (a.rule, a.user_address) = (f.rule, f.user_address) and f.balance is null
     )
@@ -112,7 +112,7 @@ export async function revertAccruals(tx: Tx, ancestorNumber: number): Promise<vo
     where (a.rule, a.user_address) = (f.rule, f.user_address) and f.balance is not null`);
 }
 
-/** Forgets what positions were before blocks that are final: so many at most, the rest another time. */
+/** Deletes up to `limit` former positions from before final blocks. */
 export async function pruneFinalAccruals(tx: Tx, limit: number): Promise<void> {
   await tx.query(sql`
     delete from accrual_before where ctid in (

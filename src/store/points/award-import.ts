@@ -1,5 +1,5 @@
 /**
- * Batches of imported awards: each is stored as a whole or not at all, and what is there already is not stored again.
+ * Stores batches of imported awards. Each batch is stored as a whole or not at all, and awards that exist already are skipped.
  */
 import { randomInt } from 'node:crypto';
 import { decimalText } from '../../core/decimal.ts';
@@ -11,17 +11,17 @@ import { insertAwards, lockPoints } from './points.ts';
 
 type StoredBatch = {
   addedCount: number;
-  /** Places in the batch of awards that are stored already with other contents; then nothing of the batch was stored. */
+  /** Indexes of awards that are stored already with other contents. If there are any, nothing of the batch was stored. */
   conflicts: number[];
 };
 
-/** Stores a batch in one transaction. No two awards of it have the same rule, hash and ordinal. */
+/** Stores a batch in one transaction. Its awards differ in rule, hash or ordinal. */
 export type StoreBatch = (awards: readonly Award[]) => Promise<StoredBatch>;
 
 export function createBatchStore(database: Database): StoreBatch {
   return (awards) =>
     database.transaction(async (tx) => {
-      // Before looking: another import may be storing the same awards.
+      // Lock before the check, because another import may be storing the same awards.
       await lockPoints(tx);
       const conflicts = await findConflicts(tx, sql`point`, awards);
       return { addedCount: conflicts.length > 0 ? 0 : await insertAwards(tx, awards), conflicts };
@@ -29,14 +29,14 @@ export function createBatchStore(database: Database): StoreBatch {
 }
 
 /**
- * Lends a store to `work` that says of every batch what storing it would, and keeps nothing: what the batches before it
- * have is in a temporary table. On a server all of it is one transaction, which takes no locks. On the embedded database each
- * batch is one, because all other work waits for a transaction; a table that a killed command leaves goes when the service ends.
+ * Gives `work` a store that returns for each batch the result of storing it, but stores nothing. A temporary table holds the
+ * earlier batches. On a server the whole dry run is one transaction, which takes no locks. On the embedded database each batch
+ * is a transaction, because all other work waits for one. There the table of a killed command stays until the service ends.
  */
 export async function dryRun<T>(database: Database, work: (store: StoreBatch) => Promise<T>): Promise<T> {
   if (database.kind === 'postgres')
     return database.transaction(async (tx) => {
-      // It may wait for lines from standard input, and it keeps no locks for which anything else waits.
+      // The transaction may wait for lines from standard input, and holds no locks that others wait for.
       await tx.query(sql`set local idle_in_transaction_session_timeout = 0`);
       const draft = await createDraft(tx, 'on commit drop');
       return work((awards) => storeInDraft(tx, draft, awards));
@@ -83,7 +83,7 @@ async function findConflicts(tx: Tx, table: Sql, awards: readonly Award[]): Prom
   return rows.map(({ position }) => position - 1);
 }
 
-/** The awards as a table `b`, what tells them apart and what they hold. */
+/** The awards as a table `b` with their keys and contents. */
 const batchOf = (awards: readonly Award[]) => sql`unnest(
     ${bytesOf(awards.map(({ txHash }) => txHash))}::bytea[],
     ${listOf(awards.map(({ ordinal }) => ordinal))}::bigint[],

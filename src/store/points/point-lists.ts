@@ -1,6 +1,6 @@
 /**
- * What is asked of points: leaderboards, a user's awards, totals. Lists come as the JSON that they are sent as, made by the
- * database in pieces: a million entries pass this process without being looked at one by one.
+ * Queries for points: leaderboards, a user's awards, totals. The database renders lists as JSON in pieces, so this process can
+ * pass on a million entries without handling each of them.
  */
 import assert from 'node:assert/strict';
 import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
@@ -9,29 +9,37 @@ import type { Comparison, Month, Period } from '../../domain/month.ts';
 import type { Database, Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
-/** Some 70 KB of JSON. From 1,000 to 8,000 take PostgreSQL as long; smaller strings leave less to the garbage collector. */
+/**
+ * Entries in a piece: some 70 KB of JSON. PostgreSQL takes the same time for 1,000 to 8,000, and smaller strings are easier on the
+ * garbage collector.
+ */
 const PIECE_ROWS = 1_000;
-/** Of one user in one month. */
+/** Limit of the categories that a user's totals list. */
 const CATEGORIES_MAX = 10_000;
 
 const BEFORE_LEADERS = sql`'-Infinity'::numeric, ''::bytea`;
 const BEFORE_AWARDS = sql`'infinity'::timestamptz, 0::bigint`;
 
-/** Some entries of a list as JSON, with commas between them and without brackets; `last` is the place of the last one. */
-export type Page<Place> = { entries: string; count: number; last: Place } | undefined;
+/** Entries of a list as JSON, separated by commas and without brackets. `last` is the cursor of the last one. */
+export type Page<Cursor> = { entries: string; count: number; last: Cursor } | undefined;
 
-/** Is given such entries too, in order, without the comma between two pieces. */
+/** Called with the entries of each piece in order. The comma between two pieces is missing. */
 export type OnPiece = (entries: string) => void;
 
 export type LeaderCursor = { points: Decimal; user: Address };
 
-/** The users with points in that month, most points first, then by address: `{user, points}`, all of them. */
+/** Renders all users with points in that month, most points first, then by address, as `{user, points}`. */
 export async function renderLeaders(database: Database, month: Month, onPiece: OnPiece): Promise<void> {
   const next = leaderPage(month, sql`p.minus_points, p.user_address`, PIECE_ROWS);
-  await renderAll(database, { start: BEFORE_LEADERS, place: sql`minus_points, user_address`, next, onPiece });
+  await renderAll(database, {
+    start: BEFORE_LEADERS,
+    cursor: sql`minus_points, user_address`,
+    next,
+    onPiece,
+  });
 }
 
-/** Up to `limit` of them, those behind a place. */
+/** Renders up to `limit` of these users after a cursor. */
 export async function renderLeaderPage(
   db: Db,
   month: Month,
@@ -50,7 +58,7 @@ export async function renderLeaderPage(
   }));
 }
 
-/** The last user is cut off a row of all addresses: with arrays of both columns it took a fifth longer. */
+/** Takes the last user from a concatenation of all addresses. Arrays of both columns took a fifth longer. */
 const leaderPage = (month: Month, after: Sql, limit: number) => sql`
   select l.entries, l.count, m.minus_points, l.user_address
   from (
@@ -64,17 +72,17 @@ const leaderPage = (month: Month, after: Sql, limit: number) => sql`
 
 export type AwardCursor = { awardedAt: Date; id: number };
 
-/** The user's awards in that period, newest first: `{category, points, created_at, hash}`, all of them. */
+/** Renders all of the user's awards in that period, newest first, as `{category, points, created_at, hash}`. */
 export async function renderAwards(
   database: Database,
   of: { user: Address; period: Period },
   onPiece: OnPiece,
 ): Promise<void> {
   const next = awardPage(of, sql`p.awarded_at, p.id`, PIECE_ROWS);
-  await renderAll(database, { start: BEFORE_AWARDS, place: sql`awarded_at, id`, next, onPiece });
+  await renderAll(database, { start: BEFORE_AWARDS, cursor: sql`awarded_at, id`, next, onPiece });
 }
 
-/** Up to `limit` of them, those behind a place. */
+/** Renders up to `limit` of these awards after a cursor. */
 export async function renderAwardPage(
   db: Db,
   of: { user: Address; period: Period },
@@ -103,21 +111,24 @@ const awardPage = (
 
 type PageRow = { entries: string | null; count: number };
 
-function toPage<Row extends PageRow, Place>(row: Row | undefined, placeOf: (row: Row) => Place): Page<Place> {
+function toPage<Row extends PageRow, Cursor>(
+  row: Row | undefined,
+  cursorOf: (row: Row) => Cursor,
+): Page<Cursor> {
   if (row === undefined || row.entries === null) return undefined;
-  return { entries: row.entries, count: row.count, last: placeOf(row) };
+  return { entries: row.entries, count: row.count, last: cursorOf(row) };
 }
 
-type List = { start: Sql; place: Sql; next: Sql; onPiece: OnPiece };
+type List = { start: Sql; cursor: Sql; next: Sql; onPiece: OnPiece };
 
 /**
- * Page after page in one statement, and so of one moment: `next` makes the page behind `p`, `start` is the place before
- * the first, `place` names its columns. Pieces come as they are made, which is one after the other.
+ * Renders all pages in one statement, and so from one snapshot. `next` selects the page after the cursor of page `p`, `start` is
+ * the cursor before the first page, `cursor` names its columns. Pieces arrive in order, one by one.
  */
-async function renderAll(database: Database, { start, place, next, onPiece }: List): Promise<void> {
+async function renderAll(database: Database, { start, cursor, next, onPiece }: List): Promise<void> {
   let pieces = 0;
   const statement = sql`
-    with recursive page (entries, count, ${place}, piece) as (
+    with recursive page (entries, count, ${cursor}, piece) as (
       select null::text, ${PIECE_ROWS}::bigint, ${start}, 0
       union all
       select n.*, p.piece + 1 from page p cross join lateral (${next}) as n where p.count = ${PIECE_ROWS}
@@ -132,7 +143,7 @@ async function renderAll(database: Database, { start, place, next, onPiece }: Li
 
 type CategoryTotal = { category: string; points: Decimal };
 
-/** What the user has earned in each category, most points first. */
+/** The user's points in each category, most points first. */
 export async function listCategoryTotals(
   db: Db,
   user: Address,
@@ -145,7 +156,7 @@ export async function listCategoryTotals(
   return rows.map(({ category, points }) => ({ category, points: decimal(points) }));
 }
 
-/** What the user has earned in that month; undefined without any award. */
+/** The user's points in that month; undefined without any award. */
 export async function findMonthTotal(db: Db, user: Address, month: Month): Promise<Decimal | undefined> {
   const [row] = await db.query<{ points: string }>(sql`
     select points::text from point_month
@@ -155,7 +166,7 @@ export async function findMonthTotal(db: Db, user: Address, month: Month): Promi
 
 type ComparedTotals = { current: Decimal; lastMonth: Decimal };
 
-/** What the user has earned in both periods; undefined without any award in either. */
+/** The user's points in both periods; undefined without any award in either. */
 export async function findComparedTotals(
   db: Db,
   user: Address,

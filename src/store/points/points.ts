@@ -1,5 +1,5 @@
 /**
- * Awards of points, and their sums by day and month, which are kept in the same transaction and never differ from them.
+ * Awards of points, and their sums by day and month, which are updated in the same transaction, so they always match.
  */
 import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
 import { type Address, fromBytes, type Hash, toBytes } from '../../core/hex.ts';
@@ -8,19 +8,19 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-/** Advisory lock for writing awards: blocks and imports take turns, so that they never wait for each other's rows. */
+/** Advisory lock that serializes writers of awards: blocks and imports would otherwise deadlock on each other's rows. */
 const POINTS_LOCK = 0x6362_000b;
-/** A transaction that earns more is none that a person asks about. */
+/** Limit of the awards of one transaction that are listed. More than that is not useful to a person. */
 const AWARDS_MAX = 10_000;
 
-/** Waits for other writers of awards; held until the transaction ends. */
+/** Takes the lock for writing awards, which is held until the transaction ends. */
 export async function lockPoints(tx: Tx): Promise<void> {
   await tx.query(sql`select pg_advisory_xact_lock(${POINTS_LOCK})`);
 }
 
 /**
- * Stores awards with their sums, in the caller's transaction; returns how many are new. An award that is there already,
- * by rule, version, transaction, ordinal and role, stays as it is.
+ * Stores awards and updates their sums in the caller's transaction. Returns the number of new awards. An award whose rule,
+ * version, transaction, ordinal and role are already stored stays as it is.
  */
 export async function insertAwards(tx: Tx, awards: readonly Award[]): Promise<number> {
   if (awards.length === 0) return 0;
@@ -67,8 +67,7 @@ export async function insertAwards(tx: Tx, awards: readonly Award[]): Promise<nu
 }
 
 /**
- * Removes the awards of all blocks above this one from the facts and their sums, in the caller's transaction. Imported
- * ones stay.
+ * Deletes the awards of all blocks above the ancestor and updates their sums, in the caller's transaction. Imported awards stay.
  */
 export async function deleteAwardsAbove(tx: Tx, ancestorNumber: number): Promise<void> {
   await lockPoints(tx);
@@ -99,11 +98,11 @@ export async function deleteAwardsAbove(tx: Tx, ancestorNumber: number): Promise
     where (m.month, m.user_address) = (s.month, s.user_address) and m.award_count > s.award_count`);
 }
 
-/** Of what is written or removed, what its sums are by; days and months are those of UTC. */
+/** The columns of an award by which it is summed. Days and months are in UTC. */
 const summedColumns = sql`user_address, category, rule, version, role, points,
   (awarded_at at time zone 'UTC')::date as day, date_trunc('month', awarded_at at time zone 'UTC')::date as month`;
 
-/** What each user has earned by this version of the rule on that day (UTC), referrals not counted; for caps. */
+/** The points that each user has earned by this version of a rule on that day (UTC), without referral awards, for caps. */
 export async function sumUserDays(
   db: Db,
   questions: readonly { rule: string; version: number; user: Address; day: Date }[],
@@ -124,7 +123,7 @@ export async function sumUserDays(
   return rows.map(({ points }) => decimal(points));
 }
 
-/** The same of awards of blocks before this one, and of imports. */
+/** Like `sumUserDays`, but only awards of earlier blocks and imported ones. */
 export async function sumUserDaysBefore(
   db: Db,
   questions: readonly { rule: string; version: number; user: Address; day: Date }[],
@@ -162,7 +161,7 @@ type AwardRow = {
   inputs: Record<string, string>;
 };
 
-/** The awards of a transaction, in the order of their places in it. */
+/** The awards of a transaction, in the order of their ordinals. */
 export async function listAwards(db: Db, txHash: Hash): Promise<Award[]> {
   const rows = await db.query<AwardRow>(sql`
     select * from point where tx_hash = ${toBytes(txHash)}
@@ -170,7 +169,7 @@ export async function listAwards(db: Db, txHash: Hash): Promise<Award[]> {
   return rows.map(toAward);
 }
 
-/** Up to `limit` awards of a range of blocks. */
+/** Up to `limit` awards of a range of blocks, in the order of the blocks. */
 export async function listAwardsOf(
   db: Db,
   { from, to }: { from: number; to: number },
@@ -182,7 +181,7 @@ export async function listAwardsOf(
   return rows.map(toAward);
 }
 
-/** Those of these versions of rules that gave something in a block before this one. */
+/** The ones among these rule versions that have awards in a block before this one. */
 export async function listRulesBefore(
   db: Db,
   rules: readonly { rule: string; version: number }[],

@@ -1,5 +1,5 @@
 /**
- * Who was referred by whom: facts of the chain in their order, undone with their blocks.
+ * Referrals of users, in the order of the chain. A reorg deletes those of orphaned blocks.
  */
 import { type Address, fromBytes } from '../../core/hex.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
@@ -10,19 +10,19 @@ export type Referral = {
   user: Address;
   referrer: Address;
   blockNumber: number;
-  /** In its block. */
+  /** Index of the log in its block. */
   logIndex: number;
   /** Block time. */
   linkedAt: Date;
 };
 
-/** Referrals before a log count, or those of blocks before a time. */
+/** Counts only referrals before this log, or of blocks before this time. */
 export type ReferredBefore = { blockNumber: number; logIndex: number } | { time: Date };
 
-/** Whether the first referral of a user stays, or the newest counts. */
+/** Whether a user's first referral counts for good, or always the newest one. */
 type ReferralOrder = 'first' | 'newest';
 
-/** Adds referrals of new blocks, in their order; where the first one stays, none for users who have one. */
+/** Stores the referrals of new blocks, given in order. With `first`, users who already have one get no other. */
 export async function insertReferrals(
   tx: Tx,
   referrals: readonly Referral[],
@@ -43,21 +43,21 @@ export async function insertReferrals(
     where ${order === 'newest'} or not exists (select from referral r where r.user_address = t.user_address)`);
 }
 
-/** The referrer for each question, undefined where there was none yet. */
+/** The referrer for each question, undefined if there is none. */
 export async function findReferrers(
   db: Db,
   questions: readonly { user: Address; before: ReferredBefore }[],
   order: ReferralOrder,
 ): Promise<(Address | undefined)[]> {
   if (questions.length === 0) return [];
-  const places = questions.map(({ before }) => ('time' in before ? undefined : before));
+  const logs = questions.map(({ before }) => ('time' in before ? undefined : before));
   const direction = order === 'first' ? sql`block_number, log_index` : sql`block_number desc, log_index desc`;
   const rows = await db.query<{ referrer_address: Uint8Array | null }>(sql`
     select found.referrer_address
     from unnest(
       ${bytesOf(questions.map(({ user }) => user))}::bytea[],
-      ${listOf(places.map((place) => place?.blockNumber ?? 'null'))}::bigint[],
-      ${listOf(places.map((place) => place?.logIndex ?? 'null'))}::integer[],
+      ${listOf(logs.map((log) => log?.blockNumber ?? 'null'))}::bigint[],
+      ${listOf(logs.map((log) => log?.logIndex ?? 'null'))}::integer[],
       ${questions.map(({ before }) => ('time' in before ? before.time : null))}::timestamptz[]
     ) with ordinality as q (user_address, block_number, log_index, time, position)
     left join lateral (
@@ -70,7 +70,7 @@ export async function findReferrers(
   return rows.map((row) => (row.referrer_address === null ? undefined : fromBytes(row.referrer_address)));
 }
 
-/** Removes the referrals of all blocks above this one. */
+/** Deletes the referrals of all blocks above the ancestor. */
 export async function deleteReferralsAbove(tx: Tx, ancestorNumber: number): Promise<void> {
   await tx.query(sql`delete from referral where block_number > ${ancestorNumber}`);
 }

@@ -1,16 +1,16 @@
 /**
- * Rounds of the price feeds: what each source said, what was decided, and the price that came of it, in one transaction.
+ * Rounds of the price feeds: the answer of each source, the verdict on it, and the resulting price, in one transaction.
  */
 import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
 import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { insertPrice } from './prices.ts';
 
-/** What a source said: a price with its verdict, or why there is none (`failed`). */
+/** The answer of a source: a price with its verdict, or the reason why there is none (`failed`). */
 export type SourceReport = {
   source: string;
   price: Decimal | undefined;
-  /** By how much the price may be wrong, in USD. */
+  /** Half the width of the interval that the source gives, in USD. */
   conf: Decimal | undefined;
   observedAt: Date | undefined;
   verdict: 'used' | 'outlier' | 'stale' | 'not_positive' | 'uncertain' | 'failed';
@@ -21,18 +21,18 @@ export type PriceRound = {
   asset: string;
   at: Date;
   reports: readonly SourceReport[];
-  /** Undefined when the round decided on none. */
+  /** Undefined if the round accepted no price. */
   price: Decimal | undefined;
 };
 
-/** Rounds of one asset are stored one after the other. */
+/** Advisory lock space that serializes the rounds of one asset. */
 const ROUND_LOCK_SPACE = 0x6362_000a;
 /** Far above the number of sources that a feed may have. */
 const REPORTS_MAX = 1_000;
 
 /**
- * Stores the round, and its price as the newest of the asset. `lastRoundAt` is the round that was the newest when this one
- * began: when another process has stored one since, nothing is stored and the outcome is `lost`.
+ * Stores the round, and its price as the newest of the asset. `lastRoundAt` is the time of the newest round when this one began.
+ * If another process has stored a round since, stores nothing and returns `lost`.
  */
 export function insertRound(
   database: Database,
@@ -61,17 +61,17 @@ export function insertRound(
   });
 }
 
-/** When the last round of the asset was, whatever the clock was set to since; undefined before the first. */
+/** The time of the round of the asset that was stored last, even if the clock was set back; undefined before the first. */
 export async function findLastRoundAt(db: Db, asset: string): Promise<Date | undefined> {
   const [row] = await db.query<{ round_at: Date }>(sql`
     select round_at from price_observation where asset = ${asset} order by id desc limit 1`);
   return row?.round_at;
 }
 
-/** An accepted price with the observations that were used for it: none where they were deleted, or it was given otherwise. */
+/** An accepted price with the observations that it is based on: none if they were deleted or the price has another origin. */
 export type ObservedPrice = { id: number; asset: string; price: Decimal; observedAt: Date; used: Decimal[] };
 
-/** Up to `limit` prices of the assets that were observed in this time, and after the last one of the page before. */
+/** Up to `limit` prices of the assets that were observed in this period, after the last one of the previous page. */
 export async function listObservedPrices(
   db: Db,
   {
@@ -110,7 +110,7 @@ export async function listObservedPrices(
   }));
 }
 
-/** What the sources said in the newest round, in their order; undefined before the first round. */
+/** The answers of the sources in the newest round, in their order; undefined before the first round. */
 export async function findLastRound(
   db: Db,
   asset: string,
@@ -123,7 +123,7 @@ export async function findLastRound(
   return { at, reports: rows.map(toReport) };
 }
 
-/** Deletes the oldest observations of rounds before this time, at most `limit`; returns how many. */
+/** Deletes the oldest observations of rounds before this time, at most `limit`. Returns their number. */
 export async function pruneObservations(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
     delete from price_observation where ctid = any(array(

@@ -1,6 +1,6 @@
 /**
- * The price feed: accepted prices in USD, by asset. The newest one counts (spec 4.2); what happened at a time is valued by
- * the one that was in force then.
+ * The price feed: accepted prices in USD, by asset. The newest one is the current price (spec 4.2). A past event is valued with
+ * the price that was in force at its time.
  */
 import { type Decimal, decimal, decimalText } from '../../core/decimal.ts';
 import { listOf } from '../db/arrays.ts';
@@ -17,12 +17,12 @@ export type Price = {
   source: string;
 };
 
-/** Of these prices the last one counts even if its time is not the latest, because a clock was set back. */
+/** Among prices of this age the one stored last counts, even if another has a later time because a clock was set back. */
 const RECENT_MS = 600_000;
 
 type Row = { id: number; asset: string; price: string; observed_at: Date; source: string };
 
-/** The price of the asset that was in force at this time: the newest one observed until then. */
+/** The price of the asset that was in force at this time: the newest one observed up to then. */
 export async function findPrice(db: Db, asset: string, at: Date): Promise<Price | undefined> {
   const [row] = await db.query<Row>(sql`
     select id, asset, price, observed_at, source from price
@@ -32,8 +32,8 @@ export async function findPrice(db: Db, asset: string, at: Date): Promise<Price 
 }
 
 /**
- * The price of the asset that was accepted last, unless it is older than `maxAgeMs`. Last by its id: once the clock was set
- * back, prices of before carry later times. Those lie further ahead than clocks differ, so they are not young either.
+ * The price of the asset that was accepted last, unless it is older than `maxAgeMs`. The last one is found by id, because after
+ * the clock was set back earlier prices have later times. A price further in the future than `maxAgeMs` isn't fresh either.
  */
 export async function findFreshPrice(
   db: Db,
@@ -44,24 +44,24 @@ export async function findFreshPrice(
     select id, asset, price, observed_at, source from price
     where asset = ${asset} and observed_at >= ${new Date(now.getTime() - maxAgeMs)}
     order by id desc limit 1`);
-  const isYoung = row !== undefined && row.observed_at.getTime() - now.getTime() <= maxAgeMs;
-  return isYoung ? toPrice(row) : undefined;
+  const isFresh = row !== undefined && row.observed_at.getTime() - now.getTime() <= maxAgeMs;
+  return isFresh ? toPrice(row) : undefined;
 }
 
 /**
- * The price that counts now: the newest of the asset (spec 4.2), unless it is older than `maxAgeMs`. Of the last minutes the one
- * that was accepted last, as findFreshPrice says.
+ * The current price: the newest of the asset (spec 4.2), unless it is older than `maxAgeMs`. Among those of the last minutes it is
+ * the one accepted last (see findFreshPrice).
  */
 export async function findCurrentPrice(
   db: Db,
   asset: string,
   { now, maxAgeMs }: { now: Date; maxAgeMs: number | undefined },
 ): Promise<Price | undefined> {
-  const young = await findFreshPrice(db, asset, { now, maxAgeMs: maxAgeMs ?? RECENT_MS });
-  return young === undefined && maxAgeMs === undefined ? findPrice(db, asset, now) : young;
+  const fresh = await findFreshPrice(db, asset, { now, maxAgeMs: maxAgeMs ?? RECENT_MS });
+  return fresh === undefined && maxAgeMs === undefined ? findPrice(db, asset, now) : fresh;
 }
 
-/** The price of the asset that was in force at each of these times, in their order. */
+/** The price of the asset that was in force at each of these times, in the same order. */
 export async function listPrices(
   db: Db,
   asset: string,
@@ -77,7 +77,7 @@ export async function listPrices(
   );
 }
 
-/** The prices of these ids that exist. */
+/** The prices with these ids. */
 export async function listPricesById(db: Db, ids: readonly number[]): Promise<Price[]> {
   const rows = await db.query<Row>(sql`
     select id, asset, price, observed_at, source from price where id = any(${listOf(ids)}::bigint[])
@@ -85,7 +85,7 @@ export async function listPricesById(db: Db, ids: readonly number[]): Promise<Pr
   return rows.map(toPrice);
 }
 
-/** The first price of the asset that was observed after each of these times, in their order. */
+/** The first price of the asset that was observed after each of these times, in the same order. */
 export async function listNextPrices(
   db: Db,
   asset: string,
@@ -111,7 +111,7 @@ async function listAtTimes(db: Db, times: readonly Date[], select: Sql): Promise
   return times.map((_, index) => byPosition.get(index + 1));
 }
 
-/** Adds a price to the feed; returns its id. */
+/** Adds a price to the feed and returns its id. */
 export async function insertPrice(
   db: Db,
   { asset, price, observedAt, source }: Omit<Price, 'id'>,

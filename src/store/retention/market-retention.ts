@@ -1,20 +1,20 @@
 /**
- * Removing what no answer about pairs needs any more, in small steps: readings that were replaced, states and sums of long
- * ago, swaps whose sums say enough. Nothing that a fork may still undo goes.
+ * Deletes data of pairs that no response needs any longer, in small steps: replaced readings, old states and sums, and swaps whose
+ * sums are enough. Data that a reorg may still orphan stays.
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
 const finalNumber = sql`(select finalized_number from chain)`;
 
-/** Whether a state `s` says nothing of the LP supply that the contract itself has not said since, for good. */
+/** Whether the LP supply no longer depends on state `s`, because it has no mint or burn or a final reading follows it. */
 const isRead = sql`(s.liquidity_k is null or exists (
   select from pair_reading r
   where r.pair_id = s.pair_id and r.block_number >= s.block_number and r.block_number <= ${finalNumber}))`;
 
 /**
- * Removes up to `limit` states of this time that are not the last one of their hour, where that one is final: histories go by
- * the hour. How many went.
+ * Deletes up to `limit` states of this period that are followed by a final one in the same hour, because histories need only the
+ * last state of each hour. Returns the number of deleted rows.
  */
 export async function prunePairStates(
   db: Db,
@@ -38,8 +38,8 @@ export async function prunePairStates(
 }
 
 /**
- * Removes up to `limit` states that a final one of before this time has replaced: how a pair was at this time, and ever
- * since, stays known. How many went.
+ * Deletes up to `limit` states that were replaced by a final one before this time. The state of a pair at this time and later
+ * stays known. Returns the number of deleted rows.
  */
 export async function pruneOldPairStates(
   db: Db,
@@ -52,10 +52,10 @@ export async function pruneOldPairStates(
         select block_number from pair_state
         where pair_id = p.id and mined_at <= ${before} and block_number <= ${finalNumber}
         order by mined_at desc, block_number desc limit 1
-      ) kept
+      ) newest
       cross join lateral (
         select pair_id, block_number from pair_state s
-        where pair_id = p.id and block_number < kept.block_number and ${isRead}
+        where pair_id = p.id and block_number < newest.block_number and ${isRead}
         order by block_number limit ${limit}
       ) o
       order by p.id limit ${limit}
@@ -66,7 +66,7 @@ export async function pruneOldPairStates(
   return rows.length;
 }
 
-/** Removes up to `limit` readings that a newer final one has replaced; how many went. */
+/** Deletes up to `limit` readings that a newer final one has replaced. Returns the number of deleted rows. */
 export async function prunePairReadings(db: Db, limit: number): Promise<number> {
   const rows = await db.query(sql`
     with old as (
@@ -84,8 +84,9 @@ export async function prunePairReadings(db: Db, limit: number): Promise<number> 
 }
 
 /**
- * Removes up to `limit` final swaps of before this time; their sums stay. One that waits for its first price goes when its
- * sum may go too. Pairs whose past is being read are left alone: what is read takes the place of what is there. How many went.
+ * Deletes up to `limit` final swaps from before this time. Their sums stay. A swap without a value stays until `unvaluedBefore`,
+ * when its sum may be deleted too. Skips pairs during their backfill, because it replaces stored swaps. Returns the number of
+ * deleted rows.
  */
 export async function pruneSwaps(
   db: Db,
@@ -109,7 +110,7 @@ export async function pruneSwaps(
   return rows.length;
 }
 
-/** Removes up to `limit` sums of before this time whose swaps are gone; how many went. */
+/** Deletes up to `limit` sums from before this time whose swaps are deleted. Returns the number of deleted rows. */
 export async function pruneSwapVolumes(
   db: Db,
   { before, limit }: { before: Date; limit: number },

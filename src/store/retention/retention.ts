@@ -1,5 +1,5 @@
 /**
- * Removes what is old, in small steps. Unprocessed notifications are never touched.
+ * Deletes old data in small steps. Notifications that still wait are never deleted.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
@@ -8,14 +8,15 @@ import { sql } from '../db/sql.ts';
 import { pruneObservations } from '../prices/price-rounds.ts';
 import { ANSWER_RETENTION_MS, pruneAnswers } from '../watchers/idempotency.ts';
 
-/** Rows of one step: a delete of this size takes milliseconds. */
+/** Rows that one step deletes per table. A delete of this size takes milliseconds. */
 const STEP_ROWS = 1_000;
-/** Stored responses are up to a thousand times as large. */
+/** Stored responses are up to a thousand times as large as other rows. */
 const STEP_ANSWERS = 100;
 
 /**
- * The step that deletes attempts, stored responses, observations of prices, and notifications that are done with (processed, withdrawn,
- * cancelled), beyond their retention. Attempts go by their age alone: what is still tried is tried every hour, so its newest ones are there.
+ * A step that deletes attempts, stored responses, price observations, and finished notifications (processed, withdrawn,
+ * cancelled) after their retention. Attempts are deleted by age alone, because a notification that is still retried has an
+ * attempt every hour, so its newest attempts are there.
  */
 export function createPruner(options: {
   database: Database;
@@ -39,8 +40,8 @@ export function createPruner(options: {
 }
 
 /**
- * Deletes up to `limit` attempts that are older than `before`; returns how many. By their places: by their keys a
- * table of 100,000 rows was read whole. A row that changes meanwhile has another place then, and stays.
+ * Deletes up to `limit` attempts from before `before`, and returns their number. It deletes by ctid, because a delete by key read
+ * a whole table of 100,000 rows. A row that changes meanwhile gets another ctid and stays.
  */
 async function pruneAttempts(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`
@@ -61,8 +62,8 @@ async function pruneProcessed(db: Db, before: Date, limit: number): Promise<numb
 }
 
 /**
- * Deletes up to `limit` notifications that were withdrawn or cancelled. Their age is that of the attempt that was not
- * made: at most an hour after the cancelling, and for a withdrawn one the time of its making.
+ * Deletes up to `limit` notifications that were withdrawn or cancelled. Their age counts from the attempt that was not made: at
+ * most an hour after a cancellation, and the creation time for a withdrawn one.
  */
 async function pruneEnded(db: Db, before: Date, limit: number): Promise<number> {
   const rows = await db.query(sql`

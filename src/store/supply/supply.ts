@@ -1,5 +1,5 @@
 /**
- * The last good reading of the supply, so that a start while no node answers has one.
+ * The last good reading of the supply, which the service uses if it starts while no node answers.
  */
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import type { BlockId } from '../../domain/block.ts';
@@ -7,7 +7,7 @@ import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 
-/** Balances in wei, each with the time at which it was so. */
+/** A reading of the supply. Each balance has its own time. */
 type StoredSupply = {
   at: Date;
   block: BlockId;
@@ -16,13 +16,13 @@ type StoredSupply = {
   balances: ReadonlyMap<Address, { wei: bigint; at: Date }>;
 };
 
-/** Stores what is newer than what is there, of the reading and of each balance. */
+/** Stores the reading and each balance if they are newer than the stored ones. */
 export function saveSupply(
   database: Database,
   { at, block, nodeName, method, balances }: StoredSupply,
 ): Promise<void> {
   return database.transaction(async (tx) => {
-    // One row, first: other writers wait here.
+    // This single row comes first, so that other writers wait here.
     await tx.query(sql`
       insert into supply_reading as r (read_at, block_number, block_hash, node_name, method)
       values (${at}, ${block.number}, ${toBytes(block.hash)}, ${nodeName}, ${method})
@@ -42,7 +42,7 @@ export function saveSupply(
   });
 }
 
-/** The stored reading with those of these addresses' balances that are known; undefined before the first one. */
+/** The stored reading with the known balances of these addresses; undefined before the first reading. */
 export async function findSupply(db: Db, addresses: readonly Address[]): Promise<StoredSupply | undefined> {
   const [row] = await db.query<{
     read_at: Date;
