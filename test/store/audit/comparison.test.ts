@@ -1,5 +1,5 @@
 /**
- * What is read of the database to be compared with the chain: all of it that counts, once, and of one moment.
+ * The data that is read for a comparison with the chain: complete, without duplicates, and from one snapshot.
  */
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
@@ -46,7 +46,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       .map(({ blockNumber }) => blockNumber)
       .filter((number) => number !== 3);
 
-  test('the blocks of a range are those from its first to its last, as they are stored', async () => {
+  test('the stored blocks of a range include its first and its last', async () => {
     for (const number of [1, 2, 3, 4]) await mine(database(), headerOf(number), [], { now: later(number) });
     await database().query(sql`update block set proved = (number = 2)`);
     const stored = (number: number) => {
@@ -56,7 +56,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([...(await listStoredBlocks(database(), span))], [stored(2), stored(3)]);
   });
 
-  test('the records of addresses come with all that they want, up to the limit', async () => {
+  test('the records of addresses are read with all their settings, up to the limit', async () => {
     const settings = { ...defaultSettings, direction: 'in', tokens: new Map([[coin, 5n]]) } as const;
     const records = [
       await watchAddress(database(), { watchCoin: false, settings }),
@@ -81,7 +81,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listWatchesOf(database(), [bob, carol], 2)).length, 2);
   });
 
-  test('the records of notifications are found by shard and id, as far as they still exist', async () => {
+  test('the records of notifications are found by shard and id if they still exist', async () => {
     const [one, other] = [await watchAddress(database()), await watchAddress(database(), { watcherId: 2 })];
     const gone = await watchAddress(database());
     await watchAddress(database());
@@ -105,7 +105,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await find([]), []);
   });
 
-  test('the notifications of a range are those of each of its blocks, with all that is compared', async () => {
+  test('the notifications of all blocks of a range are read with all compared fields', async () => {
     const { id } = await watchAddress(database(), { watcherId: 2 });
     const transfers = [
       transferOf({ kind: 'token', ordinal: 7, token: coin, amount: 2n ** 256n - 1n }),
@@ -129,7 +129,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listNotificationsOf(database(), span, [], 1)).length, 1);
   });
 
-  test('a notification counts in every state, also sent again; only one that a reorg orphaned is left out', async () => {
+  test('notifications in all states are read, including redelivered ones, but not orphaned ones', async () => {
     const { id } = await watchAddress(database());
     const payments = await mineFive();
     const places = payments.map(({ txHash }) => ({ shardId: 1, watchedAddressId: id, txHash }));
@@ -154,7 +154,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a notification that names a block outside the range is found by transaction, record and shard alike', async () => {
+  test('a notification of a block outside the range is found by transaction, record and shard together', async () => {
     const { id } = await watchAddress(database());
     const second = await watchAddress(database());
     const payments = await mineFive();
@@ -174,13 +174,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listOutside([place(one, { shardId: 2 })]), []);
     assert.deepEqual(await listOutside([place(one, { txHash: hashOf(1) })]), []);
     assert.deepEqual(await listOutside([place(one, { watchedAddressId: randomUUID() })]), []);
-    // What is in the range is there once, looked for or not.
+    // A notification in the range is read once, whether its key is given or not.
     const looked = [place(three), place(three, { watchedAddressId: second.id })];
     const rows = await listNotificationsOf(database(), { from: 3, to: 3 }, looked, ROWS_MAX);
     assert.deepEqual(rows.map(({ watchedAddressId }) => watchedAddressId).sort(), [id, second.id].sort());
   });
 
-  test('who compares cannot write', async () => {
+  test('a snapshot cannot write', async () => {
     await mineFive();
     const write = readSnapshot(database(), (snapshot) => snapshot.query(sql`delete from block`));
     await assert.rejects(write, /read-only transaction/);
@@ -189,7 +189,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('all that is compared is of one moment, whatever is committed meanwhile', async () => {
+  test('a snapshot does not see what is committed meanwhile', async () => {
     const span = { from: 1, to: 9 };
     await mine(database(), headerOf(1), []);
     const [before, after] = await readSnapshot(database(), async (snapshot) => {

@@ -28,7 +28,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       update process set seen_at = clock_timestamp() - ${seconds}::integer * interval '1 second' where id = ${id}`);
   const ids = async () => (await listProcesses(database())).map(({ id }) => id).sort();
 
-  test('a heartbeat stores who the process is and what it says of the chain, and the next one counts up', async () => {
+  test('a heartbeat stores the identity of the process and its follower state, and the next one increments the count', async () => {
     await writeHeartbeat(database(), processOf('a'), report);
     await writeHeartbeat(database(), processOf('b', { roles: ['api'] }), undefined);
     await writeHeartbeat(database(), processOf('a'), { ...report, state: 'ok', problem: undefined });
@@ -49,14 +49,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await listProcesses(database()))[0]?.writeFailures, failures);
   });
 
-  test('a process that ended as asked says so, in a heartbeat of its own', async () => {
+  test('a process that is shut down regularly is marked as stopped with a further heartbeat', async () => {
     await writeHeartbeat(database(), processOf('a'), report);
     await endProcess(database(), 'a');
     const [stored] = await listProcesses(database());
     assert.deepEqual([stored?.isStopped, stored?.beat], [true, 2]);
   });
 
-  test('those that ended or fell silent go once the same host has a successor, others after a day', async () => {
+  test('stopped and silent processes are deleted once the same host has a successor, others after a day', async () => {
     for (const id of ['lost', 'stopped', 'living', 'old', 'me'])
       await writeHeartbeat(database(), processOf(id), undefined);
     await writeHeartbeat(database(), processOf('elsewhere', { host: 'two' }), undefined);
@@ -72,7 +72,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await ids(), ['living', 'me', 'other role']);
   });
 
-  test('however long a problem is, the row stays small', async () => {
+  test('a long problem message is cut, so that the row stays small', async () => {
     const problem = { message: 'x'.repeat(100_000), since: noon };
     await writeHeartbeat(database(), processOf('a'), { ...report, problem });
     const [row] = await database().query<{ bytes: number }>(

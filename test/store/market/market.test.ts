@@ -1,5 +1,5 @@
 /**
- * States of pairs and the prices over time that come of them.
+ * States of pairs, and the prices over time that follow from them.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -32,7 +32,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findLatestPairPrice(database(), PAIR), undefined);
   });
 
-  test('at a time a pair is as the newest block until then left it', async () => {
+  test('the state of a pair at a time is the one after the newest block up to then', async () => {
     await database().transaction((tx) => insertPairStates(tx, [stateOf(10, '1'), stateOf(20, '2')]));
     const numberAt = async (ms: number) => (await findPairStateAt(database(), PAIR, later(ms)))?.blockNumber;
     assert.equal(await numberAt(9_999), undefined);
@@ -41,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await numberAt(20_000), 20);
   });
 
-  test('an average weighs each price with the time that it was in force', async () => {
+  test('an average weights each price by the time that it was in force', async () => {
     await database().transaction((tx) =>
       insertPairStates(tx, [stateOf(10, '1'), stateOf(20, '2'), stateOf(50, '10')]),
     );
@@ -49,12 +49,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       findAveragePairPrice(database(), PAIR, { from: later(from), to: later(to) });
     // 10 s at 1, 30 s at 2, 10 s at 10.
     assert.equal(textOf(await average(10_000, 60_000)), '3.4');
-    assert.equal(textOf(await average(15_000, 25_000)), '1.5', 'a price counts from the beginning on');
+    assert.equal(textOf(await average(15_000, 25_000)), '1.5', 'a price counts from the start of the period');
     assert.equal(textOf(await average(30_000, 31_000)), '2', 'between two blocks');
-    assert.equal(await average(9_000, 60_000), undefined, 'before the first block nothing is known');
+    assert.equal(await average(9_000, 60_000), undefined, 'nothing is known before the first block');
   });
 
-  test('a fork takes what was read of contracts in dead blocks: what they said before counts again', async () => {
+  test('a reorg deletes contract readings of orphaned blocks, and the previous reading counts again', async () => {
     await database().transaction((tx) => insertPairStates(tx, [stateOf(5, '1')]));
     const reading = { pairId: PAIR, reserve0: 1n, reserve1: 1n, kLast: 0n, isFeeOn: false };
     await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 100n }], 5));
@@ -63,7 +63,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await findPairNow(database(), PAIR))?.supply?.totalSupply, 100n);
   });
 
-  test('the average of a time in which the pool was empty is not known', async () => {
+  test('a period in which the pool was empty has no average', async () => {
     await database().transaction((tx) =>
       insertPairStates(tx, [stateOf(10, '1'), stateOf(20, undefined), stateOf(30, '1')]),
     );

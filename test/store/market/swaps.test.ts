@@ -1,5 +1,5 @@
 /**
- * Swaps, their sums, and the volume of any time.
+ * Swaps, their sums, and the volume of any period.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -26,8 +26,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const volume = async (range = ever, pairId = PAIR) =>
     decimalText(await sumSwapValue(database(), pairId, range));
 
-  test('the volume of any time is the sum of its swaps, with the last moment and without the first', async () => {
-    // Moments around five minutes, where sums end and begin, and odd ones between them.
+  test('the volume of any period is the sum of its swaps, including its end and excluding its start', async () => {
+    // Times around the five minutes where sums end and begin, and some between them.
     const moment = fc
       .tuple(fc.integer({ min: -4, max: 4 }), fc.integer({ min: -2, max: 2 }), fc.boolean())
       .map(([bucket, offset, isOdd]) => bucket * 5 * MINUTE_MS + offset + (isOdd ? 77_777 : 0));
@@ -63,7 +63,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await volume(), '12');
   });
 
-  test('swaps of other pairs and other blocks stay when some are removed', async () => {
+  test('deleting swaps leaves those of other pairs and other blocks', async () => {
     const foreign = { ...swapOf(2, 0, decimal('100')), pairId: 2, ordinal: 9 };
     await database().transaction((tx) =>
       insertSwaps(tx, [...[1, 2, 3, 4].map((number) => swapOf(number, 0, decimal('1'))), foreign]),

@@ -27,7 +27,7 @@ function positionOf(parts: Partial<Position> = {}): Position {
   };
 }
 
-/** Saves the position as changed by a block. */
+/** Saves a position that a block changes. */
 async function change(database: Database, position: Position, blockNumber: number): Promise<void> {
   const [before] = await listPositions(database, [position]);
   const { rule, user } = position;
@@ -37,14 +37,14 @@ async function change(database: Database, position: Position, blockNumber: numbe
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('positions come back as they were saved, all digits', async () => {
+  test('positions are read as they were saved, with all digits', async () => {
     const positions = [positionOf({ user: bob, balance: -1n }), positionOf()];
     await database().transaction((tx) => savePositions(tx, positions, []));
     assert.deepEqual(await listPositions(database(), positions), positions);
     assert.deepEqual(await listPositions(database(), [{ rule: 'other', user: alice }]), []);
   });
 
-  test('a fork gives back what was there before its first block, or nothing', async () => {
+  test('a reorg restores the positions from before its first block, and deletes new ones', async () => {
     const first = positionOf({ balance: 1n });
     await change(database(), first, 5);
     await change(database(), positionOf({ balance: 2n }), 6);
@@ -56,7 +56,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPositions(database(), [first]), []);
   });
 
-  test('what a block changes twice is given back as before the first time', async () => {
+  test('a position that a block changes twice is restored to its value before the first change', async () => {
     const first = positionOf({ balance: 1n });
     await change(database(), first, 5);
     await change(database(), positionOf({ balance: 2n }), 6);
@@ -65,7 +65,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPositions(database(), [first]), [first]);
   });
 
-  test('open are the days before today with something to close, of the rules asked for, the oldest first', async () => {
+  test('open positions are those of the given rules with a day before today to close, oldest first', async () => {
     const some = { balanceSeconds: 0n, balance: 1n };
     const positions = [
       positionOf({ ...some, day: 20_002, user: bob }),
@@ -83,7 +83,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await open(1), [positions[2]]);
   });
 
-  test('what is final is forgotten bit by bit, and what is not can still be undone', async () => {
+  test('former positions are pruned in steps once their blocks are final, and a reorg restores the others', async () => {
     await insertChain(database(), 31_337, hashOf(1));
     await database().query(sql`update chain set finalized_number = 6`);
     for (const block of [5, 6, 7]) await change(database(), positionOf({ balance: BigInt(block) }), block);

@@ -12,7 +12,7 @@ import { addressOf, alice, bob, hashOf, headerOf } from '../../kit/chain-story.t
 import { emptyDatabase, onPostgres, onSampledDatabase } from '../../kit/each-database.ts';
 import { waitUntil } from '../../kit/wait.ts';
 
-/** An award of an import, by its key. */
+/** An imported award with this key. */
 const importedOf = (key: number, parts: Parameters<typeof awardOf>[0] = {}) =>
   awardOf({ rule: 'import', block: undefined, txHash: hashOf(key), ...parts });
 
@@ -22,7 +22,7 @@ async function countAwards(database: Database): Promise<number | undefined> {
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('what is stored is known the next time, and what differs from it keeps the whole batch out', async () => {
+  test('awards that are stored already are skipped, and one with other contents refuses the whole batch', async () => {
     const store = createBatchStore(database());
     assert.deepEqual(await store([importedOf(1), importedOf(2)]), { addedCount: 2, conflicts: [] });
     assert.deepEqual(await store([importedOf(2), importedOf(3)]), { addedCount: 1, conflicts: [] });
@@ -75,11 +75,11 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database, place }) => {
-  test('blocks, forks and imports at once neither stop each other nor lose or double anything', async () => {
+  test('concurrent blocks, reorgs and imports do not deadlock, lose or duplicate awards', async () => {
     const store = createBatchStore(await place().open());
     const other = createBatchStore(await place().open());
     const users = Array.from({ length: 20 }, (_, index) => addressOf(index + 1));
-    // In opposite orders: whoever locks rows by themselves stops the other.
+    // The two imports have opposite orders, so that they would deadlock if they locked single rows.
     const importsOf = (start: number) =>
       users.map((user, index) => importedOf(start * 100 + index, { user, points: String(start + 1) }));
     const batches = Array.from({ length: 30 }, (_, index) => importsOf(index));
@@ -124,11 +124,11 @@ onPostgres(({ database, place }) => {
 });
 
 onPostgres(({ database, place }) => {
-  test('a dry run waits for its lines for longer than other transactions may wait', async () => {
+  test('a dry run may wait for its lines longer than other transactions may be idle', async () => {
     const impatient = await openDatabase({ url: place().url, dataDir: '', silentMsMax: 200 });
     const begun = Promise.withResolvers<number>();
     const isOver = Promise.withResolvers<void>();
-    /** Of a transaction that began later and says nothing more. */
+    /** A transaction that starts later and stays idle. */
     const waitForEnd = async () => {
       const silent = impatient.transaction(async (tx) => {
         const [row] = await tx.query<{ pid: number }>(sql`select pg_backend_pid() as pid`);

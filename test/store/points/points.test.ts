@@ -25,7 +25,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return row;
   };
 
-  test('an award comes back as it was given, whatever its size and its letters', async () => {
+  test('an award is read as it was stored, with any size and characters', async () => {
     const award = awardOf({
       points: `-${'9'.repeat(78)}.${'1'.repeat(36)}`,
       category: 'ликвидность "\\{,}\' 流动性',
@@ -39,7 +39,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listAwards(database(), hashOf(1)), []);
   });
 
-  test('the same award counts once, in one call and in several', async () => {
+  test('the same award counts once, within one call and across calls', async () => {
     const award = awardOf();
     const others: Award[] = [
       { ...award, rule: 'other' },
@@ -53,7 +53,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listWrongSums(database()), []);
   });
 
-  test('the awards of undone blocks are gone with their sums, those of imports and of other blocks stay', async () => {
+  test('awards of orphaned blocks are deleted with their sums, and imported ones and those of other blocks stay', async () => {
     const at = (number: number) => headerOf(number);
     const kept = [awardOf({ block: at(5) }), awardOf({ block: undefined, points: '1.5' })];
     await insert(...kept, awardOf({ block: at(6) }), awardOf({ block: at(7), user: bob }));
@@ -67,7 +67,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await countRows(), { facts: 2, days: 1, months: 1 });
   });
 
-  test('sums go by the days and months of UTC, whatever the time zone of the connection', async () => {
+  test('sums use days and months in UTC in any time zone of the connection', async () => {
     const times = ['2026-01-31T23:59:59.999Z', '2026-02-01T00:00:00.000Z', '2026-02-28T23:59:59.999Z'];
     await database().transaction(async (tx) => {
       await tx.query(sql`set local time zone 'Pacific/Kiritimati'`);
@@ -82,7 +82,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(months, [{ month: '2026-01-01' }, { month: '2026-02-01' }]);
   });
 
-  test('what a user earned by a rule on a day does not count other days, rules, versions and referrals', async () => {
+  test('a user’s points under a rule on a day exclude other days, rules, versions and referral awards', async () => {
     const day = new Date('2026-01-15T18:00:00.000Z');
     const sum = async () =>
       (await sumUserDays(database(), [{ rule: 'swap', version: 1, user: alice, day }]))
@@ -102,7 +102,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await sum(), '0.3');
   });
 
-  test('sums equal the facts after any awards, imports and undone blocks', async () => {
+  test('sums match the awards after any sequence of awards, imports and orphaned blocks', async () => {
     const award = fc
       .record({
         rule: fc.constantFrom('swap', 'stake'),

@@ -14,18 +14,18 @@ const link = (referrer: Address, blockNumber: number, logIndex = 0, user = alice
   ...{ user, referrer, blockNumber, logIndex },
   linkedAt: later(blockNumber * 1000),
 });
-const place = (blockNumber: number, logIndex = 0, user = alice) => ({
+const before = (blockNumber: number, logIndex = 0, user = alice) => ({
   user,
   before: { blockNumber, logIndex },
 });
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('the first referral of a user stays, over blocks and within one, and counts from behind its log on', async () => {
+  test('a user’s first referral stays, across blocks and within one, and applies after its log', async () => {
     await database().transaction((tx) => insertReferrals(tx, [link(bob, 5, 3), link(carol, 5, 4)], 'first'));
     await database().transaction((tx) =>
       insertReferrals(tx, [link(carol, 6), link(alice, 6, 1, bob)], 'first'),
     );
-    const questions = [place(5, 3), place(5, 4), place(9), place(9, 0, bob), place(9, 0, carol)];
+    const questions = [before(5, 3), before(5, 4), before(9), before(9, 0, bob), before(9, 0, carol)];
     assert.deepEqual(await findReferrers(database(), questions, 'first'), [
       undefined,
       bob,
@@ -35,10 +35,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('where the newest counts, each place and time has its own', async () => {
+  test('if the newest referral counts, each log and time gets the newest one before it', async () => {
     await database().transaction((tx) => insertReferrals(tx, [link(bob, 5), link(carol, 7)], 'newest'));
     const questions = [
-      ...[place(6), place(7), place(7, 1)],
+      ...[before(6), before(7), before(7, 1)],
       ...[5000, 5001, 7001].map((ms) => ({ user: alice, before: { time: later(ms) } })),
     ];
     assert.deepEqual(await findReferrers(database(), questions, 'newest'), [
@@ -51,10 +51,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('a fork undoes the referrals of its blocks, and the first one after it stays', async () => {
+  test('a reorg deletes the referrals of orphaned blocks, and the first one after it stays', async () => {
     await database().transaction((tx) => insertReferrals(tx, [link(bob, 5)], 'first'));
     await database().transaction((tx) => deleteReferralsAbove(tx, 4));
     await database().transaction((tx) => insertReferrals(tx, [link(carol, 5)], 'first'));
-    assert.deepEqual(await findReferrers(database(), [place(9)], 'first'), [carol]);
+    assert.deepEqual(await findReferrers(database(), [before(9)], 'first'), [carol]);
   });
 });

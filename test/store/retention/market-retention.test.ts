@@ -1,5 +1,5 @@
 /**
- * What may go of the facts of pairs, and what has to stay.
+ * Which data of pairs is deleted, and which has to stay.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -54,7 +54,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return hours.map(({ usdValue, swapCount }) => [decimalText(usdValue), swapCount]);
   };
 
-  test('of an hour that is over and final the last state stays, of others all', async () => {
+  test('only the last state of a past, final hour stays, and all states of other hours', async () => {
     const minutes = [0, 10, 50, 60, 61, 119, 121];
     await isFinal(61);
     await database().transaction((tx) => insertPairStates(tx, minutes.map(stateOf)));
@@ -64,7 +64,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await statesLeft(), [...[50, 61, 119, 121].map((number) => [PAIR, number]), [OTHER, 5]]);
   });
 
-  test('a state stays while the last one of its hour may still be undone', async () => {
+  test('a state stays while a reorg may still orphan the last one of its hour', async () => {
     await isFinal(10);
     await database().transaction((tx) => insertPairStates(tx, [0, 10, 50].map(stateOf)));
     const range = { from: later(-1e9), before: later(10 * HOUR_MS), limit: 10 };
@@ -75,7 +75,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a mint or burn stays until the contract has told the supply after it, for good', async () => {
+  test('a mint or burn stays until a final reading of the supply follows it', async () => {
     await isFinal(50);
     await insertPair(PAIR);
     const reading = {
@@ -97,13 +97,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ];
     assert.deepEqual([await prune(), await supply()], [[0, 0], 107n]);
     await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 107n }], 51));
-    assert.deepEqual(await prune(), [0, 0], 'a reading that a fork may undo');
+    assert.deepEqual(await prune(), [0, 0], 'a reading that a reorg may orphan');
     await database().query(sql`update chain set finalized_number = 51`);
     assert.equal(await prunePairReadings(database(), 10), 1);
     assert.deepEqual([await prune(), await supply()], [[1, 0], 107n]);
   });
 
-  test('of states of long ago the one stays that was in force at the oldest time that is told', async () => {
+  test('of the old states, the one in force at the oldest time of responses stays', async () => {
     await isFinal(300);
     await insertPair(PAIR);
     await insertPair(OTHER);
@@ -118,7 +118,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await statesLeft()).length, 3, 'the newer one is not final');
   });
 
-  test('old final swaps go, and the volume of their hour stays', async () => {
+  test('old final swaps are deleted, and the volume of their hour stays', async () => {
     await isFinal(3);
     await insertPair(PAIR);
     const swaps = [1, 2, 3, 4, 5].map((number) => swapOf(number, '10'));
@@ -126,15 +126,15 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const prune = (limit: number) =>
       pruneSwaps(database(), { before: later(5 * MINUTE_MS), unvaluedBefore: later(0), limit });
     assert.equal(await prune(2), 2);
-    assert.deepEqual(await swapsLeft(), [3, 4, 5], 'the oldest first');
+    assert.deepEqual(await swapsLeft(), [3, 4, 5], 'oldest first');
     assert.equal(await prune(10), 1);
-    assert.deepEqual(await swapsLeft(), [4, 5], 'what is not final stays');
+    assert.deepEqual(await swapsLeft(), [4, 5], 'swaps that are not final stay');
     assert.deepEqual(await volumes(), [['50', 5]]);
     await database().transaction((tx) => deleteSwapsAbove(tx, 3));
-    assert.deepEqual(await volumes(), [['30', 3]], 'a fork takes what it undoes');
+    assert.deepEqual(await volumes(), [['30', 3]], 'a reorg deletes its swaps from the volume');
   });
 
-  test('a swap of the moment from which on swaps are kept is kept', async () => {
+  test('a swap at exactly the retention time is kept', async () => {
     await isFinal(100);
     await insertPair(PAIR);
     await database().transaction((tx) => insertSwaps(tx, [swapOf(4, '1'), swapOf(5, '1')]));
@@ -142,7 +142,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await swapsLeft(), [5]);
   });
 
-  test('a swap that waits for its first price stays as long as sums do', async () => {
+  test('a swap without a value stays as long as its sum', async () => {
     await isFinal(100);
     await insertPair(PAIR);
     await database().transaction((tx) =>
@@ -153,7 +153,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await swapsLeft(), [3]);
   });
 
-  test('while the past of a pair is read nothing of it goes, and nothing counts twice', async () => {
+  test('during the backfill of a pair nothing of it is deleted, and nothing counts twice', async () => {
     await isFinal(100);
     await insertPair(PAIR, 2);
     await database().transaction((tx) => insertSwaps(tx, [swapOf(1, '1')]));
@@ -161,7 +161,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await pruneSwaps(database(), { before, unvaluedBefore: before, limit: 10 }), 0);
   });
 
-  test('a sum goes at its age, but not before its swaps', async () => {
+  test('an old sum is deleted, but not before its swaps', async () => {
     await isFinal(100);
     await insertPair(PAIR);
     await database().transaction((tx) =>

@@ -36,7 +36,7 @@ const countAttempts = async (database: Database) =>
   (await database.query(sql`select from delivery_attempt`)).length;
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('what is done with goes after its retention; what is still to be delivered never goes', async () => {
+  test('finished notifications are deleted after their retention, and waiting ones never', async () => {
     await watchAddress(database());
     const states = ['held', 'waiting', 'withdrawn', 'cancelled', 'processed'];
     await mine(
@@ -60,7 +60,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['held', 'waiting']);
   });
 
-  test('observations of prices go after their own retention, prices never', async () => {
+  test('price observations are deleted after their own retention, and prices never', async () => {
     for (const at of [noon, later(HOUR_MS)]) {
       const report = {
         source: 'fixed',
@@ -81,7 +81,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await database().query(sql`select from price`)).length, 2);
   });
 
-  test('attempts go after their own retention', async () => {
+  test('attempts are deleted after their own retention', async () => {
     await insertAttempts(database(), noon, 2);
     await insertAttempts(database(), later(HOUR_MS), 3);
     const { clock, prune } = createStory(database());
@@ -90,7 +90,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await countAttempts(database()), 3);
   });
 
-  test('one step deletes a bounded number of rows and says when there are more', async () => {
+  test('one step deletes a bounded number of rows and reports whether there are more', async () => {
     const record = await watchAddress(database());
     const left = async () => (await listStates(database())).length + (await countAttempts(database()));
     const fill = {
@@ -115,7 +115,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 });
 
 onPostgres(({ database }) => {
-  test('a step reads what it deletes by an index, however much there is', async () => {
+  test('a step finds its rows by an index, however large the tables are', async () => {
     const record = await watchAddress(database());
     await insertNotifications(database(), { records: [record], count: 50_000, state: 'processed' });
     await insertNotifications(database(), { records: [record], count: 50_000 });
@@ -140,7 +140,7 @@ onPostgres(({ database }) => {
     assert.doesNotMatch(plans.join('\n'), /Seq Scan on/);
   });
 
-  test('answers under an Idempotency-Key go after a day', async () => {
+  test('answers to requests with an Idempotency-Key are deleted after a day', async () => {
     await database().query(sql`
       insert into idempotent_answer (shard_id, key, part, digest, answer, created_at)
       select 1, 'key', number, '', '[]', ${noon}::timestamptz + number * interval '1 hour'
