@@ -15,7 +15,7 @@ import type { WatchedAddress } from '../watchers/watched.ts';
 
 export type StoredBlock = { number: number; hash: Hash; parentHash: Hash; proved: boolean; storedAt: Date };
 
-/** A record as it is now. Its values before the last change are not known. */
+/** A watched address as it is now. Its values before the last change are not known. */
 export type StoredWatch = { shardId: number; laneId: number } & Pick<
   WatchedAddress,
   'id' | 'address' | 'watchCoin' | 'watchToken' | 'webhookUrl' | 'createdAt' | 'updatedAt'
@@ -57,7 +57,7 @@ export type StoredLane = {
   isLeased: boolean;
 };
 
-/** Identifies the notifications of a transaction for a record. */
+/** Identifies the notifications of a transaction for a watched address. */
 export type NotificationKey = { shardId: number; watchedAddressId: string; txHash: Hash };
 
 /** Runs `work` on one snapshot of the database. It can't write, and doesn't block other transactions. */
@@ -91,7 +91,7 @@ export async function listStoredBlocks(
   );
 }
 
-/** Up to `limit` records that watch one of the addresses. */
+/** Up to `limit` watched addresses with one of these addresses. */
 export async function listWatchesOf(
   db: Db,
   addresses: readonly Address[],
@@ -105,7 +105,7 @@ export async function listWatchesOf(
   return rows.map(toWatch);
 }
 
-/** The records of notifications that still exist. */
+/** The watched addresses of notifications that still exist. */
 export async function listWatchesById(
   db: Db,
   records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],
@@ -298,7 +298,7 @@ export async function listLanesById(db: Db, ids: readonly number[], now: Date): 
   }));
 }
 
-/** For each of these records, the first notification of its sequence: the waiting one, otherwise the first held one. */
+/** For each of these watched addresses, the first notification of its sequence: the waiting one, otherwise the first held one. */
 export async function listFirstInSequence(
   db: Db,
   records: readonly Pick<NotificationKey, 'shardId' | 'watchedAddressId'>[],

@@ -37,7 +37,7 @@ export type Repair =
       /** The wrong notification that it replaces, which must have been orphaned in the same call. */
       insteadOf?: number | undefined;
     }
-  /** Corrects the block. `isRescheduled` also moves the notification to its record's lane, and `isLate` makes it due now. */
+  /** Corrects the block. `isRescheduled` also moves it to the lane of its watched address, and `isLate` makes it due now. */
   | ({ action: 'update'; block: BlockId; isRescheduled: boolean; isLate: boolean } & Row)
   /** Ends a notification whose content is not on the chain, as after a reorg. */
   | ({ action: 'orphan'; block: BlockId } & Row)
@@ -143,7 +143,7 @@ type Moment = {
   releasedNumber: number;
   mayCreditTwice: boolean;
   now: Date;
-  /** Collects records in strict order for `advanceSequences`. */
+  /** Collects watched addresses in strict order for `advanceSequences`. */
   ordered: OrderedRecord[];
   /** The repairs that are applied already. */
   applied: ReadonlySet<Repair>;
@@ -210,8 +210,8 @@ async function correctBlock(tx: Tx, repair: Extract<Repair, { action: 'update' }
 }
 
 /**
- * Moves the notification to the lane of its record, with the state that its confirmations and strict order require. If a removal
- * notice was sent for a transfer that is on the chain, the transfer is sent again.
+ * Moves the notification to the lane of its watched address, with the state that its confirmations and strict order require.
+ * If a removal notice was sent for a transfer that is on the chain, the transfer is sent again.
  */
 async function reschedule(
   tx: Tx,

@@ -54,7 +54,10 @@ export type Share = (typeof shares)[number];
 export type SharedDatabase = Database & {
   /** The same database through the connections of one share. */
   for(share: Share): Database;
-  /** @throws Fault `invalid` behind a pooler that shares server sessions between clients, because locks and LISTEN break there. */
+  /**
+   * @throws Fault `invalid` behind a pooler that shares server sessions between clients, because locks and LISTEN break
+   * there.
+   */
   requireSessions(): Promise<void>;
 };
 

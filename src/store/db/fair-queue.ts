@@ -7,7 +7,10 @@ import { Fault } from '../../core/fault.ts';
 import { type Share, shares } from './db.ts';
 
 export type FairQueue = {
-  /** Runs `work` when it is the share's turn, first in first out within the share. @throws Fault `unavailable` if too many wait. */
+  /**
+   * Runs `work` when it is the share's turn, first in first out within the share. @throws Fault `unavailable` if too many
+   * wait.
+   */
   run<T>(share: Share, work: () => Promise<T>): Promise<T>;
   /** Resolves when nothing is running or waiting. */
   idle(): Promise<void>;

@@ -7,7 +7,10 @@ import { parseDatabaseUrl } from '../../core/database-url.ts';
 export type PostgresHosts = {
   /** A pool of at most `connectionsMax`. Each new connection goes to the host that worked last. */
   pool(connectionsMax: number): pg.Pool;
-  /** A connection of the pool. @throws the driver's error if no host can be reached or none accepts writes, if that is required. */
+  /**
+   * A connection of the pool. @throws the driver's error if no host can be reached or none accepts writes, if that is
+   * required.
+   */
   connect(pool: pg.Pool): Promise<pg.PoolClient>;
   /** A connection outside of the pools, whose statements may take up to `queryMsMax`. @throws the same errors */
   open(queryMsMax?: number): Promise<pg.Client>;

@@ -40,7 +40,9 @@ export type DueNotification = TransferFields & {
   redeliveryCount: number;
   /** The scheduled time of this retry, formatted like createdAt; undefined for a first attempt. */
   nextRetryAt: string | undefined;
-  /** Whether its record has strict order, in which the record's next notification waits until this one has arrived. */
+  /**
+   * Whether its watched address has strict order: the next notification then waits until this one has arrived.
+   */
   isOrdered: boolean;
 };
 
@@ -76,9 +78,9 @@ type DueRequest = {
 };
 
 /**
- * For each lane, up to `limit` due first attempts in order, then up to `limit` retries; 'lost' if the lane's lease has
- * passed to another worker. Also corrects rows whose record changed while they were written: cancels those of a deleted
- * record, moves those whose webhook origin changed, and withdraws removal notices that the record no longer wants.
+ * For each lane, up to `limit` due first attempts in order, then up to `limit` retries; 'lost' if the lane's lease has passed
+ * to another worker. Also corrects rows whose watched address changed while they were written: cancels them if it was deleted,
+ * moves them if its webhook origin changed, and withdraws removal notices that it no longer wants.
  */
 export async function listDue(
   database: Database,
@@ -118,8 +120,8 @@ export async function listDue(
 }
 
 /**
- * Returns the rows that their records still want in this lane. The other rows' records changed after the block was committed,
- * so these rows are moved, cancelled or withdrawn. Rows in locked lanes are left to the next read.
+ * Returns the rows that their watched addresses still want in this lane. The other rows' watched addresses changed after the
+ * block was committed, so these rows are moved, cancelled or withdrawn. Rows in locked lanes are left to the next read.
  */
 async function checkRecords(
   database: Database,
@@ -141,7 +143,7 @@ async function checkRecords(
   return found;
 }
 
-/** Withdraws a removal notice whose record has turned them off: its receiver would take the notice for a transfer. */
+/** Withdraws a removal notice whose watched address has turned them off: its receiver would take the notice for a transfer. */
 async function withdraw(database: Database, { shardId }: Lane, row: DueRow, now: Date): Promise<void> {
   await database.transaction(async (tx) => {
     if (!(await tryLockLanesOf(tx, shardId, [row.id]))) return;

@@ -37,7 +37,7 @@ export type LogFilter = {
   state?: NotificationState | undefined;
   type?: NotificationType | undefined;
   hash?: Hash | undefined;
-  /** Notifications of any of these records. */
+  /** Notifications of any of these watched addresses. */
   recordIds?: readonly string[] | undefined;
   /** Creation time: `from` is inclusive, `until` exclusive. */
   from?: Date | undefined;

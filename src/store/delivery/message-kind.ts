@@ -7,6 +7,6 @@ export const isTransferMessage = sql`n.revision % 2 = 0`;
 export const isRemovalNotice = sql`n.revision % 2 = 1`;
 /** The revision that sends the transfer: the current one, or the next one after a removal notice. */
 export const transferRevision = sql`n.revision + n.revision % 2`;
-/** Removal notices come before all transfers of their record. The newest transfer's notice is first. */
+/** Removal notices come before all transfers of their watched address. The newest transfer's notice is first. */
 export const removalSequence = sql`-n.sequence`;
 export const transferSequence = sql`abs(n.sequence)`;

@@ -1,8 +1,8 @@
 /**
- * Makes waiting notifications follow a change of their record: they are cancelled if the record was deleted, and move to
- * another lane if its URL has another origin. This runs after the change is committed, in transactions of bounded size,
- * because each locks lanes for which blocks and workers wait. Notifications that have not followed when they are due, for
- * example after a crash, are corrected by `listDue`.
+ * Makes waiting notifications follow a change of their watched address: they are cancelled if the watched address was
+ * deleted, and move to another lane if its URL has another origin. This runs after the change is committed, in transactions
+ * of bounded size, because each locks lanes for which blocks and workers wait. Notifications that have not followed when they
+ * are due, for example after a crash, are corrected by `listDue`.
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
@@ -12,11 +12,11 @@ import { advanceSequences } from './sequence.ts';
 
 /** Rows that one transaction changes. */
 const ROWS_MAX = 500;
-/** Rows that one query looks up, and records that it looks them up for. */
+/** Rows that one query finds, and watched addresses that it searches for. */
 const PAGE_ROWS = 10 * ROWS_MAX;
 const PAGE_RECORDS = 1_000;
 
-/** Cancels or moves the waiting notifications of changed records. Call it after the transaction that changed the records. */
+/** Cancels or moves the waiting notifications of changed watched addresses. Call it after the transaction that changed them. */
 export async function alignNotifications(
   database: Database,
   shardId: number,
@@ -41,8 +41,8 @@ export async function alignNotifications(
 }
 
 /**
- * Does the same for these notifications and up to ROWS_MAX others of their records. Does nothing while another transaction has
- * locked one of their lanes.
+ * Does the same for these notifications and up to ROWS_MAX others of their watched addresses. Does nothing while another
+ * transaction has locked one of their lanes.
  */
 export async function alignUnlessLocked(
   database: Database,
@@ -60,7 +60,10 @@ export async function alignUnlessLocked(
 
 type Misplaced = { recordId: string; id: number };
 
-/** Waiting notifications whose lane is not their record's, or whose record is deleted, by record and id. */
+/**
+ * Waiting notifications whose watched address is deleted or has another lane, in the order of the watched address's id and
+ * then their own.
+ */
 async function findMisplaced(
   db: Db,
   {
@@ -88,7 +91,7 @@ async function findMisplaced(
 const waitingOf = (shardId: number, ids: readonly number[]): Sql =>
   sql`n.shard_id = ${shardId} and n.id = any(${listOf(ids)}::bigint[]) and n.state in ('held', 'waiting')`;
 
-/** The lanes in which these notifications wait, and those of their records. */
+/** The lanes in which these notifications wait, and those of their watched addresses. */
 const lanesOf = (shardId: number, ids: readonly number[]): Sql => sql`
   select n.lane_id as id from notification n where ${waitingOf(shardId, ids)}
   union

@@ -8,17 +8,17 @@ import type { NotificationState } from './log.ts';
 
 type RecordStatistics = {
   counts: Record<NotificationState, number>;
-  /** False if the record has more than COUNTED_MAX notifications. All figures then cover only the newest of them. */
+  /** False if the watched address has more than COUNTED_MAX notifications. All figures then cover only the newest of them. */
   isComplete: boolean;
   oldestDueAt: Date | undefined;
   lastSuccessAt: Date | undefined;
   lastFailureAt: Date | undefined;
 };
 
-/** Bounds the query to a few tenths of a second, however many notifications a record has. */
+/** Bounds the query to a few tenths of a second, however many notifications a watched address has. */
 const COUNTED_MAX = 100_000;
 
-/** Statistics of the record's newest notifications. */
+/** Statistics over the newest notifications of the watched address. */
 export async function recordStatistics(
   db: Db,
   watcherId: number,

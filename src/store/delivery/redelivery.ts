@@ -52,8 +52,8 @@ export async function redeliverOne(
 type Wanted = { watcherId: number; ids: readonly number[]; startedAt: Date | undefined; now: Date };
 
 /**
- * Moves each notification to its record's current lane. A notification without a record is skipped, because there is no URL to
- * send it to. Locks lanes before rows, as `settle` does, so that the two can't deadlock.
+ * Moves each notification to the current lane of its watched address. Skips notifications whose watched address is deleted,
+ * because there is no URL to send them to. Locks lanes before rows, as `settle` does, so that the two can't deadlock.
  */
 async function redeliver(tx: Tx, wanted: Wanted): Promise<number> {
   const { watcherId, ids, now } = wanted;

@@ -1,20 +1,21 @@
 /**
- * `strict_order`: for each record that wants it, only one notification at a time may be attempted, in the order of the chain.
- * The ones after it are held, so that no worker reads them while the first one fails.
+ * `strict_order`: for each watched address that wants it, only one notification at a time may be attempted, in the order of
+ * the chain. The ones after it are held, so that no worker reads them while the first one fails.
  */
 import { listOf } from '../db/arrays.ts';
 import type { Tx } from '../db/db.ts';
 import { sql } from '../db/sql.ts';
 import { wakeLanes } from './lanes.ts';
 
-/** Advisory lock space of records whose sequence a transaction advances. */
+/** Advisory lock space of watched addresses whose sequence a transaction advances. */
 const SEQUENCE_LOCK_SPACE = 0x6362_0007;
 
 export type OrderedRecord = { shardId: number; id: string };
 
 /**
- * If a record has no notification waiting for an attempt, makes its first held one due, unless that one lacks confirmations.
- * Every transaction that creates or ends a notification of the record must call this after its other statements.
+ * If a watched address has no notification waiting for an attempt, makes its first held one due, unless that one lacks
+ * confirmations. Every transaction that creates or ends a notification of the watched address must call this after its other
+ * statements.
  */
 export async function advanceSequences(tx: Tx, records: readonly OrderedRecord[], now: Date): Promise<void> {
   if (records.length === 0) return;

@@ -46,8 +46,8 @@ export type Settlement = {
  * The lanes are locked in shared mode, so that a worker that takes over waits for these outcomes and doesn't send the same
  * rows again. One group may contain outcomes of a lane's former lease beside those of the current one. A row may have been
  * withdrawn or cancelled while its attempt was in flight, or be held because its transaction was mined again. A 2xx makes
- * such a row processed; a failure leaves its state. If the record wants `removed`, an attempt that may have arrived turns a
- * withdrawn row into a removal notice.
+ * such a row processed; a failure leaves its state. If the watched address wants `removed`, an attempt that may have arrived
+ * turns a withdrawn row into a removal notice.
  */
 export async function settle(
   database: Database,
@@ -116,7 +116,7 @@ async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promi
   return settlements.filter((_, index) => !settled.has(index));
 }
 
-/** `orderedId` is the record in strict order whose next notification may now be sent. */
+/** `orderedId` is the watched address in strict order whose next notification may now be sent. */
 type Recorded = { settlement: Settlement; isUpdated: boolean; orderedId: string | null };
 
 /** For lanes that are still leased: writes the log rows, and updates the notifications whose outcome still counts. */

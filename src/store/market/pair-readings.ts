@@ -52,8 +52,8 @@ export async function findPairNow(db: Db, pairId: number): Promise<PairNow | und
 }
 
 /**
- * For each pair, whether its contract has been read since the last mint or burn (`isCurrent`), and whether its protocol fee was on
- * in the last reading.
+ * For each pair, whether its contract has been read since the last mint or burn (`isCurrent`), and whether its protocol fee
+ * was on in the last reading.
  */
 export async function listReadings(
   db: Db,

@@ -127,8 +127,8 @@ export async function findBackfill(db: Db, pairIds: readonly number[]): Promise<
 }
 
 /**
- * Moves the backfill of these pairs on to `next`, undefined when it is complete. Returns false and changes nothing if the backfill
- * is no longer at `number` and `hash`.
+ * Moves the backfill of these pairs on to `next`, undefined when it is complete. Returns false and changes nothing if the
+ * backfill is no longer at `number` and `hash`.
  */
 export async function advanceBackfill(
   tx: Tx,
@@ -147,7 +147,10 @@ export async function advanceBackfill(
   return true;
 }
 
-/** The blocks for which the data of a pair is complete: from `followedFrom` on, and earlier ones from `readFrom` on that are later than `readAfter`. */
+/**
+ * The blocks for which the data of a pair is complete: from `followedFrom` on, and earlier ones from `readFrom` on that are
+ * later than `readAfter`.
+ */
 export type PairCoverage = { pairId: number; followedFrom: number; readFrom: number; readAfter: Date };
 
 /** The coverage of the followed ones among these pairs. */

@@ -1,7 +1,7 @@
 /**
- * Deferred notifications. Adding records costs no transaction fee, so thousands of records of one watcher may watch the same
- * address, and one transfer can produce more rows than a block's commit should write. The commit then stores only which
- * records matched (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
+ * Deferred notifications. A watcher can watch the same address thousands of times at no cost. One transfer can then produce
+ * more rows than a block's commit should write. The commit stores only which records (watched addresses) matched
+ * (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
  *
  * Each watcher and address keeps the order of blocks: while an older match of the two is deferred, later ones are deferred
  * too. A reorg drops the deferred matches of orphaned blocks. Otherwise its commit writes all notifications at once, because

@@ -1,6 +1,6 @@
 /**
- * The matching join, the heart of the product: it turns transfers of new blocks into notifications for the records that watch
- * their addresses, and makes held notifications due.
+ * The matching join, the heart of the product. It turns transfers of new blocks into notifications for the records (watched
+ * addresses) of their senders and receivers, and makes held notifications due.
  */
 import { type Address, fromBytes, type Hash } from '../../core/hex.ts';
 import { type BlockHeader, createOccurrences, sidesOf, type Transfer } from '../../domain/block.ts';
@@ -18,7 +18,7 @@ type MatchedBlock = { header: Pick<BlockHeader, 'number'>; transfers: readonly T
 /** Notifications of blocks up to `releasedNumber` may be sent. */
 type Moment = { releasedNumber: number; now: Date };
 
-/** The records of one watcher for one address. */
+/** All records of one watcher with the same address. */
 export type RecordGroup = { watcherId: number; address: Address };
 
 /**

@@ -10,8 +10,8 @@ import type { Database, Db } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 
 /**
- * Entries in a piece: some 70 KB of JSON. PostgreSQL takes the same time for 1,000 to 8,000, and smaller strings are easier on the
- * garbage collector.
+ * Entries in a piece: some 70 KB of JSON. PostgreSQL takes the same time for 1,000 to 8,000, and smaller strings are easier
+ * on the garbage collector.
  */
 const PIECE_ROWS = 1_000;
 /** Limit of the categories that a user's totals list. */

@@ -49,8 +49,8 @@ export async function findFreshPrice(
 }
 
 /**
- * The current price: the newest of the asset (spec 4.2), unless it is older than `maxAgeMs`. Among those of the last minutes it is
- * the one accepted last (see findFreshPrice).
+ * The current price: the newest of the asset (spec 4.2), unless it is older than `maxAgeMs`. Among those of the last minutes
+ * it is the one accepted last (see findFreshPrice).
  */
 export async function findCurrentPrice(
   db: Db,

@@ -1,6 +1,6 @@
 /**
- * Deletes data of pairs that no response needs any longer, in small steps: replaced readings, old states and sums, and swaps whose
- * sums are enough. Data that a reorg may still orphan stays.
+ * Deletes data of pairs that no response needs any longer, in small steps: replaced readings, old states and sums, and swaps
+ * whose sums are enough. Data that a reorg may still orphan stays.
  */
 import type { Db } from '../db/db.ts';
 import { sql } from '../db/sql.ts';

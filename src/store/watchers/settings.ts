@@ -1,5 +1,6 @@
 /**
- * The optional settings of a record. A change applies to blocks that are stored after it; of `removed`, to later reorgs.
+ * The optional settings of a watched address. A change applies to blocks stored after it; a change of `removed`, to later
+ * reorgs.
  */
 import type { Address } from '../../core/hex.ts';
 import type { Db } from '../db/db.ts';
@@ -9,7 +10,7 @@ import { shardOf } from '../delivery/lanes.ts';
 export type WatchSettings = {
   /** Confirmations to wait for before sending. The service's own setting applies if it is higher. */
   confirmations: number;
-  /** Which side of a transfer the record's address must be on. */
+  /** The side of a transfer on which the watched address must be. */
   direction: 'in' | 'out' | 'both';
   /** The smallest amount of native coin that is sent, in wei. */
   minAmount: bigint;
@@ -21,7 +22,7 @@ export type WatchSettings = {
   strictOrder: boolean;
 };
 
-/** The upper limit of `chain.confirmations` also applies to a record. */
+/** The upper limit of `chain.confirmations` also applies to a watched address. */
 export const CONFIRMATIONS_MAX = 100_000;
 
 /** The behavior of the specification. */
@@ -44,7 +45,7 @@ export async function findSettings(
   return row && toSettings(row);
 }
 
-/** Replaces all settings of the record. Undefined if there is no such record. */
+/** Replaces all settings. Undefined if the watched address does not exist. */
 export async function replaceSettings(
   db: Db,
   watcherId: number,

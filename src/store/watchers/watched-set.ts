@@ -1,5 +1,5 @@
 /**
- * Replaces all records of a watcher for one webhook URL with a given set.
+ * Replaces all watched addresses of a watcher for one webhook URL with a given set.
  */
 import type { Address } from '../../core/hex.ts';
 import { webhookOrigin } from '../../domain/webhook-url.ts';
@@ -17,8 +17,8 @@ type SetCounts = { created: number; updated: number; deleted: number; unchanged:
 const SET_LOCK_SPACE = 0x6362_0006;
 
 /**
- * Makes the watcher's records for this URL match the members, which have different addresses. The oldest record of an address
- * stays and gets the member's flags. All other records are deleted.
+ * Makes the watched addresses for this URL match the members, which have different addresses. If an address is watched already,
+ * its oldest record stays and gets the member's flags. All other records for this URL are deleted.
  */
 export async function replaceWatchedSet(
   tx: Tx,

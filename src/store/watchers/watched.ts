@@ -1,5 +1,5 @@
 /**
- * Watched addresses: spec 2.6 and 4.5. Each function acts for one watcher and sees only its records.
+ * Watched addresses: spec 2.6 and 4.5. Each is a record of one watcher. These functions see only the given watcher's records.
  */
 import { type Address, fromBytes, toBytes } from '../../core/hex.ts';
 import type { Database, Db, Tx } from '../db/db.ts';

@@ -58,7 +58,7 @@ async function isSending(tx: Tx, id: number): Promise<boolean> {
   return rows.length > 0;
 }
 
-/** In this order, because records produce notifications, and notifications produce attempts. */
+/** In this order, because watched addresses produce notifications, and notifications produce attempts. */
 function batches(id: number): Sql[] {
   const shardId = shardOf(id);
   return [
@@ -89,7 +89,7 @@ async function deletes(tx: Tx, statement: Sql): Promise<boolean> {
 
 /**
  * Deletes lanes, and after the last of them the watcher. Holds the commit lock, because an open block commit that has read a
- * record may still insert notifications for it.
+ * watched address may still insert notifications for it.
  */
 async function finish(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   return database.transaction(async (tx) => {

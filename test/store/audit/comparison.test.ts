@@ -56,7 +56,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([...(await listStoredBlocks(database(), span))], [stored(2), stored(3)]);
   });
 
-  test('the records of addresses are read with all their settings, up to the limit', async () => {
+  test('the records of watched addresses are read with all their settings, up to the limit', async () => {
     const settings = { ...defaultSettings, direction: 'in', tokens: new Map([[coin, 5n]]) } as const;
     const records = [
       await watchAddress(database(), { watchCoin: false, settings }),
@@ -81,7 +81,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listWatchesOf(database(), [bob, carol], 2)).length, 2);
   });
 
-  test('the records of notifications are found by shard and id if they still exist', async () => {
+  test('the watched addresses of notifications are found by shard and id if they still exist', async () => {
     const [one, other] = [await watchAddress(database()), await watchAddress(database(), { watcherId: 2 })];
     const gone = await watchAddress(database());
     await watchAddress(database());
@@ -154,7 +154,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a notification of a block outside the range is found by transaction, record and shard together', async () => {
+  test('a notification of a block outside the range is found by transaction, watched address and shard together', async () => {
     const { id } = await watchAddress(database());
     const second = await watchAddress(database());
     const payments = await mineFive();

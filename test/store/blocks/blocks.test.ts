@@ -49,7 +49,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(rows.length, 3);
   });
 
-  test('each record of an address gets its own notification, within and across watchers (spec 6.1)', async () => {
+  test('two records of the same address get one notification each, also across watchers (spec 6.1)', async () => {
     const records = [
       await watchAddress(database()),
       await watchAddress(database(), { url: 'https://two.example/hook' }),
@@ -103,7 +103,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('one commit stores several blocks, and a record matches only blocks stored after its creation', async () => {
+  test('one commit stores several blocks, and a watched address matches only blocks stored after its creation', async () => {
     await mine(database(), headerOf(1), [transferOf()]);
     await watchAddress(database());
     const blocks = [2, 3].map((number) => ({
@@ -309,7 +309,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('a record deleted while its block was orphaned is not notified when the transaction is mined again', async () => {
+  test('a watched address deleted while its block was orphaned is not notified when the transaction is mined again', async () => {
     const record = await watchAddress(database());
     const payment = transferOf();
     await mine(database(), headerOf(1), []);

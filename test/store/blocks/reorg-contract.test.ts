@@ -244,7 +244,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  test('a webhook under way counts as seen if its record got a new URL while it was held', async () => {
+  test('a webhook under way counts as seen if its watched address got a new URL while it was held', async () => {
     const settings = { removed: true, confirmations: 1 };
     const record = await watchAddress(database(), { settings });
     await mine(database(), headerOf(1), []);
@@ -298,7 +298,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual([row?.state, row?.revision], ['waiting', 1]);
     });
 
-  test('a record that turns removal notices off gets no further ones', async () => {
+  test('a watched address that turns removal notices off gets no further ones', async () => {
     const record = await watchAddress(database(), { settings: { removed: true } });
     await mine(database(), headerOf(1), []);
     await mine(database(), headerOf(2), [hundred()]);

@@ -43,7 +43,7 @@ async function countDeadlocks(database: Database): Promise<number> {
 }
 
 onPostgres(({ database, place }) => {
-  test('deleting and moving records does not deadlock with settlements and block commits', async () => {
+  test('deleting and moving watched addresses does not deadlock with settlements and block commits', async () => {
     const others = await Promise.all([place(), place(), place()].map((one) => one.open()));
     const [settling, following, moving] = others;
     assert.ok(settling !== undefined && following !== undefined && moving !== undefined);

@@ -340,7 +340,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('a due notification of a deleted record is cancelled when it is read', async () => {
+  test('a due notification of a deleted watched address is cancelled when it is read', async () => {
     const { lane, record } = await leaseWith(database());
     // As if the record were deleted while the block is being committed: the delete cannot see the row yet.
     await database().query(sql`delete from watched_address where id = ${record.id}`);
@@ -361,7 +361,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(due?.webhookUrl, 'https://two.example/x');
   });
 
-  test('a due notification uses the current path of its record’s URL', async () => {
+  test('a due notification uses the current path of its watched address’s URL', async () => {
     const { lane, record } = await leaseWith(database());
     const at = { origin: 'https://one.example:443', now: noon };
     await updateWatchedAddress(database(), 1, record.id, { webhookUrl: 'https://one.example/new' }, at);

@@ -313,7 +313,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const url = 'https://new.example/hook';
   const origin = 'https://new.example:443';
 
-  test('waiting notifications follow their record in transactions of bounded size, so that lanes are locked only briefly', async () => {
+  test('waiting notifications follow their watched address in transactions of bounded size, so that lanes are locked only briefly', async () => {
     const [one, two] = [await watchAddress(database()), await watchAddress(database())];
     await insertNotifications(database(), { records: [one, two], count: ROWS });
     const counts: number[] = [];
@@ -332,7 +332,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('more than one page of waiting notifications follows many records, each row once', async () => {
+  test('more than one page of waiting notifications follows many watched addresses, each row once', async () => {
     const records = await Promise.all(Array.from({ length: 3 }, () => watchAddress(database())));
     await insertNotifications(database(), { records, count: 6_000 });
     const changes = records.map(
@@ -375,7 +375,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('notifications held in strict order are cancelled with their record, also beyond one batch', async () => {
+  test('notifications held in strict order are cancelled with their watched address, also beyond one batch', async () => {
     const record = await watchAddress(database(), { settings: { strictOrder: true } });
     const payments = Array.from({ length: ROWS }, () => transferOf());
     await mine(database(), headerOf(1), payments, atOnce);
@@ -395,7 +395,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(new Set(await listStates(database())), new Set(['cancelled']));
   });
 
-  test('a record that changes to another origin and back moves nothing', async () => {
+  test('a watched address that changes to another origin and back moves nothing', async () => {
     const record = await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
     const changes = [url, record.webhookUrl].map(

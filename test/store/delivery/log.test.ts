@@ -141,7 +141,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('the statistics of a record count its states and show its oldest due time', async () => {
+  test('the statistics of a watched address count its states and show its oldest due time', async () => {
     const record = await watchAddress(database());
     const other = await watchAddress(database());
     await insertNotifications(database(), { records: [record, other], count: 14 });

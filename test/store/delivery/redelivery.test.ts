@@ -145,7 +145,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a notification whose record was deleted stays processed', async () => {
+  test('a notification whose watched address was deleted stays processed', async () => {
     const { record, lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     await deleteWatchedAddress(database(), WATCHER, record.id, { now: noon });
@@ -153,7 +153,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['processed']);
   });
 
-  test('a redelivery goes to the current URL of the record', async () => {
+  test('a redelivery goes to the current URL of the watched address', async () => {
     const { record, lane, due } = await createStory(database());
     await settleAt(database(), lane, due, 5);
     const at = { origin: 'https://two.example:443', now: noon };

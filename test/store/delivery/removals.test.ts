@@ -210,7 +210,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await onlyRow(), before);
   });
 
-  test('a later reorg sends no removal notice for a transfer orphaned before its record turned them on', async () => {
+  test('a later reorg sends no removal notice for a transfer orphaned before its watched address turned them on', async () => {
     const { watcherId, id } = await begin([transferOf()], {});
     await attempt(1, true);
     await orphanBlocks();
@@ -251,7 +251,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a deleted record gets no further webhooks, not even removal notices', async () => {
+  test('a deleted watched address gets no further webhooks, not even removal notices', async () => {
     const record = await begin([transferOf()]);
     await attempt(1, true);
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });

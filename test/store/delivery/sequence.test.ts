@@ -30,7 +30,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   const attemptSorted = async (ms: number, succeeds = true) =>
     (await attempt(ms, succeeds)).sort((a, b) => Number(a - b));
 
-  test('notifications of a record with strict_order are attempted one at a time, in the order of the chain', async () => {
+  test('notifications of a watched address with strict_order are attempted one at a time, in the order of the chain', async () => {
     await watchAddress(database(), strict);
     await mine(database(), headerOf(1), payments([3n, 1n]));
     await mine(database(), headerOf(2), payments([2n]));
@@ -41,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await attempt(5), [4n]);
   });
 
-  test('a failing notification holds back later ones of its record, not of others, until its retry succeeds', async () => {
+  test('a failing notification holds back later ones of its watched address, not of others, until its retry succeeds', async () => {
     await watchAddress(database(), strict);
     await watchAddress(database(), { address: alice });
     await mine(database(), headerOf(1), payments([1n, 2n]));
@@ -65,7 +65,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([await attempt(1), await attempt(2), await attempt(3)], [[3n], [2n], [1n]]);
   });
 
-  test('a notification that lacks confirmations holds back later ones of its record', async () => {
+  test('a notification that lacks confirmations holds back later ones of its watched address', async () => {
     await watchAddress(database(), { settings: { strictOrder: true, confirmations: 2 } });
     await mine(database(), headerOf(1), payments([1n]), { releasedBefore: 0 });
     await database().query(sql`update watched_address set confirmations = null`);
@@ -99,7 +99,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await attempt(2), [2n]);
   });
 
-  test('held notifications are cancelled with their record, even if it is deleted while they are being created', async () => {
+  test('held notifications are cancelled with their watched address, even if it is deleted while they are being created', async () => {
     const record = await watchAddress(database(), strict);
     await mine(database(), headerOf(1), payments([1n, 2n]));
     await deleteWatchedAddress(database(), 1, record.id, { now: noon });

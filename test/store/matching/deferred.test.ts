@@ -73,7 +73,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.ok((await listStates(database())).every((state) => state === 'waiting'));
     });
 
-    test('a watcher with one record for each address is never deferred', async () => {
+    test('a watcher that watches each address once is never deferred', async () => {
       const addresses = Array.from({ length: 5 }, (_, index) => addressOf(0x100 + index));
       for (const address of addresses) await watchAddress(database(), { address });
       const transfers = addresses.map((receiver) => transferOf({ receiver }));
@@ -168,7 +168,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(await listStates(database()), ['waiting', 'waiting', 'waiting', 'waiting']);
     });
 
-    test('records that are deleted or created meanwhile get no notification', async () => {
+    test('watched addresses that are deleted or created meanwhile get no notification', async () => {
       const [kept, gone] = await watchTimes(database(), 2);
       await mine(database(), headerOf(1), [transferOf()], { deferral: tight(0) });
       await deleteWatchedAddress(database(), 1, gone?.id ?? '', { now: noon });

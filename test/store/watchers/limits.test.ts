@@ -73,7 +73,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(lanes, realLanes);
   }
 
-  test('every change of records is counted, whichever function makes it', async () => {
+  test('every change of watched addresses is counted, whichever function makes it', async () => {
     const old = await watchAddress(database());
     await watchAddress(database(), { watcherId: 2 });
     await start();
@@ -103,7 +103,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await readUsage(database(), 1), { records: 0, origins: 0 });
   });
 
-  test('records are counted only between start and stop, and each start counts all records again', async () => {
+  test('watched addresses are counted only between start and stop, and each start counts all of them again', async () => {
     const countRows = async () => (await database().query(sql`select from watcher_usage`)).length;
     await watchAddress(database());
     assert.equal(await countRows(), 0);
@@ -118,7 +118,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await checkCounts();
   });
 
-  test('a list is checked in order: a deleted record makes room for later ones, and a refused one creates no lane', async () => {
+  test('a list is checked in order: a deleted watched address makes room for later ones, and a refused one creates no lane', async () => {
     const limits = { records: 2, receiverOrigins: 1, recordsPerAddressAndUrl: 1 };
     const [first, again, second, elsewhere] = await change(
       [
@@ -158,7 +158,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await checkCounts();
   });
 
-  test('records above a limit that is set later can stay, change and be deleted, but not grow', async () => {
+  test('watched addresses above a limit that is set later can stay, change and be deleted, but not grow', async () => {
     const ids: string[] = [];
     for (const host of [1, 2, 3]) ids.push((await watchAddress(database(), { url: urlOf(host) })).id);
     const limits = { records: 2, receiverOrigins: 1, recordsPerAddressAndUrl: 1 };

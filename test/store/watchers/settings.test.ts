@@ -30,7 +30,7 @@ import { rollbackTo } from '../../kit/rollback.ts';
 const greatest = 2n ** 256n - 1n;
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a record without settings has the defaults of the specification', async () => {
+  test('a watched address without settings has the defaults of the specification', async () => {
     const { id } = await watchAddress(database());
     assert.deepEqual(await findSettings(database(), 1, id), defaultSettings);
   });
@@ -55,7 +55,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await findSettings(database(), 1, id), defaultSettings);
   });
 
-  test('another watcher neither sees nor changes settings, and an unknown record has none', async () => {
+  test('another watcher neither sees nor changes settings, and an unknown watched address has none', async () => {
     const { id } = await watchAddress(database());
     const change = { settings: { ...defaultSettings, removed: true }, now: noon };
     for (const [watcherId, record] of [
@@ -164,7 +164,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a record can wait for its own number of confirmations while another one does not', async () => {
+  test('a watched address can wait for its own number of confirmations while another one does not', async () => {
     const patient = await watchAddress(database(), { settings: { confirmations: 3 } });
     await watchAddress(database());
     const statesAfter = async (number: number, transfers: Transfer[]) => {
@@ -194,7 +194,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listStates(database()), ['waiting']);
   });
 
-  test('a notification held for its record’s confirmations is withdrawn with its block, and held again when it is mined again', async () => {
+  test('a notification held for its watched address’s confirmations is withdrawn with its block, and held again when it is mined again', async () => {
     await watchAddress(database(), { settings: { confirmations: 2, removed: true } });
     const payment = transferOf();
     const commit = (number: number, branch: number, transfers: Transfer[]) =>

@@ -25,7 +25,7 @@ import {
 import { onSampledDatabase } from '../../kit/each-database.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a record is read as it was stored, and only by its watcher', async () => {
+  test('a watched address is read as it was stored, and only by its watcher', async () => {
     const record = await watchAddress(database(), { watchToken: false });
     assert.deepEqual(record, {
       id: record.id,
@@ -66,7 +66,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   });
 
-  test('another watcher can neither change nor delete a record', async () => {
+  test('another watcher can neither change nor delete a watched address', async () => {
     const record = await watchAddress(database());
     const at = { origin: undefined, now: later(10) };
     assert.equal(await updateWatchedAddress(database(), 2, record.id, { watchCoin: false }, at), undefined);
@@ -74,7 +74,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await findWatchedAddress(database(), 1, record.id), record);
   });
 
-  test('a new URL moves the waiting and held notifications of its record, and no others', async () => {
+  test('a new URL moves the waiting and held notifications of its watched address, and no others', async () => {
     const record = await watchAddress(database());
     const other = await watchAddress(database());
     await mine(database(), headerOf(1), [transferOf()]);
@@ -104,7 +104,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(newLane?.next_due, later(10));
   });
 
-  test('deleting a record cancels its waiting notifications, once', async () => {
+  test('deleting a watched address cancels its waiting notifications, once', async () => {
     const record = await watchAddress(database());
     await watchAddress(database(), { watcherId: 2 });
     await mine(database(), headerOf(1), [transferOf()]);
@@ -115,7 +115,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await listStates(database())).sort(), ['cancelled', 'waiting', 'waiting']);
   });
 
-  test('pages contain every record once, by creation time and then by id', async () => {
+  test('pages contain every watched address once, by creation time and then by id', async () => {
     await addWatchers(database(), 1);
     const ids = [];
     for (let number = 0; number < 7; number += 1) {

@@ -107,7 +107,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await attemptDue(database(), { now: later(120_000), succeeds: true })).length, 1);
   });
 
-  test('a watcher without records can be suspended, and its first lane is not leased', async () => {
+  test('a watcher without watched addresses can be suspended, and its first lane is not leased', async () => {
     await addWatchers(database(), 1);
     await suspendWatcher(database(), 1, noon);
     await watchAddress(database());
