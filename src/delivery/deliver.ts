@@ -256,10 +256,10 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     const run = runLane(lane, { ...options, settler, reader, fair, release, ...signals });
     const entry = { run, startedMs: clock.steadyMs() };
     lanes.set(id, entry);
-    metrics.webhookLanes.set(lanes.size);
+    metrics.deliveryQueues.set(lanes.size);
     run.done.catch(bug.reject).finally(() => {
       if (lanes.get(id) === entry) lanes.delete(id);
-      metrics.webhookLanes.set(lanes.size);
+      metrics.deliveryQueues.set(lanes.size);
       // It may have become due again between its last look and its return.
       wake.ring();
     });

@@ -96,7 +96,7 @@ async function readRows(database: Database): Promise<string[]> {
 /** How many lanes a process works on, by its metrics. */
 async function countLanes({ log }: Program): Promise<number> {
   const url = /"metrics":"(http[^"]+)"/.exec(log)?.[1] ?? '';
-  return Number(/^chainbell_webhook_lanes (\d+)$/m.exec(await (await fetch(url)).text())?.[1]);
+  return Number(/^chainbell_webhook_delivery_queues (\d+)$/m.exec(await (await fetch(url)).text())?.[1]);
 }
 
 const stalled = (endLease: (database: Database) => Promise<void>): Pick<Abuse, 'commit'> => ({

@@ -99,7 +99,7 @@ function startWorker(
     },
     async idle() {
       const lanes = async () =>
-        /^chainbell_webhook_lanes (\d+)$/m.exec(await metrics.registry.metrics())?.[1];
+        /^chainbell_webhook_delivery_queues (\d+)$/m.exec(await metrics.registry.metrics())?.[1];
       await waitUntil(async () => (await lanes()) === '0', { describe: 'all lanes to be given back' });
     },
     async stop() {

@@ -89,9 +89,9 @@ export function addPublicRoute<P extends Parameters = Record<never, never>, At =
   const lifetime = { cacheSeconds, staleSeconds };
   const cacheControl = `public, max-age=${cacheSeconds}${staleSeconds > 0 ? `, stale-while-revalidate=${staleSeconds}` : ''}`;
   const counters = {
-    hit: metrics.cacheAnswers.labels(path, 'hit'),
-    stale: metrics.cacheAnswers.labels(path, 'stale'),
-    miss: metrics.cacheAnswers.labels(path, 'miss'),
+    hit: metrics.cacheResponses.labels(path, 'hit'),
+    stale: metrics.cacheResponses.labels(path, 'stale'),
+    miss: metrics.cacheResponses.labels(path, 'miss'),
   };
 
   /** Not async: a cached response is sent in the same turn of the event loop. */

@@ -27,7 +27,7 @@ export function createLaneRepair({
   database: Database;
   clock: Clock;
   log: Log;
-  metrics: Pick<Metrics, 'webhookLanesHealed'>;
+  metrics: Pick<Metrics, 'deliveryQueuesHealed'>;
 }): Step {
   let after = 0;
   return async () => {
@@ -47,7 +47,7 @@ export function createLaneRepair({
       return true;
     });
     if (isDone === undefined) return 'idle';
-    metrics.webhookLanesHealed.inc(laneIds.length);
+    metrics.deliveryQueuesHealed.inc(laneIds.length);
     const meaning =
       'webhooks were due that no worker would have sent; please report this with the log before it';
     log.warn({ lanes: laneIds, meaning }, 'delivery.healed');

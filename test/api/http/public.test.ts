@@ -281,5 +281,5 @@ test('metrics count hits, stale responses and misses by route', async () => {
   await ask('GET', '/api/thing');
   const text = await metrics.registry.metrics();
   for (const from of ['hit', 'stale', 'miss'])
-    assert.ok(text.includes(`chainbell_cache_answers_total{route="/api/thing",from="${from}"} 1\n`), from);
+    assert.ok(text.includes(`chainbell_cache_responses_total{route="/api/thing",from="${from}"} 1\n`), from);
 });

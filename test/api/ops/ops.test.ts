@@ -28,7 +28,7 @@ const REFERENCE = new URL('../../../docs/reference/metrics.md', import.meta.url)
 /** Every metric of Chainbell itself. These names are public: dashboards and alerts are built on them. */
 const METRIC_NAMES = [
   'chainbell_build_info',
-  'chainbell_cache_answers_total',
+  'chainbell_cache_responses_total',
   'chainbell_chain_block_number',
   'chainbell_chain_held',
   'chainbell_chain_lag_seconds',
@@ -60,8 +60,8 @@ const METRIC_NAMES = [
   'chainbell_webhook_due',
   'chainbell_webhook_failing_receivers',
   'chainbell_webhook_failing_watchers',
-  'chainbell_webhook_lanes',
-  'chainbell_webhook_lanes_healed_total',
+  'chainbell_webhook_delivery_queues',
+  'chainbell_webhook_delivery_queues_healed_total',
   'chainbell_webhook_late_seconds',
   'chainbell_webhook_late_watchers',
   'chainbell_webhook_oldest_due_age_seconds',

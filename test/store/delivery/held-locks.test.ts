@@ -224,7 +224,7 @@ onPostgres(({ database, place }) => {
     const { busy } = await begin(database());
     await database().query(sql`update lane set owner = null, next_due = null where id = ${busy.id}`);
     const metrics = createMetrics('test');
-    const healed = async () => (await metrics.webhookLanesHealed.get()).values[0]?.value ?? 0;
+    const healed = async () => (await metrics.deliveryQueuesHealed.get()).values[0]?.value ?? 0;
     const clock = createTestClock(later(1_000));
     const repair = createLaneRepair({ database: impatient, clock, log: silentLog(), metrics });
     await whileOpen(database(), lockAll, async () => {

@@ -43,7 +43,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         const metrics = createMetrics('test');
         await repair(metrics);
         assert.deepEqual(await find(), []);
-        assert.equal((await metrics.webhookLanesHealed.get()).values[0]?.value, 1);
+        assert.equal((await metrics.deliveryQueuesHealed.get()).values[0]?.value, 1);
         const leased = await leaseDue(database(), { now: noon });
         assert.equal(leased.length, 1);
         await database().query(sql`update lane set owner = null, lease_until = null`);
@@ -72,7 +72,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const metrics = createMetrics('test');
     const step = createLaneRepair({ database: database(), clock: stopped, log: silentLog(), metrics });
     await step(new AbortController().signal);
-    assert.equal((await metrics.webhookLanesHealed.get()).values[0]?.value, 0);
+    assert.equal((await metrics.deliveryQueuesHealed.get()).values[0]?.value, 0);
   });
 
   test('a lane is not forgotten if a worker has it, if it is due, or if nothing in it is due', async () => {
