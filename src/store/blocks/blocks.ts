@@ -204,12 +204,12 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
       orphaned?.reorgId,
     );
     const left = orphaned === undefined ? [] : await endReorg(tx, orphaned.reorgId, commit.now);
-    const released = await releaseHeld(tx, { ...commit, laneIds: toWake(made) });
+    const released = await releaseHeld(tx, { ...commit, laneIds: lanesToWake(made) });
     const stored = [...made, ...released];
     await updateChain(tx, commit);
     const ordered = [...left, ...stored.flatMap((one) => one.ordered ?? [])];
     // Lock lanes before sequences, as a worker that settles does. The opposite order would deadlock.
-    await wakeLanes(tx, toWake(stored), commit.now);
+    await wakeLanes(tx, lanesToWake(stored), commit.now);
     await advanceSequences(tx, ordered, commit.now);
     await commit.also?.(tx);
     const notificationCount = made.reduce((sum, { count }) => sum + count, 0);
@@ -219,7 +219,7 @@ export async function commitBlocks(database: Database, commit: BlockCommit): Pro
 }
 
 /** The lanes of notifications that are due, or that their sequence may make due. */
-export function toWake(stored: readonly StoredCount[]): number[] {
+export function lanesToWake(stored: readonly StoredCount[]): number[] {
   const woken = stored.filter((one) => one.state === 'waiting' || one.ordered !== undefined);
   return [...new Set(woken.map(({ laneId }) => laneId))];
 }

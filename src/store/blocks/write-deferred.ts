@@ -6,7 +6,7 @@ import { shardOf, wakeLanes } from '../delivery/lanes.ts';
 import { advanceSequences } from '../delivery/sequence.ts';
 import { type DeferralLimits, listDeferred, takeDeferred } from '../matching/deferred.ts';
 import { insertNotifications, type StoredCount } from '../matching/matching.ts';
-import { findTip, lockCommits, toWake } from './blocks.ts';
+import { findTip, lanesToWake, lockCommits } from './blocks.ts';
 
 /**
  * Writes deferred notifications of some watchers, in the order that `sortWatchers` gives their ids, up to about
@@ -53,7 +53,7 @@ export async function writeDeferred(
       left -= deferred.recordIds.length * deferred.matches.length;
       if (left <= 0) break;
     }
-    await wakeLanes(tx, toWake(made), now);
+    await wakeLanes(tx, lanesToWake(made), now);
     await advanceSequences(
       tx,
       made.flatMap(({ ordered }) => ordered ?? []),

@@ -51,7 +51,7 @@ export async function listAttemptsBetween(
 }
 
 /** The highest id up to which no further attempt can become visible; undefined until it is known. */
-type Horizon = () => Promise<number | undefined>;
+type SafeWatermark = () => Promise<number | undefined>;
 
 /**
  * A safe watermark that advances when it is called. Concurrent transactions become visible in any order, so the newest visible
@@ -60,7 +60,7 @@ type Horizon = () => Promise<number | undefined>;
  * these have ended. Then every id up to the last one is visible or never will be. Other transactions don't matter, however
  * long they run.
  */
-export function createSafeWatermark(db: Db): Horizon {
+export function createSafeWatermark(db: Db): SafeWatermark {
   let reached: number | undefined;
   let mark: { lastId: number; writers: readonly string[] } | undefined;
   let looking: Promise<void> | undefined;

@@ -6,7 +6,7 @@ import { messageKind } from '../../domain/message-kind.ts';
 import { listOf } from '../db/arrays.ts';
 import type { Database } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { isOfThisTime, type Lane } from './lanes.ts';
+import { hasFollowedClock, type Lane } from './lanes.ts';
 import { alignUnlessLocked, tryLockLanesOf } from './record-changes.ts';
 import { advanceSequences } from './sequence.ts';
 import { type TransferFields, type TransferRow, toTransferFields } from './transfer-columns.ts';
@@ -90,7 +90,7 @@ export async function listDue(
   const due = (attempts: Sql) => sql`(
     select * from notification
     where shard_id = l.shard_id and lane_id = l.id and state = 'waiting' and ${attempts}
-      and next_attempt_at <= ${now} and id <> all(${listOf(exclude)}::bigint[]) and ${isOfThisTime(stepsMs)}
+      and next_attempt_at <= ${now} and id <> all(${listOf(exclude)}::bigint[]) and ${hasFollowedClock(stepsMs)}
     order by next_attempt_at, id
     limit ${limit})`;
   // A lane with nothing due still returns one row, without a notification. A lost lane returns none.

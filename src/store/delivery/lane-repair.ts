@@ -9,7 +9,7 @@ import type { Metrics } from '../../core/metrics.ts';
 import type { Database, Db } from '../db/db.ts';
 import { unlessLocked } from '../db/skip-locked.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { isOfThisTime, wakeLanes } from './lanes.ts';
+import { hasFollowedClock, wakeLanes } from './lanes.ts';
 
 /** Each lane takes two index probes. A page takes milliseconds; a million lanes take half an hour including the pauses. */
 const PAGE_LANES = 1_000;
@@ -72,7 +72,7 @@ export async function findForgottenLanes(
     where n.shard_id = l.shard_id and n.lane_id = l.id and n.state = 'waiting' and ${attempts}
       and n.next_attempt_at <= ${now})`;
   const rows = await db.query<{ id: number; is_forgotten: boolean }>(sql`
-    select id, owner is null and ${isOfThisTime(stepsMs)} and case when next_due <= ${now}::timestamptz - ${CLOCK_DIFFERENCE}
+    select id, owner is null and ${hasFollowedClock(stepsMs)} and case when next_due <= ${now}::timestamptz - ${CLOCK_DIFFERENCE}
       then not exists (
         select from watcher_queue q
         where q.watcher_id = l.watcher_id and q.next_due <= ${now}::timestamptz + ${CLOCK_DIFFERENCE})

@@ -106,7 +106,8 @@ function visitNotAfter(due: Sql): Sql {
  * Whether the process has followed all steps of the common clock. If it has not, its `now` is from before a step and may be
  * far from the times in the database.
  */
-export const isOfThisTime = (stepsMs: number) => sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
+export const hasFollowedClock = (stepsMs: number) =>
+  sql`(select steps_ms from clock_state) = ${stepsMs}::bigint`;
 
 /** Watchers that one lease may visit, and lanes that it may take from each. */
 export const VISIT_WATCHERS_MAX = 128;
@@ -137,16 +138,16 @@ export async function leaseLanes(
 ): Promise<{ leased: Lane[]; drained: number[]; visited: number }> {
   const { watchersMax = VISIT_WATCHERS_MAX, lanesEach = VISIT_LANES_MAX } = limits;
   const rows = await db.query<{ watcher_id: number } & (LaneRow | { id: null })>(sql`
-    with turn as materialized (
+    with due_watcher as materialized (
       select watcher_id from watcher_queue
       where next_due <= ${now} and not suspended and watcher_id <> all(${listOf(full)}::bigint[])
-        and ${isOfThisTime(stepsMs)}
+        and ${hasFollowedClock(stepsMs)}
       order by next_due limit ${watchersMax}
       for update skip locked
     ), picked as materialized (
-      select l.id from turn cross join lateral (
+      select l.id from due_watcher cross join lateral (
         select id from lane
-        where lane.watcher_id = turn.watcher_id and owner is null and next_due is not null and next_due <= ${now}
+        where lane.watcher_id = due_watcher.watcher_id and owner is null and next_due is not null and next_due <= ${now}
         order by next_due limit ${lanesEach}
         for update skip locked) as l
     ), leased as (
@@ -154,10 +155,10 @@ export async function leaseLanes(
       from picked where lane.id = picked.id
       returning lane.id, lane.watcher_id, shard_id, origin, epoch
     ), visited as (
-      update watcher_queue q set next_due = ${now} from turn where q.watcher_id = turn.watcher_id
+      update watcher_queue q set next_due = ${now} from due_watcher where q.watcher_id = due_watcher.watcher_id
     )
-    select turn.watcher_id, leased.id, shard_id, origin, epoch
-    from turn left join leased on leased.watcher_id = turn.watcher_id
+    select due_watcher.watcher_id, leased.id, shard_id, origin, epoch
+    from due_watcher left join leased on leased.watcher_id = due_watcher.watcher_id
     order by leased.id`);
   const counts = new Map<number, number>();
   const leased: Lane[] = [];
@@ -291,14 +292,14 @@ export async function freeAbandonedLanes(
   { now, stepsMs = 0, except = [] }: { now: Date; stepsMs?: number; except?: readonly number[] },
 ): Promise<number> {
   const rows = await db.query(sql`
-    with dead as materialized (
+    with abandoned as materialized (
       select id, watcher_id from lane
       where owner is not null and id <> all(${listOf(except)}::bigint[])
-        and (owner not in (${runningWorkers}) or lease_until <= ${now} and ${isOfThisTime(stepsMs)})
+        and (owner not in (${runningWorkers}) or lease_until <= ${now} and ${hasFollowedClock(stepsMs)})
       order by id for update skip locked
-    ), ${freeVisits(sql`select watcher_id from dead`)}, freed as (
-      update lane l set owner = null, lease_until = null from dead
-      where l.id = dead.id and ${isFreeVisit(sql`dead.watcher_id`)}
+    ), ${freeVisits(sql`select watcher_id from abandoned`)}, freed as (
+      update lane l set owner = null, lease_until = null from abandoned
+      where l.id = abandoned.id and ${isFreeVisit(sql`abandoned.watcher_id`)}
       returning l.watcher_id, l.next_due
     ), noted as (
       ${visitNotAfter(sql`select watcher_id, min(next_due) as next_due from freed group by watcher_id`)}

@@ -37,10 +37,10 @@ export async function removeBatch(database: Database, id: number): Promise<'send
   const step = await database.transaction(async (tx) => {
     if (!(await lockWatcher(tx, id))) return 'gone';
     if (await isSending(tx, id)) return 'sending';
-    for (const statement of batches(id)) if (await deletes(tx, statement)) return 'more';
+    for (const statement of batches(id)) if (await deleteSome(tx, statement)) return 'more';
     return 'last';
   });
-  return step === 'last' ? finish(database, id) : step;
+  return step === 'last' ? finishRemoval(database, id) : step;
 }
 
 /** Transactions that create something for the watcher lock its row too, so they have ended when this lock is granted. */
@@ -80,7 +80,7 @@ function batches(id: number): Sql[] {
 }
 
 /** Runs a delete statement, and returns whether it deleted anything. */
-async function deletes(tx: Tx, statement: Sql): Promise<boolean> {
+async function deleteSome(tx: Tx, statement: Sql): Promise<boolean> {
   const [row] = await tx.query<{ count: number }>(
     sql`with gone as (${statement} returning 1) select count(*) as count from gone`,
   );
@@ -91,16 +91,16 @@ async function deletes(tx: Tx, statement: Sql): Promise<boolean> {
  * Deletes lanes, and after the last of them the watcher. Holds the commit lock, because an open block commit that has read a
  * watched address may still insert notifications for it.
  */
-async function finish(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
+async function finishRemoval(database: Database, id: number): Promise<'sending' | 'more' | 'gone'> {
   return database.transaction(async (tx) => {
     await lockCommits(tx);
     if (!(await lockWatcher(tx, id))) return 'gone';
     if (await isSending(tx, id)) return 'sending';
     const shardId = shardOf(id);
-    for (const statement of batches(id)) if (await deletes(tx, statement)) return 'more';
+    for (const statement of batches(id)) if (await deleteSome(tx, statement)) return 'more';
     const lanes = sql`select id from lane where shard_id = ${shardId} order by id limit ${BATCH_ROWS} for update`;
     await tx.query(sql`delete from lane_usage where lane_id in (${lanes})`);
-    if (await deletes(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
+    if (await deleteSome(tx, sql`delete from lane where id in (${lanes})`)) return 'more';
     await tx.query(sql`delete from watcher_usage where watcher_id = ${id}`);
     await tx.query(sql`delete from receiver_failure where shard_id = ${shardId}`);
     await tx.query(sql`delete from watcher_queue where watcher_id = ${id}`);

@@ -41,8 +41,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return payments;
   }
 
-  const listOutside = async (places: readonly NotificationKey[]) =>
-    (await listNotificationsOf(database(), { from: 3, to: 3 }, places, ROWS_MAX))
+  const listOutside = async (keys: readonly NotificationKey[]) =>
+    (await listNotificationsOf(database(), { from: 3, to: 3 }, keys, ROWS_MAX))
       .map(({ blockNumber }) => blockNumber)
       .filter((number) => number !== 3);
 
@@ -132,7 +132,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   test('notifications in all states are read, including redelivered ones, but not orphaned ones', async () => {
     const { id } = await watchAddress(database());
     const payments = await mineFive();
-    const places = payments.map(({ txHash }) => ({ shardId: 1, watchedAddressId: id, txHash }));
+    const keys = payments.map(({ txHash }) => ({ shardId: 1, watchedAddressId: id, txHash }));
     const fates = [
       ...(['held', 'waiting', 'processed', 'cancelled'] as const).map((state) => ({
         ...{ state, revision: 0, reorgId: null },
@@ -145,7 +145,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       await database().query(
         sql`update notification set state = ${state}, revision = ${revision}, reorg_id = ${reorgId}::bigint`,
       );
-      const rows = await listNotificationsOf(database(), span, places, ROWS_MAX);
+      const rows = await listNotificationsOf(database(), span, keys, ROWS_MAX);
       assert.deepEqual(
         new Set(rows.map(({ blockNumber }) => blockNumber)),
         new Set(reorgId !== null ? [] : [1, 2, 3, 4, 5]),
@@ -158,7 +158,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { id } = await watchAddress(database());
     const second = await watchAddress(database());
     const payments = await mineFive();
-    const place = (payment: Transfer | undefined, parts: Partial<NotificationKey> = {}) => {
+    const keyOf = (payment: Transfer | undefined, parts: Partial<NotificationKey> = {}) => {
       assert.ok(payment !== undefined);
       return { shardId: 1, watchedAddressId: id, txHash: payment.txHash, ...parts };
     };
@@ -170,13 +170,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       [four, 4],
       [five, 5],
     ] as const)
-      assert.deepEqual(await listOutside([place(payment)]), [block]);
-    assert.deepEqual(await listOutside([place(one, { shardId: 2 })]), []);
-    assert.deepEqual(await listOutside([place(one, { txHash: hashOf(1) })]), []);
-    assert.deepEqual(await listOutside([place(one, { watchedAddressId: randomUUID() })]), []);
+      assert.deepEqual(await listOutside([keyOf(payment)]), [block]);
+    assert.deepEqual(await listOutside([keyOf(one, { shardId: 2 })]), []);
+    assert.deepEqual(await listOutside([keyOf(one, { txHash: hashOf(1) })]), []);
+    assert.deepEqual(await listOutside([keyOf(one, { watchedAddressId: randomUUID() })]), []);
     // A notification in the range is read once, whether its key is given or not.
-    const looked = [place(three), place(three, { watchedAddressId: second.id })];
-    const rows = await listNotificationsOf(database(), { from: 3, to: 3 }, looked, ROWS_MAX);
+    const given = [keyOf(three), keyOf(three, { watchedAddressId: second.id })];
+    const rows = await listNotificationsOf(database(), { from: 3, to: 3 }, given, ROWS_MAX);
     assert.deepEqual(rows.map(({ watchedAddressId }) => watchedAddressId).sort(), [id, second.id].sort());
   });
 

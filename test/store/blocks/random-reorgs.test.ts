@@ -34,7 +34,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       let ms = 0;
       let headers = 0;
       let end: (() => Promise<void>) | undefined;
-      const hear = (due: readonly DueNotification[]) => {
+      const noteSent = (due: readonly DueNotification[]) => {
         for (const { id, revision } of due) lastSent.set(id, revision);
         assert.ok(due.filter((one) => one.watchedAddressId === strict.id).length <= 1);
       };
@@ -63,7 +63,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         const [lane] = await leaseDue(database(), { now, limit: 1 });
         if (lane === undefined) return;
         const due = await readDue(database(), lane, now);
-        hear(due);
+        noteSent(due);
         const outcome =
           dice(2) === 0
             ? { outcome: 'success', status: 200, nextRetryAt: undefined }
@@ -101,7 +101,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         const choice = dice(10);
         if (choice < 4) await mineBlock();
         else if (choice < 6) await reorg();
-        else if (choice < 8) hear(await attemptDue(database(), { now: later(ms), succeeds: dice(2) === 0 }));
+        else if (choice < 8)
+          noteSent(await attemptDue(database(), { now: later(ms), succeeds: dice(2) === 0 }));
         else await (end ?? begin)();
       }
       await end?.();
@@ -111,7 +112,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         ms += 60_000;
         const due = await attemptDue(database(), { now: later(ms), succeeds: true });
         if (due.length === 0) break;
-        hear(due);
+        noteSent(due);
       }
 
       const onChain = new Set<string>(blocks.flat().map(({ txHash }) => txHash));

@@ -8,8 +8,8 @@ import { onEachDatabase } from '../../kit/each-database.ts';
 onEachDatabase(({ database }) => {
   const readBytes = async (values: readonly (Hex | undefined)[]) => {
     const rows = await database().query<{ value: string | null }>(sql`
-      select encode(value, 'hex') as value from unnest(${bytesOf(values)}::bytea[]) with ordinality as t (value, place)
-      order by place`);
+      select encode(value, 'hex') as value from unnest(${bytesOf(values)}::bytea[]) with ordinality as t (value, position)
+      order by position`);
     return rows.map(({ value }) => value);
   };
 

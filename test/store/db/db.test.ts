@@ -151,8 +151,8 @@ onEachDatabase(({ kind, database }) => {
   test('the payload of a NOTIFY arrives when its transaction has committed', async () => {
     const session = await database().session();
     try {
-      const heard: string[] = [];
-      await session.listen('story', (payload) => heard.push(payload));
+      const payloads: string[] = [];
+      await session.listen('story', (payload) => payloads.push(payload));
       await assert.rejects(
         database().transaction(async (tx) => {
           await tx.query(sql`select pg_notify('story', 'rolled back')`);
@@ -160,8 +160,8 @@ onEachDatabase(({ kind, database }) => {
         }),
       );
       await database().query(sql`select pg_notify('story', '1,2')`);
-      await waitUntil(() => heard.length > 0);
-      assert.deepEqual(heard, ['1,2']);
+      await waitUntil(() => payloads.length > 0);
+      assert.deepEqual(payloads, ['1,2']);
     } finally {
       await session.close();
     }

@@ -75,9 +75,9 @@ describe('a primary and a standby', () => {
     url.port = String(proxy.port);
     const byAddress = await open(url.href);
     const byHosts = await open(hosts('?target_session_attrs=read-write'));
-    const heard: string[] = [];
+    const payloads: string[] = [];
     const keepers = [byAddress, byHosts].map((database) =>
-      createSessionKeeper(database, { story: (payload) => heard.push(payload) }),
+      createSessionKeeper(database, { story: (payload) => payloads.push(payload) }),
     );
     for (const keeper of keepers) await keeper.current();
     for (const database of [byAddress, byHosts])
@@ -109,7 +109,7 @@ describe('a primary and a standby', () => {
     for (const keeper of keepers)
       assert.equal(await (await keeper.current()).tryLock(7, 7), keeper === keepers[0]);
     await byHosts.query(sql`select pg_notify('story', 'after')`);
-    await waitUntil(() => heard.length === 2);
+    await waitUntil(() => payloads.length === 2);
     for (const keeper of keepers) await keeper.close();
   });
 });

@@ -7,21 +7,21 @@ import { waitUntil } from '../../kit/wait.ts';
 
 onEachDatabase(({ database }) => {
   test('all callers share one session, which listens to the channels', async () => {
-    const heard: string[] = [];
-    const keeper = createSessionKeeper(database(), { story: (payload) => heard.push(payload) });
+    const payloads: string[] = [];
+    const keeper = createSessionKeeper(database(), { story: (payload) => payloads.push(payload) });
     const [first, second] = await Promise.all([keeper.current(), keeper.current()]);
     assert.equal(first, second);
     assert.equal(await keeper.current(), first);
     await database().query(sql`select pg_notify('story', 'one')`);
-    await waitUntil(() => heard.length === 1);
+    await waitUntil(() => payloads.length === 1);
     await keeper.close();
   });
 });
 
 onPostgres(({ database }) => {
   test('after a session is lost, the next one listens to the same channels', async () => {
-    const heard: string[] = [];
-    const keeper = createSessionKeeper(database(), { story: (payload) => heard.push(payload) });
+    const payloads: string[] = [];
+    const keeper = createSessionKeeper(database(), { story: (payload) => payloads.push(payload) });
     const first = await keeper.current();
     await database().query(sql`
       select pg_terminate_backend(pid) from pg_stat_activity
@@ -30,7 +30,7 @@ onPostgres(({ database }) => {
     const second = await keeper.current();
     assert.notEqual(second, first);
     await database().query(sql`select pg_notify('story', 'two')`);
-    await waitUntil(() => heard.length === 1);
+    await waitUntil(() => payloads.length === 1);
     await keeper.close();
     await first.close();
   });

@@ -51,9 +51,16 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const { id } = await onlyRow();
     assert.deepEqual(await attempt(1, true), [{ id, revision: 0, retryCount: 0 }]);
     await orphanBlocks();
-    const dead = await onlyRow();
+    const orphaned = await onlyRow();
     assert.deepEqual(
-      [dead.id, dead.state, dead.revision, dead.next_attempt_at, dead.next_retry_at, dead.processed_at],
+      [
+        orphaned.id,
+        orphaned.state,
+        orphaned.revision,
+        orphaned.next_attempt_at,
+        orphaned.next_retry_at,
+        orphaned.processed_at,
+      ],
       [id, 'waiting', 1, later(10), null, null],
     );
     assert.deepEqual(await attempt(10, false), [{ id, revision: 1, retryCount: 0 }]);

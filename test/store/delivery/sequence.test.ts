@@ -130,8 +130,8 @@ onPostgres(({ database, place }) => {
       const times = { startedAt: noon, mayHaveArrived: true, durationMs: 1, settledAt: later(1) };
       const end = (one: Database) =>
         settle(one, [{ lane, notificationId, revision, retryCount, redeliveryCount, ...outcome, ...times }]);
-      const turns = sql`select pg_advisory_xact_lock(${0x6362_0007}, hashtext(${record.id}))`;
-      await inLine(place(), turns, firstInLine === 'the commit' ? [commit, end] : [end, commit]);
+      const lockSequence = sql`select pg_advisory_xact_lock(${0x6362_0007}, hashtext(${record.id}))`;
+      await inLine(place(), lockSequence, firstInLine === 'the commit' ? [commit, end] : [end, commit]);
       const rows = await listNotifications(database());
       assert.deepEqual(
         rows.map(({ amount, state }) => [amount, state]),

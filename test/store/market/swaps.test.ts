@@ -97,7 +97,7 @@ function swapOf(
   ms: number,
   usdValue: ReturnType<typeof decimal> | undefined,
 ): PricedSwap {
-  const place = { pairId: PAIR, blockNumber, txHash: hashOf(blockNumber), ordinal: 0, minedAt: later(ms) };
+  const identity = { pairId: PAIR, blockNumber, txHash: hashOf(blockNumber), ordinal: 0, minedAt: later(ms) };
   const amounts = { amount0In: 1n, amount1In: 0n, amount0Out: 0n, amount1Out: 2n ** 200n };
-  return { ...place, ...amounts, price: usdValue && { usdValue, priceId: undefined } };
+  return { ...identity, ...amounts, price: usdValue && { usdValue, priceId: undefined } };
 }
