@@ -40,9 +40,7 @@ export type DueNotification = TransferFields & {
   redeliveryCount: number;
   /** The scheduled time of this retry, formatted like createdAt; undefined for a first attempt. */
   nextRetryAt: string | undefined;
-  /**
-   * Whether its watched address has strict order: the next notification then waits until this one has arrived.
-   */
+  /** Whether its watched address has strict order: the next notification then waits until this one has arrived. */
   isOrdered: boolean;
 };
 

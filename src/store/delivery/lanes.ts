@@ -175,7 +175,7 @@ export async function leaseLanes(
 type LaneRow = { id: number; shard_id: number; origin: string; epoch: number };
 
 /**
- * Schedules the next visit of each watcher for the earliest due time of its free lanes, or no visit if none is due. Skips a
+ * Schedules the next visit of each watcher for the earliest `next_due` of its free lanes, or no visit if they have none. Skips a
  * watcher that another transaction has locked: its visit stays due, so the next visit schedules it.
  */
 export async function scheduleNextVisits(database: Database, watcherIds: readonly number[]): Promise<void> {

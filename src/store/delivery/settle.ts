@@ -211,7 +211,7 @@ function updateFrom(fits: Sql): Sql {
         retry_count = n.retry_count + case when s.next_retry_at is null then 0 else 1 end,
         next_retry_at = s.next_retry_at,
         next_attempt_at = coalesce(s.next_retry_at, n.next_attempt_at)
-      -- A row whose record moved while an attempt was in flight can have two outcomes. The 2xx counts, in either order.
+      -- A row whose watched address moved during an attempt can have two outcomes. The 2xx counts, in either order.
       from (
         select distinct on (shard_id, notification_id, revision, redelivery_count) * from valid
         order by shard_id, notification_id, revision, redelivery_count, next_retry_at is not null, retry_count desc

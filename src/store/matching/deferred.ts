@@ -3,9 +3,9 @@
  * more rows than a block's commit should write. The commit stores only which records (watched addresses) matched
  * (`deferred_match`), and transactions of bounded size write the notifications, watcher by watcher.
  *
- * Each watcher and address keeps the order of blocks: while an older match of the two is deferred, later ones are deferred
- * too. A reorg drops the deferred matches of orphaned blocks. Otherwise its commit writes all notifications at once, because
- * the rows of orphaned transfers may be among them.
+ * Notifications of a watcher for one address keep the order of blocks: while an older match is deferred, later ones are deferred
+ * too. A reorg deletes the deferred matches of orphaned blocks. Apart from groups behind an older deferred match, its commit
+ * writes all notifications at once, because rows of orphaned transfers may be among them.
  */
 import { type Address, fromBytes } from '../../core/hex.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
