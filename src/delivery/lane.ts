@@ -120,7 +120,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         done.reject(error);
         return;
       }
-      log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
+      log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.queue_waits');
       // The rows that were read before are of the past: the key may be revoked, the record deleted.
       forgetRows();
       mayHaveMore = { firsts: true, retries: true };
@@ -187,7 +187,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       // Broken off by the shutdown, or without its credentials: undecided, so it does not count and will be made again.
       if (options.killed.aborted) return;
       if (!(error instanceof Fault)) throw error;
-      log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.lane_waits');
+      log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.queue_waits');
       undecided.add(notification.id);
       mayHaveMore = { firsts: true, retries: true };
       return;

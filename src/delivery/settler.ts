@@ -50,7 +50,7 @@ export function createSettler(options: {
         return (one) => unrecorded.get(one) ?? 'settled';
       } catch (error) {
         if (!(error instanceof Fault) || signal.aborted) throw error;
-        log.warn({ outcomes: group.length, error: messageOf(error) }, 'delivery.settle_waits');
+        log.warn({ outcomes: group.length, error: messageOf(error) }, 'delivery.outcomes_wait');
         await clock.wait(RETRY_MS, signal);
       }
     }

@@ -77,7 +77,7 @@ export function createFullChecks({
     const range = believed.get(node);
     const doubt = range && { ...range, command: commandOf(range) };
     if (block !== undefined)
-      log[doubt === undefined ? 'warn' : 'error']({ node, block, ...doubt }, 'node.lied');
+      log[doubt === undefined ? 'warn' : 'error']({ node, block, ...doubt }, 'node.gave_false_answer');
   }
 
   return {

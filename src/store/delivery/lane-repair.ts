@@ -50,7 +50,7 @@ export function createLaneRepair({
     metrics.deliveryQueuesHealed.inc(laneIds.length);
     const meaning =
       'webhooks were due that no worker would have sent; please report this with the log before it';
-    log.warn({ lanes: laneIds, meaning }, 'delivery.healed');
+    log.warn({ lanes: laneIds, meaning }, 'delivery.queue_healed');
     return 'idle';
   };
 }

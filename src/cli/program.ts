@@ -1,0 +1,40 @@
+/**
+ * The commands of `chainbell`. Each command is a file in this folder, and is loaded only when it is needed.
+ */
+import { Command } from 'commander';
+import packageJson from '../../package.json' with { type: 'json' };
+
+const adders = {
+  start: async () => (await import('./start.ts')).addStartCommand,
+  demo: async () => (await import('./demo.ts')).addDemoCommand,
+  migrate: async () => (await import('./migrate.ts')).addMigrateCommand,
+  keys: async () => (await import('./keys.ts')).addKeysCommands,
+  watchers: async () => (await import('./watchers.ts')).addWatchersCommands,
+  secrets: async () => (await import('./secrets.ts')).addSecretsCommands,
+  points: async () => (await import('./points.ts')).addPointsCommands,
+  verify: async () => (await import('./verify.ts')).addVerifyCommand,
+  repair: async () => (await import('./repair.ts')).addRepairCommand,
+  receivers: async () => (await import('./receivers.ts')).addReceiversCommand,
+  status: async () => (await import('./status.ts')).addStatusCommand,
+  config: async () => (await import('./config.ts')).addConfigCommands,
+  openapi: async () => (await import('./openapi.ts')).addOpenApiCommand,
+};
+
+/** The program with the command of this name only, or with all commands if there is none. */
+export async function createProgram(name?: string): Promise<Command> {
+  const program = new Command('chainbell')
+    .description(
+      'Follows one EVM chain: rings webhooks for watched addresses, answers questions about the chain.',
+    )
+    .version(packageJson.version)
+    .showHelpAfterError('(chainbell --help lists the commands)')
+    .exitOverride()
+    .addHelpText(
+      'after',
+      '\nExit codes: 0 done, 1 verify or repair found differences, 64 wrong usage, 69 database, node or service unavailable, 75 try again, 78 configuration.',
+    );
+  const named = Object.entries(adders).filter(([known]) => known === name);
+  // The help and the error for an unknown command need all of them.
+  for (const [, adder] of named.length > 0 ? named : Object.entries(adders)) (await adder())(program);
+  return program;
+}

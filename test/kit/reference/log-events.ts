@@ -1,0 +1,283 @@
+/**
+ * The log events of docs/reference/logs.md. The code is searched for event names, so that none is missing here and none is left
+ * over.
+ */
+import { globSync, readFileSync } from 'node:fs';
+import { code, markdownTable } from './table.ts';
+
+type LogEvent = { level: string; fields: string; meaning: string };
+
+const EVENTS: Record<string, LogEvent> = {
+  'service.waits': {
+    level: 'warn',
+    fields: 'waitingFor, error, givesUpInSeconds',
+    meaning: 'The start waits for the database or the nodes.',
+  },
+  'service.started': {
+    level: 'info',
+    fields: 'api, metrics, chain, database, roles, process',
+    meaning: 'The process is ready. `api` and `metrics` are its URLs.',
+  },
+  'service.stopped': { level: 'info', fields: '', meaning: 'The process has stopped cleanly.' },
+  'config.warning': {
+    level: 'warn',
+    fields: 'path, message',
+    meaning: 'The configuration is valid but risky. The message says why and what to change.',
+  },
+  'database.migrated': { level: 'info', fields: 'applied', meaning: 'Migrations were applied at the start.' },
+  'webhooks.guard_opened': {
+    level: 'warn',
+    fields: 'allowHttp, allowCidrs, meaning',
+    meaning: 'The configuration allows webhooks without TLS or to private networks.',
+  },
+  'operator.no_socket': {
+    level: 'warn',
+    fields: 'error',
+    meaning: 'The socket for commands could not be opened, so commands are refused while this service runs.',
+  },
+  'loop.fault': {
+    level: 'warn',
+    fields: 'loop, code, error, retryMs',
+    meaning: 'A background task failed. It is retried after `retryMs`.',
+  },
+  'clock.jumped': {
+    level: 'warn',
+    fields: 'jumpedMs, meaning',
+    meaning: "The database's clock was set. Pruning pauses for a day.",
+  },
+  'limits.counted': {
+    level: 'info',
+    fields: 'the limits, durationMs',
+    meaning: 'Limits were switched on, and existing watched addresses and origins were counted.',
+  },
+  'follow.waits_for_start': {
+    level: 'warn',
+    fields: 'startBlock, head',
+    meaning: '`chain.startBlock` is above the head. Following begins there.',
+  },
+  'backfill.started': {
+    level: 'info',
+    fields: 'block, head',
+    meaning: 'The service is far behind the head and catches up.',
+  },
+  'backfill.progress': {
+    level: 'info',
+    fields: 'block, head, percent, blocksPerSecond, transfersPerSecond, secondsLeft',
+    meaning: 'Progress every 10 s. A terminal shows a bar instead.',
+  },
+  'backfill.done': {
+    level: 'info',
+    fields: 'blocks, transfers, seconds, head',
+    meaning: 'The service has caught up.',
+  },
+  'blocks.committed': {
+    level: 'info (debug during a backfill)',
+    fields: 'block, blocks, head, transfers, notifications, durationMs',
+    meaning: 'Blocks were stored.',
+  },
+  'chain.reorg': {
+    level: 'warn',
+    fields: 'ancestor, depth, the old and new blocks',
+    meaning: 'A reorg orphaned stored blocks, and their transfers were withdrawn.',
+  },
+  'node.probed': {
+    level: 'info',
+    fields: 'node, its capabilities',
+    meaning: 'A node answered for the first time.',
+  },
+  'node.lost_method': {
+    level: 'warn',
+    fields: 'node, error',
+    meaning: 'A node no longer supports a method that it had.',
+  },
+  'node.websocket': {
+    level: 'debug',
+    fields: 'node, state, reason',
+    meaning: 'A subscription was opened or closed.',
+  },
+  'node.disagrees': {
+    level: 'warn',
+    fields: 'node, number, the two hashes',
+    meaning: 'A node has a different block than the stored one. It is not used until it agrees.',
+  },
+  'node.agrees': { level: 'info', fields: 'node, number', meaning: 'A node agrees again.' },
+  'node.disproved': {
+    level: 'warn',
+    fields: 'node, error, count',
+    meaning: 'A proof or other nodes contradicted answers of a node.',
+  },
+  'node.outvoted': {
+    level: 'warn',
+    fields: 'node, what, agreeing',
+    meaning: 'A quorum of other nodes gave a different answer than this node.',
+  },
+  'node.gave_false_answer': {
+    level: 'warn, or error if stored blocks may be affected',
+    fields: 'node, block, from, to, command',
+    meaning:
+      'A node gave a false answer. `command` checks and repairs the stored blocks that it may have falsified.',
+  },
+  'sender.forged': {
+    level: 'warn',
+    fields: 'block, transaction, sender, signer',
+    meaning: "A node gave a sender that the transaction's signature contradicts.",
+  },
+  'sender.outvoted': {
+    level: 'warn',
+    fields: 'block, transaction, sender, agreed',
+    meaning: 'A quorum gave a different sender for a transaction whose signature cannot be checked.',
+  },
+  'proof.calibrated': {
+    level: 'info, or warn if a check is off',
+    fields: 'mode, the state of each check',
+    meaning: 'The service has observed which proof checks the chain honors.',
+  },
+  'pairs.backfill_progress': {
+    level: 'info',
+    fields: 'pairs, block, hours',
+    meaning: 'Past swaps of new pairs are read.',
+  },
+  'pairs.backfill_done': {
+    level: 'info',
+    fields: 'pairs, block, hours',
+    meaning: 'Past swaps of new pairs have been read.',
+  },
+  'pair.state_differs': {
+    level: 'warn',
+    fields: 'pair, block, stored',
+    meaning: 'The contract of a pair and its logs disagree. The contract is used.',
+  },
+  'points.awarded': { level: 'debug', fields: 'pendingAwards, awards', meaning: 'Points were awarded.' },
+  'points.no_price': {
+    level: 'warn',
+    fields: 'asset, at',
+    meaning: 'A points rule needs a price that does not exist at that time.',
+  },
+  'price.decided': { level: 'debug', fields: 'asset, price', meaning: 'A price was accepted.' },
+  'price.source': {
+    level: 'info, or warn if it is not used',
+    fields: 'asset, source, verdict, error',
+    meaning: 'The verdict about a price source has changed.',
+  },
+  'price.alarm': {
+    level: 'warn',
+    fields: 'asset, price, isDisputed',
+    meaning: 'There is no price, or its sources disagree.',
+  },
+  'price.unreadable': {
+    level: 'warn',
+    fields: 'asset, error',
+    meaning: 'A price could not be read from the database.',
+  },
+  'supply.stale': {
+    level: 'warn',
+    fields: 'error, of',
+    meaning: 'No node answers, so an older supply is served.',
+  },
+  'supply.not_kept': {
+    level: 'warn',
+    fields: 'error',
+    meaning: 'A reading of the supply could not be stored.',
+  },
+  'supply.not_found': { level: 'warn', fields: 'error', meaning: 'The stored supply could not be read.' },
+  'cache.refresh_failed': {
+    level: 'warn',
+    fields: 'answer, error',
+    meaning: 'A public response could not be refreshed, so the old one is served.',
+  },
+  'http.answered': {
+    level: 'debug',
+    fields: 'method, route, code, requestId, durationMs',
+    meaning: 'A request was answered.',
+  },
+  'http.failed': {
+    level: 'error',
+    fields: 'err, requestId, url',
+    meaning: 'A request failed with a status of 500 or above.',
+  },
+  'http.stream_ended': { level: 'error', fields: 'err', meaning: 'A stream of changes ended with an error.' },
+  'http.connections_refused': {
+    level: 'warn',
+    fields: 'connectionsMax, droppedCount',
+    meaning: 'Connections were refused because all were in use. Logged once a minute at most.',
+  },
+  'admin.answered': {
+    level: 'info',
+    fields: 'method, path, status, requestId',
+    meaning: 'A request of the operator API was answered.',
+  },
+  'delivery.attempted': {
+    level: 'info, or warn if it failed',
+    fields:
+      'notification, watchedAddress, watcher, attempt, outcome, status, durationMs, requests, nextRetryAt',
+    meaning: 'A delivery attempt has ended.',
+  },
+  'delivery.tested': {
+    level: 'info',
+    fields: 'watchedAddress, watcher, outcome, status, durationMs',
+    meaning: 'A test webhook was sent.',
+  },
+  'delivery.outcomes_wait': {
+    level: 'warn',
+    fields: 'outcomes, error',
+    meaning: 'Outcomes could not be stored yet. They are kept and retried.',
+  },
+  'delivery.queue_waits': {
+    level: 'warn',
+    fields: 'lane, error',
+    meaning: 'A delivery queue could not be read and waits for the database.',
+  },
+  'delivery.release_failed': {
+    level: 'warn',
+    fields: 'lane, error',
+    meaning: 'The lease of a delivery queue could not be given back. It expires by itself.',
+  },
+  'delivery.queue_healed': {
+    level: 'warn',
+    fields: 'lanes, meaning',
+    meaning: 'Due notifications were found that no worker was looking for. Please report it.',
+  },
+  'delivery.pending_alarm': {
+    level: 'warn',
+    fields: 'watcher, pending, limit',
+    meaning: 'A watcher has more pending notifications than `limits.pendingNotifications`.',
+  },
+  'delivery.pending_ended': {
+    level: 'info',
+    fields: 'watcher, limit',
+    meaning: 'That watcher is below the limit again.',
+  },
+};
+
+/** Texts in the code that look like events. */
+const OTHERS = new Set(['chain.quorum', 'node.example']);
+
+/** @throws Error if an event in the code has no description, or a description has no event. */
+export function renderLogEvents(root: string): string {
+  const found = findEvents(root);
+  const missing = [...found].filter((name) => EVENTS[name] === undefined);
+  const unknown = Object.keys(EVENTS).filter((name) => !found.has(name));
+  if (missing.length > 0) throw new Error(`test/kit/reference/log-events.ts lacks ${missing.join(', ')}`);
+  if (unknown.length > 0)
+    throw new Error(
+      `test/kit/reference/log-events.ts describes ${unknown.join(', ')}, which are not in src/`,
+    );
+  const rows = Object.entries(EVENTS).map(([name, { level, fields, meaning }]) => [
+    code(name),
+    level,
+    fields,
+    meaning,
+  ]);
+  return markdownTable(['Event', 'Level', 'Fields', 'Meaning'], rows);
+}
+
+function findEvents(root: string): Set<string> {
+  const topics = new Set(Object.keys(EVENTS).map((name) => name.split('.', 1)[0]));
+  const names = globSync('src/**/*.ts', { cwd: root }).flatMap((file) =>
+    Array.from(
+      readFileSync(`${root}/${file}`, 'utf8').matchAll(/'([a-z]+)\.([a-z_]+)'/g),
+      ([, topic = '', rest]) => (topics.has(topic) ? `${topic}.${rest}` : ''),
+    ),
+  );
+  return new Set(names.filter((name) => name !== '' && !OTHERS.has(name)));
+}
