@@ -13,16 +13,17 @@ import type { ReportedFailure } from '../store/deployment/processes.ts';
 import type { Absence, ProcessRegistry } from './process-registry.ts';
 import type { SeenProcess } from './process-watch.ts';
 
+/** A problem that operators should act on. `holding`: no block is stored until it is solved. */
 export type Trouble = { state: 'degraded' | 'holding'; message: string; since: Date };
 
 type Body = Pick<StatusBody, 'processes' | 'missing' | 'receivers' | 'late'>;
 
 export type DeploymentReading = {
   body: Body;
-  /** The chain as another process that leads reports it; undefined where this one leads, or none. */
+  /** The report of the leading follower; undefined where this process leads, or none does. */
   leader: { head: number | undefined; trouble: Trouble | undefined } | undefined;
   trouble: Trouble | undefined;
-  /** What other processes can't store. */
+  /** Failing writes of other processes. */
   writeFailures: readonly ReportedFailure[];
   details: DeploymentDetails;
 };
@@ -31,19 +32,19 @@ export type DeploymentStatus = {
   read(now: Date): Promise<DeploymentReading>;
   /** Since when this process can't store its heartbeat; undefined while it can. */
   silentSince(): Date | undefined;
-  /** Sets the gauges of the deployment; `own` is what this process says of the chain. Unknown ones are absent. */
+  /** Sets the gauges of the deployment, and removes those whose value is unknown. `own` is the trouble of following here. */
   refreshMetrics(now: Date, own: Trouble | undefined): Promise<void>;
 };
 
-/** While the database can't be read. */
+/** The fields of /status while the database can't be read. */
 export const noDeployment: Body = { processes: [], missing: [], receivers: null, late: null };
 
-/** A webhook that is due for longer goes out after its minute. */
+/** A webhook that has been due for longer counts as late. */
 export const LATE_MS = 60_000;
 const LATE_LISTED_MAX = 100;
-/** `/status` needs no key, so that many may ask at once. */
+/** `/status` needs no key, so many clients may request it at once. They share a reading for this long. */
 const KEEP_MS = 1_000;
-/** So many watchers whose receivers fail at once, while no webhook at all is accepted, don't fail by themselves. */
+/** When receivers of this many watchers fail at once and no webhook is accepted, the cause is probably on this side. */
 const OUTAGE_WATCHERS_MIN = 3;
 const rolesNeeded = ['follower', 'delivery', 'prices'] as const;
 
@@ -55,71 +56,14 @@ type Options = {
   metrics: Metrics;
 };
 
-export function createDeploymentStatus({
-  config,
-  database,
-  deployment,
-  clock,
-  metrics,
-}: Options): DeploymentStatus {
+export function createDeploymentStatus(options: Options): DeploymentStatus {
+  const { deployment, clock, metrics } = options;
   let kept: { reading: Promise<DeploymentReading>; atMs: number } | undefined;
-  const hasFeeds = config.prices.native !== undefined || Object.keys(config.prices.tokens).length > 0;
 
-  async function look(now: Date): Promise<DeploymentReading> {
-    const [isWaiting, failures, lateness] = await Promise.all([
-      hasWaiting(database),
-      countFailures(database),
-      findLateWatchers(database, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX }),
-      deployment.look(database),
-    ]);
-    const processes = deployment.processes();
-    const isNeeded = { follower: true, delivery: isWaiting, prices: hasFeeds };
-    const missing = rolesNeeded
-      .filter((role) => isNeeded[role])
-      .flatMap((role) => {
-        const absence = deployment.missing(role);
-        if (absence === undefined) return [];
-        return [{ role, message: describeAbsence(role, absence), since: absence.since }];
-      });
-    const outage = outageOf(failures);
-    const [first = outage] = missing;
-    const leader = deployment.leader();
-    return {
-      body: {
-        processes: processes.map((one) => describeProcess(one, leader)),
-        missing: missing.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
-        receivers: {
-          failing: failures.receivers,
-          watchers: failures.watchers,
-          since: failures.oldestSince?.toISOString() ?? null,
-        },
-        late: {
-          watchers: lateness.watchers,
-          seconds: lateness.oldestDueAt === undefined ? 0 : ageSeconds(lateness.oldestDueAt, now),
-        },
-      },
-      leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
-      trouble: first && { state: 'degraded', message: first.message, since: first.since },
-      writeFailures: deployment.writeFailures(),
-      details: {
-        processes: processes.map((one) => ({
-          ...describeProcess(one, leader),
-          host: one.host,
-          pid: one.pid,
-        })),
-        late_watchers: lateness.latest.map(({ watcherId, watcherName, oldestDueAt }) => ({
-          ...{ watcher_id: watcherId, watcher: watcherName, oldest_due_at: oldestDueAt.toISOString() },
-          seconds: ageSeconds(oldestDueAt, now),
-        })),
-      },
-    };
-  }
-
-  /** One look for all who ask within a second. */
   function read(now: Date): Promise<DeploymentReading> {
     const nowMs = clock.steadyMs();
     if (kept !== undefined && nowMs - kept.atMs < KEEP_MS) return kept.reading;
-    const reading = look(now);
+    const reading = readDeployment(options, now);
     kept = { reading, atMs: nowMs };
     reading.catch(() => {
       if (kept?.reading === reading) kept = undefined;
@@ -132,33 +76,85 @@ export function createDeploymentStatus({
     silentSince: deployment.silentSince,
     async refreshMetrics(now, own) {
       const reading = await read(now).catch(() => undefined);
-      const leader = deployment.leader();
       const leads = deployment.leads();
       if (!leads) {
         metrics.chainLagSeconds.remove();
         metrics.chainBlockNumber.reset();
       }
       const trouble = leads ? own : reading?.leader?.trouble;
-      if (leader === undefined || reading === undefined) metrics.chainHeld.remove();
+      if (deployment.leader() === undefined || reading === undefined) metrics.chainHeld.remove();
       else metrics.chainHeld.set(trouble?.state === 'holding' ? 1 : 0);
-      metrics.processes.reset();
-      metrics.roleMissing.reset();
-      metrics.receiversFailing.remove();
-      metrics.watchersFailing.remove();
-      metrics.watchersLate.remove();
-      metrics.webhookLateSeconds.remove();
-      if (reading === undefined) return;
-      const { processes, missing, receivers, late } = reading.body;
-      for (const { roles, state } of processes)
-        for (const role of roles) metrics.processes.inc({ role, state });
-      for (const role of rolesNeeded)
-        metrics.roleMissing.set({ role }, missing.some((one) => one.role === role) ? 1 : 0);
-      metrics.receiversFailing.set(receivers?.failing ?? 0);
-      metrics.watchersFailing.set(receivers?.watchers ?? 0);
-      metrics.watchersLate.set(late?.watchers ?? 0);
-      metrics.webhookLateSeconds.set(late?.seconds ?? 0);
+      setGauges(metrics, reading?.body);
     },
   };
+}
+
+async function readDeployment(
+  { config, database, deployment }: Options,
+  now: Date,
+): Promise<DeploymentReading> {
+  const [isWaiting, failures, lateness] = await Promise.all([
+    hasWaiting(database),
+    countFailures(database),
+    findLateWatchers(database, now, { lateMs: LATE_MS, limit: LATE_LISTED_MAX }),
+    deployment.look(database),
+  ]);
+  const processes = deployment.processes();
+  const hasFeeds = config.prices.native !== undefined || Object.keys(config.prices.tokens).length > 0;
+  const isNeeded = { follower: true, delivery: isWaiting, prices: hasFeeds };
+  const missing = rolesNeeded
+    .filter((role) => isNeeded[role])
+    .flatMap((role) => {
+      const absence = deployment.missing(role);
+      if (absence === undefined) return [];
+      return [{ role, message: describeAbsence(role, absence), since: absence.since }];
+    });
+  const [first = outageOf(failures)] = missing;
+  const leader = deployment.leader();
+  return {
+    body: {
+      processes: processes.map((one) => describeProcess(one, leader)),
+      missing: missing.map(({ since, ...rest }) => ({ ...rest, since: since.toISOString() })),
+      receivers: {
+        failing: failures.receivers,
+        watchers: failures.watchers,
+        since: failures.oldestSince?.toISOString() ?? null,
+      },
+      late: {
+        watchers: lateness.watchers,
+        seconds: lateness.oldestDueAt === undefined ? 0 : ageSeconds(lateness.oldestDueAt, now),
+      },
+    },
+    leader: leader === undefined || leader.id === deployment.id ? undefined : reportOf(leader),
+    trouble: first && { state: 'degraded', message: first.message, since: first.since },
+    writeFailures: deployment.writeFailures(),
+    details: {
+      processes: processes.map((one) => ({ ...describeProcess(one, leader), host: one.host, pid: one.pid })),
+      late_watchers: lateness.latest.map(({ watcherId, watcherName, oldestDueAt }) => ({
+        ...{ watcher_id: watcherId, watcher: watcherName, oldest_due_at: oldestDueAt.toISOString() },
+        seconds: ageSeconds(oldestDueAt, now),
+      })),
+    },
+  };
+}
+
+/** Without a body, as when the database can't be read, the gauges are removed rather than left at old values. */
+function setGauges(metrics: Metrics, body: Body | undefined): void {
+  metrics.processes.reset();
+  metrics.roleMissing.reset();
+  metrics.receiversFailing.remove();
+  metrics.watchersFailing.remove();
+  metrics.watchersLate.remove();
+  metrics.webhookLateSeconds.remove();
+  if (body === undefined) return;
+  const { processes, missing, receivers, late } = body;
+  for (const { roles, state } of processes) for (const role of roles) metrics.processes.inc({ role, state });
+  for (const role of rolesNeeded)
+    metrics.roleMissing.set({ role }, missing.some((one) => one.role === role) ? 1 : 0);
+  metrics.receiversFailing.set(receivers?.failing ?? 0);
+  metrics.watchersFailing.set(receivers?.watchers ?? 0);
+  metrics.watchersLate.set(late?.watchers ?? 0);
+  metrics.webhookLateSeconds.set(late?.seconds ?? 0);
 }
 
 const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', prices: 'reads prices' };
@@ -166,19 +162,19 @@ const verbs = { follower: 'follows the chain', delivery: 'delivers webhooks', pr
 function describeAbsence(role: keyof typeof verbs, { last, standby }: Absence): string {
   const nothing = `no process ${verbs[role]}`;
   if (standby !== undefined && last?.state === 'stopped')
-    return `${nothing}: process ${last.id} was stopped, and process ${standby.id} doesn't lead yet. If that lasts, read its log`;
+    return `${nothing}: process ${last.id} was stopped, and process ${standby.id} doesn't lead yet. If this lasts, read its log`;
   if (standby !== undefined && last?.state === 'lost')
-    return `${nothing}: process ${last.id} is lost, it has sent no heartbeat, and process ${standby.id} can't lead while PostgreSQL keeps the lock of the lost one. Continue or end the lost one; if it was cut off, its connection must end`;
+    return `${nothing}: process ${last.id} is lost (no heartbeat), and process ${standby.id} can't lead while PostgreSQL keeps the lock of the lost one. Continue or end the lost process. If it is cut off from the database, end its connection`;
   if (last === undefined)
     return `${nothing}: none with the role ${role} has run since this one started. Start one`;
   if (last.state === 'stopped')
     return `${nothing}: process ${last.id} was stopped. Start one with the role ${role}`;
   if (last.state === 'lost')
-    return `${nothing}: process ${last.id} is lost, it has sent no heartbeat. Check that it runs, and read its log`;
-  return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log; if another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
+    return `${nothing}: process ${last.id} is lost (no heartbeat). Check that it runs, and read its log`;
+  return `${nothing}: process ${last.id} runs, but doesn't lead. Read its log. If another process that led was cut off, PostgreSQL keeps its lock until that connection ends`;
 }
 
-/** A failing receiver is its watcher's matter; when those of several fail at once and nothing arrives, it is this deployment's. */
+/** One failing receiver is its watcher's problem. When those of several watchers fail at once and no webhook is accepted, the deployment's network may be down. */
 function outageOf({ watchersSinceSuccess, lastSuccessAt, oldestSince }: FailureCounts) {
   const since = lastSuccessAt ?? oldestSince;
   if (watchersSinceSuccess < OUTAGE_WATCHERS_MIN || since === undefined) return undefined;

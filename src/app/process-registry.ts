@@ -1,6 +1,6 @@
 /**
- * This process in its deployment: it writes its heartbeat, and knows from those of the others who follows, delivers and reads
- * prices.
+ * The processes of this deployment: this process writes its heartbeat, and learns from the heartbeats of the others which
+ * of them follows the chain, delivers webhooks and reads prices.
  */
 import { randomUUID } from 'node:crypto';
 import { hostname } from 'node:os';
@@ -21,32 +21,48 @@ import {
 } from '../store/deployment/processes.ts';
 import { createProcessWatch, HEARTBEAT_MS, LOST_MS, type SeenProcess } from './process-watch.ts';
 
+/** `last` had the role most recently; `standby` runs with the role but doesn't lead. */
 export type Absence = { since: Date; last: SeenProcess | undefined; standby: SeenProcess | undefined };
+
+type OwnReport = Omit<FollowerReport, 'leads'>;
+
+type ProcessRegistryOptions = {
+  database: Database;
+  clock: Clock;
+  roles: readonly string[];
+  version: string;
+  /** Whether this process is the leading follower. */
+  leads(): boolean;
+  /** The state of following on this process; undefined without the role `follower`. */
+  report(): Promise<OwnReport | undefined>;
+  /** Writes of this process that fail. */
+  failures?(): Promise<readonly ReportedFailure[]>;
+};
 
 export type ProcessRegistry = {
   readonly id: string;
-  /** Whether this process leads the following. */
+  /** Whether this process is the leading follower. */
   leads(): boolean;
-  /** Looks at the others and writes the heartbeat; to be run every `idleMs`. */
+  /** Reads the other processes and writes the heartbeat. Run it every `idleMs`. */
   beat: Step;
   idleMs(): number;
-  /** Looks at the others. */
+  /** Reads the other processes. */
   look(db: Db): Promise<void>;
-  /** As of the last look: this process first, then the one seen last. */
+  /** All processes as of the last look, this one first. */
   processes(): readonly SeenProcess[];
-  /** What other processes that run can't store. */
+  /** Failing writes of the other processes that run. */
   writeFailures(): readonly ReportedFailure[];
-  /** The process that leads the following, this one included; undefined where none did for LOST_MS. */
+  /** The leading follower, which may be this process; undefined after LOST_MS without one. */
   leader(): SeenProcess | undefined;
-  /** Since when no process has had the role, who had it last, and who could have it; undefined while one has it. */
+  /** Undefined while a process has the role. */
   missing(role: string): Absence | undefined;
-  /** Since when the heartbeat can't be stored; undefined while it can. */
+  /** Since when this process can't store its heartbeat; undefined while it can. */
   silentSince(): Date | undefined;
-  /** Notes that this process ended as asked. Gives up when the database doesn't answer. */
+  /** Records that this process stopped on request. Gives up when the database doesn't answer. */
   end(): Promise<void>;
 };
 
-/** The embedded database has no other process that could read it, and its log grows with each write. */
+/** No other process can read the embedded database, and its log grows with each write. */
 const EMBEDDED_HEARTBEAT_MS = 30_000;
 /** Heartbeats between two removals of former processes. */
 const REMOVE_BEATS = 30;
@@ -54,38 +70,16 @@ const END_MS_MAX = 1_000;
 const ID_CHARACTERS = 8;
 const HOST_CHARACTERS_MAX = 255;
 
-export function createProcessRegistry({
-  database,
-  clock,
-  roles,
-  version,
-  leads,
-  report,
-  failures = async () => [],
-}: {
-  database: Database;
-  clock: Clock;
-  roles: readonly string[];
-  version: string;
-  /** Whether this process leads the following. */
-  leads(): boolean;
-  /** The chain as this process reports it; undefined without the role `follower`. */
-  report(): Promise<Omit<FollowerReport, 'leads'> | undefined>;
-  /** What this process can't store. */
-  failures?(): Promise<readonly ReportedFailure[]>;
-}): ProcessRegistry {
-  const identity: ProcessIdentity = {
-    id: randomUUID().slice(0, ID_CHARACTERS),
-    ...{ roles: [...roles].sort(), version, pid: process.pid, startedAt: clock.now() },
-    host: hostname().slice(0, HOST_CHARACTERS_MAX),
-  };
+export function createProcessRegistry(options: ProcessRegistryOptions): ProcessRegistry {
+  const { database, clock, leads, report, failures = async () => [] } = options;
+  const identity = identify(options);
   const watch = createProcessWatch(clock);
   let beats = 0;
   let didLead = false;
   let silentSince: Date | undefined;
-  /** By role: what is missing goes on being missing since the same moment. */
+  /** By role, so that `since` stays the same for as long as the role is missing. */
   const missingSince = new Map<string, Date>();
-  let own: Omit<FollowerReport, 'leads'> | undefined;
+  let own: OwnReport | undefined;
   const ownReport = () => own && { ...own, leads: leads() };
 
   async function look(db: Db): Promise<void> {
@@ -94,25 +88,10 @@ export function createProcessRegistry({
   }
 
   function processes(): readonly SeenProcess[] {
-    const seen = watch.seen();
-    const stored = seen.find(({ id }) => id === identity.id);
-    const self: SeenProcess = {
-      ...{ seenAt: clock.now(), ageMs: 0, beat: beats, isStopped: false, writeFailures: [] },
-      ...{ ...stored, ...identity },
-      ...{ follower: ownReport(), state: 'running', silentMs: 0 },
-      leadMs: leads() ? 0 : (stored?.leadMs ?? Infinity),
-      leadingMs: leads() ? (stored?.follower?.leads === true ? stored.leadingMs : 0) : Infinity,
-    };
-    return [self, ...seen.filter(({ id }) => id !== identity.id)];
-  }
-
-  /** For how long no process has had the role, and which one had it last. */
-  function absence(role: string): { ms: number; last: SeenProcess | undefined } {
-    const holders = processes().filter((one) => one.roles.includes(role));
-    const sinceMs = (one: SeenProcess) => (role === 'follower' ? one.leadMs : one.silentMs);
-    const ms = Math.min(...holders.map(sinceMs));
-    const last = holders.find((one) => sinceMs(one) === ms);
-    return { ms: Number.isFinite(ms) ? ms : watch.watchedMs(), last };
+    const others = watch.seen().filter(({ id }) => id !== identity.id);
+    const stored = watch.seen().find(({ id }) => id === identity.id);
+    const current = { beat: beats, follower: ownReport(), leads: leads(), now: clock.now() };
+    return [seenNow(identity, stored, current), ...others];
   }
 
   return {
@@ -138,41 +117,81 @@ export function createProcessRegistry({
     idleMs: () => (database.kind === 'embedded' ? EMBEDDED_HEARTBEAT_MS : HEARTBEAT_MS),
     look,
     processes,
-    writeFailures: () =>
-      watch
-        .seen()
-        .filter(({ id, state }) => id !== identity.id && state === 'running')
-        .flatMap((one) =>
-          one.writeFailures.map((failure) => ({
-            ...failure,
-            message: `process ${one.id}: ${failure.message}`,
-          })),
-        ),
-    leader() {
-      const [leader] = processes()
-        .filter(({ leadMs }) => leadMs < LOST_MS)
-        // After a hand-over the former one may still say that it leads: the one that began last has the lock.
-        .sort((a, b) => (a.leadingMs === b.leadingMs ? a.leadMs - b.leadMs : a.leadingMs - b.leadingMs));
-      return leader;
-    },
+    writeFailures: () => failuresOf(watch.seen().filter(({ id }) => id !== identity.id)),
+    leader: () => leaderOf(processes()),
     missing(role) {
-      const { ms, last } = absence(role);
-      if (ms < LOST_MS) {
+      const holders = processes().filter(({ roles }) => roles.includes(role));
+      const { last, agoMs } = lastHolder(holders, role);
+      const absentMs = Number.isFinite(agoMs) ? agoMs : watch.watchedMs();
+      if (absentMs < LOST_MS) {
         missingSince.delete(role);
         return undefined;
       }
-      const since = missingSince.get(role) ?? new Date(clock.now().getTime() - ms);
+      const since = missingSince.get(role) ?? new Date(clock.now().getTime() - absentMs);
       missingSince.set(role, since);
-      const standby = processes().find((one) => one.state === 'running' && one.roles.includes(role));
-      return { since, last, standby };
+      return { since, last, standby: holders.find(({ state }) => state === 'running') };
     },
     async end() {
       try {
         await firstOrLate({ clock, signal: never }, [endProcess(database, identity.id)], END_MS_MAX);
       } catch (error) {
-        // The others will call it lost.
+        // Without this record, the other processes report this one as lost.
         if (!(error instanceof Fault)) throw error;
       }
     },
   };
+}
+
+function identify({
+  clock,
+  roles,
+  version,
+}: Pick<ProcessRegistryOptions, 'clock' | 'roles' | 'version'>): ProcessIdentity {
+  return {
+    id: randomUUID().slice(0, ID_CHARACTERS),
+    ...{ roles: [...roles].sort(), version, pid: process.pid, startedAt: clock.now() },
+    host: hostname().slice(0, HOST_CHARACTERS_MAX),
+  };
+}
+
+/** This process as it is now, which its stored row may lag behind. */
+function seenNow(
+  identity: ProcessIdentity,
+  stored: SeenProcess | undefined,
+  current: { beat: number; follower: FollowerReport | undefined; leads: boolean; now: Date },
+): SeenProcess {
+  const { beat, follower, leads, now } = current;
+  return {
+    ...{ seenAt: now, ageMs: 0, beat, isStopped: false, writeFailures: [] },
+    ...{ ...stored, ...identity },
+    ...{ follower, state: 'running', silentMs: 0 },
+    leadMs: leads ? 0 : (stored?.leadMs ?? Infinity),
+    leadingMs: leads ? (stored?.follower?.leads === true ? stored.leadingMs : 0) : Infinity,
+  };
+}
+
+function leaderOf(processes: readonly SeenProcess[]): SeenProcess | undefined {
+  const [leader] = processes
+    .filter(({ leadMs }) => leadMs < LOST_MS)
+    // After a hand-over the former leader may still report that it leads. The one that began last has the lock.
+    .sort((a, b) => (a.leadingMs === b.leadingMs ? a.leadMs - b.leadMs : a.leadingMs - b.leadingMs));
+  return leader;
+}
+
+/** The process that had the role most recently, and how long ago: infinite if none was ever seen to have it. */
+function lastHolder(
+  holders: readonly SeenProcess[],
+  role: string,
+): { last: SeenProcess | undefined; agoMs: number } {
+  const agoMsOf = ({ leadMs, silentMs }: SeenProcess) => (role === 'follower' ? leadMs : silentMs);
+  const agoMs = Math.min(...holders.map(agoMsOf));
+  return { last: holders.find((one) => agoMsOf(one) === agoMs), agoMs };
+}
+
+function failuresOf(others: readonly SeenProcess[]): ReportedFailure[] {
+  return others
+    .filter(({ state }) => state === 'running')
+    .flatMap(({ id, writeFailures }) =>
+      writeFailures.map((failure) => ({ ...failure, message: `process ${id}: ${failure.message}` })),
+    );
 }

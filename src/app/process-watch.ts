@@ -1,16 +1,16 @@
 /**
- * Which processes of the deployment run, judged by their heartbeats.
+ * Tells which processes of the deployment run, by their heartbeats.
  *
- * A process is silent for as long as this one sees no new heartbeat, measured with a clock that never steps. Only the first look
- * takes the age from the database's clock. Time in which this process didn't look (it was stopped, or the database was down)
- * counts for GAP_MS_MAX at most, so that others don't seem lost because of it.
+ * A process counts as silent from the moment at which this process last saw a new heartbeat, measured with a clock that never
+ * steps. Only the first look uses the age by the database's clock. Time in which this process didn't look, because it was paused
+ * or the database was down, counts for at most GAP_MS_MAX, so it doesn't make other processes seem lost.
  */
 import type { Clock } from '../core/clock.ts';
 import type { StoredProcess } from '../store/deployment/processes.ts';
 
-/** How often each process writes. */
+/** How often each process writes its heartbeat. */
 export const HEARTBEAT_MS = 2_000;
-/** A process that was silent for so long is lost, and a role that no process has had for so long is missing. */
+/** A process that has been silent for this long is lost. A role that no process has had for this long is missing. */
 export const LOST_MS = 10_000;
 const GAP_MS_MAX = 2 * HEARTBEAT_MS;
 
@@ -18,18 +18,18 @@ export type SeenProcess = StoredProcess & {
   state: 'running' | 'stopped' | 'lost';
   /** Since its last heartbeat. */
   silentMs: number;
-  /** Since it last led the following; infinite if it never did while this process looked. */
+  /** Since it was last the leading follower; infinite if this process never saw it lead. */
   leadMs: number;
-  /** For how long it has led without a pause; infinite if it doesn't, or did already at the first look. */
+  /** How long it has led without a pause; infinite if it doesn't lead, or led already at the first look. */
   leadingMs: number;
 };
 
 type ProcessWatch = {
-  /** Takes a new reading of the stored processes. */
+  /** Compares a new reading of the stored processes with the last one. */
   note(processes: readonly StoredProcess[]): void;
   /** The processes of the last reading. */
   seen(): readonly SeenProcess[];
-  /** For how long this process has looked. */
+  /** How long this process has looked. */
   watchedMs(): number;
 };
 

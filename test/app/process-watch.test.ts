@@ -1,5 +1,5 @@
 /**
- * Who runs, by heartbeats: under stopped processes, databases that are down, and clocks that are set.
+ * Which processes run, by their heartbeats: with paused processes, a database that is down, and clocks that are set.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -22,7 +22,7 @@ function createStory() {
   return {
     clock,
     watch,
-    /** Looks after some time has gone by, and says what became of the process. */
+    /** Looks after this much time, and returns the state of the first process. */
     look(afterMs: number, ...parts: Parts[]) {
       clock.advance(afterMs);
       watch.note(parts.map(processOf));
@@ -43,12 +43,12 @@ test('a process that sends no heartbeat for 10 s is lost, and runs again with th
   assert.deepEqual(look(2_000, { beat: 2, ageMs: 500 }), { state: 'running', silentMs: 500, leadMs: 500 });
 });
 
-test('the first look takes the age from the database, and one in the future is none', () => {
+test('the first look takes the age from the database, and a heartbeat in the future has age 0', () => {
   assert.equal(createStory().look(0, { beat: 1, ageMs: 11_000 })?.state, 'lost');
   assert.deepEqual(createStory().look(0, { beat: 1, ageMs: -3_600_000 })?.silentMs, 0);
 });
 
-test('steps of the clock lose nobody, and hide nobody', () => {
+test('a step of the clock neither makes a running process lost nor hides a lost one', () => {
   const forward = createStory();
   forward.look(0, { beat: 1 });
   assert.equal(forward.look(2_000, { beat: 1, ageMs: 3_602_000 })?.state, 'running');
@@ -60,34 +60,34 @@ test('steps of the clock lose nobody, and hide nobody', () => {
   assert.equal(back.watch.seen()[0]?.state, 'lost');
 });
 
-test('a minute in which this process could not look, because it was stopped or the database was down, loses nobody', () => {
+test('after a minute without a look, because this process was paused or the database was down, no other process is lost', () => {
   const { look } = createStory();
   look(0, { beat: 1 });
   assert.deepEqual(look(60_000, { beat: 1, ageMs: 60_000 })?.state, 'running');
   assert.deepEqual(look(2_000, { beat: 2, ageMs: 100 })?.silentMs, 100);
 });
 
-test('of two looks that overlap the older one changes nothing', () => {
+test('of two overlapping looks, the older reading changes nothing', () => {
   const { look } = createStory();
   look(0, { beat: 5 });
   assert.deepEqual(look(100, { beat: 4, ageMs: 2_000 })?.silentMs, 100);
 });
 
-test('a process that ended is stopped, and leads for as long as it was last seen to', () => {
+test('a process that ended is stopped, and its time since it led counts from its end', () => {
   const { look } = createStory();
   look(0, { beat: 1 });
   assert.deepEqual(look(2_000, { beat: 2, isStopped: true }), { state: 'stopped', silentMs: 0, leadMs: 0 });
   assert.deepEqual(look(3_000, { beat: 2, isStopped: true })?.leadMs, 3_000);
 });
 
-test('one that stands by did never lead; one that loses the lead did until then', () => {
+test('a standby has never led, and a process that loses the lead has led until then', () => {
   const { look } = createStory();
   assert.equal(look(0, { beat: 1, leads: false })?.leadMs, Infinity);
   assert.equal(look(2_000, { beat: 2, leads: true })?.leadMs, 0);
   assert.equal(look(2_000, { beat: 3, leads: false })?.leadMs, 2_000);
 });
 
-test('time counts from the beginning of the watch, without gaps', () => {
+test('the watched time counts from the first look and leaves out gaps', () => {
   const { look, watch } = createStory();
   look(2_000);
   look(60_000);
@@ -95,7 +95,7 @@ test('time counts from the beginning of the watch, without gaps', () => {
   assert.equal(watch.watchedMs(), 8_000);
 });
 
-test('who began to lead last is seen, whoever else still says that it leads', () => {
+test('the process that began to lead last is known, even while another one still reports that it leads', () => {
   const clock = createTestClock();
   const watch = createProcessWatch(clock);
   const look = (...processes: (Parts & { id: string })[]) => {
@@ -105,7 +105,7 @@ test('who began to lead last is seen, whoever else still says that it leads', ()
   };
   const a = (beat: number) => ({ id: 'a', beat });
   const b = (beat: number, leads: boolean) => ({ id: 'b', beat, leads });
-  assert.deepEqual(look(a(1), b(1, false)), [Infinity, Infinity], 'since when is unknown at first');
+  assert.deepEqual(look(a(1), b(1, false)), [Infinity, Infinity], 'the first look does not show since when');
   assert.deepEqual(look(a(2), b(2, true)), [Infinity, 0]);
   assert.deepEqual(look(a(3), b(3, true)), [Infinity, 2_000]);
   assert.deepEqual(look({ ...a(4), leads: false }, b(4, true)), [Infinity, 4_000]);

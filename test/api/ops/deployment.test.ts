@@ -229,7 +229,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.ok(processes.some(({ id }) => id === leader.id));
       assert.match(
         problem?.message ?? '',
-        new RegExp(`${leader.id} is lost, .*${standby.id} can't lead while`),
+        new RegExp(`${leader.id} is lost .*${standby.id} can't lead while`),
       );
     }
     const [since] = seen;
