@@ -1,5 +1,5 @@
 /**
- * Awards of points for events, derived again from the blocks by the rules: each is stored once, with what it is worth.
+ * Re-derives the points awards for events from the blocks, and compares them with the stored awards.
  */
 import { decimalText } from '../core/decimal.ts';
 import { silentLog } from '../core/log.ts';
@@ -22,7 +22,7 @@ type AwardSide = {
   rules: Rules;
   /** Blocks that are stored as they are on the chain. */
   blocks: readonly { read: ReadBlock; stored: StoredBlock }[];
-  /** More awards than this are not compared. */
+  /** The highest number of awards to compare. */
   limit: number;
 };
 
@@ -34,10 +34,10 @@ type ComparedAwards = {
   verdicts: Verdict[];
 };
 
-/** A price that came nearer to the commit of the block than this may not have been seen by it. */
+/** The block's commit may have missed a price that arrived less than this before it. */
 const SEEN_MS_MIN = 10_000;
 
-/** What differs; 'too many' when there are more awards than the limit. */
+/** 'too many' when there are at least `limit` awards. */
 export async function compareAwards(
   snapshot: Db,
   { rules, blocks, limit }: AwardSide,
@@ -64,7 +64,7 @@ export async function compareAwards(
       derived.delete(keyOf(award));
       const changes = own && changesOf(award, own);
       if (own === undefined || changes === undefined)
-        compared.verdicts.push(difference('unexpected', award, 'the rules give none'));
+        compared.verdicts.push(difference('unexpected', award, 'the rules give no such award'));
       else if (changes.length === 0) compared.equal += 1;
       else if (await mayHaveOtherPrice(snapshot, own, block)) compared.verdicts.push('price_new');
       else compared.verdicts.push(difference('changed', award, changes.join(', ')));
@@ -74,7 +74,7 @@ export async function compareAwards(
   return compared;
 }
 
-/** As the follower gives them with their blocks: caps by day go on from what was given before. */
+/** As the follower awards them with the blocks. Daily caps include awards of earlier blocks. */
 async function deriveAwards(snapshot: Db, rules: Rules, blocks: AwardSide['blocks']): Promise<Award[]> {
   const placed = blocks.flatMap(({ read: { header, activities } }) =>
     activities.map((activity): Placed => ({ activity, block: header })),
@@ -103,7 +103,7 @@ async function loadEarnedBefore(snapshot: Db, pendingAwards: readonly PendingAwa
   );
 }
 
-/** A rule that gave nothing before may have been configured later than the block was stored. */
+/** A rule without earlier awards may have been configured after the block was stored. */
 async function judgeMissing(snapshot: Db, missing: readonly Award[]): Promise<Verdict[]> {
   const verdicts: Verdict[] = [];
   for (const award of missing) {
@@ -114,7 +114,7 @@ async function judgeMissing(snapshot: Db, missing: readonly Award[]): Promise<Ve
   return verdicts;
 }
 
-/** Whether it was calculated with a price that came while its block was stored. */
+/** Whether a price that it depends on may have arrived too late for the block's commit. */
 async function mayHaveOtherPrice(snapshot: Db, own: Award, { storedAt }: StoredBlock): Promise<boolean> {
   const ids = Object.entries(own.inputs).flatMap(([name, value]) =>
     name.startsWith('price_id.') ? [Number(value)] : [],

@@ -32,7 +32,7 @@ import {
   differenceOf,
   dueOf,
   eventsOf,
-  placesOf,
+  notificationKeysOf,
   type Verdict,
 } from './compare.ts';
 import { compareAwards } from './compare-awards.ts';
@@ -99,7 +99,7 @@ export async function compareBatch(
   const watching = await listWatchesOf(snapshot, [...addresses], ROWS_MAX);
   const due = dueOf(events, watching, ROWS_MAX);
   if (watching.length === ROWS_MAX || due.length > ROWS_MAX) return 'too many';
-  const places = placesOf(due);
+  const places = notificationKeysOf(due);
   const notifications = await listNotificationsOf(snapshot, span, places, ROWS_MAX);
   const told = await listSentOrphans(snapshot, span, places, ROWS_MAX);
   if (Math.max(notifications.length, told.length) === ROWS_MAX) return 'too many';

@@ -1,6 +1,6 @@
 /**
- * Whether a notification of a canonical transfer is on its way to its receiver: acknowledged, or scheduled where a worker
- * finds it, or held for a reason that ends. Pure.
+ * Checks that a notification of a canonical transfer will reach its receiver: it is acknowledged, or scheduled in a queue
+ * that a worker will lease, or held for a reason that ends. Pure.
  */
 import { counted } from '../core/plural.ts';
 import { messageKind } from '../domain/message-kind.ts';
@@ -13,17 +13,17 @@ export type DeliverySide = {
   now: Date;
   /** The newest stored block. */
   tipNumber: number;
-  /** Those of the service. */
+  /** The service's setting. */
   confirmations: number;
-  /** From failure number n (the first is 1) to the next attempt. */
+  /** The delay from failure number n (the first is 1) to the next attempt. */
   retryDelayMs(failureCount: number): number;
   /** The delivery queues of the notifications and of their records. */
   lanes: ReadonlyMap<number, StoredLane>;
-  /** By record with strict order: the notification whose turn it is. */
+  /** The first pending notification of each record with strict order. */
   firstInSequence: ReadonlyMap<string, number>;
 };
 
-/** `isLate`: the schedule itself is wrong, so the notification is due now. */
+/** `isLate`: the scheduled time is wrong, and the notification is due now. */
 type DeliveryFault = { message: string; isLate: boolean };
 
 /** The clocks of a process and of the database may differ by this much. */
@@ -49,7 +49,7 @@ export function findDeliveryFault(
   }
 }
 
-/** Workers read a queue by its own shard, and send to its origin. */
+/** Workers read a queue by shard, and send its notifications to the queue's origin. */
 function findLaneFault(
   one: StoredNotification,
   { webhookUrl, updatedAt }: StoredWatch,
@@ -58,7 +58,7 @@ function findLaneFault(
   const { shardId, laneId } = one;
   const lane = side.lanes.get(laneId);
   const origin = webhookOrigin(webhookUrl);
-  // After a change of the record a worker moves what is still in the former queue, at the latest when it is due.
+  // After a change of the record, a worker moves notifications from the former queue, at the latest when they are due.
   const mayMove = updatedAt > one.createdAt;
   if (lane?.shardId === shardId && (lane.origin === origin || mayMove)) return undefined;
   const is = lane === undefined ? 'does not exist' : `belongs to ${lane.origin} of shard ${lane.shardId}`;
@@ -79,7 +79,7 @@ function findScheduleFault(
   return { message: `it is scheduled for ${nextAttemptAt.toISOString()}, but ${allowed}`, isLate: true };
 }
 
-/** A queue without a worker is leased when its time comes; a worker that gives it back computes that time. */
+/** A queue that no worker has leased is leased at its `nextDue`. A worker that gives it back computes that time. */
 function findSleepingLane(
   { laneId, nextAttemptAt }: StoredNotification,
   { lanes, now }: DeliverySide,
@@ -98,7 +98,7 @@ function findHeldFault(
   { tipNumber, confirmations, firstInSequence }: DeliverySide,
 ): DeliveryFault | undefined {
   if (releaseNumber !== undefined) {
-    // The former settings of a record that was changed since then are unknown.
+    // If the record was changed since then, its former settings are unknown.
     const asked = updatedAt > createdAt ? CONFIRMATIONS_MAX : settings.confirmations;
     if (releaseNumber > blockNumber + asked)
       return fault(

@@ -1,6 +1,5 @@
 /**
- * Figures of pairs against the blocks and prices that they come from: the state that each block left, and the value of each
- * swap. Pure.
+ * Compares stored pair states with the blocks, and values of swaps with amounts and prices. Pure.
  */
 import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import { isCounted, type Reserves, swapTokenValue, swapValue, type ValuedPair } from '../domain/pair.ts';
@@ -19,11 +18,11 @@ type StateSide = {
   blocks: readonly ReadBlock[];
   stored: readonly PairStateChange[];
   coverage: readonly PairCoverage[];
-  /** Of older ones only the last of each hour is kept. */
+  /** Of older states, only the last one of each hour is kept. */
   keptSince: Date;
 };
 
-/** What differs, and what cannot be decided. */
+/** Verdicts about states that differ or can't be compared. */
 export function compareStates({ pairs, blocks, stored, coverage, keptSince }: StateSide): Verdict[] {
   const isCovered = coverageOf(blocks, coverage);
   const derived = new Map<string, PairStateChange>();
@@ -54,8 +53,8 @@ export function compareStates({ pairs, blocks, stored, coverage, keptSince }: St
 }
 
 /**
- * A state of a block without an event: read from the contract, when the pair was new. Its reserves are those that the last
- * event before it left, where one of these blocks has it.
+ * Judges the state of a block without an event. It was read from the contract when the pair was new. Its reserves must be
+ * those after the last event before it, if one of these blocks has that event.
  */
 function judgeRead(state: PairStateChange, blocks: readonly ReadBlock[]): Verdict {
   const { pairId, blockNumber, supplyChange, liquidityK } = state;
@@ -65,7 +64,7 @@ function judgeRead(state: PairStateChange, blocks: readonly ReadBlock[]): Verdic
     .findLast(({ reserves }) => reserves !== undefined)?.reserves;
   const isEqual = before === undefined || areEqual(state, before);
   if (isEqual && supplyChange === 0n && liquidityK === undefined) return 'state_read';
-  return stateDifference('unexpected', state, 'the block has no event that left it');
+  return stateDifference('unexpected', state, 'the block has no event that leads to this state');
 }
 
 const areEqual = (one: Reserves, other: Reserves) =>
@@ -102,23 +101,23 @@ function stateDifference(
 
 type ValueSide = {
   pair: ValuedPair;
-  /** When the block of the swap was stored; undefined for blocks from before the first followed one. */
+  /** When the swap's block was stored; undefined for blocks before the first followed one. */
   storedAt: Date | undefined;
-  /** The price that the swap names, as far as it exists. */
+  /** The price that the swap refers to, if it exists. */
   price: Price | undefined;
-  /** Of an asset. */
+  /** The prices of an asset at the time of the swap. */
   pricesOf(asset: string): PricesAround;
 };
 
 /** The price in force at a time, and the next one after it. */
 export type PricesAround = { inForce: Price | undefined; next: Price | undefined };
 
-/** A price that came nearer to the commit of the block than this may not have been seen by it. */
+/** The block's commit may have missed a price that arrived less than this before it. */
 const SEEN_MS_MIN = 10_000;
-/** `maxAgeSeconds` may have been another one, but hardly a shorter one. */
+/** `maxAgeSeconds` may have been different then, but hardly shorter than this. */
 const AGE_MS_MIN = 60_000;
 
-/** Undefined where the value is the one that follows from the amounts and the price in force. */
+/** Undefined if the value follows from the amounts and the price in force. */
 export function judgeValue(swap: StoredSwap, side: ValueSide): Verdict | undefined {
   const { usdValue, priceId } = swap;
   if (usdValue === undefined) return judgeUnvalued(swap, side);
@@ -127,7 +126,7 @@ export function judgeValue(swap: StoredSwap, side: ValueSide): Verdict | undefin
     : judgePriced(swap, { usdValue, priceId }, side);
 }
 
-/** It waits for the next price of its token. */
+/** A swap that waits for the next price of its token. */
 function judgeUnvalued(swap: StoredSwap, { pair, storedAt, pricesOf }: ValueSide): Verdict | undefined {
   const value = swapTokenValue(pair);
   if (value === undefined || 'fixed' in value) return 'valued_otherwise';
@@ -137,7 +136,7 @@ function judgeUnvalued(swap: StoredSwap, { pair, storedAt, pricesOf }: ValueSide
   return valueDifference(swap, `it has no value, but price ${price.id} of ${price.asset} was in force`);
 }
 
-/** Its value comes from the configuration. */
+/** A swap whose value comes from the configuration. */
 function judgeUnpriced(swap: StoredSwap, usdValue: Decimal, { pair }: ValueSide): Verdict | undefined {
   const value = swapTokenValue(pair);
   if (value !== undefined && 'asset' in value) return 'valued_otherwise';
@@ -163,7 +162,7 @@ function judgePriced(
   return valueDifference(swap, `price ${priceId} of ${price.asset} was used, ${own.id} was in force`);
 }
 
-/** What values a swap of this time: the price in force, unless it was too old, else the next one. */
+/** The price for a swap at this time: the one in force, or the next one if that was too old. */
 function ownPrice(
   value: { maxAgeMs?: number },
   { inForce, next }: PricesAround,
@@ -172,7 +171,7 @@ function ownPrice(
   return inForce !== undefined && isCounted(value, inForce.observedAt, at) ? inForce : next;
 }
 
-/** Whether the price follows from another `maxAgeSeconds` than the configured one. */
+/** Whether another `maxAgeSeconds` than the configured one explains the price. */
 function wasAgedOtherwise(priceId: number, { inForce, next }: PricesAround, at: Date): boolean {
   if (inForce === undefined || isCounted({ maxAgeMs: AGE_MS_MIN }, inForce.observedAt, at)) return false;
   return priceId === inForce.id || priceId === next?.id;

@@ -1,6 +1,6 @@
 /**
- * Compares stored notifications with those that follow from the chain: each of these is stored exactly once with the right
- * fields, and no other is stored. Pure.
+ * Compares stored notifications with those that follow from the chain. Each must be stored exactly once and with the right
+ * fields, and no others may be stored. Pure.
  */
 import { contentOf, type Transfer } from '../domain/block.ts';
 import { messageKind } from '../domain/message-kind.ts';
@@ -14,8 +14,8 @@ import {
   type Event,
   type Events,
   keyOf,
-  type Told,
   type Verdict,
+  type WrongNotification,
 } from './compare.ts';
 import { type DeliverySide, findDeliveryFault } from './compare-delivery.ts';
 
@@ -24,10 +24,10 @@ export type StoredSide = {
   blocks: ReadonlyMap<number, { read: ReadBlock; stored: StoredBlock }>;
   events: Events;
   due: readonly Due[];
-  /** Every record that a notification of these blocks belongs to, and that still exists. */
+  /** The existing records that notifications of these blocks belong to. */
   watches: ReadonlyMap<string, StoredWatch>;
   notifications: readonly StoredNotification[];
-  /** Orphaned ones that receivers may have seen. */
+  /** Orphaned notifications that receivers may have seen. */
   told: readonly SentOrphan[];
   /** Notifications that were processed before this may have been deleted. */
   keptSince: Date;
@@ -35,16 +35,16 @@ export type StoredSide = {
 };
 
 /**
- * Times are the database's, but taken before the commit and before the insert of a record: nearer than this it is not
- * known which of them saw the other.
+ * The times of blocks and records are taken before their transactions commit. If they are closer together than this, it is
+ * unknown whether the block's commit saw the record.
  */
 const ORDER_MS_MIN = 10_000;
 
-/** One verdict for each notification that is stored or must be. */
+/** One verdict for each notification that is stored or must be stored. */
 export function* compareNotifications(side: StoredSide): Generator<Verdict> {
   const { pairs, absent } = pairUp(side.notifications, side.due);
   const contents = new Set(Array.from(side.events.values(), ({ transfer }) => contentOf(transfer)));
-  /** Those whose content is not on the chain. */
+  /** Stored notifications whose content is not on the chain. */
   const strays = new Set<StoredNotification>();
   for (const one of side.notifications) {
     const due = pairs.get(one);
@@ -60,7 +60,7 @@ export function* compareNotifications(side: StoredSide): Generator<Verdict> {
     else yield judgeReplaced(side, stray, due.event, due);
     if (stray !== undefined) strays.delete(stray);
   }
-  /** Those in whose place a missing one would be credited once more. */
+  /** Strays in whose place a receiver would credit a missing notification once more. */
   const creditedBefore = new Set<number>();
   for (const due of missing) {
     const before = findTold(side, [...strays], due);
@@ -77,8 +77,8 @@ export function* compareNotifications(side: StoredSide): Generator<Verdict> {
 }
 
 /**
- * Pairs stored notifications with due ones of the same identity (docs/explanation/reorgs.md). Where the stored occurrence is wrong,
- * those at the same ordinal are the same, then those in the same order.
+ * Pairs stored notifications with due ones of the same identity (docs/explanation/reorgs.md). If the stored occurrence is wrong,
+ * pairs those with the same ordinal, and then those in the same order.
  */
 function pairUp(
   stored: readonly StoredNotification[],
@@ -99,7 +99,7 @@ function pairUp(
   return { pairs, absent: [...open.values()].flat() };
 }
 
-/** A stored notification that its record must get. */
+/** Judges a stored notification that its record must get. */
 function judgeDue(
   one: StoredNotification,
   { watch, event: { stored } }: Due,
@@ -111,7 +111,7 @@ function judgeDue(
   return judgeState(one, watch, { stored, delivery }) ?? 'equal';
 }
 
-/** Its block, and how it is delivered; undefined where both are right. */
+/** Judges its block and its delivery; undefined if both are right. */
 function judgeState(
   one: StoredNotification,
   watch: StoredWatch,
@@ -137,7 +137,7 @@ function judgeState(
 
 const rowOf = ({ shardId, id, version }: StoredNotification) => ({ shardId, id, version });
 
-/** One whose content is on the chain, but that its record as it is now would not get. */
+/** Judges a notification whose content is on the chain, but that its record, as it is stored now, would not get. */
 function judgeUnwanted(side: StoredSide, one: StoredNotification): Verdict {
   const watch = side.watches.get(one.watchedAddressId);
   if (watch === undefined) return 'record_deleted';
@@ -164,8 +164,8 @@ function eventOf(events: Events, one: StoredNotification): Event {
 }
 
 /**
- * One in whose place the chain has other content, which is not stored if `due` is given: it was changed, or its
- * transaction was mined again with another outcome that was not sent.
+ * Judges a notification in whose position the chain has other content: it was changed, or its transaction was mined again
+ * with another result. `due` is given if the other content is not stored.
  */
 function judgeReplaced(side: StoredSide, one: StoredNotification, event: Event, due?: Due): Difference {
   const { stored } = event;
@@ -191,7 +191,7 @@ function creationOf(
   return { repairs: [repair], amount: transfer.amount, ...(mayCreditTwice && { mayCreditTwice }) };
 }
 
-/** A stored notification whose content is not on the chain; undefined when it counts elsewhere. */
+/** Judges a notification whose content is not on the chain; undefined if another block's comparison counts it. */
 function judgeStray(side: StoredSide, one: StoredNotification): Verdict | undefined {
   const event = side.events.get(keyOf(one));
   const own = side.blocks.get(one.blockNumber);
@@ -199,7 +199,7 @@ function judgeStray(side: StoredSide, one: StoredNotification): Verdict | undefi
   if (stored === undefined) return undefined;
   if (event === undefined && one.kind === 'internal' && own?.read.traced === false) return 'not_traced';
   if (isOfOrphan(one, stored)) {
-    // It counts once, with the block that it names.
+    // Count it only once, with the block that it names.
     if (own === undefined) return undefined;
     const withdrawal = withdrawalOf(side, one, own.stored);
     const isOpen = (one.state === 'held' || one.state === 'waiting') && messageKind(one) === 'transfer';
@@ -215,16 +215,16 @@ function judgeStray(side: StoredSide, one: StoredNotification): Verdict | undefi
   return { ...difference('unexpected', one, one.blockNumber, message), ...withdrawalOf(side, one, stored) };
 }
 
-/** It was made before its block was stored: for another block of that height that was orphaned. */
+/** Whether it was made before its block was stored, so for an orphaned block of the same height. */
 const isOfOrphan = (one: StoredNotification, { number, storedAt }: StoredBlock) =>
   one.createdAt < storedAt || (one.blockNumber !== number && one.createdAt <= storedAt);
 
-/** The wrong notification ends as after a reorg. */
+/** Ends the wrong notification as a reorg would. */
 function withdrawalOf(side: StoredSide, one: StoredNotification, { number, hash }: StoredBlock) {
   const { id, amount, state, revision, mayBeSeen, processedAt } = one;
   const hasRemoved = side.watches.get(one.watchedAddressId)?.settings.removed === true;
-  const fate: Told['fate'] = !mayBeSeen ? 'unseen' : hasRemoved ? 'taken_back' : 'kept';
-  const told: Told = {
+  const fate: WrongNotification['fate'] = !mayBeSeen ? 'unseen' : hasRemoved ? 'taken_back' : 'kept';
+  const told: WrongNotification = {
     ...{ id, amount, state, fate, noticeRevision: revision + 1 },
     acknowledgedAt: state === 'processed' ? processedAt : undefined,
   };
@@ -233,14 +233,14 @@ function withdrawalOf(side: StoredSide, one: StoredNotification, { number, hash 
 }
 
 /**
- * Notifications that the receiver of a missing one may have seen instead, without a removal notice: other content of the
- * transaction, or of the block if the transaction hash itself may be wrong.
+ * Finds a notification that the receiver of a missing one may have seen instead, without a removal notice: other content of
+ * the transaction, or of the block, because the stored transaction hash may be wrong.
  */
 function findTold(
   side: StoredSide,
   strays: readonly StoredNotification[],
   { watch, event: { transfer, stored } }: Due,
-): Told | undefined {
+): WrongNotification | undefined {
   if (watch.settings.removed) return undefined;
   const fits = (
     one: Pick<SentOrphan, 'watchedAddressId' | 'txHash' | 'kind' | 'blockNumber'>,
@@ -259,8 +259,8 @@ function findTold(
   return { id, amount, state, acknowledgedAt: processedAt, noticeRevision: 1, fate: 'kept' };
 }
 
-/** A notification that is not stored; undefined when the record was made after the block. */
-function judgeMissing(due: Due, before: Told | undefined, keptSince: Date): Verdict | undefined {
+/** Judges a notification that is not stored; undefined if the record was created after the block. */
+function judgeMissing(due: Due, before: WrongNotification | undefined, keptSince: Date): Verdict | undefined {
   const { watch, event } = due;
   const { transfer, stored } = event;
   if (isAfter(watch.createdAt, stored)) return undefined;
@@ -284,7 +284,7 @@ const isAfter = (time: Date, { storedAt }: StoredBlock) => time.getTime() > stor
 const mayHaveChanged = ({ createdAt, updatedAt }: StoredWatch, stored: StoredBlock) =>
   updatedAt > createdAt && !isBefore(updatedAt, stored);
 
-/** In words, each field that is not stored as it is on the chain. */
+/** Describes each field that differs from the chain. */
 function changesOf(one: StoredNotification, { transfer, stored }: Event): string[] {
   const pairs = {
     block: [one.blockNumber, stored.number],
@@ -321,5 +321,5 @@ function nameOf({ kind, ordinal, txHash }: Place): string {
   }
 }
 
-/** A position of a record in a transaction, at which contents can differ. */
+/** The key of a record and a position in a transaction. */
 const placeOf = (place: Place) => `${place.watchedAddressId} ${keyOf(place)}`;

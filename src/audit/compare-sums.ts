@@ -1,8 +1,7 @@
 /**
- * Compares stored figures with the stored facts that they follow from: sums of swaps and of awards, and prices of
+ * Compares stored figures with the stored rows that they are computed from: sums with swaps and awards, and prices with
  * observations. Covers the time of the range, in small statements.
  */
-
 import { decimalText } from '../core/decimal.ts';
 import { counted } from '../core/plural.ts';
 import type { ValuedPair } from '../domain/pair.ts';
@@ -16,7 +15,7 @@ import type { Difference } from './compare.ts';
 
 type SumSide = {
   pairs: readonly Pick<ValuedPair, 'id'>[];
-  /** Older swaps may have been deleted; their sums stay. */
+  /** Older swaps may have been deleted. Their sums remain. */
   swapsKeptSince: Date;
   /** The last block of the range, and the times of the first and the last one. */
   block: number;
@@ -27,7 +26,7 @@ type SumSide = {
 const BUCKET_MS = 5 * 60_000;
 const HOUR_MS = 60 * 60_000;
 const DAY_MS = 24 * HOUR_MS;
-/** Of one statement: where more differ one cause is enough, and repairing them shows the next ones. */
+/** Wrong sums that one statement returns. The next run after a repair finds the others. */
 const SUMS_MAX = 1_000;
 
 /** The sums that differ from the total of their parts. */
@@ -35,7 +34,7 @@ export async function compareSums(db: Db, side: SumSide): Promise<Difference[]> 
   return [...(await compareVolumes(db, side)), ...(await comparePoints(db, side))];
 }
 
-/** By the hour, so that each statement reads little. */
+/** One statement for each hour, so that each reads few rows. */
 async function compareVolumes(
   db: Db,
   { pairs, swapsKeptSince, block, first, last }: SumSide,
@@ -81,12 +80,12 @@ async function comparePoints(db: Db, { block, first, last }: SumSide): Promise<D
   return differences;
 }
 
-/** Observations of a round are stored with it; of a page of these one statement takes milliseconds. */
+/** Prices that one statement reads, with their observations. Takes milliseconds. */
 const PRICES_PAGE = 1_000;
 
 /**
- * Accepted prices of the time that are not the median of the observations used for them, and how many have none: those that
- * were deleted for their age, or given otherwise.
+ * Finds accepted prices that are not the median of their observations. `unobserved` counts prices without observations: those
+ * were deleted because of their age, or the price came from elsewhere.
  */
 export async function comparePrices(
   db: Db,
@@ -94,7 +93,7 @@ export async function comparePrices(
 ): Promise<{ differences: Difference[]; unobserved: number }> {
   const differences: Difference[] = [];
   let unobserved = 0;
-  // The price that is in force at the first block came before it.
+  // Start with the price in force at the first block.
   const before = await Promise.all(assets.map((asset) => findPrice(db, asset, first)));
   const fromMs = Math.min(first.getTime(), ...before.flatMap((price) => price?.observedAt.getTime() ?? []));
   let after: ObservedPrice | undefined;

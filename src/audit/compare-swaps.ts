@@ -1,5 +1,5 @@
 /**
- * The swaps of some blocks on the chain against those that are stored of them: each is there once, with its amounts. Pure.
+ * Compares the swaps of blocks with the stored swaps. Pure.
  */
 import type { Swap } from '../domain/pair.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
@@ -11,13 +11,13 @@ type SwapSide<Stored extends BlockSwap> = {
   /** Blocks that are stored as they are on the chain. */
   blocks: readonly ReadBlock[];
   stored: readonly Stored[];
-  /** Of the pairs that are followed. */
+  /** The blocks that were read for each followed pair. */
   coverage: readonly PairCoverage[];
-  /** Swaps of before this may have been deleted. */
+  /** Older swaps may have been deleted. */
   keptSince: Date;
 };
 
-/** Tells whether a pair was read in one of these blocks. */
+/** Returns a function that says whether a block was read for a pair. */
 export function coverageOf(
   blocks: readonly ReadBlock[],
   coverage: readonly PairCoverage[],
@@ -32,8 +32,8 @@ export function coverageOf(
 }
 
 /**
- * The swaps that are equal, how many may have been deleted for their age, and what differs; swaps of blocks that were not
- * read for their pair do not count.
+ * Returns equal swaps, differences, and the number of swaps that may have been deleted because of their age. Ignores swaps in
+ * blocks that were not read for their pair.
  */
 export function compareSwaps<Stored extends BlockSwap>({
   blocks,
@@ -78,7 +78,7 @@ type Placed = Swap & { pairId: number; blockNumber: number };
 
 const keyOf = ({ blockNumber, txHash, ordinal }: Placed) => `${blockNumber} ${txHash} ${ordinal}`;
 
-/** In words, each field that is not stored as it is on the chain. */
+/** Describes each field that differs from the chain. */
 function changesOf(stored: Placed, own: Placed): string[] {
   const fields = ['pairId', 'amount0In', 'amount1In', 'amount0Out', 'amount1Out'] as const;
   return fields.flatMap((field) =>

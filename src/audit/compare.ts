@@ -1,12 +1,12 @@
 /**
- * Compares blocks of the chain with the stored ones, and with the notifications that follow from them. Pure.
+ * Compares blocks with the stored ones, and lists the notifications that the stored records would get for them. Pure.
  */
 import { createOccurrences, sidesOf, type Transfer } from '../domain/block.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import type { NotificationKey, StoredBlock, StoredWatch } from '../store/audit/comparison.ts';
 import type { Repair } from '../store/audit/repair.ts';
 
-/** `hash`, `proved`, `missing` and so on: docs/how-to/verify-and-repair.md says what each means. */
+/** docs/how-to/verify-and-repair.md explains each kind. */
 export type Difference = {
   kind:
     | 'hash'
@@ -21,38 +21,37 @@ export type Difference = {
   block: number;
   /** One line for people. */
   message: string;
-  /** Which of several things in the block it is about, where that is no notification. */
+  /** The swap, state, award or figure that it concerns, if it doesn't concern a notification. */
   subject?: string;
   notification?: Pick<Transfer, 'txHash' | 'kind' | 'ordinal'> & {
     watchedAddressId: string;
-    /** Undefined when it is not stored. */
+    /** Undefined if the notification is not stored. */
     id: number | undefined;
   };
   /** The repairs that `chainbell repair` applies; none if it can't repair the difference. */
   repairs?: readonly Repair[];
   /** The wrong notification that a receiver may have seen, or that is withdrawn before one can. */
-  told?: Told;
-  /** The amount that the right notification carries, where it is sent. */
+  told?: WrongNotification;
+  /** The amount of the right notification, if the repair sends one. */
   amount?: bigint;
-  /** A receiver that credits each `id` once may be credited twice by the repair: it is done only on request. */
+  /** A receiver that credits each `id` once could credit the transfer twice, so the repair needs an explicit flag. */
   mayCreditTwice?: boolean;
 };
 
-export type Told = {
+export type WrongNotification = {
   id: number;
-  /** As it is stored now; the content that was sent is not stored. */
+  /** The stored amount. The amount that was sent may differ, because it isn't stored separately. */
   amount: bigint;
   state: string;
   acknowledgedAt: Date | undefined;
   /** The revision of the removal notice. */
   noticeRevision: number;
-  /** unseen: no receiver can have seen it. taken_back: a removal notice takes it back. kept: it can't be taken back. */
+  /** unseen: no receiver can have seen it. taken_back: the repair sends a removal notice. kept: it can't be taken back. */
   fate: 'unseen' | 'taken_back' | 'kept';
 };
 
 /**
- * Why something cannot be compared, none of it met so far: the first five count blocks, the others notifications
- * (docs/how-to/verify-and-repair.md).
+ * Reasons why a block or a stored row can't be compared, each with a count of 0 (docs/how-to/verify-and-repair.md).
  */
 export const nothingUndecided = {
   before_start: 0,
@@ -76,21 +75,21 @@ export type UndecidedReason = keyof typeof nothingUndecided;
 
 export type Verdict = Difference | UndecidedReason | 'equal';
 
-/** A transfer with the block in which it happened, on the chain and as stored. */
+/** A transfer on the chain, with its stored block. */
 export type Event = { transfer: Transfer; stored: StoredBlock };
 
-/** Transfers by their place, each in the first block that has its transaction, as the commit does it. */
+/** Transfers by position. Like a commit, takes each from the first block that has its transaction. */
 export type Events = ReadonlyMap<string, Event>;
 
-/** A notification that a record as it is now would get. */
+/** A notification that a record, as it is stored now, would get. */
 export type Due = {
   watch: StoredWatch;
   event: Event;
-  /** Which of several equal transfers of its transaction it is. */
+  /** Counts equal transfers of its transaction. */
   occurrence: number;
 };
 
-/** Parent and proof of a block that is stored under its hash. */
+/** Compares parent and proof of a block that is stored under its hash. */
 export function compareBlock(
   { header, proved }: ReadBlock,
   stored: StoredBlock,
@@ -98,7 +97,7 @@ export function compareBlock(
 ): Verdict[] {
   const { number, parentHash } = header;
   const parent = `its parent is stored as ${stored.parentHash}, on the chain it is ${parentHash}`;
-  const proof = `stored as ${told(stored.proved)}, now it is ${told(proved)}`;
+  const proof = `stored as ${proofText(stored.proved)}, now it is ${proofText(proved)}`;
   return [
     ...(stored.parentHash === parentHash ? [] : [differenceOf('hash', number, parent, 'parent')]),
     ...(isProofOn && stored.proved !== proved ? [differenceOf('proved', number, proof)] : []),
@@ -106,7 +105,7 @@ export function compareBlock(
   ];
 }
 
-const told = (proved: boolean) => (proved ? 'proved' : 'not proved');
+const proofText = (proved: boolean) => (proved ? 'proved' : 'not proved');
 
 export function differenceOf(
   kind: Difference['kind'],
@@ -117,7 +116,7 @@ export function differenceOf(
   return { kind, block, message: `block ${block}: ${message}`, ...(subject !== undefined && { subject }) };
 }
 
-/** The transfers of these blocks, which are stored under the same hash. */
+/** The transfers of blocks that are stored under the same hash. */
 export function eventsOf(blocks: readonly { read: ReadBlock; stored: StoredBlock }[]): Events {
   const events = new Map<string, Event>();
   for (const { read, stored } of blocks) {
@@ -129,7 +128,7 @@ export function eventsOf(blocks: readonly { read: ReadBlock; stored: StoredBlock
   return events;
 }
 
-/** The notifications that the records as they are now would get, one more than `limit` at most. */
+/** The notifications that the records, as they are stored now, would get; at most one more than `limit`. */
 export function dueOf(events: Events, watches: readonly StoredWatch[], limit: number): Due[] {
   const byAddress = Map.groupBy(watches, ({ address }) => address);
   const due: Due[] = [];
@@ -145,7 +144,7 @@ export function dueOf(events: Events, watches: readonly StoredWatch[], limit: nu
   return due;
 }
 
-/** What the record's flags and settings say of a transfer (store/blocks/blocks.ts says it in SQL). */
+/** Whether the record's flags and settings ask for this transfer (store/matching/matching.ts does the same in SQL). */
 function isWanted({ address, watchCoin, watchToken, settings }: StoredWatch, transfer: Transfer): boolean {
   const { kind, sender, receiver, amount, token } = transfer;
   const { direction, minAmount, tokens } = settings;
@@ -156,8 +155,8 @@ function isWanted({ address, watchCoin, watchToken, settings }: StoredWatch, tra
   return watchToken && leastAmount !== undefined && amount >= leastAmount;
 }
 
-/** Where the notifications of `due` are, if they are there. */
-export function placesOf(due: readonly Due[]): NotificationKey[] {
+/** The records and transactions whose notifications to read. */
+export function notificationKeysOf(due: readonly Due[]): NotificationKey[] {
   const places = new Map<string, NotificationKey>();
   for (const { watch, event } of due) {
     const { txHash } = event.transfer;

@@ -1,6 +1,6 @@
 /**
- * Why each log of a transaction has earned what it has, or nothing: what every rule that asks for its event says of it, by the
- * configuration of now and the awards that are stored.
+ * Explains why each log of a transaction earned points or not: gives a verdict for each rule that listens to its event, by the
+ * current configuration and the stored awards.
  */
 import type { Bundle } from '../chain/blocks/bundle.ts';
 import { type Decimal, decimalText } from '../core/decimal.ts';
@@ -26,22 +26,22 @@ import type { Db } from '../store/db/db.ts';
 import { sumUserDays } from '../store/points/points.ts';
 import { findPrice, type Price } from '../store/prices/prices.ts';
 
-/** What one rule says of one log. */
-export type Verdict = {
-  /** Its id; `referral` for what says who refers whom. */
+/** What one rule did with one log. */
+export type RuleVerdict = {
+  /** Its id; `referral` for the rule that links users to referrers. */
   rule: string;
   version: number | undefined;
   what:
     | 'awarded'
-    /** It moves a balance that accrues, or says who refers whom. */
+    /** It moves an accruing balance, or links a user to a referrer. */
     | 'counts'
-    | Refusal['refused']
-    /** Where a price that was asked for was not there: it counted as 0. */
+    | Refusal['reason']
+    /** A price was missing, so the token counted as worth 0. */
     | 'no_price'
     | 'cap_reached'
     | 'wrong_contract'
     | 'undecodable'
-    /** Its block was stored, and the award was not: the rule was not there, or said something else. */
+    /** The block was stored without the award: the rule was not configured then, or was different. */
     | 'not_applied'
     | 'not_stored';
   message: string;
@@ -54,28 +54,28 @@ export type ExplainedLog = {
   contract: Address;
   /** Undefined for an anonymous event. */
   topic: Hash | undefined;
-  /** Empty where no rule asks for this event. */
-  verdicts: Verdict[];
+  /** Empty if no rule listens to this event. */
+  verdicts: RuleVerdict[];
 };
 
 export type ExplainOptions = {
   rules: Rules;
   transaction: Bundle['transactions'][number];
   block: BlockHeader;
-  /** Those of the transaction. */
+  /** The stored awards of the transaction. */
   awards: readonly Award[];
-  /** Why its block can have earned nothing yet; undefined when it is stored. */
+  /** Why the block is not stored yet; undefined if it is stored. */
   notStored: string | undefined;
 };
 
-/** The logs of the transaction in their order; a transaction that failed has none. */
+/** Explains the logs of the transaction in their order. A failed transaction has none. */
 export async function explainLogs(db: Db, options: ExplainOptions): Promise<ExplainedLog[]> {
   const { rules, transaction, block } = options;
   const explained: ExplainedLog[] = [];
   for (const [ordinal, log] of transaction.logs.entries()) {
     const { address: contract, topics } = log;
     const [topic] = topics;
-    const verdicts: Verdict[] = [];
+    const verdicts: RuleVerdict[] = [];
     for (const listener of rules.listeners.filter(({ signature }) => signature.topic === topic)) {
       const place = {
         txHash: transaction.hash,
@@ -94,7 +94,7 @@ export async function explainLogs(db: Db, options: ExplainOptions): Promise<Expl
   return explained;
 }
 
-async function judge(db: Db, activity: Activity, options: ExplainOptions): Promise<Verdict> {
+async function judge(db: Db, activity: Activity, options: ExplainOptions): Promise<RuleVerdict> {
   const { listener } = activity;
   switch (listener.kind) {
     case 'event':
@@ -113,7 +113,7 @@ async function judgeRule(
   db: Db,
   activity: Activity<EventListener>,
   { block, awards, notStored }: ExplainOptions,
-): Promise<Verdict> {
+): Promise<RuleVerdict> {
   const { listener, ordinal } = activity;
   const { rule } = listener;
   const name = nameOf(listener);
@@ -124,14 +124,19 @@ async function judgeRule(
   if (given !== undefined)
     return { ...name, what: 'awarded', message: `${decimalText(given.points)} points`, inputs: given.inputs };
   const judged = judgeEvent(activity, { block, priceAt: await pricesOf(db, activity, block) });
-  if ('refused' in judged) return { ...name, ...refusalOf(rule, judged, block), inputs: judged.inputs };
+  if ('reason' in judged) return { ...name, ...explainRefusal(rule, judged, block), inputs: judged.inputs };
   const { inputs } = judged;
   if (notStored !== undefined) return { ...name, what: 'not_stored', message: notStored, inputs };
   const cap = await findFullCap(db, judged, awards);
   if (cap !== undefined) return { ...name, what: 'cap_reached', message: cap, inputs };
   if (floorTo(judged.points, POINTS_DIGITS).lte(0))
-    return { ...name, what: 'nothing', message: `less than ${POINTS_DIGITS} digits tell`, inputs };
-  const message = `would earn ${textOf(judged.points)} points: when its block was stored the rule was not there, or another`;
+    return {
+      ...name,
+      what: 'nothing',
+      message: `it earns less than the smallest amount with ${POINTS_DIGITS} decimals`,
+      inputs,
+    };
+  const message = `it would earn ${textOf(judged.points)} points now, but when its block was stored, the rule was missing or different`;
   return { ...name, what: 'not_applied', message, inputs };
 }
 
@@ -139,21 +144,21 @@ async function judgeMovement(
   db: Db,
   activity: Activity<Movement>,
   { block }: ExplainOptions,
-): Promise<Verdict> {
+): Promise<RuleVerdict> {
   const { listener } = activity;
   const name = nameOf(listener);
   const user = userOf(listener.user, activity);
   const inputs: Inputs = {};
   if (user === undefined)
-    return { ...name, what: 'zero_address', message: 'the zero address holds nothing', inputs };
+    return { ...name, what: 'zero_address', message: 'the zero address has no balance', inputs };
   const change = changeOf(activity, { block, priceAt: await pricesOf(db, activity, block), inputs });
   if (change === undefined)
     return { ...name, what: 'condition_false', message: conditionOf(listener.when?.text), inputs };
-  const message = `the balance of ${user} changes by ${change}; what it earns is awarded when the day has ended`;
+  const message = `the balance of ${user} changes by ${change}; its points are awarded when the day has ended`;
   return { ...name, what: 'counts', message, inputs };
 }
 
-/** The prices at the block's time that the listener's expressions may ask for. */
+/** The prices at the block's time that the listener's expressions may use. */
 async function pricesOf(
   db: Db,
   { listener, contract }: Activity,
@@ -173,37 +178,37 @@ async function pricesOf(
   return (asset) => prices.get(asset);
 }
 
-function refusalOf(
+function explainRefusal(
   rule: EventRule,
-  { refused, inputs }: Refusal,
+  { reason, inputs }: Refusal,
   { minedAt }: BlockHeader,
-): Pick<Verdict, 'what' | 'message'> {
+): Pick<RuleVerdict, 'what' | 'message'> {
   const unpriced = Object.keys(inputs).filter((key) => key.startsWith('price.') && inputs[key] === 'none');
   const { from, to } = rule.window;
-  switch (refused) {
+  switch (reason) {
     case 'not_yet':
-      return { what: refused, message: `not in force before ${from && edgeText(from)}` };
+      return { what: reason, message: `not in force before ${from && edgeText(from)}` };
     case 'ended':
-      return { what: refused, message: `in force up to but without ${to && edgeText(to)}` };
+      return { what: reason, message: `in force only before ${to && edgeText(to)}` };
     case 'replaced':
-      return { what: refused, message: 'a later version has taken its place' };
+      return { what: reason, message: 'a later version has replaced it' };
     case 'zero_address':
-      return { what: refused, message: 'its user is the zero address' };
+      return { what: reason, message: 'its user is the zero address' };
     case 'denied':
-      return { what: refused, message: 'its user is denied by the rule' };
+      return { what: reason, message: 'its user is denied by the rule' };
     case 'too_many':
-      return { what: refused, message: 'more than 10^48 points are not given' };
+      return { what: reason, message: 'more than 10^48 points are not awarded' };
     case 'condition_false':
     case 'nothing': {
       const message =
-        refused === 'nothing'
+        reason === 'nothing'
           ? `"${rule.points.text}" is not above zero, or divides by zero`
           : conditionOf(rule.when?.text);
-      if (unpriced.length === 0) return { what: refused, message };
+      if (unpriced.length === 0) return { what: reason, message };
       const tokens = unpriced.map((key) => key.slice('price.'.length)).join(', ');
       return {
         what: 'no_price',
-        message: `${message}; no price was in force for ${tokens} at ${minedAt.toISOString()}, which counts as 0`,
+        message: `${message}; ${tokens} had no price in force at ${minedAt.toISOString()}, so it counted as worth 0`,
       };
     }
   }
@@ -211,7 +216,7 @@ function refusalOf(
 
 const conditionOf = (when = '') => `its condition "${when}" is false, or divides by zero`;
 
-/** The cap that leaves nothing for the pending award, by what is stored now. */
+/** The cap that leaves nothing for the pending award, by the stored awards. */
 async function findFullCap(
   db: Db,
   pendingAward: PendingAward,
@@ -234,23 +239,23 @@ async function findFullCap(
     : undefined;
 }
 
-/** Of many contracts these will do. */
+/** Messages list this many contracts at most. */
 const CONTRACTS_SHOWN_MAX = 5;
 
-function wrongContract(listener: Listener): Verdict {
+function wrongContract(listener: Listener): RuleVerdict {
   const contracts = [...listener.tokens.keys()];
   const shown = contracts.slice(0, CONTRACTS_SHOWN_MAX).join(', ');
   const more = contracts.length - CONTRACTS_SHOWN_MAX;
-  const message = `asks for this event at ${shown}${more > 0 ? ` and ${more} others` : ''} only`;
+  const message = `it listens to this event only at ${shown}${more > 0 ? ` and ${more} others` : ''}`;
   return { ...nameOf(listener), what: 'wrong_contract', message, inputs: {} };
 }
 
-function undecodable(listener: Listener): Verdict {
-  const message = `the log has not the form of ${listener.signature.canonical} as the rule writes it (see "indexed")`;
+function undecodable(listener: Listener): RuleVerdict {
+  const message = `the log does not match ${listener.signature.canonical} as the rule declares it: check which parameters are "indexed"`;
   return { ...nameOf(listener), what: 'undecodable', message, inputs: {} };
 }
 
-function nameOf(listener: Listener): Pick<Verdict, 'rule' | 'version'> {
+function nameOf(listener: Listener): Pick<RuleVerdict, 'rule' | 'version'> {
   switch (listener.kind) {
     case 'event':
       return { rule: listener.rule.id, version: listener.rule.version };

@@ -1,6 +1,6 @@
 /**
- * Repairs of the differences that `verify` found: first a plan, then exactly that plan, in small transactions while the
- * service runs.
+ * Repairs the differences that `verify` finds: makes a plan, and then applies exactly that plan, in small transactions while
+ * the service runs.
  */
 import { applyRepairs, type Repair } from '../store/audit/repair.ts';
 import type { Database } from '../store/db/db.ts';
@@ -17,9 +17,9 @@ export type RepairPlan = {
   unrepairable: Difference[];
 };
 
-/** A plan is kept in memory; further differences are left for the next run. */
+/** Limits the plan, which is in memory. The next run repairs the other differences. */
 export const PLAN_MAX = 10_000;
-/** Differences of one transaction, which holds up commits of blocks meanwhile: some tens of milliseconds. */
+/** Differences of one transaction. It delays block commits by some tens of milliseconds. */
 const STEP_DIFFERENCES = 100;
 
 /** Compares the range and plans the repair of each difference. Writes nothing. */
@@ -43,8 +43,8 @@ export async function planRepairs(
 }
 
 /**
- * The repairs of a difference to apply. Without `mayCreditTwice` a right notification that might be credited again is held
- * back, and so is the mark on a wrong one that was acknowledged. A wrong one that is still being sent stops all the same.
+ * The repairs of a difference to apply. Without `mayCreditTwice`, a right notification that a receiver might credit again is
+ * not sent, and an acknowledged wrong one is not marked as orphaned. A wrong one that is still being sent always stops.
  */
 function repairsOf(
   { repairs = [], mayCreditTwice: isDoubtful = false, told }: Difference,
@@ -55,8 +55,8 @@ function repairsOf(
 }
 
 /**
- * Applies the plan. Returns the repaired differences; the others met a block or a notification that changed since it was
- * compared. Ends between two transactions when it is interrupted.
+ * Applies the plan. Returns the repaired differences. The others are skipped, because their block or notification changed
+ * after the comparison. Stops between two transactions when the signal aborts.
  */
 export async function applyPlan(
   database: Database,

@@ -1,6 +1,6 @@
 /**
- * Whether several nodes confirm a difference: it counts when as many of them confirm it as `quorumOf` requires, so that one
- * node that lies or lags can neither invent a difference nor hide one (unless chain.quorum is lower than that). Pure.
+ * Decides which differences a quorum of the nodes confirms. So one node that lies or lags can neither invent a difference
+ * nor hide one, unless chain.quorum is set lower. Pure.
  */
 import { type QuorumSetting, quorumOf } from '../domain/quorum.ts';
 import type { Difference } from './compare.ts';
@@ -56,7 +56,7 @@ export function agreeOn(opinions: readonly Opinion[], setting: QuorumSetting): A
   return agreed;
 }
 
-/** The one on whose details a quorum agrees. Without such details the difference stands, but is not repaired by any. */
+/** The difference with the details that a quorum agrees on. Without such details it has no repairs. */
 function chooseAgreed(confirmed: readonly Difference[], quorum: number): Difference {
   const same = [...Map.groupBy(confirmed, ({ message }) => message).values()];
   const [agreed] = same.find((group) => group.length >= quorum) ?? [];
@@ -67,7 +67,7 @@ function chooseAgreed(confirmed: readonly Difference[], quorum: number): Differe
   return rest;
 }
 
-/** Equal for the same difference, even if nodes disagree about the right value. */
+/** The same key for the same difference, even if nodes disagree about the right value. */
 function keyOf({ kind, block, notification, subject = '' }: Difference): string {
   if (notification === undefined) return `${kind} ${block} ${subject}`;
   const { watchedAddressId, txHash, ordinal, id } = notification;

@@ -2,7 +2,7 @@
  * Awards and what rules say of logs, as text and as JSON.
  */
 import type { Explanation } from '../app/explain-transaction.ts';
-import type { ExplainedLog, Verdict } from '../audit/explain.ts';
+import type { ExplainedLog, RuleVerdict } from '../audit/explain.ts';
 import { decimalText, exactNumber } from '../core/decimal.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Award } from '../domain/award.ts';
@@ -82,7 +82,7 @@ export function describeLog({ ordinal, contract, topic, verdicts }: ExplainedLog
   return `${heading}\n  no rule asks for ${event}\n`;
 }
 
-function describeVerdict({ rule, version, what, message, inputs }: Verdict): string {
+function describeVerdict({ rule, version, what, message, inputs }: RuleVerdict): string {
   const name = version === undefined ? rule : `${rule} version ${version}`;
   // What an award was made of stands above; what says where the log is, in the heading.
   const { event: _event, contract: _contract, log: _log, ...values } = what === 'awarded' ? {} : inputs;

@@ -1,7 +1,7 @@
 /**
  * A plan of repairs as text: the step for each difference, what the receiver may have seen, and what it will be sent.
  */
-import type { Difference, Told } from '../audit/compare.ts';
+import type { Difference, WrongNotification } from '../audit/compare.ts';
 import type { Repair } from '../store/audit/repair.ts';
 
 /** Only with this flag does a repair send a transfer that the receiver may have credited under another id. */
@@ -14,7 +14,7 @@ export function stepsOf({ repairs = [], told }: Difference): string {
     : repairs.map((repair) => nameOf(repair, told)).join(', then ');
 }
 
-function nameOf(repair: Repair, told: Told | undefined): string {
+function nameOf(repair: Repair, told: WrongNotification | undefined): string {
   switch (repair.action) {
     case 'create':
       return 'create and deliver';
@@ -33,7 +33,7 @@ const orphanSteps = {
   unseen: 'withdraw',
   taken_back: 'send removal notice',
   kept: 'mark as orphaned',
-} as const satisfies Record<Told['fate'], string>;
+} as const satisfies Record<WrongNotification['fate'], string>;
 
 /** What the receiver may have seen already; undefined if no wrong notification is stored. */
 function toldText({ told, amount }: Difference): string | undefined {

@@ -1,5 +1,5 @@
 /**
- * How far the follower is behind the head and how long it will take: told while it catches up, silent afterwards.
+ * Reports how far the follower is behind the head, and how long the backfill will take.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Log } from '../core/log.ts';
@@ -9,27 +9,30 @@ export type BackfillProgress = {
   /** The newest block that is stored. */
   block: number;
   head: number;
-  /** 0 to 1, of the blocks between where it began and the head as it is now. */
+  /** The stored share, 0 to 1, of the blocks between the start of the backfill and the current head. */
   share: number;
   blocksPerSecond: number;
   transfersPerSecond: number;
-  /** Undefined until there is a rate. */
+  /** Undefined while the rate is 0. */
   secondsLeft: number | undefined;
 };
 
-/** Where progress is shown. */
+/** Shows progress. */
 export type BackfillDisplay = {
   show(progress: BackfillProgress): void;
-  /** The head is reached. */
+  /** Called when the head is reached. */
   end(): void;
 };
 
 export type Backfill = {
-  /** After each commit: the newest block of it, the head, and what was committed. Whether this is a backfill. */
+  /**
+   * Call after each commit with its newest block, the head, and the numbers of committed blocks and transfers. Returns
+   * whether the commit is part of a backfill.
+   */
   advance(commit: { block: number; head: number; blocks: number; transfers: number }): boolean;
 };
 
-/** Being this far behind is not the ordinary beat of the chain. */
+/** A follower that is fewer blocks behind has just missed a few heads. */
 const BEHIND_BLOCKS_MIN = 20;
 
 type Run = { from: number; startedMs: number; blocks: Pace; transfers: Pace; count: number };
@@ -78,7 +81,7 @@ function progressOf(run: Run, block: number, head: number): BackfillProgress {
 /** How often progress is logged. */
 const LINE_MS = 10_000;
 
-/** Progress as a log line every 10 seconds. */
+/** Logs progress every 10 seconds. */
 export function logDisplay(clock: Clock, log: Log): BackfillDisplay {
   let shownMs = clock.now().getTime();
   return {

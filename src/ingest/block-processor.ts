@@ -1,11 +1,11 @@
 /**
- * What else is derived from blocks and written in their transaction: swap pairs, points.
+ * A block processor derives further data from blocks, such as swaps or points, and writes it in the blocks' transaction.
  */
 import type { Tx } from '../store/db/db.ts';
 import type { ReadBlock } from './read-block.ts';
 
 export type BlockProcessor = {
   write(tx: Tx, blocks: readonly ReadBlock[]): Promise<void>;
-  /** Undoes what was written for all blocks above this one. */
+  /** Undoes everything that was written for blocks above this one. */
   undo(tx: Tx, ancestorNumber: number): Promise<void>;
 };

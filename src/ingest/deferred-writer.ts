@@ -1,5 +1,6 @@
 /**
- * The step that writes deferred notifications: the watchers take turns, the one that has waited longest first.
+ * Writes deferred notifications in small transactions. Watchers take turns, so that one with many notifications does not
+ * delay the others.
  */
 import type { Clock } from '../core/clock.ts';
 import type { Step } from '../core/loop.ts';
@@ -8,9 +9,9 @@ import { writeDeferred } from '../store/blocks/write-deferred.ts';
 import type { Database } from '../store/db/db.ts';
 import { type DeferralLimits, deferralLimits } from '../store/matching/deferred.ts';
 
-/** Of each writing time this many times as long is the others': these rows were not to delay them. */
+/** The writer pauses this many times as long as it wrote, because deferred rows must not slow down block commits. */
 const PAUSE_SHARE = 3;
-/** On a busy machine a transaction takes longer, and as much still has to be written. */
+/** Limits the pause on a busy machine, where each transaction takes longer but the backlog is the same. */
 const PAUSE_MS_MAX = 200;
 
 export function createDeferredWriter({
@@ -22,12 +23,12 @@ export function createDeferredWriter({
 }: {
   database: Database;
   clock: Clock;
-  /** As the follower has it. */
+  /** The same as the follower's. */
   confirmations: number;
   metrics: Pick<Metrics, 'ingestNotifications'>;
   limits?: DeferralLimits;
 }): Step {
-  /** When each watcher had its last turn, as a count of turns. */
+  /** The number of each watcher's last turn. */
   const turns = new Map<number, number>();
   let turn = 0;
 

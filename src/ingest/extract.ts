@@ -1,5 +1,5 @@
 /**
- * What counts as a transfer: the table of DESIGN §4, over one block. Pure.
+ * Extracts the transfers of a block, by the table in DESIGN §4. Pure.
  */
 import type { Bundle, BundleTransaction } from '../chain/blocks/bundle.ts';
 import type { ChainLog } from '../chain/rpc/parse.ts';
@@ -20,7 +20,7 @@ export function extractTransfers({ transactions }: Bundle): Transfer[] {
   ]);
 }
 
-/** A transaction that failed moved nothing; one of an unknown type without `to` or `value` says nothing. */
+/** None for a failed transaction, and none for a transaction of an unknown type without `to` or `value`. */
 function nativeTransfer({ hash, from, to, value, succeeded }: BundleTransaction): Transfer[] {
   if (!succeeded || to === undefined || value === undefined || value === 0n) return [];
   const receiver = to === 'creation' ? undefined : to;
@@ -47,7 +47,7 @@ function internalTransfers({ hash, calls }: BundleTransaction): Transfer[] {
   }));
 }
 
-/** From the receipt's logs, whatever its status (reference: some chains pay fees by logs of failed transactions). */
+/** From the receipt's logs, whatever its status, because some chains pay fees with logs of failed transactions (reference). */
 function tokenTransfers({ hash, logs }: BundleTransaction): Transfer[] {
   return logs.flatMap((log, ordinal) => {
     const [topic, from, to] = log.topics;
@@ -67,7 +67,7 @@ function tokenTransfers({ hash, logs }: BundleTransaction): Transfer[] {
   });
 }
 
-/** Exactly three topics and one word of data; four topics are an ERC-721 transfer. */
+/** An ERC-20 transfer has exactly three topics and one word of data. An ERC-721 transfer has four topics. */
 const hasTokenShape = ({ topics, data }: ChainLog) => topics.length === 3 && data.length === WORD_LENGTH;
 
 /** The address in the low 20 bytes of a topic. */

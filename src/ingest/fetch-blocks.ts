@@ -1,5 +1,5 @@
 /**
- * Blocks in one request whose answers are bounded, however large the blocks turn out to be.
+ * Fetches blocks in one request, and limits the size of the answers.
  */
 import type { Bundle } from '../chain/blocks/bundle.ts';
 import type { BundleOptions } from '../chain/nodes/fetch.ts';
@@ -11,14 +11,14 @@ import type { BlockReference } from '../domain/block.ts';
 /** The blocks, and how many bytes of JSON they came in. */
 type FetchedBlocks = { bundles: Bundle[]; bytes: number };
 
-/** Of several blocks: many times what a request is meant to bring, and a share of the memory of an ordinary backfill. */
+/** Limits a request for several blocks. Many times the target size of a request, and a part of an ordinary backfill's memory. */
 export const REQUEST_BYTES_MAX = 16 * 1024 * 1024;
 
 /**
- * The blocks, or 'too large': several whose answers exceed REQUEST_BYTES_MAX together are broken off there, which is no
- * failure of the node, and are to be asked for one by one. One block is as large as it is, where nothing else is asked for
- * beside it.
- * @throws Fault when no node can give them.
+ * Returns the blocks. Returns 'too large' if the answers for several blocks exceed REQUEST_BYTES_MAX together; then the
+ * caller must request them one by one. That doesn't count as an error of the node. A single block has no limit while no other
+ * request is under way (`isAlone`).
+ * @throws Fault when no node can give the blocks.
  */
 export async function fetchBlocks(
   nodes: Pick<ChainNodes, 'bundles'>,
@@ -32,7 +32,7 @@ export async function fetchBlocks(
   const isTooLarge = () => isBounded && bytes > REQUEST_BYTES_MAX;
   const onBytes = (more: number) => {
     bytes += more;
-    // An aborted request doesn't count as an error of the node, and no other node is asked.
+    // An aborted request doesn't count as an error of the node, and isn't repeated at another node.
     if (isTooLarge()) work.abort();
   };
   try {

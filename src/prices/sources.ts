@@ -192,7 +192,7 @@ export function pairSource(
       const window = { from: new Date(tip.minedAt.getTime() - minutes * 60_000), to: tip.minedAt };
       const average = await findAveragePairPrice(database, rate.pairId, window);
       if (average === undefined || average.eq(0))
-        throw new Fault('unavailable', `has no known reserves for ${minutes} minutes`);
+        throw new Fault('unavailable', `has stored reserves for less than ${minutes} minutes`);
       const usd = await usdOf();
       return {
         price: rate.isInverse ? usd.div(average) : usd.times(average),

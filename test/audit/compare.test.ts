@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import { compareBlock, dueOf, eventsOf, placesOf, type Verdict } from '../../src/audit/compare.ts';
+import { compareBlock, dueOf, eventsOf, notificationKeysOf, type Verdict } from '../../src/audit/compare.ts';
 import type { DeliverySide } from '../../src/audit/compare-delivery.ts';
 import { compareNotifications, type StoredSide } from '../../src/audit/compare-notifications.ts';
 import type { Transfer } from '../../src/domain/block.ts';
@@ -173,7 +173,7 @@ test('where notifications are looked for: once for each transaction and record',
   const expected = watches.flatMap(({ id: watchedAddressId }) =>
     [txHash, transfers[2]?.txHash].map((hash) => ({ shardId: SHARD, watchedAddressId, txHash: hash })),
   );
-  const places = placesOf(dueOf(eventsOf([blockOf(1, transfers)]), watches, 100));
+  const places = notificationKeysOf(dueOf(eventsOf([blockOf(1, transfers)]), watches, 100));
   assert.deepEqual(new Set(places), new Set(expected));
   assert.equal(places.length, expected.length);
 });

@@ -23,7 +23,7 @@ export async function reorg(
   paid: readonly Hash[],
   place = depth - 1,
 ): Promise<void> {
-  const before = await placesOf(chain, paid.slice(1));
+  const before = await notificationKeysOf(chain, paid.slice(1));
   const raw: unknown[] = [];
   for (const hash of paid) raw.push(await chain.rpc('eth_getRawTransactionByHash', [hash]));
   const [, transfer, split, second, other] = raw;
@@ -33,7 +33,7 @@ export async function reorg(
   // Each sender's own order stays.
   const again = [approval, split, transfer, other, second].map((one) => [one, place]);
   await chain.alone(() => chain.rpc('anvil_reorg', [depth, again]));
-  const after = await placesOf(chain, paid.slice(1));
+  const after = await notificationKeysOf(chain, paid.slice(1));
   for (const [index, { place, logs }] of before.entries()) {
     assert.notEqual(after[index]?.place, place);
     for (const log of logs) assert.ok(after[index]?.logs.includes(log) === false);
@@ -45,7 +45,7 @@ const PAYMENTS = 5;
 const isHash = (value: unknown): value is Hash => typeof value === 'string' && value.length === 66;
 
 /** Where transactions and their logs are in their blocks. */
-async function placesOf(chain: Chain, hashes: readonly Hash[]) {
+async function notificationKeysOf(chain: Chain, hashes: readonly Hash[]) {
   const places: { to: unknown; place: number; logs: string[] }[] = [];
   for (const hash of hashes) {
     const receipt = record(await chain.rpc('eth_getTransactionReceipt', [hash]), 'receipt');

@@ -69,7 +69,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return { price: quote?.price.toFixed(), at: quote?.at };
   };
 
-  test('the native price by a pair is weighted by time, in what the stablecoin is worth', async () => {
+  test("a pair gives a time-weighted native price, multiplied by the stablecoin's price", async () => {
     await mine(database(), headerOf(0), []);
     await trade(2, 1, 50, '1000');
     await trade(2, 2, 20, '2000');
@@ -79,7 +79,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await read({ native: pairFeed(2) }, 'BELL'), { price, at: noon });
   });
 
-  test('a token is priced by its pair and the native price, whichever side it is on', async () => {
+  test('a token gets its price from its pair and the native price, whether it is token0 or token1', async () => {
     await mine(database(), headerOf(0), []);
     await insertPrice(database(), {
       asset: 'BELL',
@@ -88,7 +88,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       source: 'test',
     });
     await trade(4, 1, 60, '0.05');
-    // BELL/DOGE counts in DOGE: how many one BELL costs.
+    // The price of BELL/DOGE is in DOGE: how many DOGE one BELL costs.
     await trade(5, 1, 60, '25000');
     const native = {
       everySeconds: 30,
@@ -100,14 +100,17 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await read({ native, tokens }, 'DOGE')).price, '0.1');
   });
 
-  test('a pair that is not known for long enough, and a chain without blocks, tell no price', async () => {
+  test('a pair with too short a history gives no price, and neither does a chain without blocks', async () => {
     await trade(2, 1, 29, '1000');
     await assert.rejects(read({ native: pairFeed(2) }, 'BELL'), /no block is stored yet/);
     await mine(database(), headerOf(0), []);
-    await assert.rejects(read({ native: pairFeed(2) }, 'BELL'), /not known with reserves for 30 minutes/);
+    await assert.rejects(
+      read({ native: pairFeed(2) }, 'BELL'),
+      /has stored reserves for less than 30 minutes/,
+    );
   });
 
-  test('a token whose native price is missing has none by its pair', async () => {
+  test('a token priced by a pair with the native coin has no price without a native price', async () => {
     await mine(database(), headerOf(0), []);
     await trade(4, 1, 60, '0.05');
     const native = {
@@ -122,7 +125,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   });
 });
 
-test('sources are named without secrets and told apart, each with its own limit of age', () => {
+test('the names of sources are unique and hold no secrets, and each source has a maximum age', () => {
   const page = { type: 'http' as const, url: 'https://user:pw@prices.example/KEY', path: '$' };
   const config = loaded({
     native: {

@@ -26,18 +26,27 @@ test('a service whose pair is not what the chain has does not start, and says wh
   const right = pairOf(pair);
   const [first, second] = pair.tokens;
   const cases: [Partial<Pair>, string][] = [
-    [{ token0: second, token1: first }, `token0 is ${first} on the chain, the configuration says ${second}`],
-    [{ token1: first, token0: second }, `token1 is ${second} on the chain, the configuration says ${first}`],
+    [
+      { token0: second, token1: first },
+      `token0 is ${first} on the chain, but ${second} in the configuration`,
+    ],
+    [
+      { token1: first, token0: second },
+      `token1 is ${second} on the chain, but ${first} in the configuration`,
+    ],
     [
       { token0Decimals: 7 },
-      `token0Decimals is ${right.token0Decimals} on the chain, the configuration says 7`,
+      `token0Decimals is ${right.token0Decimals} on the chain, but 7 in the configuration`,
     ],
     [
       { token1Decimals: 7 },
-      `token1Decimals is ${right.token1Decimals} on the chain, the configuration says 7`,
+      `token1Decimals is ${right.token1Decimals} on the chain, but 7 in the configuration`,
     ],
-    [{ address: first }, `address ${first} is no contract of a pair on this chain`],
-    [{ address: chain.accounts[0] }, `address ${chain.accounts[0]} is no contract of a pair on this chain`],
+    [{ address: first }, `address ${first} is not the contract of a pair on this chain`],
+    [
+      { address: chain.accounts[0] },
+      `address ${chain.accounts[0]} is not the contract of a pair on this chain`,
+    ],
   ];
   const database = parts.use(await createTestDatabase('postgres'));
   for (const [wrong, message] of cases) {
@@ -65,7 +74,7 @@ test('a pair that its factory does not know is refused with the one that it know
   }
   const database = parts.use(await createTestDatabase('postgres'));
   const refused = start(database, chain, { ...pairOf(real), address: copy });
-  const message = `is ${real.address} on the chain, the configuration says ${copy}`;
+  const message = `is ${real.address} on the chain, but ${copy} in the configuration`;
   await assert.rejects(refused, (fault) => fault instanceof Fault && fault.message.includes(message));
   assert.notEqual(other.address, real.address);
 });

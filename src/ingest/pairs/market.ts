@@ -1,6 +1,6 @@
 /**
- * The facts of swap pairs, written with the blocks that they come from: swaps with the USD value that they had then, and
- * what each block left of the reserves.
+ * Writes swaps and pair states with their blocks: each swap with its USD value at that time, and the reserves of each pair
+ * after each block that changed them.
  */
 import type { Clock } from '../../core/clock.ts';
 import { decimal } from '../../core/decimal.ts';
@@ -20,12 +20,12 @@ import { deleteSwapsAbove, insertSwaps, type PricedSwap, type SwapPrice } from '
 import { listPrices, type Price } from '../../store/prices/prices.ts';
 import type { BlockProcessor } from '../block-processor.ts';
 
-/** What is written of a block. */
+/** The part of a block that this processor needs. */
 type MarketBlock = { header: BlockHeader; pairEvents: readonly PairEvents[] };
 
-/** The processor of these pairs. Without pairs it asks the database once, and forgets those of others before it. */
+/** The processor of these pairs. Without pairs it runs one statement at the start, which stops following the former pairs. */
 export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock): BlockProcessor {
-  /** The next block if no other process has written since: then it is known which pairs are followed. */
+  /** The next block, unless another process writes first. If it comes next, the followed pairs are still the same. */
   let expected: number | undefined;
   return {
     async write(tx, blocks) {
@@ -33,7 +33,7 @@ export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock
       if (first === undefined || last === undefined) return;
       if (first.number !== expected) await followPairs(tx, pairs, { header: first, now: clock.now() });
       await writePairEvents(tx, pairs, blocks);
-      // When this transaction fails the same blocks come again, which is not what is expected here.
+      // If this transaction fails, the same blocks come again, and their number is not the expected one.
       expected = last.number + 1;
     },
     async undo(tx, ancestorNumber) {
@@ -45,7 +45,7 @@ export function createMarketProcessor(pairs: readonly ValuedPair[], clock: Clock
   };
 }
 
-/** Stores swaps and states of these blocks; those that are there already stay as they are. */
+/** Stores swaps and states of these blocks. Rows that are already stored stay as they are. */
 export async function writePairEvents(
   tx: Tx,
   pairs: readonly ValuedPair[],
@@ -65,10 +65,10 @@ export async function writePairEvents(
   if (states.length > 0) await insertPairStates(tx, states);
 }
 
-/** One pair in one block. */
+/** The events of one pair in one block. */
 export type Placed = { header: BlockHeader; pair: ValuedPair; events: PairEvents };
 
-/** What the block left of the pair; empty where its reserves did not change. */
+/** The state of the pair after the block; empty if its reserves did not change. */
 export function toState({ header, pair, events }: Placed): PairStateChange[] {
   const { reserves, supplyChange, liquidityK } = events;
   if (reserves === undefined) return [];
@@ -117,7 +117,7 @@ const zero = decimal('0');
 
 const feedKey = (asset: string, { number }: BlockHeader) => `${number} ${asset}`;
 
-/** The value of a swap; undefined where its token has a feed without a price that counted then. */
+/** The value of a swap; undefined if its token has a feed, but no valid price at that time. */
 export function valueAt(
   pair: ValuedPair,
   swap: Parameters<typeof swapValue>[1] & { minedAt: Date },

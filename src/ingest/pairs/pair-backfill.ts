@@ -1,6 +1,6 @@
 /**
- * The last 24 hours of pairs that are new here: blocks from the first followed one downwards, each proved and linked to the
- * one above, beside the follower. Newest first, so that what is missing is always the beginning of the window.
+ * Backfills the last 24 hours of new pairs while the follower runs. It reads blocks downwards from the first followed one,
+ * each proved and linked to the one above. The newest blocks come first, so that only the beginning of the window is missing.
  */
 import type { Bundle } from '../../chain/blocks/bundle.ts';
 import type { ChainNodes } from '../../chain/nodes/nodes.ts';
@@ -26,20 +26,20 @@ type PairBackfillOptions = {
   pairs: readonly ValuedPair[];
 };
 
-/** Blocks of one step, and how long it may take before the next ones are smaller. */
+/** Blocks of one step. A step that takes longer than the target makes the next ones smaller. */
 const STEP_BLOCKS_MAX = 30;
 const STEP_MS_TARGET = 500;
 /** How often progress is logged. */
 const LINE_MS = 10_000;
 
 /**
- * Reads one batch of blocks of the past; where it is, is stored with what was found. The step throws a Fault when no node
- * can give them, or they do not lead to what is stored: then the chain has forked, and the follower finds out.
+ * A step that reads one batch of old blocks, and stores the position with the data. It throws a Fault when no node can give
+ * the blocks, or when they do not link to the stored ones. The latter is a reorg, which the follower handles.
  */
 export function createPairBackfill({ database, nodes, clock, log, pairs }: PairBackfillOptions): Step {
   const ids = pairs.map(({ id }) => id);
   let stepBlocks = 1;
-  let toldAt = clock.now().getTime();
+  let loggedMs = clock.now().getTime();
 
   return async (signal) => {
     if (ids.length === 0) return 'idle';
@@ -49,7 +49,7 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
     const lowest = Math.max(work.lowest, work.number - stepBlocks + 1);
     const numbers = Array.from({ length: work.number - lowest + 1 }, (_, index) => lowest + index);
     const wanted = stepBlocks;
-    // After a Fault one block only, which any node may have; and after too many bytes.
+    // After a Fault, read one block only, because any node may have one; likewise after too many bytes.
     stepBlocks = 1;
     const fetched = await fetchBlocks(nodes, numbers, signal, { parts: 'without traces' });
     if (fetched === 'too large') return 'worked';
@@ -72,23 +72,23 @@ export function createPairBackfill({ database, nodes, clock, log, pairs }: PairB
     const blocks = bundles
       .filter(({ header }) => header.minedAt > work.until)
       .map((bundle) => ({ header: bundle.header, pairEvents: read(bundle) }));
-    const isOurs = await database.transaction(async (tx) => {
+    const isStored = await database.transaction(async (tx) => {
       await lockCommits(tx);
       const next = isDone ? undefined : { number: number - 1, hash: parentHash };
       if (!(await advanceBackfill(tx, work, next))) return false;
-      // What is there of an earlier time, or of a branch that died before anybody followed it, is replaced.
+      // Replace rows of an earlier backfill, or of a branch that was orphaned before the pair was followed.
       await deleteSwapsBetween(tx, work.pairIds, { from: number, to: work.number });
       await deletePairStatesBetween(tx, work.pairIds, { from: number, to: work.number });
       await writePairEvents(tx, members, blocks);
       return true;
     });
-    if (isOurs) tell(work.pairIds, number, minedAt, isDone);
+    if (isStored) logProgress(work.pairIds, number, minedAt, isDone);
   }
 
-  function tell(pairIds: readonly number[], block: number, minedAt: Date, isDone: boolean): void {
+  function logProgress(pairIds: readonly number[], block: number, minedAt: Date, isDone: boolean): void {
     const nowMs = clock.now().getTime();
-    if (!isDone && nowMs - toldAt < LINE_MS) return;
-    toldAt = nowMs;
+    if (!isDone && nowMs - loggedMs < LINE_MS) return;
+    loggedMs = nowMs;
     const hours = Number(((nowMs - minedAt.getTime()) / 3_600_000).toFixed(1));
     log.info({ pairs: pairIds, block, hours }, isDone ? 'pairs.backfill_done' : 'pairs.backfill_progress');
   }
@@ -100,7 +100,7 @@ function requireLinked(bundles: readonly Bundle[], { number, hash }: PairBackfil
     if (header.hash !== wanted)
       throw new Fault(
         'unavailable',
-        `block ${header.number} is ${header.hash}, and not ${wanted} below the followed block ${number + 1}`,
+        `block ${header.number} is ${header.hash}, but the followed block ${number + 1} descends from ${wanted}`,
       );
     wanted = header.parentHash;
   }

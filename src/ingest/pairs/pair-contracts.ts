@@ -1,6 +1,6 @@
 /**
- * What the contracts of a pair say of themselves (IUniswapV2Pair, IUniswapV2Factory, EIP-20): checked when the service
- * starts, and read at a block.
+ * Calls the contracts of pairs (IUniswapV2Pair, IUniswapV2Factory, EIP-20): to check the configuration when the service
+ * starts, and to read reserves and supplies at a block.
  */
 import { type ContractCall, callContracts, type ReadAt } from '../../chain/contracts/contracts.ts';
 import type { ChainNodes } from '../../chain/nodes/nodes.ts';
@@ -25,12 +25,12 @@ const selectors = {
   feeTo: '0x017e7e58',
 } as const;
 
-/** Pairs of one question: six calls each, a few hundred altogether. */
+/** Pairs of one request: six calls each, a few hundred altogether. */
 const CHECKED_MAX = 50;
 
 /**
- * Compares what is configured with the contracts. A token that does not tell its decimals and a pair without a factory, or
- * whose factory knows no getPair, are taken as they are configured.
+ * Compares the configured pairs with their contracts. Some answers may be missing, and then the configuration counts: a
+ * token's decimals, a pair's factory, and the factory's `getPair`.
  * @throws Fault `conflict` that names every difference; `unavailable` when no node answers.
  */
 export async function checkPairs(nodes: Nodes, pairs: readonly Pair[], signal: AbortSignal): Promise<void> {
@@ -39,7 +39,7 @@ export async function checkPairs(nodes: Nodes, pairs: readonly Pair[], signal: A
     problems.push(...(await findDifferences(nodes, pairs.slice(start, start + CHECKED_MAX), signal)));
   if (problems.length === 0) return;
   const list = problems.map(({ path, message }) => `${path}: ${message}`).join('\n');
-  throw new Fault('conflict', `configured pairs are not what the chain has:\n${list}`, { problems });
+  throw new Fault('conflict', `configured pairs differ from their contracts:\n${list}`, { problems });
 }
 
 async function findDifferences(
@@ -47,27 +47,27 @@ async function findDifferences(
   pairs: readonly Pair[],
   signal: AbortSignal,
 ): Promise<Problem[]> {
-  const told = await askEach(nodes, pairs, 'latest', signal, ({ address, token0, token1 }) => [
+  const replies = await askEach(nodes, pairs, 'latest', signal, ({ address, token0, token1 }) => [
     callOf(address, 'token0'),
     callOf(address, 'token1'),
     callOf(token0, 'decimals'),
     callOf(token1, 'decimals'),
     callOf(address, 'factory'),
   ]);
-  const factories = told.map((answers) => asAddress(answers[4]));
+  const factories = replies.map((answers) => asAddress(answers[4]));
   const listed = await askEach(nodes, pairs, 'latest', signal, ({ token0, token1 }, index) => {
     const factory = factories[index];
-    return isNobody(factory) ? [] : [callOf(factory, 'getPair', token0, token1)];
+    return isUnset(factory) ? [] : [callOf(factory, 'getPair', token0, token1)];
   });
   return pairs.flatMap((pair, index) => {
-    const [token0, token1, decimals0, decimals1] = told[index] ?? [];
+    const [token0, token1, decimals0, decimals1] = replies[index] ?? [];
     const path = `pair ${pair.id} (${pair.name})`;
     if (asAddress(token0) === undefined || asAddress(token1) === undefined)
-      return [{ path, message: `address ${pair.address} is no contract of a pair on this chain` }];
+      return [{ path, message: `address ${pair.address} is not the contract of a pair on this chain` }];
     const differ = (field: string, is: string | number | undefined, should: string | number) =>
       is === undefined || is === should
         ? []
-        : [{ path, message: `${field} is ${is} on the chain, the configuration says ${should}` }];
+        : [{ path, message: `${field} is ${is} on the chain, but ${should} in the configuration` }];
     return [
       ...differ('token0', asAddress(token0), pair.token0),
       ...differ('token1', asAddress(token1), pair.token1),
@@ -82,21 +82,21 @@ async function findDifferences(
   });
 }
 
-/** What the contracts of these pairs say at one block; those that do not answer as a pair are left out. */
+/** Reserves, supply and fee of these pairs at one block. Contracts that do not answer like a pair are left out. */
 export async function readPairs(
   nodes: Nodes,
   pairs: readonly Pair[],
   at: BlockReference,
   signal: AbortSignal,
 ): Promise<PairReading[]> {
-  const told = await askEach(nodes, pairs, at, signal, ({ address }) => [
+  const replies = await askEach(nodes, pairs, at, signal, ({ address }) => [
     callOf(address, 'getReserves'),
     callOf(address, 'totalSupply'),
     callOf(address, 'kLast'),
   ]);
   const feeOn = await readFees(nodes, pairs, at, signal);
   return pairs.flatMap(({ id }, index) => {
-    const [reserves, supply, kLast] = told[index] ?? [];
+    const [reserves, supply, kLast] = replies[index] ?? [];
     const [reserve0, reserve1, totalSupply] = [wordOf(reserves, 0), wordOf(reserves, 1), wordOf(supply, 0)];
     if (reserve0 === undefined || reserve1 === undefined || totalSupply === undefined) return [];
     const lp = { totalSupply, kLast: wordOf(kLast, 0) ?? 0n, isFeeOn: feeOn.get(id) ?? false };
@@ -104,7 +104,7 @@ export async function readPairs(
   });
 }
 
-/** Whether the factory of each pair has somebody who gets the protocol fee at this block. */
+/** Whether the protocol fee of each pair is on at this block: its factory names a receiver. */
 export async function readFees(
   nodes: Nodes,
   pairs: readonly Pair[],
@@ -113,17 +113,17 @@ export async function readFees(
 ): Promise<Map<number, boolean>> {
   const named = await askEach(nodes, pairs, at, signal, ({ address }) => [callOf(address, 'factory')]);
   const factoryOf = new Map(pairs.map(({ id }, index) => [id, asAddress(named[index]?.[0])]));
-  const factories = [...new Set(factoryOf.values())].filter((factory) => !isNobody(factory));
+  const factories = [...new Set(factoryOf.values())].filter((factory) => !isUnset(factory));
   const receivers = await askEach(nodes, factories, at, signal, (factory) => [callOf(factory, 'feeTo')]);
   const hasReceiver = new Map(
-    factories.map((factory, index) => [factory, !isNobody(asAddress(receivers[index]?.[0]))]),
+    factories.map((factory, index) => [factory, !isUnset(asAddress(receivers[index]?.[0]))]),
   );
   return new Map(
     [...factoryOf].map(([id, factory]) => [id, factory !== undefined && (hasReceiver.get(factory) ?? false)]),
   );
 }
 
-/** The answers to the calls of each subject, all of one node at one block. */
+/** The answers to the calls of each subject, all from one node at one block. */
 async function askEach<T>(
   nodes: Nodes,
   subjects: readonly T[],
@@ -145,7 +145,7 @@ function callOf(to: Address, method: keyof typeof selectors, ...values: Address[
 /** One word in hexadecimal digits. */
 const WORD_DIGITS = 64;
 
-/** The n-th word; undefined where the call reverted, or there is no contract. */
+/** The n-th word; undefined if the call reverted, or there is no contract. */
 function wordOf(data: Hex | undefined, index: number): bigint | undefined {
   const end = 2 + (index + 1) * WORD_DIGITS;
   return data === undefined || data.length < end
@@ -163,5 +163,5 @@ function asNumber(data: Hex | undefined): number | undefined {
   return word === undefined ? undefined : Number(word);
 }
 
-const isNobody = (address: Address | undefined): address is undefined =>
+const isUnset = (address: Address | undefined): address is undefined =>
   address === undefined || address === zeroAddress;

@@ -1,5 +1,5 @@
 /**
- * What a block did to the configured pairs, from the logs of their contracts (Uniswap V2). Pure.
+ * Reads the events of configured pairs (Uniswap V2) from the logs of a block. Pure.
  */
 import type { Bundle } from '../../chain/blocks/bundle.ts';
 import type { ChainLog } from '../../chain/rpc/parse.ts';
@@ -14,13 +14,13 @@ const SYNC_TOPIC: Hash = '0x1c411e9a96e071241c2f21f7726b17ae89e3cab4c78be50e062b
 const MINT_TOPIC: Hash = '0x4c209b5fc8ad50758f13e2e1088ba56a560dff690a1c6fef26394f4c03821c4f';
 /** keccak256("Burn(address,uint256,uint256,address)") */
 const BURN_TOPIC: Hash = '0xdccd412f0b1252819cb1fd330b93224ca42612892bb3f4f789976e6d81936496';
-/** keccak256("Transfer(address,address,uint256)"): of the pair's own LP token. */
+/** keccak256("Transfer(address,address,uint256)"): the pair contract is its LP token's contract too. */
 const TRANSFER_TOPIC: Hash = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
 
 /** One word of data in hexadecimal digits. */
 const WORD_DIGITS = 64;
 
-/** Reads the events of these pairs out of a block; a block that none of them was in costs one look-up per log. */
+/** Reads the events of these pairs. A block without such events costs one map look-up per log. */
 export function createPairReader(
   pairs: readonly Pick<Pair, 'id' | 'address'>[],
 ): (bundle: Pick<Bundle, 'transactions'>) => PairEvents[] {
@@ -65,7 +65,7 @@ function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: numb
       if (reserve0 !== undefined && reserve1 !== undefined) events.reserves = { reserve0, reserve1 };
       return;
     }
-    // Both come after the Sync of the same call, whose reserves the contract has put into kLast.
+    // Both come after the Sync of the same call. The contract has stored the product of its reserves as kLast.
     case MINT_TOPIC:
     case BURN_TOPIC:
       if (events.reserves !== undefined)
@@ -80,8 +80,8 @@ function addEvent(events: PairEvents, log: ChainLog, txHash: Hash, ordinal: numb
 }
 
 /**
- * LP tokens are made from the zero address, and destroyed by the pair that holds them. A holder who sends his to the zero
- * address destroys nothing.
+ * LP tokens are minted from the zero address, and burned by the pair contract. A holder who sends tokens to the zero address
+ * doesn't change the supply.
  */
 function supplyChangeOf({ address, topics, data }: ChainLog): bigint {
   const [, from, to] = topics;

@@ -1,6 +1,6 @@
 /**
- * Reading the contracts of pairs at the newest stored block: at the start, after a mint or burn, and when the protocol fee
- * is switched, which no event tells.
+ * Reads the contracts of pairs at the newest stored block: at the start, after a mint or burn, and when the protocol fee is
+ * switched on or off, because no event reports that.
  */
 import type { ChainNodes } from '../../chain/nodes/nodes.ts';
 import type { Clock } from '../../core/clock.ts';
@@ -25,12 +25,12 @@ type PairReadingOptions = {
 
 /** Pairs of one reading. */
 const READ_MAX = 100;
-/** How often the factories are asked whether the fee has been switched. */
+/** How often factories are asked whether the fee is on. */
 const FEE_MS = 60_000;
 
 /**
- * Reads pairs whose supply is not known for certain. The step throws a Fault when no node can answer for the newest stored
- * block, or a contract does not answer as a pair.
+ * A step that reads pairs whose LP supply is not certain. It throws a Fault when no node can answer for the newest stored
+ * block, or when a contract does not answer like a pair.
  */
 export function createPairReadings(options: PairReadingOptions): Step {
   const { database, nodes, clock, log, pairs } = options;
@@ -77,7 +77,7 @@ export function createPairReadings(options: PairReadingOptions): Step {
     return new Set(switched.map(({ pairId }) => pairId));
   }
 
-  /** A block that has died meanwhile says nothing; the next step reads at the new one. */
+  /** Stores nothing if the block was orphaned meanwhile. The next step reads at the new tip. */
   async function store(tx: Tx, readings: readonly PairReading[], tip: BlockHeader): Promise<void> {
     await lockCommits(tx);
     if ((await findBlockHash(tx, tip.number)) !== tip.hash) return;

@@ -1,6 +1,6 @@
 /**
- * Prunes data of pairs that no query needs. Swaps go first: their sums give the volumes of other days. Of the states those
- * of the last day are kept whole, of each older hour the last; sums and hours go together.
+ * Prunes data of pairs that no query needs. Swaps go first, because their sums give the volumes of older days. Of the states,
+ * all of the last day and the last one of each older hour are kept. Sums and hourly states are deleted at the same age.
  */
 import type { Clock } from '../../core/clock.ts';
 import type { Step } from '../../core/loop.ts';
@@ -13,24 +13,24 @@ import {
   pruneSwapVolumes,
 } from '../../store/retention/market-retention.ts';
 
-/** Rows of one step: a delete of this size takes milliseconds. */
+/** Rows of one delete, which takes milliseconds. */
 const STEP_ROWS = 1_000;
 const HOUR_MS = 60 * 60 * 1000;
-/** Every state is kept for this long: longer than any time-weighted price looks back. */
+/** All states of this time are kept. No time-weighted price looks back further. */
 export const WHOLE_MS = 24 * HOUR_MS;
 
 type PairRetention = {
-  /** How long swaps are kept themselves: more than the day that volumes are about. */
+  /** How long swaps are kept: longer than the day over which volumes are computed. */
   swapsMs: number;
-  /** How long their sums, and the price of each hour. */
+  /** How long their sums and the hourly states are kept. */
   pairHistoryMs: number;
 };
 
-/** The step that thins out facts of pairs; each hour it goes through them once, until nothing is left to remove. */
+/** A step that prunes data of pairs. It runs through all data once an hour, until nothing is left to delete. */
 export function createPairPruner(options: { database: Database; clock: Clock } & PairRetention): Step {
   const { database, clock, swapsMs, pairHistoryMs } = options;
   let doneMs = Number.NEGATIVE_INFINITY;
-  /** Before this there is no more than one state of an hour. */
+  /** Before this time, each hour has at most one state. */
   let thinned = new Date(0);
   return async () => {
     const hourMs = Math.floor(clock.now().getTime() / HOUR_MS) * HOUR_MS;

@@ -1,5 +1,5 @@
 /**
- * Values for swaps that happened while their token had no price that counted: the next price that it gets.
+ * Values swaps that happened while their token had no valid price, with the next price of the token.
  */
 import type { Step } from '../../core/loop.ts';
 import { swapTokenValue, type ValuedPair } from '../../domain/pair.ts';
@@ -12,7 +12,7 @@ import { valueAt } from './market.ts';
 /** Swaps of one step. */
 const VALUED_MAX = 1_000;
 
-/** Values swaps of one pair, oldest first. */
+/** A step that values swaps of one pair, the oldest first. */
 export function createSwapValuer(options: { database: Database; pairs: readonly ValuedPair[] }): Step {
   const { database } = options;
   const waiting = options.pairs.filter((pair) => {
@@ -32,9 +32,9 @@ export function createSwapValuer(options: { database: Database; pairs: readonly 
     return 'idle';
   };
 
-  /** False while its token has no price since the oldest of them. */
+  /** Returns false if the token has had no price since the oldest unvalued swap. */
   async function valueOldest(pair: ValuedPair): Promise<boolean> {
-    // No lock is taken while there is nothing to do.
+    // Look before taking the lock, which delays block commits.
     if ((await listValued(database, pair, 1)).length === 0) return false;
     return database.transaction(async (tx) => {
       await lockCommits(tx);
@@ -45,7 +45,7 @@ export function createSwapValuer(options: { database: Database; pairs: readonly 
   }
 }
 
-/** Of the oldest swaps without a value those that have one now: by the price in force, or else by the next one. */
+/** The oldest unvalued swaps that can be valued now: by the price in force at their time, or else by the next one. */
 async function listValued(db: Db, pair: ValuedPair, limit: number) {
   const value = swapTokenValue(pair);
   if (value === undefined || 'fixed' in value) return [];

@@ -1,6 +1,6 @@
 /**
- * Balances that accrue, moved by new blocks: each touch is one row, and days that have ended are closed bit by bit, so that
- * who never touches again earns too.
+ * Moves accruing balances with new blocks. It also closes days that have ended, a limited number in each commit, so that
+ * balances that never move again earn points too.
  */
 import { floor } from '../../core/fraction.ts';
 import type { BlockHeader } from '../../domain/block.ts';
@@ -21,16 +21,16 @@ import {
 import { type ClosedDay, closeDay, openPosition, type Touch, touchPosition } from './accrual.ts';
 import { type Inputs, logEnvironment, type PriceAt, userOf } from './environment.ts';
 
-/** A day that was closed, with the block in which that happened. */
+/** A closed day, with the block in whose commit it was closed. */
 export type Closed = { day: ClosedDay; block: BlockHeader };
 
-/** Days closed in one transaction, for each of its blocks and altogether: some 20 µs each. */
+/** Days closed in one transaction, per block and altogether. Closing takes some 20 µs per day. */
 const CLOSED_PER_BLOCK_MAX = 5_000;
 const CLOSED_MAX = 20_000;
-/** More than a commit writes of what was before. */
+/** More rows of former positions than one commit writes. */
 const FORGOTTEN_MAX = 50_000;
 
-/** Moves the balances, and returns the days that ended before. */
+/** Moves the balances. Returns the days that ended before these movements. */
 export async function moveBalances(
   tx: Tx,
   movements: readonly Placed<Movement>[],
@@ -71,7 +71,7 @@ export async function moveBalances(
   return closed;
 }
 
-/** Closes days of the rules that ended before the last of these blocks, one of each balance, the oldest first. */
+/** Closes one day of each balance, the oldest first, if it ended before the last of these blocks. */
 export async function closeDays(
   tx: Tx,
   rules: readonly string[],
@@ -97,7 +97,7 @@ const beforeOf = (position: Position, { number }: BlockHeader): PositionBefore =
   return { rule, user, blockNumber: number, position };
 };
 
-/** Undefined where the movement does not hold for this log; what it asked for is noted in `inputs`. */
+/** The change of the balance; undefined if the movement does not apply to this log. Notes the values it reads in `inputs`. */
 export function changeOf(
   activity: Activity<Movement>,
   { block, priceAt, inputs = {} }: { block: BlockHeader; priceAt: PriceAt; inputs?: Inputs },

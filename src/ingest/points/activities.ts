@@ -1,6 +1,5 @@
 /**
- * What the rules of points ask for in a block: decoded logs of their events and contracts. Pure; a log that no rule asks
- * for costs a look into a map.
+ * Decodes the logs that points rules listen to. Any other log costs one map look-up. Pure.
  */
 import type { Bundle } from '../../chain/blocks/bundle.ts';
 import type { Address, Hash } from '../../core/hex.ts';
@@ -8,7 +7,7 @@ import { decodeEvent } from '../../domain/event-signature.ts';
 import type { Activity } from '../../domain/points/activity.ts';
 import type { Listener, Rules } from '../../domain/points/rules.ts';
 
-/** What the rules ask for in a block, in its order. Transactions that failed have no activities. */
+/** Reads the activities of a block in the order of its logs. Failed transactions have none. */
 export function createActivityReader({ listeners }: Rules): (bundle: Bundle) => Activity[] {
   if (listeners.length === 0) return () => [];
   const byTopic = indexByTopic(listeners);
@@ -19,9 +18,9 @@ export function createActivityReader({ listeners }: Rules): (bundle: Bundle) => 
       for (const [ordinal, log] of logs.entries()) {
         logIndex += 1;
         const [topic] = log.topics;
-        const asking = topic === undefined ? undefined : byTopic.get(topic)?.get(log.address);
-        if (asking === undefined || !succeeded) continue;
-        for (const listener of asking) {
+        const listening = topic === undefined ? undefined : byTopic.get(topic)?.get(log.address);
+        if (listening === undefined || !succeeded) continue;
+        for (const listener of listening) {
           const values = decodeEvent(listener.signature, log);
           if (values === undefined) continue;
           const place = { txHash: hash, sender: from, contract: log.address, ordinal, logIndex };

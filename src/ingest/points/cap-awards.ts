@@ -19,10 +19,10 @@ import { dayOf } from '../../domain/points/window.ts';
 import { POINTS_DIGITS, textOf } from './environment.ts';
 import type { PendingAward } from './pending-awards.ts';
 
-/** The category of what referrers get (spec 2.1). */
+/** The category of referrers' awards (spec 2.1). */
 const REFERRAL = 'referral';
 
-/** What caps by user and day are about: one version of a rule, a user, a day in UTC. */
+/** The key of a cap per user and day: one version of a rule, a user, a day in UTC. */
 export function dayKey({ rule: { id, version }, user, earnedAt }: PendingAward): string {
   return `${id} ${version} ${user} ${dayOf(earnedAt)}`;
 }

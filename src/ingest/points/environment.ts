@@ -1,5 +1,5 @@
 /**
- * What expressions are calculated with at a log or at a day's end, noting what they asked for. Pure.
+ * The values that expressions use at a log or at the end of a day. Notes each value that an expression reads. Pure.
  */
 import { decimalText } from '../../core/decimal.ts';
 import { type Fraction, floorTo, fractionFrom, fractionOf } from '../../core/fraction.ts';
@@ -12,18 +12,18 @@ import type { UserSource } from '../../domain/points/rules.ts';
 import type { TokenInfo } from '../../domain/points/tokens.ts';
 import type { Price } from '../../store/prices/prices.ts';
 
-/** The price of an asset that was in force at a time. */
+/** The price of an asset in force at a time. */
 export type PriceAt = (asset: string, at: Date) => Price | undefined;
 
-/** What an award was calculated from, for `points explain`. */
+/** The values that an award was calculated from, for `points explain`. */
 export type Inputs = Record<string, string>;
 
-/** Digits behind the point that are kept of points, as many as coins have; what is beyond is cut off. */
+/** Points are truncated to this many decimals, as many as coins have. */
 export const POINTS_DIGITS = 18;
 
 type Known = { tokens: ReadonlyMap<string, TokenInfo>; priceAt: PriceAt; at: Date; inputs: Inputs };
 
-/** Of the arguments of a log and the tokens at its contract. */
+/** The arguments of a log, and the tokens of its contract. */
 export function logEnvironment(
   { listener, contract, values }: Activity,
   known: Omit<Known, 'tokens'>,
@@ -35,12 +35,12 @@ export function logEnvironment(
   });
 }
 
-/** Of one number, whatever its name. */
+/** One number, whatever its name. */
 export function numberEnvironment(number: bigint, known: Known): Environment {
   return noting(known, () => fractionOf(number));
 }
 
-/** The assets whose prices the expressions need where the tokens mean these. */
+/** The assets whose prices these expressions need with these tokens. */
 export function assetsOf(
   expressions: readonly (CheckedExpression | undefined)[],
   tokens: ReadonlyMap<string, TokenInfo>,
@@ -59,7 +59,7 @@ export function userOf(source: UserSource, { sender, values }: Activity): Addres
   return typeof user === 'string' && user !== zeroAddress ? user : undefined;
 }
 
-/** As it is stored in inputs. */
+/** The value as text, as inputs hold it. */
 export function textOf(value: Value): string {
   return typeof value === 'object' ? decimalText(floorTo(value, POINTS_DIGITS)) : String(value);
 }

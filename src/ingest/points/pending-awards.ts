@@ -28,20 +28,20 @@ import {
 export type PendingAward = {
   rule: CommonRule & { perTx?: Fraction | undefined };
   user: Address;
-  /** More than zero; multipliers are in it. */
+  /** Above zero, with multipliers applied. */
   points: Fraction;
   txHash: Hash;
   ordinal: number;
-  /** That brings it. */
+  /** The block in which the event happened, or in whose commit the day was closed. */
   block: BlockHeader;
   earnedAt: Date;
   referredBefore: ReferredBefore;
   inputs: Inputs;
 };
 
-/** Why an event has earned nothing, and what was asked for until that was known. */
+/** The reason why an event earns nothing, and the values that were read until then. */
 export type Refusal = {
-  refused:
+  reason:
     | Exclude<ReturnType<typeof forceOf>, 'in_force'>
     | 'zero_address'
     | 'denied'
@@ -55,18 +55,18 @@ export type Refusal = {
 
 type Context = { block: BlockHeader; priceAt: PriceAt };
 
-/** More than this for one activity is a rule's mistake, and is not given. */
+/** A higher number of points for one activity is a mistake in the rule, and isn't awarded. */
 const POINTS_MAX = fractionOf(10n ** 48n);
 /** The ordinal of a day's award has the day above the touch (accruals.ts): 21 bits of log, 4 of movement. */
 const TOUCHES_MAX = 2 ** 25;
 
-/** What an event has earned; undefined when it is nothing. */
+/** The pending award of an event; undefined if it earns nothing. */
 export function awardEvent(activity: Activity<EventListener>, context: Context): PendingAward | undefined {
   const judged = judgeEvent(activity, context);
-  return 'refused' in judged ? undefined : judged;
+  return 'reason' in judged ? undefined : judged;
 }
 
-/** What an event has earned, or why nothing. */
+/** The pending award of an event, or the reason why it earns nothing. */
 export function judgeEvent(
   activity: Activity<EventListener>,
   { block, priceAt }: Context,
@@ -75,18 +75,18 @@ export function judgeEvent(
   const { txHash, contract, ordinal, logIndex, listener } = activity;
   const inputs: Inputs = { event: listener.signature.name, contract, log: String(ordinal) };
   const force = forceOf(rule, block);
-  if (force !== 'in_force') return { refused: force, inputs };
+  if (force !== 'in_force') return { reason: force, inputs };
   const user = userOf(rule.user, activity);
-  if (user === undefined) return { refused: 'zero_address', inputs };
-  if (rule.deny.has(user)) return { refused: 'denied', inputs };
+  if (user === undefined) return { reason: 'zero_address', inputs };
+  if (rule.deny.has(user)) return { reason: 'denied', inputs };
   const environment = logEnvironment(activity, { priceAt, at: block.minedAt, inputs });
   const points = pointsOf(rule, { environment, inputs, moment: block });
-  if (typeof points === 'string') return { refused: points, inputs };
+  if (typeof points === 'string') return { reason: points, inputs };
   const referredBefore = { blockNumber: block.number, logIndex };
   return { rule, user, points, txHash, ordinal, block, earnedAt: block.minedAt, referredBefore, inputs };
 }
 
-/** What a day's balance has earned; undefined when it is nothing. It is earned in the last moment of the day. */
+/** The pending award for a day's balance, earned in the last moment of the day; undefined if it earns nothing. */
 export function awardDay(
   rule: AccrualRule,
   { user, day, balanceSeconds, txHash, touch }: ClosedDay,
@@ -100,13 +100,13 @@ export function awardDay(
   const environment = numberEnvironment(balanceSeconds, { tokens, priceAt, at: earnedAt, inputs });
   const points = pointsOf(rule, { environment, inputs, moment });
   const ordinal = day * TOUCHES_MAX + touch;
-  // Whenever the day is closed, it is as if it were in its last moment.
+  // The referrer at the end of the day counts, whenever the day is closed.
   const referredBefore = { time: startOf(day + 1) };
   if (typeof points === 'string') return undefined;
   return { rule, user, points, txHash, ordinal, block, earnedAt, referredBefore, inputs };
 }
 
-/** In the resolution of a Date. */
+/** The last millisecond, because a Date has that resolution. */
 export function lastMomentOf(day: number): Date {
   return new Date(startOf(day + 1).getTime() - 1);
 }
@@ -114,7 +114,7 @@ export function lastMomentOf(day: number): Date {
 function pointsOf(
   { when, points: expression, multipliers }: CommonRule,
   { environment, inputs, moment }: { environment: Environment; inputs: Inputs; moment: Moment },
-): Fraction | Extract<Refusal['refused'], 'condition_false' | 'nothing' | 'too_many'> {
+): Fraction | Extract<Refusal['reason'], 'condition_false' | 'nothing' | 'too_many'> {
   if (when !== undefined && evaluateBoolean(when, environment) !== true) return 'condition_false';
   const computed = evaluateNumber(expression, environment);
   if (computed === undefined || compare(computed, zero) <= 0) return 'nothing';

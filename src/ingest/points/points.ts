@@ -1,5 +1,5 @@
 /**
- * The rules of points, applied to new blocks in the blocks' transaction, and undone with them.
+ * Applies the points rules to new blocks in the blocks' transaction, and undoes the results when the blocks are orphaned.
  */
 import { type Address, zeroAddress } from '../../core/hex.ts';
 import type { Log } from '../../core/log.ts';
@@ -30,7 +30,7 @@ import { capAwards, dayKey } from './cap-awards.ts';
 import { assetsOf, type PriceAt } from './environment.ts';
 import { awardDay, awardEvent, lastMomentOf, type PendingAward } from './pending-awards.ts';
 
-/** Writes referrals, awards and balances with their blocks, in the order of the chain. */
+/** A block processor that writes referrals, awards and balances in the order of the chain. */
 export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }): BlockProcessor {
   const accrualIds = [...rules.accruals.keys()];
 
@@ -83,7 +83,7 @@ export function createPointsProcessor({ rules, log }: { rules: Rules; log: Log }
   };
 }
 
-/** What the events have earned, before caps. Prices in force that are not there are logged. */
+/** The pending awards of these events. Logs assets that have no price in force. */
 export async function awardEvents(
   db: Db,
   events: readonly Placed<EventListener>[],
@@ -94,7 +94,7 @@ export async function awardEvents(
   return events.flatMap(({ activity, block }) => awardEvent(activity, { block, priceAt }) ?? []);
 }
 
-/** Prices in force. Logs assets without one, because they are worth nothing then. */
+/** Prices in force. Logs assets without a price, because they count as worth nothing. */
 async function loadPrices(db: Db, needs: readonly Need[], log: Log): Promise<PriceAt> {
   const byAsset = new Map<string, Map<number, Price>>();
   for (const asset of new Set(needs.map((need) => need.asset))) {
@@ -131,14 +131,14 @@ async function writeReferrals(
   const referrals = placed.flatMap(({ activity: { listener, values, logIndex }, block }): Referral[] => {
     const [user, referrer] = [values[listener.user], values[listener.referrer]];
     if (typeof user !== 'string' || typeof referrer !== 'string') return [];
-    const isNobody = user === zeroAddress || referrer === zeroAddress;
-    if (isNobody || (rules.referral?.noSelf === true && user === referrer)) return [];
+    const isUnset = user === zeroAddress || referrer === zeroAddress;
+    if (isUnset || (rules.referral?.noSelf === true && user === referrer)) return [];
     return [{ user, referrer, blockNumber: block.number, logIndex, linkedAt: block.minedAt }];
   });
   await insertReferrals(tx, referrals, orderOf(rules));
 }
 
-/** What users have earned on the days in question, where a cap asks for it. */
+/** The points that users have earned on these days, for rules with a cap per user and day. */
 async function loadEarned(tx: Tx, pendingAwards: readonly PendingAward[]) {
   const capped = pendingAwards.filter(({ rule }) => rule.perUserPerDay !== undefined);
   const byKey = new Map(capped.map((pendingAward) => [dayKey(pendingAward), pendingAward]));
@@ -154,7 +154,7 @@ async function loadEarned(tx: Tx, pendingAwards: readonly PendingAward[]) {
   );
 }
 
-/** Who referred the users of pending awards of which a referrer gets a share, at the time of each. */
+/** The referrer of each pending award that gives a referrer a share, at the time of that award. */
 export async function loadReferrers(
   db: Db,
   rules: Rules,
