@@ -5,7 +5,7 @@
  */
 import { monthOf, monthPeriod } from '../src/domain/month.ts';
 import type { Database } from '../src/store/db/db.ts';
-import { insertAwards } from '../src/store/points/points.ts';
+import { insertAwards } from '../src/store/points/awards.ts';
 import { awardOf } from '../test/kit/awards.ts';
 import { hashOf } from '../test/kit/chain-story.ts';
 import { createTestDatabase } from '../test/kit/database.ts';

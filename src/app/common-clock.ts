@@ -7,8 +7,8 @@ import { type Clock, machineSteadyMs, systemClock, waitMs } from '../core/clock.
 import type { Log } from '../core/log.ts';
 import type { Step } from '../core/loop.ts';
 import { LEASE_MS } from '../delivery/deliver.ts';
+import { readTime } from '../store/db/database-time.ts';
 import type { Database, Db } from '../store/db/db.ts';
-import { readTime } from '../store/db/time.ts';
 import {
   type ClockState,
   followStep,

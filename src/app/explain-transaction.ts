@@ -17,7 +17,7 @@ import type { Award } from '../domain/award.ts';
 import type { BlockHeader } from '../domain/block.ts';
 import { findBlockHash, findChain, findTip, requireChain } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
-import { listAwards } from '../store/points/points.ts';
+import { listAwards } from '../store/points/awards.ts';
 import { openChain } from './chain-access.ts';
 import { createProgramLog } from './program-log.ts';
 

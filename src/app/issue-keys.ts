@@ -6,7 +6,13 @@ import { encryptKey, generateApiKey, lookupOf } from '../domain/api-key.ts';
 import type { KeyRing } from '../domain/key-ring.ts';
 import { nameProblem } from '../domain/watcher-name.ts';
 import type { Db, Tx } from '../store/db/db.ts';
-import { ensureWatcher, findKey, findWatcherByName, insertKey, revokeKey } from '../store/watchers/keys.ts';
+import {
+  ensureWatcher,
+  findKey,
+  findWatcherByName,
+  insertKey,
+  revokeKey,
+} from '../store/watchers/api-keys.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 
 /** Clocks of processes that lie less behind the database's, or take longer to ask it, are left as they are (src/app/service.ts). */

@@ -12,7 +12,7 @@ import { deriveKeyRing, type KeyRing } from '../domain/key-ring.ts';
 import { prepareDataFolder } from '../store/db/data-folder.ts';
 import type { Db } from '../store/db/db.ts';
 import { withFolderFaults } from '../store/db/folder-fault.ts';
-import { listKekIds } from '../store/watchers/keys.ts';
+import { listKekIds } from '../store/watchers/api-keys.ts';
 
 const SECRET_BYTES = 32;
 

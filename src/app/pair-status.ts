@@ -6,7 +6,7 @@ import { type Decimal, decimalText } from '../core/decimal.ts';
 import type { Metrics } from '../core/metrics.ts';
 import { poolDeviation, type TokenValue, type ValuedPair } from '../domain/pair.ts';
 import type { Db } from '../store/db/db.ts';
-import { listLatestPairStates } from '../store/market/market.ts';
+import { listLatestPairStates } from '../store/market/pair-states.ts';
 import { findReadPairs } from '../store/market/pairs.ts';
 import { findFreshPrice } from '../store/prices/prices.ts';
 import { listFeeds, staleSeconds } from './price-feeds.ts';

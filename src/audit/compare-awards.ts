@@ -14,7 +14,7 @@ import { awardEvents, loadReferrers } from '../ingest/points/points.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import type { StoredBlock } from '../store/audit/comparison.ts';
 import type { Db } from '../store/db/db.ts';
-import { listAwardsOf, listRulesBefore, sumUserDaysBefore } from '../store/points/points.ts';
+import { listAwardsOf, listRulesBefore, sumUserDaysBefore } from '../store/points/awards.ts';
 import { listPricesById } from '../store/prices/prices.ts';
 import { type Difference, differenceOf, type Verdict } from './compare.ts';
 

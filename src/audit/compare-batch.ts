@@ -20,9 +20,9 @@ import {
   type StoredWatch,
 } from '../store/audit/comparison.ts';
 import { findTip } from '../store/blocks/blocks.ts';
+import { readTime } from '../store/db/database-time.ts';
 import type { Db } from '../store/db/db.ts';
-import { readTime } from '../store/db/time.ts';
-import { listPairStatesOf } from '../store/market/market.ts';
+import { listPairStatesOf } from '../store/market/pair-states.ts';
 import { listPairCoverage } from '../store/market/pairs.ts';
 import { listSwapsOf, type StoredSwap } from '../store/market/swaps.ts';
 import { findPrice, listNextPrices, listPricesById } from '../store/prices/prices.ts';

@@ -5,7 +5,7 @@ import { type Decimal, decimal, decimalText } from '../core/decimal.ts';
 import { isCounted, type Reserves, swapTokenValue, swapValue, type ValuedPair } from '../domain/pair.ts';
 import { toState } from '../ingest/pairs/market.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
-import type { PairStateChange } from '../store/market/market.ts';
+import type { PairStateChange } from '../store/market/pair-states.ts';
 import type { PairCoverage } from '../store/market/pairs.ts';
 import type { StoredSwap } from '../store/market/swaps.ts';
 import type { Price } from '../store/prices/prices.ts';

@@ -23,7 +23,7 @@ import {
 } from '../ingest/points/environment.ts';
 import { judgeEvent, type PendingAward, type Refusal } from '../ingest/points/pending-awards.ts';
 import type { Db } from '../store/db/db.ts';
-import { sumUserDays } from '../store/points/points.ts';
+import { sumUserDays } from '../store/points/awards.ts';
 import { findPrice, type Price } from '../store/prices/prices.ts';
 
 /** What one rule did with one log. */

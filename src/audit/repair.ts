@@ -3,8 +3,8 @@
  * the service runs.
  */
 import { applyRepairs, type Repair } from '../store/audit/repair.ts';
+import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
-import { readTime } from '../store/db/time.ts';
 import type { Difference } from './compare.ts';
 import { type VerifyOptions, verifyStored } from './verify.ts';
 import type { VerifyReport } from './verify-report.ts';

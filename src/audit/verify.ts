@@ -12,8 +12,8 @@ import { createActivityReader } from '../ingest/points/activities.ts';
 import type { ReadBlock } from '../ingest/read-block.ts';
 import { readSnapshot } from '../store/audit/comparison.ts';
 import { findChain, findTip } from '../store/blocks/blocks.ts';
+import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
-import { readTime } from '../store/db/time.ts';
 import { findFirstDeferred } from '../store/matching/deferred.ts';
 import {
   assetsOf,

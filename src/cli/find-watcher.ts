@@ -4,7 +4,7 @@
 import { Fault } from '../core/fault.ts';
 import { shownText } from '../core/terminal-text.ts';
 import type { Db } from '../store/db/db.ts';
-import { findWatcherByName } from '../store/watchers/keys.ts';
+import { findWatcherByName } from '../store/watchers/api-keys.ts';
 import { findWatcher } from '../store/watchers/watchers.ts';
 
 /** @throws Fault `not_found` */

@@ -5,7 +5,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { endKey, type IssuedKey, issueKey, newNameProblem, rotateKey } from '../app/issue-keys.ts';
 import { shellWord } from '../core/terminal-text.ts';
 import { overlapMsOf } from '../domain/overlap.ts';
-import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/watchers/keys.ts';
+import { findDeliveryKey, findKey, listKeys, type StoredKey } from '../store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';

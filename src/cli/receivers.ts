@@ -7,8 +7,8 @@ import { LATE_MS } from '../app/deployment-status.ts';
 import { systemClock } from '../core/clock.ts';
 import { counted } from '../core/plural.ts';
 import { shownText } from '../core/terminal-text.ts';
+import { readTime } from '../store/db/database-time.ts';
 import type { Database, Db } from '../store/db/db.ts';
-import { readTime } from '../store/db/time.ts';
 import { findLateWatchers } from '../store/delivery/lateness.ts';
 import {
   listReceivers,

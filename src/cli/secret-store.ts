@@ -8,8 +8,8 @@ import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
 import { OVERLAP_HOURS_DEFAULT, OVERLAP_HOURS_MAX } from '../domain/overlap.ts';
 import { openForCommand } from '../store/db/command-database.ts';
+import { readTime } from '../store/db/database-time.ts';
 import { migrate } from '../store/db/migrate.ts';
-import { readTime } from '../store/db/time.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { withConfigOrDemo } from './exit.ts';
 

@@ -4,7 +4,7 @@
 import type { Clock } from '../core/clock.ts';
 import { decryptKey } from '../domain/api-key.ts';
 import type { SigningKeys } from '../domain/signature.ts';
-import { findDeliveryKeys } from '../store/watchers/keys.ts';
+import { findDeliveryKeys } from '../store/watchers/api-keys.ts';
 import { listSecretsOf, type SecretStore } from '../store/watchers/signing-secrets.ts';
 import type { Message, Send, SendResult } from './send.ts';
 

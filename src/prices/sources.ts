@@ -15,7 +15,7 @@ import { findAtPath, type JsonPath } from '../core/json-path.ts';
 import type { PairRate } from '../domain/pair-rate.ts';
 import { findTipTimes } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
-import { findAveragePairPrice } from '../store/market/market.ts';
+import { findAveragePairPrice } from '../store/market/pair-states.ts';
 
 /** A source's current price. */
 export type Quote = {

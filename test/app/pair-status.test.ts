@@ -8,7 +8,7 @@ import { loadConfig } from '../../src/config/load.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import { createMetrics } from '../../src/core/metrics.ts';
 import { createWriteHealth } from '../../src/store/db/write-health.ts';
-import { insertPairStates } from '../../src/store/market/market.ts';
+import { insertPairStates } from '../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../src/store/prices/prices.ts';
 import { createApiStory } from '../api/api-story.ts';
 import { addressOf, later } from '../kit/chain-story.ts';

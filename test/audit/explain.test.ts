@@ -10,7 +10,7 @@ import type { Award } from '../../src/domain/award.ts';
 import { parseEventSignature } from '../../src/domain/event-signature.ts';
 import { compileRules } from '../../src/domain/points/compile.ts';
 import type { EventRuleText } from '../../src/domain/points/text.ts';
-import { insertAwards } from '../../src/store/points/points.ts';
+import { insertAwards } from '../../src/store/points/awards.ts';
 import { insertPrice } from '../../src/store/prices/prices.ts';
 import { addressOf, alice, bob, carol, hashOf, headerOf, later } from '../kit/chain-story.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { after, before, describe } from 'node:test';
 import { lookupsOf } from '../../src/domain/api-key.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
-import { findWatcherByLookup } from '../../src/store/watchers/keys.ts';
+import { findWatcherByLookup } from '../../src/store/watchers/api-keys.ts';
 import { createTestDatabase, type TestDatabase } from '../kit/database.ts';
 import { sampledTest } from '../kit/sample.ts';
 import { chain, chainbell, type Run } from './chainbell.ts';

@@ -11,7 +11,7 @@ import { createSettler } from '../../src/delivery/settler.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { signMessage } from '../../src/domain/signature.ts';
 import { releaseLanes } from '../../src/store/delivery/lanes.ts';
-import { revokeKey } from '../../src/store/watchers/keys.ts';
+import { revokeKey } from '../../src/store/watchers/api-keys.ts';
 import { rotateSigningSecret } from '../../src/store/watchers/signing-secrets.ts';
 import { leaseDue } from '../kit/attempts.ts';
 import { headerOf, later, mine, transferOf, watchAddress } from '../kit/chain-story.ts';

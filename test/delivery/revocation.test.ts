@@ -10,7 +10,7 @@ import { CONNECTIONS_PER_ORIGIN_MAX } from '../../src/delivery/send.ts';
 import { createTestSender } from '../../src/delivery/test-webhook.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import type { Database } from '../../src/store/db/db.ts';
-import { revokeKey } from '../../src/store/watchers/keys.ts';
+import { revokeKey } from '../../src/store/watchers/api-keys.ts';
 import { addressOf, headerOf, listStates, mine, transferOf, watchAddress } from '../kit/chain-story.ts';
 import { createTestClock, type TestClock } from '../kit/clock.ts';
 import { onSampledDatabase } from '../kit/each-database.ts';

@@ -4,7 +4,7 @@ import { createFeeds, readsContracts } from '../../src/app/price-feeds.ts';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
 import { decimal } from '../../src/core/decimal.ts';
 import { createPageReader } from '../../src/prices/sources.ts';
-import { insertPairStates } from '../../src/store/market/market.ts';
+import { insertPairStates } from '../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../src/store/prices/prices.ts';
 import { headerOf, mine, noon } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';

@@ -9,7 +9,7 @@ import { Webhook } from 'standardwebhooks';
 import { Fault } from '../../src/core/fault.ts';
 import { deriveKeyRing } from '../../src/domain/key-ring.ts';
 import { secretText } from '../../src/domain/signature.ts';
-import { listKekIds } from '../../src/store/watchers/keys.ts';
+import { listKekIds } from '../../src/store/watchers/api-keys.ts';
 import { rekeyBatch } from '../../src/store/watchers/rekey.ts';
 import { listSigningSecrets } from '../../src/store/watchers/signing-secrets.ts';
 import { headerOf, mine, transferOf } from '../kit/chain-story.ts';

@@ -6,7 +6,7 @@ import { never } from '../../core/abort.ts';
 import type { Clock } from '../../core/clock.ts';
 import { Fault } from '../../core/fault.ts';
 import type { Database } from '../../store/db/db.ts';
-import { listWatcherKeys } from '../../store/watchers/keys.ts';
+import { listWatcherKeys } from '../../store/watchers/api-keys.ts';
 import { beginRemoval, removeBatch } from '../../store/watchers/watcher-removal.ts';
 import {
   type Belongings,

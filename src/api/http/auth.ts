@@ -7,7 +7,7 @@ import { Fault } from '../../core/fault.ts';
 import { isWellFormedKey, lookupsOf } from '../../domain/api-key.ts';
 import type { KeyRing } from '../../domain/key-ring.ts';
 import type { Database } from '../../store/db/db.ts';
-import { findWatcherByLookup } from '../../store/watchers/keys.ts';
+import { findWatcherByLookup } from '../../store/watchers/api-keys.ts';
 
 export const SUSPENDED =
   'This watcher is suspended: its keys are refused, and its webhooks wait until the operator resumes it';

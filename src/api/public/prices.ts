@@ -8,7 +8,7 @@ import { Fault, messageOf } from '../../core/fault.ts';
 import type { Log } from '../../core/log.ts';
 import type { PriceBook, PricedAsset, PriceOrigin } from '../../domain/price-book.ts';
 import type { Database } from '../../store/db/db.ts';
-import { findLatestPairPrice } from '../../store/market/market.ts';
+import { findLatestPairPrice } from '../../store/market/pair-states.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
 import type { Api } from '../context.ts';
 import { parameter } from '../http/parameters.ts';

@@ -7,7 +7,7 @@ import { exactNumber } from '../../core/decimal.ts';
 import { findIsoTime } from '../../core/iso-time.ts';
 import type { ValuedPair } from '../../domain/pair.ts';
 import type { Database } from '../../store/db/db.ts';
-import { listPriceHours } from '../../store/market/market.ts';
+import { listPriceHours } from '../../store/market/pair-states.ts';
 import { listVolumeHours } from '../../store/market/swaps.ts';
 import type { Api } from '../context.ts';
 import { limitParameter } from '../http/paging.ts';

@@ -14,7 +14,11 @@ import {
   type ValuedPair,
 } from '../../domain/pair.ts';
 import type { Tx } from '../../store/db/db.ts';
-import { deletePairStatesAbove, insertPairStates, type PairStateChange } from '../../store/market/market.ts';
+import {
+  deletePairStatesAbove,
+  insertPairStates,
+  type PairStateChange,
+} from '../../store/market/pair-states.ts';
 import { followPairs, unfollowPairsAbove } from '../../store/market/pairs.ts';
 import { deleteSwapsAbove, insertSwaps, type PricedSwap, type SwapPrice } from '../../store/market/swaps.ts';
 import { listPrices, type Price } from '../../store/prices/prices.ts';

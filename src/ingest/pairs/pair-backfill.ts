@@ -11,7 +11,7 @@ import type { Step } from '../../core/loop.ts';
 import type { ValuedPair } from '../../domain/pair.ts';
 import { lockCommits } from '../../store/blocks/blocks.ts';
 import type { Database } from '../../store/db/db.ts';
-import { deletePairStatesBetween } from '../../store/market/market.ts';
+import { deletePairStatesBetween } from '../../store/market/pair-states.ts';
 import { advanceBackfill, findBackfill, type PairBackfill } from '../../store/market/pairs.ts';
 import { deleteSwapsBetween } from '../../store/market/swaps.ts';
 import { fetchBlocks } from '../fetch-blocks.ts';

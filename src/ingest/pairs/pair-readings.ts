@@ -11,8 +11,8 @@ import type { BlockHeader } from '../../domain/block.ts';
 import { pairPrice, type ValuedPair } from '../../domain/pair.ts';
 import { findBlockHash, findTipHeader, lockCommits } from '../../store/blocks/blocks.ts';
 import type { Database, Tx } from '../../store/db/db.ts';
-import { findPairStateOfBlock, insertPairStates } from '../../store/market/market.ts';
 import { insertReadings, listReadings, type PairReading } from '../../store/market/pair-readings.ts';
+import { findPairStateOfBlock, insertPairStates } from '../../store/market/pair-states.ts';
 import { readFees, readPairs } from './pair-contracts.ts';
 
 type PairReadingOptions = {

@@ -16,7 +16,7 @@ import type {
 import { dayOf, startOf } from '../../domain/points/window.ts';
 import type { Db, Tx } from '../../store/db/db.ts';
 import { revertAccruals } from '../../store/points/accruals.ts';
-import { deleteAwardsAbove, insertAwards, sumUserDays } from '../../store/points/points.ts';
+import { deleteAwardsAbove, insertAwards, sumUserDays } from '../../store/points/awards.ts';
 import {
   deleteReferralsAbove,
   findReferrers,

@@ -6,7 +6,7 @@ import { listOf } from '../db/arrays.ts';
 import type { Db, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
 import { bucketOf } from '../market/swaps.ts';
-import { lockPoints } from '../points/points.ts';
+import { lockPoints } from '../points/awards.ts';
 
 /** A sum as stored and as derived from its rows, as text; undefined if there is none. */
 type Sum = { stored: string | undefined; derived: string | undefined };

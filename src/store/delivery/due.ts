@@ -112,7 +112,7 @@ export async function listDue(
   const found = new Map<number, DueNotification[] | 'lost'>();
   for (const lane of lanes) {
     const own = rowsOf.get(lane.id);
-    found.set(lane.id, own === undefined ? 'lost' : await checkRecords(database, lane, own, now));
+    found.set(lane.id, own === undefined ? 'lost' : await keepWanted(database, lane, own, now));
   }
   return found;
 }
@@ -121,7 +121,7 @@ export async function listDue(
  * Returns the rows that their watched addresses still want in this lane. The other rows' watched addresses changed after the
  * block was committed, so these rows are moved, cancelled or withdrawn. Rows in locked lanes are left to the next read.
  */
-async function checkRecords(
+async function keepWanted(
   database: Database,
   lane: Lane,
   rows: readonly (DueRow | { id: null })[],

@@ -54,13 +54,13 @@ export async function settle(
   settlements: readonly Settlement[],
 ): Promise<Map<Settlement, 'lost' | 'locked'>> {
   // One statement settles nearly all of them without the further round trips of a transaction. The rest take the slow path.
-  const left = await settleOrdinary(database, settlements);
-  const unrecorded = await settleClosely(database, left);
+  const left = await settleInOneStatement(database, settlements);
+  const unrecorded = await settleInTransaction(database, left);
   if (unrecorded !== undefined) return unrecorded;
   // Something of one watcher is locked. Settle each watcher separately, so that it doesn't hold up the others.
   const found = new Map<Settlement, 'lost' | 'locked'>();
   for (const own of Map.groupBy(left, ({ lane }) => lane.watcherId).values()) {
-    const ofWatcher = await settleClosely(database, own);
+    const ofWatcher = await settleInTransaction(database, own);
     for (const one of own) {
       const result = ofWatcher === undefined ? 'locked' : ofWatcher.get(one);
       if (result !== undefined) found.set(one, result);
@@ -70,7 +70,7 @@ export async function settle(
 }
 
 /** Settles any outcome. Records nothing and returns undefined if it would have to wait for another transaction's lock. */
-async function settleClosely(
+async function settleInTransaction(
   database: Database,
   settlements: readonly Settlement[],
 ): Promise<Map<Settlement, 'lost' | 'locked'> | undefined> {
@@ -103,7 +103,7 @@ async function readEpochs(tx: Tx, settlements: readonly Settlement[]): Promise<M
 }
 
 /** Settles rows that are unchanged since they were read and that no strict order depends on. Returns the other settlements. */
-async function settleOrdinary(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
+async function settleInOneStatement(db: Db, settlements: readonly Settlement[]): Promise<Settlement[]> {
   const rows = await db.query<{ position: number }>(sql`
     with ${validOf(settlements)}, updated as (
       ${updateFrom(sql`n.sequence is null`)}

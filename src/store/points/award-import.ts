@@ -7,7 +7,7 @@ import type { Award } from '../../domain/award.ts';
 import { bytesOf, listOf } from '../db/arrays.ts';
 import type { Database, Tx } from '../db/db.ts';
 import { type Sql, sql } from '../db/sql.ts';
-import { insertAwards, lockPoints } from './points.ts';
+import { insertAwards, lockPoints } from './awards.ts';
 
 type StoredBatch = {
   addedCount: number;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { Readable } from 'node:stream';
 import { test } from 'node:test';
 import { generateApiKey } from '../../../src/domain/api-key.ts';
-import { revokeKey } from '../../../src/store/watchers/keys.ts';
+import { revokeKey } from '../../../src/store/watchers/api-keys.ts';
 import { addressOf } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { createApiStory, PATH } from '../api-story.ts';

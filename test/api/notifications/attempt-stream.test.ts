@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Database, Db } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { revokeKey } from '../../../src/store/watchers/keys.ts';
+import { revokeKey } from '../../../src/store/watchers/api-keys.ts';
 import { suspendWatcher } from '../../../src/store/watchers/watchers.ts';
 import { noon } from '../../kit/chain-story.ts';
 import { onPostgres, onSampledDatabase } from '../../kit/each-database.ts';

@@ -4,7 +4,7 @@ import { checksumAddress } from '../../../src/core/hex.ts';
 import type { Award } from '../../../src/domain/award.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { insertAwards } from '../../../src/store/points/points.ts';
+import { insertAwards } from '../../../src/store/points/awards.ts';
 import { awardOf } from '../../kit/awards.ts';
 import { addressOf, alice, bob, carol, hashOf } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';

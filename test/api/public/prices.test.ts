@@ -5,7 +5,7 @@ import { type ConfigOverrides, loadConfig } from '../../../src/config/load.ts';
 import { decimal } from '../../../src/core/decimal.ts';
 import { Fault } from '../../../src/core/fault.ts';
 import type { Database } from '../../../src/store/db/db.ts';
-import { insertPairStates } from '../../../src/store/market/market.ts';
+import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { insertPrice } from '../../../src/store/prices/prices.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 import { createApiStory } from '../api-story.ts';

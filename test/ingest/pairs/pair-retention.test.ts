@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
 import { createPairPruner } from '../../../src/ingest/pairs/pair-retention.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { insertPairStates } from '../../../src/store/market/market.ts';
+import { insertPairStates } from '../../../src/store/market/pair-states.ts';
 import { insertSwaps, listVolumeHours, sumSwapValue } from '../../../src/store/market/swaps.ts';
 import { addressOf, hashOf, later } from '../../kit/chain-story.ts';
 import { createTestClock } from '../../kit/clock.ts';

@@ -6,7 +6,7 @@ import type { Database } from '../../../src/store/db/db.ts';
 import { openDatabase } from '../../../src/store/db/open.ts';
 import { sql } from '../../../src/store/db/sql.ts';
 import { createBatchStore, dryRun } from '../../../src/store/points/award-import.ts';
-import { deleteAwardsAbove, insertAwards } from '../../../src/store/points/points.ts';
+import { deleteAwardsAbove, insertAwards } from '../../../src/store/points/awards.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { addressOf, alice, bob, hashOf, headerOf } from '../../kit/chain-story.ts';
 import { emptyDatabase, onPostgres, onSampledDatabase } from '../../kit/each-database.ts';

@@ -5,8 +5,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { findPairStateAt, insertPairStates, type PairStateChange } from '../../../src/store/market/market.ts';
 import { findPairNow, insertReadings } from '../../../src/store/market/pair-readings.ts';
+import {
+  findPairStateAt,
+  insertPairStates,
+  type PairStateChange,
+} from '../../../src/store/market/pair-states.ts';
 import {
   deleteSwapsAbove,
   insertSwaps,

@@ -12,7 +12,7 @@ import {
   findWatcherByLookup,
   listKekIds,
   revokeKey,
-} from '../../../src/store/watchers/keys.ts';
+} from '../../../src/store/watchers/api-keys.ts';
 import { countToRekey, rekeyBatch } from '../../../src/store/watchers/rekey.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../../src/store/watchers/signing-secrets.ts';
 import { later, noon } from '../../kit/chain-story.ts';

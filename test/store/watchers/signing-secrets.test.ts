@@ -4,7 +4,7 @@ import { Fault } from '../../../src/core/fault.ts';
 import { deriveKeyRing } from '../../../src/domain/key-ring.ts';
 import { secretText } from '../../../src/domain/signature.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { ensureWatcher } from '../../../src/store/watchers/keys.ts';
+import { ensureWatcher } from '../../../src/store/watchers/api-keys.ts';
 import { listSigningSecrets, rotateSigningSecret } from '../../../src/store/watchers/signing-secrets.ts';
 import { later, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';

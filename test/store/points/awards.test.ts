@@ -9,7 +9,7 @@ import {
   insertAwards,
   listAwards,
   sumUserDays,
-} from '../../../src/store/points/points.ts';
+} from '../../../src/store/points/awards.ts';
 import { awardOf, listWrongSums } from '../../kit/awards.ts';
 import { alice, bob, carol, hashOf, headerOf } from '../../kit/chain-story.ts';
 import { emptyDatabase, onSampledDatabase } from '../../kit/each-database.ts';

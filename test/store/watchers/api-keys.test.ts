@@ -13,7 +13,7 @@ import {
   listKekIds,
   listKeys,
   revokeKey,
-} from '../../../src/store/watchers/keys.ts';
+} from '../../../src/store/watchers/api-keys.ts';
 import { later, noon } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 

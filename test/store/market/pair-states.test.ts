@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
+import { findPairNow, insertReadings } from '../../../src/store/market/pair-readings.ts';
 import {
   deletePairStatesAbove,
   findAveragePairPrice,
@@ -11,8 +12,7 @@ import {
   findPairStateAt,
   insertPairStates,
   type PairStateChange,
-} from '../../../src/store/market/market.ts';
-import { findPairNow, insertReadings } from '../../../src/store/market/pair-readings.ts';
+} from '../../../src/store/market/pair-states.ts';
 import { later } from '../../kit/chain-story.ts';
 import { onSampledDatabase } from '../../kit/each-database.ts';
 
