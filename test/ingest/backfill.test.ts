@@ -20,7 +20,7 @@ function open() {
   return { clock, log, lines, shown, backfill: createBackfill({ clock, log, display }) };
 }
 
-test('the ordinary beat of the chain shows nothing', () => {
+test('a follower near the head shows no progress', () => {
   const { backfill, shown, lines } = open();
   for (let block = 1; block < 100; block += 1) {
     assert.equal(backfill.advance({ block, head: block, blocks: 1, transfers: 5 }), false);
@@ -28,7 +28,7 @@ test('the ordinary beat of the chain shows nothing', () => {
   assert.deepEqual([shown, lines], [[], []]);
 });
 
-test('twenty blocks behind is a backfill, which has no time left to tell at first; nineteen are not', () => {
+test('a follower twenty blocks behind starts a backfill, at first without an estimate; nineteen blocks are no backfill', () => {
   const { backfill, shown } = open();
   assert.equal(backfill.advance({ block: 81, head: 100, blocks: 1, transfers: 0 }), false);
   assert.equal(backfill.advance({ block: 80, head: 100, blocks: 1, transfers: 0 }), true);
@@ -38,7 +38,7 @@ test('twenty blocks behind is a backfill, which has no time left to tell at firs
   assert.deepEqual([first.blocksPerSecond, first.secondsLeft], [0, undefined]);
 });
 
-test('a backfill shows its share, its rates of the last half minute and the time left, until the head is reached', () => {
+test('a backfill shows its share, its rates over the last half minute and the time left until it reaches the head', () => {
   const { backfill, shown, lines, clock } = open();
   assert.equal(backfill.advance({ block: 1_000, head: 3_000, blocks: 1, transfers: 0 }), true);
   // Slow at first; that is forgotten after half a minute.
@@ -64,7 +64,7 @@ test('a backfill shows its share, its rates of the last half minute and the time
   assert.equal(backfill.advance({ block: 3_001, head: 3_001, blocks: 1, transfers: 1 }), false);
 });
 
-test('in a log there is one line of progress every ten seconds', () => {
+test('the log gets a line of progress every ten seconds', () => {
   const { clock, log, lines } = open();
   const display = logDisplay(clock, log);
   const rates = { blocksPerSecond: 12.4, transfersPerSecond: 99.6 };

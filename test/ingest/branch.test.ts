@@ -60,7 +60,7 @@ async function tell(
 onSampledDatabase(import.meta.url, ({ database }) => {
   const tipHash = async () => (await findTip(database()))?.hash;
 
-  test('nothing is undone before the new branch is there in full', async () => {
+  test('no block is undone before the new branch is read completely', async () => {
     const { state, follow, step } = await tell(database(), 8);
     await watchAddress(database());
     const before = await tipHash();
@@ -74,7 +74,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await findChain(database()))?.corroboratedNumber, 9);
   });
 
-  test('a branch that shares stored blocks above its ancestor is not stored: the nodes changed while it was read', async () => {
+  test('a branch that shares stored blocks above its ancestor is not stored, because the nodes changed while it was read', async () => {
     const { state, step, turn } = await tell(database(), 8);
     await watchAddress(database());
     const before = await tipHash();
@@ -94,7 +94,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('while a match of the new branch is unproved nothing is undone, and the branch is read again after a lie', async () => {
+  test('no block is undone while a match of the new branch is unproved, and the branch is read again after a lie', async () => {
     const lie = { transfer: transferOf(), block: 6 };
     const story: { unproved: (typeof lie)[]; suspected: number[] } = { unproved: [], suspected: [] };
     const { state, follow, step } = await tell(database(), 8, {
@@ -117,7 +117,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await findBlockHash(database(), 6), headerOf(6, 1, 5).hash);
   });
 
-  test('what was held on the old branch is withdrawn with the switch', async () => {
+  test('notifications held on the old branch are withdrawn with the switch', async () => {
     const { state, follow } = await tell(database(), 4);
     await watchAddress(database());
     await mine(database(), headerOf(5), [transferOf()], { releasedNumber: 0 });
@@ -129,7 +129,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
 
   for (const isRestarted of [false, true]) {
     const when = isRestarted ? ', by a follower that started later' : '';
-    test(`a branch of equal height that was left is not returned to before it is longer${when}`, async () => {
+    test(`an orphaned branch of equal height is not followed again before it is longer${when}`, async () => {
       const { state, follow, restart, step } = await tell(database(), 6);
       Object.assign(state, { branch: 1, fork: 5 });
       await follow();
@@ -148,7 +148,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  test('a lower, different chain is said to be one and not followed until it is as long', async () => {
+  test('a lower branch is reported, and not followed until it is as long', async () => {
     const { state, follow, step } = await tell(database(), 8);
     const before = await tipHash();
     Object.assign(state, { branch: 1, fork: 3, height: 6 });
@@ -168,7 +168,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await step(), 'idle');
   });
 
-  test('the first stored block is replaced where its parent stays', async () => {
+  test('the first stored block is replaced if its parent stays', async () => {
     const { state, follow } = await tell(database(), 3, { nodeCount: 2 });
     Object.assign(state, { branch: 1, fork: 0, height: 4 });
     await follow();
@@ -192,7 +192,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   }
 
-  test('a branch longer than one switch takes is gone over to in parts, the first of which replaces the old one', async () => {
+  test('a branch longer than one switch is followed in parts, and the first part replaces the old branch', async () => {
     const { state, follow } = await tell(database(), 120);
     Object.assign(state, { branch: 1, fork: 30, height: 130 });
     await follow();

@@ -105,7 +105,7 @@ function checkAgainst(
   assert.equal(new Set(places).size, places.length, `${reference.number}: two transfers have one place`);
 }
 
-test('a transfer of native coin is told with its sender, receiver and value', () => {
+test('a transfer of native coin has its sender, receiver and value', () => {
   assert.deepEqual(extract({ from: alice, to: bob, value: 7n }), [
     {
       kind: 'transaction',
@@ -119,14 +119,14 @@ test('a transfer of native coin is told with its sender, receiver and value', ()
   ]);
 });
 
-test('value given to a new contract has no receiver', () => {
+test('value that creates a contract has no receiver', () => {
   assert.deepEqual(
     extract({ to: 'creation', value: 7n }).map(({ receiver }) => receiver),
     [undefined],
   );
 });
 
-test('no value, an unknown receiver and a failure are no transfers', () => {
+test('a transaction without value, with an unknown receiver or that failed is no transfer', () => {
   assert.deepEqual(extract({ value: 0n }), []);
   assert.deepEqual(extract({ value: undefined }), []);
   assert.deepEqual(extract({ to: undefined, value: 7n }), []);
@@ -148,7 +148,7 @@ test('internal transfers follow the value of the transaction, numbered in their 
   );
 });
 
-test('a token transfer is numbered by the place of its log in the receipt, whatever the other logs are', () => {
+test("a token transfer's ordinal is the position of its log in the receipt, whatever the other logs are", () => {
   const other: Log = { address: token, topics: [makeHash(0, 1, 9)], data: '0x' };
   const transfers = extract({ logs: [other, transferLog(), other, transferLog({ amount: 0n })] });
   assert.deepEqual(

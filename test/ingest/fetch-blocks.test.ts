@@ -14,7 +14,7 @@ const { signal } = new AbortController();
 const MEBIBYTE = 1024 * 1024;
 const PIECE = 'x'.repeat(65_536);
 
-test('several blocks that are too large together are broken off while they come, which is no failure of the node', () =>
+test("a request for several blocks that is too large is aborted while it is received, and doesn't count as an error of the node", () =>
   withNodes([complete(), complete()], async ({ scripted, nodes, metrics }) => {
     await nodes.head(signal);
     const [first, second] = [nodeAt(scripted, 0), nodeAt(scripted, 1)];
@@ -44,7 +44,7 @@ test('several blocks that are too large together are broken off while they come,
     assert.equal(fetched.bundles.length, 4);
   }));
 
-test('one block is read though it is larger than several may be, and its bytes are counted', () =>
+test('a single block is read even if it exceeds the limit for several, and its bytes are counted', () =>
   withNodes([complete()], async ({ scripted, nodes }) => {
     const { methods } = nodeAt(scripted, 0);
     const { eth_getBlockByNumber: find } = methods;
@@ -59,7 +59,7 @@ test('one block is read though it is larger than several may be, and its bytes a
     assert.equal(await fetchBlocks(nodes, [6, 7], signal), 'too large');
   }));
 
-test('when huge blocks follow small ones little is on its way at a time, and every block comes', async () => {
+test('when huge blocks follow small ones, few bytes are under way at a time, and every block is read', async () => {
   const isHuge = (number: number) => number > 100 && number <= 110;
   const story = Array.from({ length: 201 }, (_, number) => makeNodeBlock(number));
   const methods = chainMethods(1, story);

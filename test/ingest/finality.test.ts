@@ -51,14 +51,14 @@ async function follow(
 onSampledDatabase(import.meta.url, ({ database }) => {
   const readFinal = async () => (await findChain(database()))?.finalizedNumber ?? 0;
 
-  test('during a backfill what is deep below the tip is final, though the tag names a block that is not stored', async () => {
+  test('during a backfill, blocks deep below the tip are final even if the tagged block is not stored', async () => {
     await follow(database(), { tagged: 290, branchOf: () => 0 }, 150);
     const tip = (await findTip(database()))?.number ?? 0;
     const final = await readFinal();
     assert.ok(final > 0 && final <= tip - DEPTH, `${final} below ${tip}`);
   });
 
-  test('a tag that is not stored makes nothing final that the nodes have otherwise', async () => {
+  test('a tagged block that is not stored finalizes no block that the nodes have replaced', async () => {
     await follow(database(), { tagged: 290, branchOf: () => 1 }, 150);
     assert.equal(await readFinal(), 0);
   });
@@ -75,7 +75,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a stored block that the tag names is final, and nothing above it', async () => {
+  test('a stored block that the tag names is final, and no block above it', async () => {
     await follow(database(), { tagged: 100, branchOf: () => 0 }, 200);
     assert.equal(await readFinal(), 100);
   });

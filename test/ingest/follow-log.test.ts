@@ -10,7 +10,7 @@ import { onSampledDatabase } from '../kit/each-database.ts';
 import { followMadeUp } from '../kit/follower.ts';
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('the log has the true duration of a commit while the clock is set back by an hour', async () => {
+  test('the log has the true duration of a commit even if the clock is set back by an hour', async () => {
     const clock = createTestClock();
     let text = '';
     const log = createLog({ level: 'info', format: 'pretty' }, { write: (line) => (text += line) });

@@ -12,18 +12,18 @@ const checksWith = (isSampled: () => boolean) =>
 const givenBy = (believed: string | undefined, ...numbers: number[]) =>
   numbers.map((number) => ({ header: headerOf(number), believed }));
 
-test('the last blocks below the head are looked at in full, older ones are not', () => {
+test('the last blocks below the head are checked in full, older ones are not', () => {
   const checks = checksWith(never);
   assert.equal(checks.scrutinyOf({ from: 100, to: 100, head: 100 }), 'full');
   assert.equal(checks.scrutinyOf({ from: 70, to: 91, head: 100 }), 'full');
   assert.equal(checks.scrutinyOf({ from: 70, to: 90, head: 100 }), undefined);
 });
 
-test('a sampled request of a backfill is looked at in full', () => {
+test('a sampled request of a backfill is checked in full', () => {
   assert.equal(checksWith(() => true).scrutinyOf({ from: 1, to: 30, head: 10_000 }), 'full');
 });
 
-test('after a lie the block and the next 1,000 are looked at in full', () => {
+test('after a lie, the block and the next 1,000 are checked in full', () => {
   const checks = checksWith(never);
   checks.lied({ node: 'a', block: 500 });
   assert.deepEqual(
@@ -32,7 +32,7 @@ test('after a lie the block and the next 1,000 are looked at in full', () => {
   );
 });
 
-test('a block about which nodes disagree is looked at in full until it is stored, however far the head moves on', () => {
+test('a block about which nodes disagree is checked in full until it is stored, however far the head moves on', () => {
   const checks = checksWith(never);
   for (const block of [501, 500, 502]) checks.disputed(block);
   const looks = () =>
@@ -45,7 +45,7 @@ test('a block about which nodes disagree is looked at in full until it is stored
   assert.deepEqual(looks(), [undefined, undefined, undefined, undefined]);
 });
 
-test('who begins to follow looks in full until a block is stored, for a minute at most', () => {
+test('a process that begins to follow checks in full until a block is stored, for a minute at most', () => {
   const clock = createTestClock(noon);
   const checks = createFullChecks({ clock, log: silentLog(), isSampled: never });
   const look = () => checks.scrutinyOf({ from: 1, to: 1, head: 9_999 });
@@ -60,7 +60,7 @@ test('who begins to follow looks in full until a block is stored, for a minute a
   assert.equal(look(), undefined);
 });
 
-test('a lie puts in doubt what the same node gave before without a full look, and the report says what to run', () => {
+test("after a lie, the report names the node's earlier blocks that were not checked in full, and the command to run", () => {
   const checks = checksWith(never);
   checks.stored([...givenBy('http://a', 7, 8), ...givenBy('http://b', 9, 10)]);
   checks.stored([...givenBy('http://a', 39), ...givenBy(undefined, 41)]);
@@ -78,7 +78,7 @@ test('a lie puts in doubt what the same node gave before without a full look, an
   ]);
 });
 
-test('a lie of a node whose blocks were all looked at in full puts none in doubt', () => {
+test('after a lie of a node whose blocks were all checked in full, no block is reported', () => {
   const checks = checksWith(never);
   checks.stored([...givenBy(undefined, 7, 8), ...givenBy('http://b', 9)]);
   checks.lied({ node: 'http://a', block: 60 });

@@ -18,7 +18,7 @@ import { chainMethods, startScriptedNode, traceMethod } from '../kit/scripted-no
 
 const traceMethods = ['debug_traceBlockByHash', 'debug_traceBlockByNumber', 'trace_block'] as const;
 
-test('every way of moving native coin is told alike by each trace method, and adds up to the balances', async () => {
+test('each trace method gives the same internal transfers, and they add up to the balances', async () => {
   await using chain = await startChain();
   const [payer, , receiver] = chain.accounts;
   const old = await chain.deploy('Animal');

@@ -99,7 +99,7 @@ async function commit(database: Parameters<typeof commitBlocks>[0], block: ReadB
 }
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a matched sender that signed is stored, and is recovered once', async () => {
+  test('a matched transfer is stored if its sender signed it, and the sender is recovered once', async () => {
     await watchAddress(database());
     const { transfer, senders } = await makePayment(signer);
     assert.deepEqual(await commit(database(), blockOf([transfer], { senders })), {
@@ -110,14 +110,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listNotifications(database())).length, 1);
   });
 
-  test('a matched sender that did not sign has the block read again, and nothing is stored', async () => {
+  test('a matched transfer whose sender did not sign it is not stored, and its block is read again', async () => {
     await watchAddress(database());
     const { transfer, senders } = await makePayment(alice);
     assert.equal((await commit(database(), blockOf([transfer], { senders }))).outcome, 'read again');
     assert.deepEqual(await listNotifications(database()), []);
   });
 
-  test('a transfer that matches no record costs no recovery', async () => {
+  test('the sender of a transfer that matches no record is not recovered', async () => {
     const { transfer, senders } = await makePayment(alice);
     assert.deepEqual(await commit(database(), blockOf([transfer], { senders })), {
       outcome: 'committed',
@@ -126,7 +126,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
   });
 
-  test('a sender without a signature is the one on which the nodes agree, and matches as that', async () => {
+  test('without a signature, the sender that the nodes agree on is stored and matched', async () => {
     await watchAddress(database(), { address: carol });
     await watchAddress(database(), { address: bob });
     const transfer = transferOf({ sender: alice, receiver: bob });
@@ -138,13 +138,13 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await listNotifications(database())).length, 2);
   });
 
-  test('of a single node a sender without a signature is believed', async () => {
+  test('with a single node, a sender without a signature is believed', async () => {
     await watchAddress(database());
     const block = blockOf([transferOf()], { senders: { hashes: [], signed: undefined } });
     assert.deepEqual(await commit(database(), block), { outcome: 'committed', asked: [], rounds: 0 });
   });
 
-  test('a matched internal transfer is confirmed where several nodes trace, once for each block', async () => {
+  test('with several tracing nodes, matched internal transfers are confirmed once for each block', async () => {
     await watchAddress(database());
     const internal = [0, 1].map((ordinal) => transferOf({ kind: 'internal', ordinal }));
     const said = { quorum: 2, tracingNodes: 2 };
@@ -152,7 +152,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([outcome, asked], ['committed', ['internal transfers']]);
   });
 
-  test('a matched internal transfer that other nodes contradict has the block read again', async () => {
+  test('a block is read again if other nodes contradict a matched internal transfer', async () => {
     await watchAddress(database());
     const said = { quorum: 2, tracingNodes: 2, isConfirmed: false };
     const { outcome } = await commit(database(), blockOf([transferOf({ kind: 'internal' })]), said);
@@ -160,7 +160,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listNotifications(database()), []);
   });
 
-  test('what was looked at in full needs no second word', async () => {
+  test('a block that was checked in full needs no further proof', async () => {
     await watchAddress(database());
     const block = blockOf([transferOf({ kind: 'internal' })], { unconfirmed: undefined });
     assert.deepEqual(await commit(database(), block, { quorum: 2, tracingNodes: 2 }), {

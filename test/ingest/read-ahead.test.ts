@@ -105,7 +105,7 @@ test('every block up to the head is handed out once and in order, whatever the o
   );
 });
 
-test('nothing is asked above the head, and the head itself by its hash', async () => {
+test('no block above the head is requested, and the head itself is requested by its hash', async () => {
   const { readAhead, requests } = openReader();
   assert.deepEqual(await readAhead.next(head.number + 1, head, signal), []);
   const next = readAhead.next(head.number, head, signal);
@@ -118,7 +118,7 @@ test('nothing is asked above the head, and the head itself by its hash', async (
   assert.equal(requests.length, 1);
 });
 
-test('at first one block is asked for; then four requests are on their way, each at most twice as large and of 30 blocks', async () => {
+test('at first one block is requested; then four requests are under way, each of at most 30 blocks and twice as large as the last', async () => {
   const reader = openReader();
   const { readAhead, requests } = reader;
   const first = readAhead.next(1, head, signal);
@@ -142,7 +142,7 @@ test('at first one block is asked for; then four requests are on their way, each
   assert.equal(largest, 30);
 });
 
-test('what waits for the database is bounded, and so is what is handed out at once', async () => {
+test('the blocks that wait for the database are limited, and so are the blocks of one commit', async () => {
   const reader = openReader();
   const from = await warmUp(reader);
   const { readAhead, requests } = reader;
@@ -162,7 +162,7 @@ test('what waits for the database is bounded, and so is what is handed out at on
   assert.ok(second.length > 30 && second.length <= 100, String(second.length));
 });
 
-test('of blocks that hold much, few are ahead of the database, and few are handed out at once', async () => {
+test('of large blocks, few wait for the database, and few are in one commit', async () => {
   const reader = openReader();
   const { readAhead, requests } = reader;
   const perBlock = 2_000;
@@ -186,7 +186,7 @@ test('of blocks that hold much, few are ahead of the database, and few are hande
   }
 });
 
-test('blocks that hold much, and nodes that are slow, make the requests smaller', async () => {
+test('large blocks and slow nodes make the requests smaller', async () => {
   for (const burden of ['bytes', 'time'] as const) {
     const reader = openReader();
     const from = await warmUp(reader);
@@ -206,7 +206,7 @@ test('blocks that hold much, and nodes that are slow, make the requests smaller'
   }
 });
 
-test('of several blocks no more than 16 MiB are read: what was begun is broken off, and one block is asked for', async () => {
+test('a request for several blocks that exceeds 16 MiB is aborted with those after it, and one block is requested', async () => {
   const reader = openReader();
   const from = await warmUp(reader);
   const { readAhead, requests } = reader;
@@ -232,7 +232,7 @@ test('of several blocks no more than 16 MiB are read: what was begun is broken o
   assert.equal(following, second.references[0]);
 });
 
-test('one block is read whatever its size, on its own, and while it waits nothing more is begun', async () => {
+test('one block of any size is read alone, and no request begins while it waits', async () => {
   const reader = openReader();
   const from = await warmUp(reader);
   const { readAhead, requests } = reader;
@@ -257,7 +257,7 @@ test('one block is read whatever its size, on its own, and while it waits nothin
   assert.deepEqual(begun, [[from], [from + 1]], 'one is handed out, and one waits');
 });
 
-test('blocks that fill a request are asked for one by one, four at a time; larger or slower ones fewer at a time', async () => {
+test('blocks that fill a request are requested one by one, four at a time; larger or slower ones fewer at a time', async () => {
   for (const { mebibytes, ms, underWay } of [
     { mebibytes: 1.5, ms: 400, underWay: 4 },
     { mebibytes: 1.5, ms: 3_000, underWay: 4 },
@@ -288,7 +288,7 @@ test('blocks that fill a request are asked for one by one, four at a time; large
   }
 });
 
-test('one block of several requests under way is not read beyond 16 MiB either: it is asked for again, alone', async () => {
+test('a block beyond 16 MiB is requested again, alone, if other requests were under way', async () => {
   const reader = openReader();
   const { readAhead, requests } = reader;
   const first = readAhead.next(1, head, signal);
@@ -318,7 +318,7 @@ test('one block of several requests under way is not read beyond 16 MiB either: 
   assert.deepEqual(await handedOut(reader, next), [from]);
 });
 
-test('after huge blocks requests grow again', async () => {
+test('after huge blocks, requests grow again', async () => {
   const reader = openReader();
   let from = await warmUp(reader);
   const { readAhead, requests } = reader;
@@ -341,7 +341,7 @@ test('after huge blocks requests grow again', async () => {
   assert.ok(largest.slice(4).includes(30), String(largest));
 });
 
-test('after a Fault what was begun is broken off, and one block is asked for', async () => {
+test('after a Fault, all requests are aborted, and one block is requested', async () => {
   const reader = openReader();
   const from = await warmUp(reader);
   const { readAhead, requests } = reader;
@@ -360,7 +360,7 @@ test('after a Fault what was begun is broken off, and one block is asked for', a
   assert.equal((await handedOut(reader, again)).length, 1);
 });
 
-test('from another height than expected it begins anew, and hands out nothing of before', async () => {
+test('a call with another height than expected drops all requests, and returns no earlier blocks', async () => {
   const reader = openReader();
   const from = await warmUp(reader);
   const { readAhead, requests } = reader;
@@ -372,7 +372,7 @@ test('from another height than expected it begins anew, and hands out nothing of
   assert.equal((await handedOut(reader, next))[0], from - 3);
 });
 
-test('without patience what has come is handed out at once', async () => {
+test('without patience, blocks that are there are returned at once', async () => {
   const reader = openReader(0);
   const from = await warmUp(reader);
   const { readAhead, requests, clock } = reader;
@@ -387,7 +387,7 @@ test('without patience what has come is handed out at once', async () => {
   assert.deepEqual(clock.waits(), []);
 });
 
-test('few blocks wait for more that are on their way, but no longer than for a moment, and not for a Fault', async () => {
+test('a few blocks wait briefly for requests under way, but not after a Fault', async () => {
   for (const end of ['they come', 'they take long', 'they fail'] as const) {
     const reader = openReader();
     const from = await warmUp(reader);
@@ -419,7 +419,7 @@ test('few blocks wait for more that are on their way, but no longer than for a m
   }
 });
 
-test('what was read is handed out at once where nothing else is to come', async () => {
+test('blocks are returned at once if no other request is under way', async () => {
   const { readAhead, requests, clock } = openReader();
   const next = readAhead.next(head.number, head, signal);
   requests[0]?.answer();

@@ -14,7 +14,7 @@ const FORK = 5;
 const { signal } = new AbortController();
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('what another follower holds after a fork is released by the one that knew the chain before it', async () => {
+  test('a follower that takes over releases notifications that another follower held after a reorg', async () => {
     await watchAddress(database());
     let branch = 0;
     let head = 8;

@@ -9,7 +9,7 @@ import { followMadeUp } from '../kit/follower.ts';
 const { signal } = new AbortController();
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('who takes over enforces what the one before has learned, before the first block', async () => {
+  test('a follower that takes over enforces the observed checks of the one before, from its first block on', async () => {
     const events: string[] = [];
     let leads = false;
     const at = (number: number) => {

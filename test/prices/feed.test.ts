@@ -50,7 +50,7 @@ const listPrices = async (database: Database) =>
   );
 
 onSampledDatabase(import.meta.url, ({ database }) => {
-  test('a round stores the price that was decided, and what every source said', async () => {
+  test("a round stores the decided price and every source's answer", async () => {
     const long = '100.123456789012345678901234567890123456';
     const { step, clock } = createStory(database(), {
       one: long,
@@ -87,7 +87,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('rounds come at their times, and a source that failed is asked again in the next one', async () => {
+  test('rounds happen on schedule, and a source that failed is asked again in the next one', async () => {
     const story = createStory(database(), { one: 'no answer' });
     await story.step(signal);
     assert.deepEqual(await listPrices(database()), []);
@@ -102,7 +102,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPrices(database()), ['7']);
   });
 
-  test('another process goes on with the rounds where the first one ended', async () => {
+  test('another process continues the rounds where the first one ended', async () => {
     const story = createStory(database(), { one: '7' });
     await story.step(signal);
     const successor = story.createProcess();
@@ -114,7 +114,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPrices(database()), ['7', '7']);
   });
 
-  test('of two processes that both believe to lead, one stores the round', async () => {
+  test('of two processes that both believe they lead, only one stores the round', async () => {
     const story = createStory(database(), { one: '7' });
     const both = Promise.withResolvers<void>();
     story.beforeAnswer = () => {
@@ -128,7 +128,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPrices(database()), ['7', '7']);
   });
 
-  test('who does not lead asks nobody, and soon whether it leads', async () => {
+  test('a process that does not lead asks no source, and soon checks again whether it leads', async () => {
     const story = createStory(database(), { one: '7' });
     story.isLeader = false;
     await story.step(signal);
@@ -139,7 +139,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(story.asked, 1);
   });
 
-  test('two sources that contradict one another are decided by the last price, as long as that counts', async () => {
+  test('the last price decides between two sources that disagree, as long as it is young enough', async () => {
     const story = createStory(database(), { one: '100', two: '101' });
     await story.step(signal);
     story.said = { one: '100', two: '200' };
@@ -158,7 +158,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await listPrices(database()), ['100.5', '100']);
   });
 
-  test('a clock that was set back does not hold up the rounds', async () => {
+  test('a clock that was set back does not delay the rounds', async () => {
     const story = createStory(database(), { one: '7' });
     story.clock.advance(3_600_000);
     await story.step(signal);
@@ -168,7 +168,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(story.idleMs(), EVERY_MS);
   });
 
-  test('of two that ask for the same round, the one whose answers come too late tells nothing', async () => {
+  test('of two processes in the same round, the one that stores too late reports nothing', async () => {
     const story = createStory(database(), { one: '7' });
     const slow = story.createProcess();
     story.beforeAnswer = async () => {
@@ -182,7 +182,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(text, /^chainbell_price_observations_total\{asset="BELL",source="one",verdict="used"\} 1$/m);
   });
 
-  test('a database that is away is a fault, and the round is made again', async () => {
+  test('an unavailable database is a Fault, and the round is repeated', async () => {
     const story = createStory(database(), { one: '7' });
     let isAway = true;
     const unreliable: Database = {

@@ -48,7 +48,7 @@ async function refusal(answer: Answer | AnswerTo, paths?: QuotePaths): Promise<s
 
 const body = (text: string): Answer => ({ body: text, headers: { 'content-type': 'application/json' } });
 
-test('a price is read with all its digits, as a number or as a text, in any notation', async () => {
+test('a price is read with all its digits, as a number or a string, in any notation', async () => {
   const long = '2500.12345678901234567890123456789';
   for (const [text, price] of [
     [long, long],
@@ -81,7 +81,7 @@ test('price, time and confidence are found at their paths', async () => {
   }
 });
 
-test('what is no number, or a number beyond all prices, is no price', async () => {
+test('values that are not numbers, or numbers larger than any price, are refused', async () => {
   for (const text of [
     'null',
     'true',
@@ -102,7 +102,7 @@ test('what is no number, or a number beyond all prices, is no price', async () =
     assert.match(await refusal(body(`{"price":1,"at":${at}}`), paths), /no time where the time/);
 });
 
-test('what is not JSON is refused without being quoted', async () => {
+test('a page that is not JSON is refused without quoting it', async () => {
   for (const text of ['', '<SECRET>', '{"price":1', '['.repeat(200_000)])
     assert.equal(await refusal(body(text)), 'answered with text that is not JSON');
 });
@@ -116,7 +116,7 @@ test('user and password of a page are sent as basic authentication', async () =>
   );
 });
 
-test('a redirect is not followed, so that the key stays where it belongs', async () => {
+test('a redirect is not followed, so that no other host gets the key', async () => {
   await using elsewhere = await startReceiver({ answer: body('{"price":1}') });
   const location = `http://127.0.0.1:${elsewhere.port}/path?SECRET`;
   const message = await refusal({ status: 302, headers: { location } });
@@ -124,7 +124,7 @@ test('a redirect is not followed, so that the key stays where it belongs', async
   assert.equal(elsewhere.requests.length, 0);
 });
 
-test('another status than 200 is no price, whatever the body says', async () => {
+test('a status other than 200 gives no price, whatever the body says', async () => {
   for (const status of [204, 304, 401, 404, 429, 500])
     assert.equal(
       await refusal({ status, ...(status === 401 && { body: '{"price":1}' }) }),
@@ -132,7 +132,7 @@ test('another status than 200 is no price, whatever the body says', async () => 
     );
 });
 
-test('a page that never ends is given up', async () => {
+test('a page that never ends is aborted', async () => {
   async function* endless() {
     for (;;) yield ' '.repeat(65_536);
   }
@@ -143,7 +143,7 @@ for (const [promise, answer] of [
   ['that does not answer', 'hang'],
   ['whose answer does not end', { raw: 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{' }],
 ] as const) {
-  test(`a server ${promise} is left when the time is up`, async () => {
+  test(`a server ${promise} is abandoned when the time is up`, async () => {
     await using server = await startReceiver({ answer });
     const limit = new AbortController();
     const reading = sourceAt(server).read(limit.signal);
@@ -156,7 +156,7 @@ for (const [promise, answer] of [
   });
 }
 
-test('a connection that breaks is a fault, and the next reading gets a new one', async () => {
+test('a broken connection is a Fault, and the next read uses a new one', async () => {
   await using server = await startReceiver({
     answer: (_request, index) => (index === 0 ? 'reset' : body('{"price":3}')),
   });
@@ -177,7 +177,7 @@ test('the headers of the configuration are sent', async () => {
   assert.equal(request?.headers['x-api-key'], 'SECRET');
 });
 
-test('CoinGecko is asked for the coin with its own time, with the key of the plan', async () => {
+test("the request to CoinGecko has the coin, the plan's key, and asks for CoinGecko's time", async () => {
   await using server = await startReceiver({
     answer: body('{"matic-network":{"usd":0.123456789012345678,"last_updated_at":1700000000}}'),
   });

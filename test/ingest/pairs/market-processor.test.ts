@@ -41,7 +41,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       select block_number as block, pair_id as pair, trim_scale(usd_value)::text as usd, price_id as price
       from swap order by 1, 2 limit 100`);
 
-  test('a swap has the value of the price that was in force at the time of its block, for good', async () => {
+  test('a swap keeps the value by the price in force at the time of its block', async () => {
     const processor = createMarketProcessor(pairs, clock);
     await price('1800', 0);
     await price('2000', 10_000);
@@ -55,7 +55,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('a fixed token needs no feed, and a token without either counts 0', async () => {
+  test('a token with a fixed price needs no feed, and a token without a price is worth 0', async () => {
     const processor = createMarketProcessor(pairs, clock);
     await write(database(), processor, 1, [stable, unvalued]);
     assert.deepEqual(await values(), [
@@ -64,7 +64,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('what happened before the first price has that price as soon as there is one, once', async () => {
+  test('swaps before the first price are valued once, with that price', async () => {
     const processor = createMarketProcessor(pairs, clock);
     const valuer = createSwapValuer({ database: database(), pairs });
     await write(database(), processor, 1, pairs);
@@ -77,7 +77,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual((await values())[0], { block: 1, pair: 1, usd: '6000', price: 1 });
   });
 
-  test('with maxAgeSeconds a swap is valued by a price that was not too old, or else by the next one', async () => {
+  test('with maxAgeSeconds, a swap is valued by a price that was not too old, or else by the next one', async () => {
     const aging = { ...native, value1: { asset: 'ETH', maxAgeMs: 5_000 } };
     const processor = createMarketProcessor([aging], clock);
     const valuer = createSwapValuer({ database: database(), pairs: [aging] });
@@ -100,7 +100,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('a fork undoes swaps and states above the ancestor, and what comes instead is stored', async () => {
+  test('a reorg deletes swaps and states above the ancestor and stores those of the new branch', async () => {
     const processor = createMarketProcessor(pairs, clock);
     await price('1', 0);
     for (const number of [1, 2, 3]) await write(database(), processor, number, [native]);
@@ -126,7 +126,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return coverage.map(({ pairId, followedFrom: number }) => [pairId, number]);
   };
 
-  test('a pair whose followed blocks have all died begins anew with the next one', async () => {
+  test('a pair whose followed blocks are all orphaned starts again with the next block', async () => {
     await write(database(), createMarketProcessor([stable], clock), 5, []);
     const processor = createMarketProcessor([stable, native], clock);
     await write(database(), processor, 6, [native]);
@@ -145,7 +145,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('who undoes what another follower wrote looks again at whom that one followed', async () => {
+  test("a follower that undoes another one's blocks reads again which pairs are followed", async () => {
     const processor = createMarketProcessor([native], clock);
     await write(database(), processor, 5, [native]);
     await write(database(), createMarketProcessor([], clock), 6, []);
@@ -154,7 +154,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await followedFrom(), [[1, 6]]);
   });
 
-  test('without configured pairs the database is asked once, and not again for later blocks', async () => {
+  test('without configured pairs, the database is queried only for the first block', async () => {
     const processor = createMarketProcessor([], clock);
     let asked = 0;
     const counting: Tx = {

@@ -68,7 +68,7 @@ const actions = fc.oneof(
   fc.record({ kind: fc.constant('throw away' as const), permille: fc.bigInt({ min: 1n, max: 10n }) }),
 );
 
-test('after each swap, mint, burn, flash swap and switch of the fee the pair is stored as its contract sees itself', async () => {
+test('after each swap, mint, burn, flash swap and fee switch, the stored pair equals its contract', async () => {
   await using stage = await setStage();
   const { chain, pair, database } = stage;
   const [, feeTo, holder] = chain.accounts;
@@ -103,7 +103,7 @@ test('after each swap, mint, burn, flash swap and switch of the fee the pair is 
   assert.equal(await volumeOf(database), volumeByLogs(await readSwaps(chain, pair)));
 });
 
-test('a fork restores swaps, volume and state of the pair', async () => {
+test('a reorg restores swaps, volume and state of the pair', async () => {
   await using stage = await setStage();
   const { chain, pair, database } = stage;
   const [, , holder] = chain.accounts;
@@ -131,7 +131,7 @@ test('a fork restores swaps, volume and state of the pair', async () => {
   await checkNow(database, pair);
 });
 
-test('what is read of the past is what would have been followed, and no block is read twice', async () => {
+test('a backfill stores what following would have stored, and reads no block twice', async () => {
   await using stage = await setStage();
   const { chain, pair, database } = stage;
   const [, , holder] = chain.accounts;
@@ -165,7 +165,7 @@ test('what is read of the past is what would have been followed, and no block is
   assert.equal(asked.length, (await chain.head()).number, 'a restart reads nothing again');
 });
 
-test('a pair that was left out for a while is read back over the gap', async () => {
+test('a pair that was not configured for a while is backfilled over the gap', async () => {
   await using stage = await setStage();
   const { chain, pair, database } = stage;
   const [, , holder] = chain.accounts;

@@ -15,7 +15,7 @@ const MINT = 'Mint(address,uint256,uint256)';
 const BURN = 'Burn(address,uint256,uint256,address)';
 const TRANSFER = 'Transfer(address,address,uint256)';
 
-test('a swap has its four amounts and its place in its transaction, the block the reserves of the last Sync', () => {
+test('a swap has four amounts and its position in the transaction; the block has the reserves of its last Sync', () => {
   const logs = [
     logOf(SYNC, [100n, 200n], [], addressOf(0xbad)),
     logOf(SYNC, [10n, 20n]),
@@ -43,7 +43,7 @@ test('a swap has its four amounts and its place in its transaction, the block th
   ]);
 });
 
-test('the supply grows by what comes from the zero address and shrinks by what the pair itself destroys', () => {
+test('the supply grows by transfers from the zero address and shrinks by tokens that the pair burns', () => {
   const first = [
     logOf(TRANSFER, [1000n], [zeroAddress, zeroAddress]),
     logOf(TRANSFER, [5000n], [zeroAddress, alice]),
@@ -64,7 +64,7 @@ test('the supply grows by what comes from the zero address and shrinks by what t
   assert.deepEqual(events.reserves, { reserve0: 91n, reserve1: 324n });
 });
 
-test('other contracts, failed transactions and other events are no events of a pair', () => {
+test('other contracts, failed transactions and other events are ignored', () => {
   const sync = logOf(SYNC, [1n, 1n]);
   assert.deepEqual(read({ transactions: [{ ...transactionOf(1, [sync]), succeeded: false }] }), []);
   const foreign = [
@@ -74,7 +74,7 @@ test('other contracts, failed transactions and other events are no events of a p
   assert.deepEqual(read({ transactions: [transactionOf(1, foreign)] }), []);
 });
 
-test('events that are cut short are none', () => {
+test('truncated events are ignored', () => {
   const logs = [
     logOf(SWAP, [1n, 2n, 3n], [alice, bob]),
     logOf(SYNC, [1n]),
@@ -83,7 +83,7 @@ test('events that are cut short are none', () => {
   assert.deepEqual(read({ transactions: [transactionOf(1, logs)] }), []);
 });
 
-test('without configured pairs no log is looked at', () => {
+test('without configured pairs, no log is read', () => {
   const transaction = transactionOf(1, []);
   Object.defineProperty(transaction, 'logs', { get: () => assert.fail('a log was looked at') });
   assert.deepEqual(createPairReader([])({ transactions: [transaction] }), []);

@@ -25,7 +25,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       )
     ).length;
 
-  test('swaps, sums and states go at their age in steps; the last day and the last state never', async () => {
+  test("old swaps, sums and states are deleted in steps, but never the last day's or the last state", async () => {
     const clock = createTestClock(later(0));
     await database().query(sql`insert into chain (chain_id, finalized_number) values (1, 1000000)`);
     await database().query(sql`

@@ -15,7 +15,7 @@ const touchAt = (seconds: number, change: bigint, touch = 0) => ({
   touch,
 });
 
-test('a balance earns from its touch on, to the second, until its day ends', () => {
+test('a balance earns from its touch to the end of the day, to the second', () => {
   const opened = openPosition('hold', alice, touchAt(86_390, 3n));
   const { position, closed } = touchPosition(opened, touchAt(86_402, -3n));
   assert.deepEqual(
@@ -25,7 +25,7 @@ test('a balance earns from its touch on, to the second, until its day ends', () 
   assert.deepEqual([position.day, position.balance, position.balanceSeconds], [today + 1, 0n, 6n]);
 });
 
-test('who never touches again earns every day, and closing a day early or late changes nothing about it', () => {
+test('a balance that never moves again earns every day, whenever its days are closed', () => {
   let position: Position = openPosition('hold', alice, touchAt(0, 2n));
   const days: ClosedDay[] = [];
   for (let count = 0; count < 3; count += 1) {
@@ -41,7 +41,7 @@ test('who never touches again earns every day, and closing a day early or late c
   );
 });
 
-test('years in which nothing is held cost no step for each day', () => {
+test('years with a balance of zero take no step per day', () => {
   const { closed, position } = touchPosition(
     openPosition('hold', alice, touchAt(0, 0n)),
     touchAt(86_400 * 1e6, 5n),
@@ -49,19 +49,19 @@ test('years in which nothing is held cost no step for each day', () => {
   assert.deepEqual([closed, position.day], [[], today + 1e6]);
 });
 
-test('a balance below zero earns nothing, and is made up for first', () => {
+test('a negative balance earns nothing, and later additions pay it off first', () => {
   const owing = openPosition('hold', alice, touchAt(0, -5n));
   const { position, closed } = touchPosition(owing, touchAt(86_400, 7n));
   assert.deepEqual([closed, position.balance], [[], 2n]);
 });
 
-test('time that runs backwards takes nothing away', () => {
+test('time that runs backwards subtracts nothing', () => {
   const { position, closed } = touchPosition(openPosition('hold', alice, touchAt(100, 5n)), touchAt(90, 1n));
   assert.deepEqual([closed, position.balance, position.balanceSeconds], [[], 6n, 0n]);
   assert.equal(position.touchedAt.getTime(), at(100).getTime());
 });
 
-test('whatever the touches, the days add up to the sum of balance and seconds', () => {
+test('for any touches, the days add up to the sum of balance × seconds', () => {
   const moves = fc.array(fc.tuple(fc.nat(200_000), fc.bigInt({ min: -(10n ** 30n), max: 10n ** 30n })), {
     minLength: 1,
   });

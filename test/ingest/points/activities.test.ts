@@ -42,7 +42,7 @@ function bundleOf(...transactions: Partial<BundleTransaction>[]): Bundle {
   };
 }
 
-test('each rule hears of its events at its contracts, with the place in the receipt and in the block', () => {
+test('each rule gets its events at its contracts, with their positions in the receipt and in the block', () => {
   const other = { address: alice, topics: [hashOf(9)], data: '0x' as const };
   const activities = createActivityReader(rules)(
     bundleOf({ logs: [other, paid()] }, { logs: [paid(coin), paid(alice)] }),
@@ -60,7 +60,7 @@ test('each rule hears of its events at its contracts, with the place in the rece
   );
 });
 
-test('a transaction that failed has no activities, and its logs have their places all the same', () => {
+test('a failed transaction has no activities, but its logs count in positions', () => {
   const activities = createActivityReader(rules)(
     bundleOf({ logs: [paid()], succeeded: false }, { logs: [paid()] }),
   );
@@ -73,7 +73,7 @@ test('a transaction that failed has no activities, and its logs have their place
   );
 });
 
-test('logs without topics, or that are not encoded as the event, are nothing', () => {
+test('logs without topics, or not encoded like the event, are ignored', () => {
   const logs = [
     { ...paid(), topics: [] },
     { ...paid(), data: '0x' as const },
@@ -82,6 +82,6 @@ test('logs without topics, or that are not encoded as the event, are nothing', (
   assert.deepEqual(createActivityReader(rules)(bundleOf({ logs })), []);
 });
 
-test('without rules nothing is read', () => {
+test('without rules, no log is read', () => {
   assert.deepEqual(createActivityReader({ ...rules, listeners: [] })(bundleOf({ logs: [paid()] })), []);
 });

@@ -33,7 +33,7 @@ const nothing = { earnedBefore: new Map(), referrers: new Map() };
 const pointsOf = (pendingAwards: readonly PendingAward[], state = nothing) =>
   capAwards(pendingAwards, state).map(({ role, points }) => `${role} ${decimalText(points)}`);
 
-test('a transaction earns up to its cap, whoever its users are, and the next one anew', () => {
+test('each transaction earns up to its cap, whoever its users are', () => {
   const pendingAwards = [
     pendingAward('4'),
     pendingAward('4', { user: bob }),
@@ -43,7 +43,7 @@ test('a transaction earns up to its cap, whoever its users are, and the next one
   assert.deepEqual(pointsOf(pendingAwards), ['user 4', 'user 2', 'user 3']);
 });
 
-test('a user earns up to the cap of the day, what was stored before counted in', () => {
+test('a user earns up to the cap of the day, including awards that are stored already', () => {
   const earnedBefore = new Map([[dayKey(pendingAward('1')), decimal('7.5')]]);
   const next = new Date(block.minedAt.getTime() + 86_400_000);
   const pendingAwards = [
@@ -54,7 +54,7 @@ test('a user earns up to the cap of the day, what was stored before counted in',
   assert.deepEqual(pointsOf(pendingAwards, { ...nothing, earnedBefore }), ['user 2', 'user 0.5', 'user 2']);
 });
 
-test('points are cut off behind 18 digits, and what is nothing then is no award', () => {
+test('points are truncated to 18 decimals, and an award of zero points is not made', () => {
   const capless = { ...rule, perTx: undefined, perUserPerDay: undefined };
   const third = { numerator: 2n, denominator: 3n };
   const tiny = { numerator: 1n, denominator: 10n ** 19n };
@@ -64,7 +64,7 @@ test('points are cut off behind 18 digits, and what is nothing then is no award'
   assert.deepEqual(pointsOf([pendingAward('1', { rule: capless, points: tiny })]), []);
 });
 
-test('the referrer gets a share of what was awarded after caps, in a row beside its parent', () => {
+test('the referrer gets a share of the points after caps, as a separate award', () => {
   const parent = pendingAward('9');
   const [award, share] = capAwards([parent], { ...nothing, referrers: new Map([[parent, bob]]) });
   assert.deepEqual(

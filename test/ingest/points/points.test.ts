@@ -223,10 +223,10 @@ const steps = fc.array(
   { minLength: 1, maxLength: 10 },
 );
 
-test('the rules of this story have no problems', () => assert.deepEqual(compiled.problems, []));
+test('the rules of this test have no problems', () => assert.deepEqual(compiled.problems, []));
 
 onSampledDatabase(import.meta.url, ({ database, kind }) => {
-  test('whatever is mined together, forked away and mined again, the awards are those of the canonical chain', async () => {
+  test('for any sequence of blocks and reorgs, the awards are those of the canonical chain', async () => {
     await fc.assert(
       fc.asyncProperty(steps, async (story) => {
         await emptyDatabase(database());
@@ -264,7 +264,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
     );
   });
 
-  test('an award that is changed, missing or made up is found; sums of days and months that are wrong are recomputed', async () => {
+  test('verify finds awards that are changed, missing or invented; repair recomputes wrong sums of days and months', async () => {
     const { mine, blocks, transaction } = openStory(database());
     const [ann, ben] = [people[0], people[1]];
     assert.ok(ann !== undefined && ben !== undefined);
