@@ -119,7 +119,7 @@ test('a database of another chain, or with an older schema, ends with 78', async
   const env = { ...chain, CHAINBELL_SECRET, CHAINBELL_DATABASE_URL: place.url };
   const foreign = await chainbell(place.dataDir, env, 'verify');
   assert.equal(foreign.code, 78, foreign.err);
-  assert.match(foreign.err, /the database holds chain 1, the configuration says 31337/);
+  assert.match(foreign.err, /the database belongs to chain 1, but chain.id is 31337/);
   await database.script('delete from migration');
   const older = await chainbell(place.dataDir, env, 'verify');
   assert.equal(older.code, 78, older.err);

@@ -168,7 +168,10 @@ export async function findChain(db: Db): Promise<ChainRow | undefined> {
 /** @throws Fault `conflict` if the database belongs to another chain than the configured one. */
 export function requireChain({ chainId }: Pick<ChainRow, 'chainId'>, configuredId: number): void {
   if (chainId === configuredId) return;
-  throw new Fault('conflict', `the database holds chain ${chainId}, the configuration says ${configuredId}`);
+  throw new Fault(
+    'conflict',
+    `the database belongs to chain ${chainId}, but chain.id is ${configuredId}. Change chain.id, or use another database`,
+  );
 }
 
 /** Binds the database to a chain. Does nothing if another follower has already done so. */

@@ -195,7 +195,7 @@ function requireSame(rows: readonly PairRow[], pairs: readonly Pair[]): void {
     if (owner !== undefined && owner !== pair.id)
       throw new Fault(
         'conflict',
-        `pair ${pair.id} (${pair.name}): ${pair.address} is stored as pair ${owner}`,
+        `pair ${pair.id} (${pair.name}): ${pair.address} is already stored as pair ${owner}. Use that id`,
       );
     if (row === undefined) continue;
     const stored = {
@@ -211,7 +211,7 @@ function requireSame(rows: readonly PairRow[], pairs: readonly Pair[]): void {
       if (configured === value) continue;
       throw new Fault(
         'conflict',
-        `pair ${pair.id} (${pair.name}): its swaps are stored with ${field} ${value}, but the configuration says ${configured}. Give another pair another id`,
+        `pair ${pair.id} (${pair.name}): its swaps are stored with ${field} ${value}, but the configuration says ${configured}. Use a new id for a different pair`,
       );
     }
   }

@@ -260,13 +260,20 @@ async function countByPair(
 const reached = (path: string, message: string) =>
   new Fault('conflict', 'Limit reached', { problems: [{ path, message }] });
 const tooManyRecords = ({ records }: Limits) =>
-  reached('', `a watcher may have ${records} watched addresses: delete some, or ask the operator`);
+  reached(
+    '',
+    `a watcher may have at most ${records} watched addresses. Delete some, or ask the operator for a higher limit`,
+  );
 const tooManyOfPair = (
   { recordsPerAddressAndUrl: limit }: Limits,
   id = 'an earlier change of this request',
-) => reached('/address', `an address and URL may have ${limit} record${limit === 1 ? '' : 's'}: see ${id}`);
+) =>
+  reached(
+    '/address',
+    `this address may be watched at most ${limit} time${limit === 1 ? '' : 's'} for this URL. See ${id}`,
+  );
 const tooManyOrigins = ({ receiverOrigins }: Limits) =>
   reached(
     '/webhook_url',
-    `the URLs of a watcher may have ${receiverOrigins} origins, and this would be one more`,
+    `the URLs of a watcher may have at most ${receiverOrigins} origins, and this would be one more`,
   );

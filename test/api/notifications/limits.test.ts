@@ -21,7 +21,10 @@ const reached = (path: string, message: string) => ({
   errors: [{ path, message }],
 });
 const tooMany = (limit: number, place = '') =>
-  reached(place, `a watcher may have ${limit} watched addresses: delete some, or ask the operator`);
+  reached(
+    place,
+    `a watcher may have at most ${limit} watched addresses. Delete some, or ask the operator for a higher limit`,
+  );
 
 onSampledDatabase(import.meta.url, ({ database }) => {
   test('without limits only pending notifications are counted', async () => {
@@ -104,7 +107,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       return (json as { data: { id: string } }).data.id;
     };
     const id = await create(1);
-    const twin = reached('/address', `an address and URL may have 1 record: see ${id}`);
+    const twin = reached('/address', `this address may be watched at most 1 time for this URL. See ${id}`);
     const again = await ask('POST', PATH, { key, body: recordAt(1) });
     assert.deepEqual([again.status, again.json], [409, twin]);
     const elsewhere = await create(1, `${URL_A}/other`);
@@ -129,7 +132,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
     const refused = reached(
       '/webhook_url',
-      'the URLs of a watcher may have 2 origins, and this would be one more',
+      'the URLs of a watcher may have at most 2 origins, and this would be one more',
     );
     assert.deepEqual((await ask('POST', PATH, { key, body: recordAt(3, urlOf(3)) })).json, refused);
     assert.equal((await ask('POST', PATH, { key, body: recordAt(3, `${urlOf(1)}/more`) })).status, 200);

@@ -132,8 +132,8 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(first !== undefined && !(first instanceof Fault) && second !== undefined && 'id' in second);
     const messages = [again, elsewhere].map((one) => (one instanceof Fault ? one.problems[0]?.message : one));
     assert.deepEqual(messages, [
-      'an address and URL may have 1 record: see an earlier change of this request',
-      'a watcher may have 2 watched addresses: delete some, or ask the operator',
+      'this address may be watched at most 1 time for this URL. See an earlier change of this request',
+      'a watcher may have at most 2 watched addresses. Delete some, or ask the operator for a higher limit',
     ]);
     assert.equal((await database().query(sql`select from lane`)).length, 1);
     const moved = await change(
@@ -148,10 +148,10 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
     const outline = moved.map((one) => (one instanceof Fault ? one.problems[0]?.message : typeof one));
     assert.deepEqual(outline, [
-      `an address and URL may have 1 record: see ${second.id}`,
+      `this address may be watched at most 1 time for this URL. See ${second.id}`,
       'object',
       'undefined',
-      'the URLs of a watcher may have 1 origins, and this would be one more',
+      'the URLs of a watcher may have at most 1 origins, and this would be one more',
       // This deletes the only record of the first origin, so one origin is left.
       'object',
     ]);
@@ -179,12 +179,12 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(await refusalOf(database().transaction((tx) => put(tx, 3, 1))), undefined);
     assert.match(
       (await refusalOf(database().transaction((tx) => put(tx, 3, 2)))) ?? '',
-      /may have 2 watched/,
+      /may have at most 2 watched/,
     );
     assert.equal(await deleteWatchedAddress(database(), 1, id, { now: noon, limits }), true);
     assert.match(
       (await refusalOf(create(database(), { url: urlOf(3), limits }))) ?? '',
-      /may have 2 watched/,
+      /may have at most 2 watched/,
     );
     await checkCounts();
   });
