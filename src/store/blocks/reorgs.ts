@@ -89,7 +89,7 @@ export const isSentAndOrphaned = sql`n.reorg_id is not null and n.may_be_seen an
     and r.reorg_id is null)`;
 
 /**
- * Ends the notifications that the new branch doesn't contain. If the watched address wants `removed` and the receiver may
+ * Ends the notifications that the new branch doesn't contain. If the watched address has `removed` on and the receiver may
  * have seen the transfer, a removal notice is sent. Otherwise attempts stop, because a receiver that reads only the body
  * would take a removal notice for a credit. Returns the affected watched addresses in strict order, for `advanceSequences`.
  */

@@ -1,5 +1,5 @@
 /**
- * Removal notices, for watched addresses that want `removed`. A removal notice is the next revision of the notification's
+ * Removal notices, for watched addresses with `removed`. A removal notice is the next revision of the notification's
  * row. So each transfer has one row with its current message, which is attempted until a 2xx.
  */
 import type { Tx } from '../db/db.ts';
@@ -9,9 +9,9 @@ import { removalSequence } from './message-kind.ts';
 import type { OrderedRecord } from './sequence.ts';
 
 /**
- * Turns the notifications `n` that match the condition into removal notices if their watched addresses want them. In strict
- * order the newest is sent first, and all of them before the new branch. Returns the affected watched addresses in strict
- * order: pass them to `advanceSequences` once everything that was orphaned together has been handled.
+ * Turns the notifications `n` that match the condition into removal notices if their watched addresses have `removed` on. In
+ * strict order the newest is sent first, and all of them before the new branch. Returns the affected watched addresses in
+ * strict order: pass them to `advanceSequences` once everything that was orphaned together has been handled.
  */
 export async function toRemovalNotices(tx: Tx, condition: Sql, now: Date): Promise<OrderedRecord[]> {
   const wanted = sql`watched_address w

@@ -1,5 +1,5 @@
 /**
- * `strict_order`: for each watched address that wants it, only one notification at a time may be attempted, in the order of
+ * `strict_order`: for each watched address with this setting, only one notification at a time may be attempted, in the order of
  * the chain. The ones after it are held, so that no worker reads them while the first one fails.
  */
 import { listOf } from '../db/arrays.ts';

@@ -10,7 +10,7 @@ export type Once = {
   watcherId: number;
   /** The Idempotency-Key that the client chose. */
   key: string;
-  /** Which part of the request, from 0: each has a separate transaction. */
+  /** Index of this part of the request, from 0. Each part has a separate transaction. */
   part: number;
   /** Hash of the request up to and including this part. */
   digest: Buffer;
