@@ -51,11 +51,11 @@ function faultOf(change: Change) {
 
 const isOnItsWay = (change: Change) => faultOf(change) === undefined;
 
-test('what is acknowledged is done, wherever its queue is', () => {
+test('an acknowledged notification is delivered, whatever its queue', () => {
   assert.ok(isOnItsWay({ one: { state: 'processed', laneId: 9 } }));
 });
 
-test('what is cancelled, or anything else, although its record exists, is never sent', () => {
+test('a cancelled notification, or one in an unknown state, is reported if its record exists', () => {
   for (const state of ['cancelled', 'orphaned', 'lost'])
     assert.match(
       faultOf({ one: { state } })?.message ?? '',
@@ -63,7 +63,7 @@ test('what is cancelled, or anything else, although its record exists, is never 
     );
 });
 
-test('a removal that is announced of a transfer on the chain is false, whether it was heard or not', () => {
+test('a removal notice of a transfer on the chain is wrong, whether it was received or not', () => {
   for (const state of ['held', 'waiting', 'processed'])
     assert.match(
       faultOf({ one: { state, revision: 3 } })?.message ?? '',
@@ -72,7 +72,7 @@ test('a removal that is announced of a transfer on the chain is false, whether i
   assert.ok(isOnItsWay({ one: { revision: 2 } }));
 });
 
-test('an attempt is scheduled no later than its failures ask for', () => {
+test('an attempt is scheduled no later than the number of failures requires', () => {
   for (const retryCount of [0, 1, 3]) {
     const latestMs = retryCount * MINUTE_MS + SLACK_MS;
     const at = (ms: number) => faultOf({ one: { retryCount, nextAttemptAt: later(ms) } });
@@ -83,7 +83,7 @@ test('an attempt is scheduled no later than its failures ask for', () => {
   }
 });
 
-test('a queue of another shard or receiver, or none, never sends it; of its record it does', () => {
+test("a queue of another shard or receiver, or a missing queue, is reported; the record's queue is right", () => {
   for (const change of [{ shardId: 2 }, { origin: 'https://two.example:443' }, { id: 3 }])
     assert.match(
       faultOf({ lane: change })?.message ?? '',
@@ -99,7 +99,7 @@ test('a queue of another shard or receiver, or none, never sends it; of its reco
   assert.match(faultOf({ lane: two, one: { state: 'held', sequence: 1 } })?.message ?? '', /belongs to/);
 });
 
-test('a queue is due by the attempt, or now, or a worker has it', () => {
+test('a queue must be due by the time of the attempt, or be leased by a worker', () => {
   const retry = { retryCount: 1, nextAttemptAt: later(MINUTE_MS) };
   const isDueAt = (nextDue: Date | undefined, one: Partial<StoredNotification>) =>
     isOnItsWay({ one, lane: { nextDue } });
@@ -115,7 +115,7 @@ test('a queue is due by the attempt, or now, or a worker has it', () => {
   assert.ok(isOnItsWay({ lane: { nextDue: undefined, isLeased: true } }));
 });
 
-test('what lacks confirmations is held until it has them, and no longer than its record asks for', () => {
+test('a notification without enough confirmations is held until it has them, and no longer than its record requires', () => {
   const held = (releaseNumber: number, change: Change = {}) =>
     faultOf({ ...change, one: { state: 'held', releaseNumber, blockNumber: TIP - 2 } })?.message;
   const asking = { settings: { ...defaultSettings, confirmations: 5 } };
@@ -131,7 +131,7 @@ test('what lacks confirmations is held until it has them, and no longer than its
   assert.match(held(TIP - 1 + CONFIRMATIONS_MAX, { watch: changed }) ?? '', /asks for 100000 confirmations/);
 });
 
-test('what is held for strict order stands behind another, and without a reason nothing is held', () => {
+test('a notification held for strict order must follow another one, and no notification is held without a reason', () => {
   const behind = (first: number | undefined) =>
     faultOf({
       one: { state: 'held', sequence: 7 },

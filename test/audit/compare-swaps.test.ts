@@ -26,7 +26,7 @@ const blocks = [1, 2, 3, 4, 5, 6].map((number) => ({
   ],
 }));
 
-test('what is stored as it is on the chain is equal, where its blocks were read for the pair', () => {
+test('swaps that are stored as on the chain are equal if their blocks were read for the pair', () => {
   const stored = [4, 5, 6].map(storedOf);
   assert.deepEqual(compareSwaps({ blocks, stored, coverage, keptSince }), {
     equal: stored,
@@ -35,7 +35,7 @@ test('what is stored as it is on the chain is equal, where its blocks were read 
   });
 });
 
-test('a swap that is missing, made up or changed is told', () => {
+test('a swap that is missing, invented or changed is reported', () => {
   const stored = [storedOf(4), { ...storedOf(5), amount1In: 9n }, { ...storedOf(6), ordinal: 0 }];
   const { equal, differences } = compareSwaps({ blocks, stored, coverage, keptSince });
   assert.equal(equal.length, 1);
@@ -49,7 +49,7 @@ test('a swap that is missing, made up or changed is told', () => {
   );
 });
 
-test('blocks that nobody has read for a pair, and pairs that are not followed, are not compared', () => {
+test('blocks that were not read for a pair, and pairs that are not followed, are not compared', () => {
   const stored = [storedOf(1), storedOf(3)];
   const { equal, differences } = compareSwaps({ blocks: blocks.slice(0, 3), stored, coverage, keptSince });
   assert.deepEqual([equal, differences], [[], []]);
@@ -60,7 +60,7 @@ test('blocks that nobody has read for a pair, and pairs that are not followed, a
   });
 });
 
-test('a swap that may have been deleted for its age is no difference; one that was changed is', () => {
+test('a missing swap that may have been deleted because of its age is no difference, but a changed one is', () => {
   const stored = [{ ...storedOf(4), amount1In: 9n }];
   const { pruned, differences } = compareSwaps({ blocks, stored, coverage, keptSince: headerOf(6).minedAt });
   assert.equal(pruned, 1);
@@ -73,7 +73,7 @@ test('a swap that may have been deleted for its age is no difference; one that w
   );
 });
 
-test('a pair was read from its first block on, where that is young enough, and where it is followed in any case', () => {
+test('a pair was read from its first block on if that is young enough, and always where it is followed', () => {
   const compared = (parts: { followedFrom: number; readFrom: number; readAfter: Date }) => {
     const own = [{ pairId: PAIR, ...parts }];
     return compareSwaps({ blocks, stored: [], coverage: own, keptSince }).differences.map(
@@ -86,7 +86,7 @@ test('a pair was read from its first block on, where that is young enough, and w
   assert.deepEqual(compared({ followedFrom: 5, readFrom: 1, readAfter: minedAt(9) }), [5, 6]);
 });
 
-test('each field that is not as it is on the chain is told with both values', () => {
+test('each field that differs from the chain is reported with both values', () => {
   const both = [...coverage, { ...coverage[0], pairId: 2 }];
   const changes = [
     [{ pairId: 2 }, 'pairId 2 is stored, 1 is on the chain'],
@@ -105,7 +105,7 @@ test('each field that is not as it is on the chain is told with both values', ()
   }
 });
 
-test('swaps at one place of two transactions, and of one transaction in two blocks, are different ones', () => {
+test('swaps at the same position of two transactions, or of one transaction in two blocks, are different swaps', () => {
   const swapsOf = (number: number, swaps: Swap[]) => {
     const pairEvents = [
       { pairId: PAIR, swaps, reserves: undefined, supplyChange: 0n, liquidityK: undefined },

@@ -96,7 +96,7 @@ function judge(
 const outline = (verdicts: readonly Verdict[]): string[] =>
   verdicts.map((verdict) => (typeof verdict === 'string' ? verdict : `${verdict.kind} in ${verdict.block}`));
 
-test('parent and proof are told where they are not as stored, in either direction; the proof only when it is on', () => {
+test('a different parent or proof is reported in both directions, and the proof only when proof is on', () => {
   const block = (stored: boolean, proved: boolean, parentHash = headerOf(4).parentHash) =>
     blockOf(4, [], { read: { proved }, stored: { proved: stored, parentHash } });
   const compare = ({ read, stored }: Block, isProofOn = true) =>
@@ -118,13 +118,13 @@ test('a transaction that two blocks have belongs to the first of them', () => {
   assert.deepEqual(outline(judge([first, second], [watch])), ['missing in 1']);
 });
 
-test('who is due is counted up to one more than the limit', () => {
+test('due notifications are listed up to one more than the limit', () => {
   const watches = Array.from({ length: 5 }, () => watchOf());
   const count = (limit: number) => dueOf(eventsOf([blockOf(1, [transferOf()])]), watches, limit).length;
   assert.deepEqual([3, 4, 5].map(count), [4, 5, 5]);
 });
 
-test('each record of each side is due each transfer of a transaction, and a creation has one side', () => {
+test('each record of both parties gets each transfer of a transaction, and a contract creation has one party', () => {
   const txHash = hashOf(77);
   const transfers = [
     transferOf({ txHash }),
@@ -152,7 +152,7 @@ test('each record of each side is due each transfer of a transaction, and a crea
   }
 });
 
-test('what is missing is told with its amount, both sides and its token', () => {
+test('a missing notification is reported with its amount, both parties and its token', () => {
   const [creation, token] = [transferOf({ receiver: undefined }), transferOf({ kind: 'token', token: coin })];
   const watch = watchOf({ address: alice });
   const messages = judge([blockOf(1, [creation, token])], [watch]).map((verdict) =>
@@ -166,7 +166,7 @@ test('what is missing is told with its amount, both sides and its token', () => 
   ]);
 });
 
-test('where notifications are looked for: once for each transaction and record', () => {
+test('notifications are looked up once for each transaction and record', () => {
   const txHash = hashOf(77);
   const transfers = [transferOf({ txHash }), transferOf({ txHash, kind: 'internal' }), transferOf()];
   const watches = [watchOf(), watchOf()];
@@ -178,7 +178,7 @@ test('where notifications are looked for: once for each transaction and record',
   assert.equal(places.length, expected.length);
 });
 
-test('each field that is not as it is on the chain is told with both values', () => {
+test('each field that differs from the chain is reported with both values', () => {
   const transfer = transferOf({ kind: 'token', token: coin, amount: 5n });
   const [block, other] = [blockOf(1, [transfer]), blockOf(2)];
   const watch = watchOf();
@@ -198,7 +198,7 @@ test('each field that is not as it is on the chain is told with both values', ()
   }
 });
 
-test('a notification that is older than its block is of an orphaned one; at the same moment, of this one', () => {
+test('a notification older than its block belongs to an orphaned block; one of the same moment belongs to this block', () => {
   const absent = transferOf();
   const block = blockOf(1, [transferOf()]);
   const watch = watchOf({ address: carol });
@@ -236,7 +236,7 @@ test('a transaction that was mined again with other content is a difference, how
   assert.deepEqual(outline(judge([block], [watch], both)), ['equal', 'dead_fork']);
 });
 
-test('notifications are matched by their content: another ordinal is no difference, another block is', () => {
+test('notifications are matched by content: another block is a difference, another ordinal is not', () => {
   const first = transferOf({ kind: 'token', token: coin, ordinal: 1 });
   const [other, block] = [blockOf(1), blockOf(2, [first], { stored: { storedAt: later(5) } })];
   const watch = watchOf();
@@ -247,7 +247,7 @@ test('notifications are matched by their content: another ordinal is no differen
     assert.deepEqual(judgeOne({ blockNumber: 1, createdAt: later(ms) }), ['changed in 2'], String(ms));
 });
 
-test('of equal contents in one transaction each is due once, and one too many is unexpected', () => {
+test('each of several equal transfers in one transaction is due once, and a surplus one is unexpected', () => {
   const txHash = hashOf(77);
   const [one, two] = [0, 1].map((ordinal) => transferOf({ txHash, kind: 'internal', ordinal }));
   assert.ok(one !== undefined && two !== undefined);
@@ -260,12 +260,12 @@ test('of equal contents in one transaction each is due once, and one too many is
   assert.deepEqual(outline(judge([block], [watch], thrice)), ['equal', 'equal', 'unexpected in 1']);
 });
 
-test('what names a block that is not compared, and is of none of these, counts elsewhere', () => {
+test('a notification of a block that is not compared counts with that block', () => {
   const watch = watchOf();
   assert.deepEqual(judge([blockOf(1)], [watch], [noticeOf(transferOf(), blockOf(2), watch)]), []);
 });
 
-test('of a block that was not traced internal transfers are not compared, and all others are', () => {
+test('internal transfers of a block that was not traced are not compared, but all other transfers are', () => {
   const block = blockOf(1, [], { read: { traced: false } });
   const watch = watchOf();
   const judgeKind = (kind: Transfer['kind']) =>
@@ -277,13 +277,13 @@ test('of a block that was not traced internal transfers are not compared, and al
   ]);
 });
 
-test('a record that is gone is not known to have wanted what is stored', () => {
+test("a stored notification of a deleted record can't be judged", () => {
   const transfer = transferOf();
   const block = blockOf(1, [transfer]);
   assert.deepEqual(judge([block], [], [noticeOf(transfer, block, watchOf())]), ['record_deleted']);
 });
 
-test('a record that was made more than 10 s from the block was before or after it, and nearer nobody knows', () => {
+test('whether a record existed at a block is known only if more than 10 s are between them', () => {
   const transfer = transferOf();
   const block = blockOf(1, [transfer]);
   const made = (ms: number) => watchOf({ createdAt: later(ms) });
@@ -299,7 +299,7 @@ test('a record that was made more than 10 s from the block was before or after i
   assert.deepEqual(stored(made(ORDER_MS + 1), -1), ['equal']);
 });
 
-test('a record that was changed by 10 s before the block wants what it wants now; later, or ever since made, nobody knows', () => {
+test("a record's settings at a block are known only if its last change was at least 10 s earlier", () => {
   const transfer = transferOf();
   const block = blockOf(1, [transfer]);
   const changed = (ms: number) => watchOf({ updatedAt: later(ms) });
@@ -315,7 +315,7 @@ test('a record that was changed by 10 s before the block wants what it wants now
   assert.deepEqual(unwanted({ createdAt: later(1) }), ['unexpected in 1']);
 });
 
-test('what is missing may have been deleted if its block was stored before the notifications that are kept', () => {
+test('a missing notification of a block older than the retention may have been deleted', () => {
   const block = blockOf(1, [transferOf()]);
   const missing = (ms: number, watch = watchOf()) =>
     outline(judge([block], [watch], [], { keptSince: later(ms) }));

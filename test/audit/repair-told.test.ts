@@ -83,7 +83,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           return story;
         }
 
-        test(`${title}: with removed on the books are exact after one repair`, async () => {
+        test(`${title}: with removed on, the receiver's books are exact after one repair`, async () => {
           const story = await tell(true);
           const made = await paid.plan();
           assert.deepEqual([outline(made).held, made.unrepairable], [0, []]);
@@ -97,7 +97,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           assert.equal(notices.length, isSeen ? 1 : 0, story.sent.join());
         });
 
-        test(`${title}: with removed off nothing is credited twice unasked, and nothing too little in the end`, async () => {
+        test(`${title}: with removed off, no transfer is credited twice without permission, and none is lost in the end`, async () => {
           const story = await tell(false);
           const made = await paid.plan();
           assert.equal(outline(made).held > 0, isSeen);
@@ -116,7 +116,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
         });
       }
 
-  test('the right notification names the wrong one of its transaction, and the log calls that one orphaned', async () => {
+  test('the right notification names the wrong one that it replaces, and the delivery log shows that one as orphaned', async () => {
     const story = await createStory(true);
     await story.first('acknowledged');
     await damage(sql`amount = 17`);
@@ -136,7 +136,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ]);
   });
 
-  test('in strict order the removal notice comes after the one whose turn it is, then the rest in the order of the chain', async () => {
+  test('in strict order, the removal notice comes after the notification whose turn it is, and then the rest in the order of the chain', async () => {
     const story = await createStory(true, { strictOrder: true });
     await story.first('acknowledged');
     await story.first('acknowledged');
@@ -215,7 +215,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   }
 
   for (const gone of [[0], [1], [2], [0, 1], [0, 2], [1, 2], [0, 1, 2]])
-    test(`of three equal transfers those that are missing (${gone.join(', ')}) are created, and no other`, async () => {
+    test(`of three equal transfers, only the missing ones (${gone.join(', ')}) are created`, async () => {
       await paid.follow();
       for (const occurrence of gone)
         await database().query(sql`delete from notification where ${ofBlock(occurrence)}`);
@@ -224,7 +224,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     });
 
   for (const wrong of [[0], [1], [2], [0, 2], [0, 1, 2]])
-    test(`of three equal transfers that were acknowledged, wrong ones (${wrong.join(', ')}) get one notice and one right one each`, async () => {
+    test(`of three equal acknowledged transfers, each wrong one (${wrong.join(', ')}) gets one removal notice and one right notification`, async () => {
       await paid.follow({ removed: true });
       await database().query(sql`update notification set ${processed}`);
       for (const occurrence of wrong)
@@ -250,7 +250,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.deepEqual(new Set(replaced), new Set(ids.map(({ id }) => id)));
     });
 
-  test('a missing one of equal transfers does not bring along another one that is held back', async () => {
+  test('creating one of several equal transfers does not create another one that needs permission', async () => {
     await paid.follow();
     await database().query(sql`update notification set ${processed}`);
     await database().query(sql`update notification set amount = 100 where ${ofBlock(0)}`);
@@ -270,7 +270,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('an equal notification too many that was acknowledged is taken back', async () => {
+  test('an acknowledged surplus notification is taken back', async () => {
     await paid.follow({ removed: true });
     await database().query(sql`update notification set ${processed}`);
     await database().query(sql`

@@ -40,7 +40,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     ['whose removal is announced', sql`revision = 1, state = 'processed'`],
     ['that was withdrawn', sql`state = 'withdrawn'`],
   ] as const)
-    test(`a notification ${name} is delivered as the chain has it`, async () => {
+    test(`a notification ${name} is delivered with the content on the chain`, async () => {
       await follow();
       await damage(fields);
       const rows = await repairs();
@@ -51,7 +51,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       );
     });
 
-  test('a missing notification is created, and its queue woken', async () => {
+  test('a missing notification is created, and its queue becomes due', async () => {
     await follow();
     await database().query(sql`delete from notification where block_number = 3`);
     await database().query(sql`update lane set next_due = null`);
@@ -62,7 +62,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.notEqual(lane?.next_due, null);
   });
 
-  test('what is repaired keeps its confirmations', async () => {
+  test('repaired notifications still wait for their confirmations', async () => {
     await follow({ confirmations: 4 }, 1);
     await database().query(sql`delete from notification where block_number in (1, 5)`);
     await damage(sql`state = 'cancelled'`);
@@ -87,7 +87,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal((await plan(1)).report.outcome, 'equal');
   });
 
-  test('in strict order one is sent at a time, whatever was repaired', async () => {
+  test('in strict order, repaired notifications are sent one at a time', async () => {
     await follow({ strictOrder: true });
     await damage(sql`state = 'cancelled'`, 1);
     await damage(sql`state = 'held', release_number = 1000000000000`, 2);
@@ -102,7 +102,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('other content than the chain has is not sent any more, and the right one is sent under a new id', async () => {
+  test('content that differs from the chain is no longer sent, and the right content is sent under a new id', async () => {
     await follow();
     await damage(sql`amount = 17`, 2);
     await damage(sql`amount = 17, state = 'processed', processed_at = ${stored}`, 3);
@@ -144,7 +144,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a plan does nothing to what changed since it was made', async () => {
+  test('a plan skips notifications that changed after it was made', async () => {
     await follow();
     await damage(sql`state = 'cancelled'`, 2);
     await damage(sql`state = 'cancelled'`, 3);

@@ -9,14 +9,14 @@ import { addressOf } from '../kit/chain-story.ts';
 const difference = (block: number, message = 'missing') => differenceOf('missing', block, message);
 const blocksOf = (differences: readonly { block: number }[]) => differences.map(({ block }) => block);
 
-test('a quorum is half of the nodes and two at least; one node is its own', () => {
+test('a quorum is half of the nodes, and at least two; a single node is its own quorum', () => {
   assert.deepEqual(
     [1, 2, 3, 4, 5, 6, 7].map((nodes) => quorumOf(nodes, 'auto')),
     [1, 2, 2, 2, 3, 3, 4],
   );
 });
 
-test('nodes that confirm a difference need not agree on what is right instead', () => {
+test('nodes can confirm a difference without agreeing on the right value', () => {
   const { differences, dissents } = agreeOn(
     [
       { node: 'a', differences: [difference(1, '5 is on the chain')] },
@@ -32,7 +32,7 @@ test('nodes that confirm a difference need not agree on what is right instead', 
   );
 });
 
-test('a difference is repaired as a quorum has it, and not at all where each node says something else', () => {
+test('a difference is repaired to the value of a quorum, and has no repair if each node has another value', () => {
   const withRepair = (message: string) => ({
     ...difference(1, message),
     repairs: [{ action: 'recompute_month' as const, user: addressOf(1), month: message }],
@@ -47,7 +47,7 @@ test('a difference is repaired as a quorum has it, and not at all where each nod
   assert.deepEqual(say('false', 'true'), difference(1, 'false'));
 });
 
-test('where too few nodes answer nothing is decided', () => {
+test('if too few nodes answer, no difference is confirmed or denied', () => {
   const agreed = agreeOn(
     [
       { node: 'a', differences: [difference(1)] },
@@ -72,7 +72,7 @@ test('chain.quorum says how many nodes must confirm a difference', () => {
     assert.deepEqual(blocksOf(agreeOn(opinions, quorum).differences), confirmed, `chain.quorum ${quorum}`);
 });
 
-test('fewer than half of the nodes neither invent a difference nor hide one, whatever they say or keep silent', () => {
+test('fewer than half of the nodes can neither invent a difference nor hide one, whatever they answer', () => {
   const blocks = fc.uniqueArray(fc.integer({ min: 1, max: 5 }));
   fc.assert(
     fc.property(blocks, fc.array(fc.option(blocks), { maxLength: 3 }), (real, lies) => {

@@ -98,7 +98,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     return { report, differences, waitsMs };
   }
 
-  test('of a gap only the first block is waited for, and the next gap is waited for again', async () => {
+  test('verify waits only for the first block of a gap, and again for the next gap', async () => {
     const gaps = [3, 4, 5, 6, 9, 10];
     const { report, waitsMs } = await verify((number) =>
       gaps.includes(number) ? undefined : headerOf(number),
@@ -107,7 +107,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([report.outcome, report.blocks, report.undecided.not_served], ['equal', BLOCKS - 6, 6]);
   });
 
-  test('a block that comes while it is waited for is compared; one that fails once is not even waited for', async () => {
+  test('a block that becomes available during the wait is compared; after a single failure there is no wait', async () => {
     let failuresLeft = 1;
     const comes: Chain = (number) => {
       if (number !== 6 || failuresLeft === 0) return headerOf(number);
@@ -121,7 +121,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([thrice.report.blocks, thrice.waitsMs], [BLOCKS, RETRIES_MS.slice(0, 2)]);
   });
 
-  test('nodes that turn out to be of another chain end it at once', async () => {
+  test('verify ends at once if the nodes turn out to be on another chain', async () => {
     const conflict = new Fault('conflict', 'the node is on chain 4242');
     let waits = 0;
     const run = verify(
@@ -135,7 +135,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.equal(waits, 0);
   });
 
-  test('what is final and differs is told at once, what is above it after a second look', async () => {
+  test('a difference in final blocks is reported at once, and above them after a second look', async () => {
     await change(FINAL, otherHash);
     const final = await verify(headerOf);
     assert.deepEqual([final.differences, final.waitsMs], [[`hash in ${FINAL}`], []]);
@@ -145,7 +145,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([both.report.outcome, both.waitsMs], ['different', [SETTLE_MS]]);
   });
 
-  test('a notification is missing unless those of its age are deleted; that swaps of its age are says nothing', async () => {
+  test('a missing notification is reported unless notifications of its age are deleted, whatever the retention of swaps', async () => {
     await watchAddress(database());
     const { report, differences } = await verify(headerOf);
     assert.deepEqual([report.undecided.pruned, differences], [1, []]);
@@ -153,7 +153,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
   });
 
-  test('a swap is missing unless those of its age are deleted; that notifications of its age are says nothing', async () => {
+  test('a missing swap is reported unless swaps of its age are deleted, whatever the retention of notifications', async () => {
     await database().transaction((tx) => followPairs(tx, [swapped], { header: headerOf(1), now: noon }));
     const { report, differences } = await verify(headerOf, { pairs: [swapped] });
     assert.deepEqual([report.undecided.pruned, differences], [1, []]);
@@ -164,14 +164,14 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   // The first block is asked for alone, the two after it together.
   const pair = { from: BLOCKS - 2, first: BLOCKS - 1, second: BLOCKS };
 
-  test('several blocks that differ at the second look as well are all told', async () => {
+  test('several blocks that still differ at the second look are all reported', async () => {
     const { from, first, second } = pair;
     for (const number of [first, second]) await change(number, otherHash);
     const { differences, waitsMs } = await verify(headerOf, { from });
     assert.deepEqual([differences, waitsMs], [[`hash in ${first}`, `hash in ${second}`], [SETTLE_MS]]);
   });
 
-  test('one of several blocks that fits at the second look is a fork on its way: none is a difference', async () => {
+  test('if one of several blocks matches at the second look, a reorg is under way, and none is a difference', async () => {
     const { from, first, second } = pair;
     for (const settled of [first, second]) {
       for (const number of [first, second]) await change(number, otherHash);
@@ -181,7 +181,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     }
   });
 
-  test('a block that is stored by the second look was on its way', async () => {
+  test('a block that is stored by the second look is no difference', async () => {
     const { from, first } = pair;
     await change(first, sql`number = ${BLOCKS + 1}`);
     const onWait = () => change(BLOCKS + 1, sql`number = ${first}`);
@@ -189,7 +189,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([report.outcome, differences], ['reorganised', []]);
   });
 
-  test('a block that its nodes have no more at the second look, or another in its place, is a fork on its way', async () => {
+  test('a block that the nodes no longer have at the second look, or have replaced, is part of a reorg', async () => {
     const { from, first, second } = pair;
     for (const then of [undefined, headerOf(second)]) {
       let now: BlockHeader | undefined = headerOf(second, 2);
@@ -211,7 +211,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     (number) =>
       headerOf(number, number >= fork ? 2 : 0, fork - 1);
 
-  test('nodes that agree are asked for the last header of each batch only, and for no block', async () => {
+  test('if the nodes agree, they are asked only for the last header of each batch', async () => {
     const asked: BlockReference[] = [];
     const counting = nodesOf(headerOf);
     const witness = {
@@ -230,7 +230,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.ok(asked.length < BLOCKS && asked.at(-1) === BLOCKS, String(asked));
   });
 
-  test('a database that followed a false chain differs, although the first node serves that chain', async () => {
+  test('a database that followed a false chain differs even if the first node serves that chain', async () => {
     const witnesses = witnessesOf(headerOf, leavesAt(3), leavesAt(3));
     const dissents: string[] = [];
     const onDissent = ({ node, block, message }: Parameters<VerifyOptions['onDissent']>[0]) =>
@@ -248,7 +248,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     );
   });
 
-  test('a node that is alone on its branch is named, although blocks come from the others', async () => {
+  test('a node that is alone on its branch is named even if the blocks come from other nodes', async () => {
     const witnesses = witnessesOf(leavesAt(3), headerOf, headerOf);
     const said: string[] = [];
     const onDissent = ({ node, message }: Parameters<VerifyOptions['onDissent']>[0]) =>
@@ -258,7 +258,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.match(said.join('\n'), /^node 0: block \d+ is 0x\w+ at this node, and 0x\w+ at the others$/m);
   });
 
-  test('chain.quorum decides: of three nodes two do not suffice where it says three', async () => {
+  test('with chain.quorum at three, two of three nodes do not suffice', async () => {
     const witnesses = witnessesOf(headerOf, leavesAt(3), leavesAt(3));
     const { report, differences } = await verify(headerOf, { witnesses, quorum: 3 });
     assert.deepEqual([report.outcome, differences], ['not_compared', []]);
@@ -266,7 +266,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([lowered.report.outcome, lowered.differences], ['equal', []]);
   });
 
-  test('one node on another chain is no difference, and it is named', async () => {
+  test('one node on another chain makes no difference, and is named', async () => {
     const witnesses = witnessesOf(leavesAt(3), headerOf, headerOf);
     const nodes = new Set<string>();
     const { report, differences } = await verify(leavesAt(3), {
@@ -276,7 +276,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([report.outcome, differences, [...nodes]], ['equal', [], ['node 0']]);
   });
 
-  test('nodes that differ above the final block are looked at again; a reorg that comes meanwhile is none of theirs', async () => {
+  test('nodes that differ above the final block are compared again, and a reorg in between is no dissent', async () => {
     let fork = FINAL + 1;
     const turning: Chain = (number) => leavesAt(fork)(number);
     const settled = await verify(headerOf, {

@@ -68,7 +68,7 @@ async function assertWhole(database: TestDatabase, record: { id: string }, rpc =
 }
 
 for (const kind of sampledKinds(import.meta.url)) {
-  test(`a backfill that is ended again and again, in order and by force, loses and doubles nothing (${kind})`, async () => {
+  test(`a backfill that is stopped and killed again and again loses no transfer and sends none twice (${kind})`, async () => {
     await using database = await createTestDatabase(kind);
     const record = await watchAhead(database);
     const { number: head } = await chain.head();
@@ -110,7 +110,7 @@ for (const kind of sampledKinds(import.meta.url)) {
   });
 }
 
-test('a node that limits requests in the midst of a backfill is waited for', async () => {
+test('the follower waits for a node that limits requests during a backfill', async () => {
   await using database = await createTestDatabase('postgres');
   const record = await watchAhead(database);
   let limitedCount = 0;
@@ -128,7 +128,7 @@ for (const [what, prune, reason, internalTransfers] of [
   ['receipts', pruneReceipts, /pruned history unavailable \(4444\);/, 'off'],
   ['traces', pruneTraces, /could not trace 0x\w{64}: missing trie node;/, 'auto'],
 ] as const) {
-  test(`a node that has pruned its old ${what} makes the problem say what to do, and is asked again for ever`, async () => {
+  test(`a node that has pruned its old ${what} makes the problem say what to do, and is asked again without end`, async () => {
     await using database = await createTestDatabase('postgres');
     let isPruned = true;
     await using node = await startNode(
@@ -155,7 +155,7 @@ for (const [what, prune, reason, internalTransfers] of [
   });
 }
 
-test('a first block above the head is waited for, which is told once', async () => {
+test('the follower waits for a start block above the head, and logs that once', async () => {
   await using database = await createTestDatabase('postgres');
   await using own = await startChain();
   const log = silentLog();

@@ -17,7 +17,7 @@ import { waitUntil } from '../kit/wait.ts';
 
 const LINES = 5_500;
 
-test('a stream whose process is killed again and again is completed by its repetition, each line once', async () => {
+test('repeating a bulk stream completes it after its process was killed, with each line applied once', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const place = parts.use(await createTestDatabase('postgres'));

@@ -21,7 +21,7 @@ import { startReceiver } from '../kit/receiver.ts';
 import { createWatcher, freshAddress, startTestService } from '../kit/service.ts';
 
 for (const kind of sampledKinds(import.meta.url)) {
-  test(`no key and no secret is kept in a readable form, with the ${kind} database`, async () => {
+  test(`no key and no secret is stored in readable form, with the ${kind} database`, async () => {
     const canaries = new Map<string, Buffer>();
     const [former, present] = [randomBytes(32), randomBytes(32)];
     canaries.set('former secret', former).set('present secret', present);

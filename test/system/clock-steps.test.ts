@@ -27,7 +27,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
 
   for (const steps of DAY_STEPS) {
     const names = steps.map((ms) => `${ms / DAY_MS} days`).join(', then by ');
-    test(`a clock that is set by ${names} moves no retry by a second`, async () => {
+    test(`a clock that is set by ${names} moves no retry by more than a second`, async () => {
       const { story, first } = await startStory();
       await first.work();
       for (const step of steps) {
@@ -46,7 +46,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   }
 
-  test('an attempt tells the schedule of the clock as it is set now', async () => {
+  test('an attempt carries the schedule by the current clock', async () => {
     const { story, first } = await startStory();
     await first.work();
     story.step(DAY_MS);
@@ -93,7 +93,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   }
 
-  test('a first attempt that a process writes by the old time, a day ahead, is made once it has followed', async () => {
+  test('a first attempt that a process schedules by the old time, a day ahead, is made once the process has followed the step', async () => {
     const { story, first } = await startStory();
     const second = await story.start();
     await first.work();
@@ -126,7 +126,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.equal(lane?.lease_until.getTime(), story.wall().getTime() + 30 * SECOND_MS);
   });
 
-  test('a machine that was paused for a day delays the retries of others by one interval at most', async () => {
+  test('a machine that was paused for a day delays the retries of other machines by one interval at most', async () => {
     const { story, first } = await startStory();
     const second = await story.start();
     await first.work();
@@ -172,7 +172,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     });
   }
 
-  test('nothing is pruned for a day after a step, also by a process that starts then', async () => {
+  test('no process prunes data for a day after a step, not even one that starts then', async () => {
     const { story, first } = await startStory();
     assert.equal(first.mayPrune(), true);
     assert.equal(first.recentStep(), undefined);
@@ -231,7 +231,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     },
   );
 
-  test('whatever the clock is set to, a retry is a second early or an interval late at most', async () => {
+  test('whatever the clock is set to, a retry is at most a second early or an interval late', async () => {
     await fc.assert(
       fc.asyncProperty(fc.array(event, { minLength: 30, maxLength: 60 }), async (events) => {
         const { story, first } = await startStory();

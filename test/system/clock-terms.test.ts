@@ -44,7 +44,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
   for (const stepMs of [DAY_MS, -DAY_MS]) {
     const days = `${stepMs / DAY_MS} day`;
 
-    test(`a request with an Idempotency-Key is done once in a day, though the clock is set by ${days}`, async () => {
+    test(`a request with an Idempotency-Key is executed once in a day even if the clock is set by ${days}`, async () => {
       const { story, clock, set } = await startStory();
       const { watcherId } = await issueKey({ database: database(), keyRing }, 'acme', clock.now());
       let done = 0;
@@ -62,7 +62,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(await ask(), 2);
     });
 
-    test(`keys and signing secrets end when they must, though the clock is set by ${days}`, async () => {
+    test(`keys and signing secrets expire on time even if the clock is set by ${days}`, async () => {
       const { story, clock, set } = await startStory();
       const store = { database: database(), keyRing };
       const overlap = () => ({ now: clock.now(), overlapMs: HOUR_MS });
@@ -90,7 +90,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       assert.equal(await findWatcherByLookup(database(), lookups, clock.now()), undefined);
     });
 
-    test(`the price that counts is the last one that was accepted, though the clock is set by ${days}`, async () => {
+    test(`the last accepted price counts even if the clock is set by ${days}`, async () => {
       const { story, clock, set } = await startStory();
       let said = 0;
       const createFeed = () =>
@@ -142,7 +142,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       }
     });
 
-    test(`attempts are streamed in the order in which they were made, though the clock is set by ${days}`, async () => {
+    test(`attempts are streamed in the order in which they were made even if the clock is set by ${days}`, async () => {
       const { story, clock, set, work } = await startStory();
       const { watcherId } = await watchAddress(database());
       await mine(database(), headerOf(1), [transferOf()], { now: clock.now() });

@@ -92,7 +92,7 @@ for (const { kind, name, roles } of places) {
       receiver.setAnswer({});
     });
 
-    test('what arrived is in the log with its attempt, and is sent again under its id when it is asked for', async () => {
+    test('a delivered notification is in the log with its attempt, and a redelivery has the same id', async () => {
       const { record, received } = await payTo(1);
       const [logged, ...rest] = await ask<Logged[]>('GET', `log?watched_address_id=${record.id}`);
       assert.ok(logged !== undefined && rest.length === 0);
@@ -108,7 +108,7 @@ for (const { kind, name, roles } of places) {
       assert.equal(second?.body, first?.body);
     });
 
-    test('all of an address is sent again by a filter, once each', async () => {
+    test('a redelivery by address sends each notification once', async () => {
       const { address, received } = await payTo(3);
       const answer = await ask('POST', `log/redeliver?address=${address}&state=processed`);
       assert.deepEqual(answer, { redelivered: 3, cursor: null });
@@ -119,7 +119,7 @@ for (const { kind, name, roles } of places) {
       assert.equal(received().length, 6);
     });
 
-    test('a test webhook arrives marked, and leaves no trace in the log', async () => {
+    test('a test webhook arrives marked as a test, and is not in the log', async () => {
       const { address, record, received } = await payTo(0);
       const answer = await ask<{ outcome: string; status: number }>(
         'POST',
@@ -133,7 +133,7 @@ for (const { kind, name, roles } of places) {
       assert.deepEqual(await ask('GET', `log?watched_address_id=${record.id}`), []);
     });
 
-    test('a test webhook passes the guard: a receiver that may not be reached gets nothing', async () => {
+    test('a test webhook is subject to the address guard, so a forbidden receiver gets none', async () => {
       const hidden = await startReceiver({ host: '127.0.0.1' });
       // The port is not among those that a webhook may use: the URL was stored when it was.
       const record = await watcher.watch({ address: freshAddress(), webhookUrl: receiver.url });
@@ -145,7 +145,7 @@ for (const { kind, name, roles } of places) {
       await hidden.close();
     });
 
-    test('the stream tells of every attempt, and goes on behind the last one that was heard', async () => {
+    test('the stream has every attempt, and resumes after the last one received', async () => {
       const first = await openStream();
       const { record } = await payTo(2);
       await waitUntil(() => first.events.length >= 2);

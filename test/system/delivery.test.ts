@@ -88,7 +88,7 @@ for (const kind of sampledKinds(import.meta.url)) {
           where notification_id = ${notificationId} order by id limit 100`,
       );
 
-    test('a webhook that fails is repeated on the schedule until a 2xx, and tells when it was due', async () => {
+    test('a failed webhook is repeated on the schedule until a 2xx, and carries the time when it was due', async () => {
       receiver.setAnswer((request) => ({
         status: requestsAt(receiver, address).indexOf(request) < 4 ? 503 : 204,
       }));
@@ -129,7 +129,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       }
     });
 
-    test('a connection that is reset or refused is a failure like any answer that is not 2xx', async () => {
+    test('a reset or refused connection counts as a failure, like any response that is not 2xx', async () => {
       receiver.setAnswer('reset');
       const [broken, refused] = [await watchAt(receiver), await watchAt(gone)];
       for (const { address } of [broken, refused]) await pay(address);
@@ -143,7 +143,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await waitUntil(async () => (await rowOf(refused.record)).is_processed);
     });
 
-    test('every webhook carries the key of its own watcher', async () => {
+    test('every webhook carries the key of its watcher', async () => {
       receiver.setAnswer({});
       const rival = await createWatcher(service, 'rival');
       const [ours, theirs] = [await watchAt(receiver), await watchAt(receiver, rival)];
@@ -162,7 +162,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       }
     });
 
-    test('a new webhook URL takes over what still waits for a retry', async () => {
+    test('notifications that wait for a retry go to the new webhook URL', async () => {
       receiver.setAnswer({ status: 500 });
       const { address, record } = await watchAt(receiver);
       await pay(address);
@@ -179,7 +179,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       assert(requestsAt(receiver, address).length <= heardBefore + 1);
     });
 
-    test('a deleted record gets nothing more, not even what waited for a retry', async () => {
+    test('a deleted address gets no further webhooks, not even waiting retries', async () => {
       receiver.setAnswer({ status: 500 });
       const { address, record } = await watchAt(receiver);
       const witness = await watchAt(receiver);
@@ -200,7 +200,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       assert.equal(requestsAt(receiver, address).length, heard);
     });
 
-    test('a revoked key is refused at once, and its watcher is told on without it', async () => {
+    test("a revoked key is refused at once, and its watcher's webhooks go on without it", async () => {
       receiver.setAnswer({});
       const former = await createWatcher(service, 'former');
       const { address } = await watchAt(receiver, former);
@@ -224,7 +224,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       assert.equal(bodyOf(request).api_key, null);
     });
 
-    test('a receiver that never answers does not hold up another receiver', async () => {
+    test('a receiver that never answers does not delay another receiver', async () => {
       receiver.setAnswer('hang');
       other.setAnswer({});
       const silent = await Promise.all(Array.from({ length: 20 }, () => watchAt(receiver)));

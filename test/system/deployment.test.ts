@@ -14,7 +14,7 @@ import { waitUntil } from '../kit/wait.ts';
 
 const LOST_MS = 10_000;
 
-test('when the only follower is killed or stopped, every other process is degraded after 10 s and names it, until it is back', async () => {
+test('when the only follower is killed or stopped, every other process is degraded after 10 s and names it until it is back', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const place = parts.use(await createTestDatabase('postgres'));

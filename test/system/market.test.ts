@@ -19,7 +19,7 @@ import { waitUntil } from '../kit/wait.ts';
 
 const ONE = 10n ** 18n;
 
-test('a service whose pair is not what the chain has does not start, and says what differs', async () => {
+test('a service whose pair differs from the contract does not start, and names the difference', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const pair = await deployPair(chain, [6, 18]);
@@ -60,7 +60,7 @@ test('a service whose pair is not what the chain has does not start, and says wh
   }
 });
 
-test('a pair that its factory does not know is refused with the one that it knows', async () => {
+test("a pair that its factory does not know is refused, and the error names the factory's pair", async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const [real, other] = [await deployPair(chain), await deployPair(chain)];
@@ -79,7 +79,7 @@ test('a pair that its factory does not know is refused with the one that it know
   assert.notEqual(other.address, real.address);
 });
 
-test('facts of one pair are not continued with another one of the same id', async () => {
+test('data of one pair is not continued with another pair of the same id', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const [one, other] = [await deployPair(chain), await deployPair(chain)];

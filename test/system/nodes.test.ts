@@ -13,7 +13,7 @@ type Status = {
   nodes: { state: string; head: number }[];
 };
 
-test('a node that hangs, one of another chain, one that limits requests and one that is far ahead do not keep the service from following', async () => {
+test('the service follows despite a node that hangs, one of another chain, one that limits requests and one that is far ahead', async () => {
   await using place = await createTestDatabase('postgres');
   const blocks = [makeNodeBlock(0), makeNodeBlock(1), makeNodeBlock(2)];
   await using hanging = await startReceiver({ answer: 'hang' });

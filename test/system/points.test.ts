@@ -137,7 +137,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       );
     }
 
-    test('each event, at each boundary of days, prices, multipliers, caps and versions, earns what the rules say', async () => {
+    test('each event earns the points of its rule at each boundary of days, prices, multipliers, caps and versions', async () => {
       const [alice, bob, carol] = chain.accounts;
       await chain.mintToken(gem, { to: alice, amount: 7n * 10n ** 18n + 1n });
       await at(HOUR, bob, 'refer', bob);
@@ -174,7 +174,7 @@ for (const kind of sampledKinds(import.meta.url)) {
         );
     });
 
-    test('a fork takes back what it undoes, and a transaction that is mined again earns again, once', async () => {
+    test('a reorg takes back awards of orphaned blocks, and a transaction that is mined again earns once', async () => {
       const [alice, bob] = chain.accounts;
       const kept = await at(midnight(6), alice, 'pay', bob, [700n]);
       const dropped = await at(midnight(6) + 1, bob, 'pay', bob, [100n]);
@@ -194,7 +194,7 @@ for (const kind of sampledKinds(import.meta.url)) {
 
     // The embedded database has its service's process only.
     if (kind === 'embedded') return;
-    test('points explain tells rule, version, price, multiplier, caps and result of each award of a transaction', async () => {
+    test('points explain shows rule, version, price, multiplier, caps and result of each award of a transaction', async () => {
       const [row] = await service.database.query<{ hash: Hash }>(sql`
         select '0x' || encode(tx_hash, 'hex') as hash from point where rule = 'pay' and inputs ? 'used.perTx'
         order by ordinal desc, id limit 1`);

@@ -12,7 +12,7 @@ import { waitUntil } from '../kit/wait.ts';
 
 const COIN = 10n ** 18n;
 
-test('the native price is the median of a page, a feed on the chain and a fixed one, and follows them', async () => {
+test('the native price is the median of a page, a feed on the chain and a fixed price, and follows their changes', async () => {
   await using chain = await startChain();
   await using place = await createTestDatabase('postgres');
   const aggregator = await chain.deploy('Aggregator', 8);
@@ -73,7 +73,7 @@ test('the native price is the median of a page, a feed on the chain and a fixed 
   );
 });
 
-test('of two services on one database one asks for prices, and the other goes on when it ends', async () => {
+test('of two services on one database, one asks for prices, and the other continues when it ends', async () => {
   await using place = await createTestDatabase('postgres');
   await using page = await startReceiver({ answer: { body: '{"price":7}' } });
   const start = () =>

@@ -13,7 +13,7 @@ import { waitUntil } from '../kit/wait.ts';
 type Proof = { mode: string; checks: Record<string, string> };
 
 for (const verify of ['auto', 'strict'] as const) {
-  test(`blocks of a real node are proved, through a fork too, and /status says so (${verify})`, async () => {
+  test(`blocks of a real node are proved, also during a reorg, and /status shows it (${verify})`, async () => {
     await using chain = await startChain();
     await using database = await createTestDatabase('postgres');
     await using service = await startTestService({ database, rpc: [chain.url], chain: { verify } });
@@ -33,7 +33,7 @@ for (const verify of ['auto', 'strict'] as const) {
   });
 }
 
-test('what auto has learned is enforced from the start when the service starts again', async () => {
+test('after a restart, auto enforces the observed checks from the first block on', async () => {
   await using chain = await startChain();
   await using database = await createTestDatabase('postgres');
   const [from, to] = chain.accounts;
@@ -58,7 +58,7 @@ test('off stores blocks without proof', async () => {
   assert.deepEqual(await readProof(service), { mode: 'off', checks: allOf('off', 'off') });
 });
 
-test('an impersonated sender, who cannot sign, does not stop auto and does stop strict', async () => {
+test('an impersonated sender without a signature stops strict, but not auto', async () => {
   await using chain = await startChain();
   const [from, to] = chain.accounts;
   for (const valueWei of [1n, 2n, 3n]) await chain.transferNative({ from, to, valueWei });

@@ -27,7 +27,7 @@ const REQUESTS_MAX = 20_000;
 
 for (const kind of sampledKinds(import.meta.url)) {
   describe(`with the ${kind} database`, () => {
-    test('while keys are sealed anew every request is let in and every webhook arrives', async () => {
+    test('while keys are sealed again, every request is authorized and every webhook arrives', async () => {
       const [former, present] = [randomBytes(32), randomBytes(32)];
       const [formerText, presentText] = [former.toString('base64'), present.toString('base64')];
       await using own = new AsyncDisposableStack();

@@ -100,7 +100,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       receiver.requests.filter(({ path }) => webhook_url.endsWith(path));
 
     for (const depth of DEPTHS) {
-      test(`a reorg ${depth} deep doubles nothing that was told, and takes back what was not and is not mined again`, async () => {
+      test(`a reorg ${depth} deep sends no transfer twice, and withdraws unsent ones that are not mined again`, async () => {
         const [, first, second] = chain.accounts;
         const [kept, dropped] = [freshAddress(), freshAddress()];
         const told = { kept: await watch(promptWatcher, kept), dropped: await watch(promptWatcher, dropped) };
@@ -147,7 +147,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       });
     }
 
-    test('a transaction that was taken back and is mined later after all is told then', async () => {
+    test('a withdrawn transaction that is mined again later is sent then', async () => {
       const [, first] = chain.accounts;
       const to = freshAddress();
       const record = await watch(patientWatcher, to);
@@ -190,7 +190,7 @@ for (const kind of sampledKinds(import.meta.url)) {
 
     // The embedded database has its service's process only.
     if (kind === 'embedded') return;
-    test('verify finds everything as the chain has it after all these forks, but for what died after it was tried', async () => {
+    test('verify finds no difference after these reorgs, except orphaned transfers that were already sent', async () => {
       const cases = [
         // What left the chain is marked as orphaned, and is not compared; what was mined again names its block of now.
         { service: prompt, place: places.prompt, notifications: 3, dead_fork: 0 },

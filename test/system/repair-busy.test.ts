@@ -54,7 +54,7 @@ const balanceOf = (ledger: Ledger, recordId: string) =>
 const PAYMENTS = 20;
 const DAMAGED = 4;
 
-test('killed at any statement beside a busy service, and run again: nothing is lost, nothing is credited unasked', async () => {
+test('repair that is killed at any statement beside a busy service and run again loses no transfer, and credits none without permission', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const place = parts.use(await createTestDatabase('postgres'));
@@ -188,7 +188,7 @@ test('killed at any statement beside a busy service, and run again: nothing is l
   assert.doesNotMatch(program.log, /deadlock|"level":"(?:error|fatal)"/);
 });
 
-test('on the embedded database, between two runs of the service: wrong notifications are taken back', async () => {
+test('on the embedded database, repair takes back wrong notifications between two runs of the service', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const place = parts.use(await createTestDatabase('embedded'));

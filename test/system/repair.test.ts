@@ -64,7 +64,7 @@ for (const [fate, fields, message] of [
   });
 }
 
-test('a queue that is never due is found by each notification that waits in it', async () => {
+test('a queue that is never due is reported for each notification that waits in it', async () => {
   await change(sql`update lane set next_due = null`);
   const { differences } = await verify();
   assert.deepEqual(
@@ -99,7 +99,7 @@ const cancelPart = () =>
     update notification set state = 'cancelled'
     where kind = 'internal' and tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
 
-test('one node that lies adds no difference to what two others have, and it is named', async () => {
+test('one node that lies adds no difference to those of two others, and is named', async () => {
   await cancelPart();
   await using liar = await startTracingNode(omitCalls);
   await using honest = await startTracingNode();
@@ -117,7 +117,7 @@ test('one node that lies adds no difference to what two others have, and it is n
   ]);
 });
 
-test('what two of three nodes have counts, although the first one has what is stored', async () => {
+test('two of three nodes decide, even if the first one agrees with the database', async () => {
   await using liar = await startTracingNode(omitCalls);
   await using honest = await startTracingNode();
   await change(
@@ -131,7 +131,7 @@ test('what two of three nodes have counts, although the first one has what is st
   assert.ok(dissents.length > 0 && dissents.every((line) => line.startsWith(new URL(liar.url).origin)));
 });
 
-test('of two nodes that disagree neither is believed', async () => {
+test('if two nodes disagree, neither is believed', async () => {
   await cancelPart();
   await using liar = await startTracingNode(omitCalls);
   const { report, differences, dissents } = await verify({ rpc: [liar.url, chain.url] });
@@ -142,7 +142,7 @@ test('of two nodes that disagree neither is believed', async () => {
   );
 });
 
-test('where too few nodes answer, the blocks count as unconfirmed and not as compared, and the node is named', async () => {
+test('if too few nodes answer, the blocks count as unconfirmed, not as compared, and the node is named', async () => {
   const away = 'http://127.0.0.1:1';
   const { report, differences } = await verify({ rpc: [chain.url, away] });
   assert.deepEqual([report.outcome, differences, report.undecided.unconfirmed], ['not_compared', [], last]);
@@ -167,7 +167,7 @@ const linesOf = (out: string) =>
     .split('\n')
     .map((line) => JSON.parse(line));
 
-test('repair as a process beside the service: a plan that changes nothing, then that plan, then nothing to do', async () => {
+test('chainbell repair, beside the service, prints a plan without changes, applies that plan, and then has no more to repair', async () => {
   await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
   await change(sql`update notification set state = 'cancelled' where tx_hash = ${toBytes(payment.hash)}`);
   const { differences } = await verify();
@@ -203,7 +203,7 @@ const damageTold = () =>
     update notification set amount = 17, state = 'processed', processed_at = '2026-11-22T10:00:00Z', may_be_seen = true
     where tx_hash = ${toBytes(split.hash)} and ordinal = 0`);
 
-test('a transfer that may be credited twice is held back until it is allowed, and the plan shows past and future notifications', async () => {
+test('a transfer that may be credited twice is not sent until that is allowed, and the plan shows past and future notifications', async () => {
   await damageTold();
   for (const word of ['--dry-run', '--apply']) {
     const held = await run(...range, word);
@@ -243,7 +243,7 @@ test('a transfer that may be credited twice is held back until it is allowed, an
   assert.deepEqual([healed.code, healed.out], [0, ''], healed.err);
 });
 
-test('with removed on the plan announces the removal notice, and needs no leave', async () => {
+test('with removed on, the plan shows the removal notice, and needs no permission', async () => {
   await change(sql`update watched_address set removed = true where id = ${records.receiver}`);
   await damageTold();
   const { code, out, err } = await run(...range, '--apply');

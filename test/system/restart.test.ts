@@ -100,7 +100,7 @@ async function assertToldOnce(
 
 for (const kind of sampleOf(databaseKinds, { shares: 2 })) {
   describe(`with the ${kind} database`, () => {
-    test('a stopped service goes on where it ended: blocks mined meanwhile are told once, told ones not again', async () => {
+    test('a restarted service continues where it stopped: each transfer is sent once', async () => {
       await using database = await createTestDatabase(kind);
       const options = { database, rpc: [chain.url, chain.wsUrl], receivers: [receiver] };
       await using before = await startTestService(options);
@@ -121,7 +121,7 @@ for (const kind of sampleOf(databaseKinds, { shares: 2 })) {
       assert.deepEqual(gaps, []);
     });
 
-    test('a new database begins at startBlock: with all that happened from there, and nothing from before', async () => {
+    test('a new database begins at startBlock, with all transfers from there and none from before', async () => {
       await using database = await createTestDatabase(kind);
       const watched = await watchAhead(database);
       await pay(watched.address, 2);
@@ -140,7 +140,7 @@ for (const kind of sampleOf(databaseKinds, { shares: 2 })) {
       assert.equal(first?.number, startBlock);
     });
 
-    test('a node that goes away makes the service unready until it is back, and loses nothing', async () => {
+    test('an unavailable node makes the service unready until it is back, and no transfer is lost', async () => {
       const folder = await mkdtemp(path.join(tmpdir(), 'chainbell-test-'));
       const stateFile = path.join(folder, 'state.json');
       await using stack = new AsyncDisposableStack();
@@ -166,7 +166,7 @@ for (const kind of sampleOf(databaseKinds, { shares: 2 })) {
       assert.equal(await service.metric('chainbell_chain_reorgs_total'), 0);
     });
 
-    test('a node that now and then tells of an old head undoes nothing', async () => {
+    test('a node that sometimes names an old head causes no reorg', async () => {
       await using database = await createTestDatabase(kind);
       await chain.mine(10);
       await using proxy = await startStaleProxy((await chain.head()).number - 5);
@@ -187,7 +187,7 @@ for (const kind of sampleOf(databaseKinds, { shares: 2 })) {
   });
 }
 
-test('two services on one database tell of each transfer once, both are ready, and one goes on without the other', async () => {
+test('two services on one database send each transfer once, both are ready, and one continues without the other', async () => {
   await using database = await createTestDatabase('postgres');
   const options = { database, rpc: [chain.url, chain.wsUrl], receivers: [receiver] };
   await using first = await startTestService(options);
@@ -223,7 +223,7 @@ const TRANSFERS_BEFORE = 5;
 const TRANSFERS_DURING = 6;
 
 for (const kind of databaseKinds) {
-  test(`killed at ${MOMENTS.length} moments on the ${kind} database, the program loses nothing and stores nothing twice`, async () => {
+  test(`killed at ${MOMENTS.length} moments on the ${kind} database, the program loses no data and stores none twice`, async () => {
     await using database = await createTestDatabase(kind);
     const watched = await watchAhead(database);
     const startBlock = (await chain.head()).number + 1;

@@ -74,7 +74,7 @@ for (const kind of sampledKinds(import.meta.url)) {
     const messagesOf = (requests: readonly ReceivedRequest[]) =>
       requests.map(({ headers }) => [headers['webhook-id'], headers['chainbell-removed']]);
 
-    test('only what its direction, least amount and tokens let through rings a record', async () => {
+    test('a record gets only transfers that match its direction, minimum amount and tokens', async () => {
       receiver.setAnswer({});
       const [payer] = chain.accounts;
       const [wanted, other] = [
@@ -106,7 +106,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       );
     });
 
-    test('a record with confirmations of its own is rung when they are stored, and not of a block that died before', async () => {
+    test('a record with its own confirmations setting is notified when they are stored, and never of a block that was orphaned before', async () => {
       receiver.setAnswer({});
       const patient = await watchWith({ confirmations: 2 });
       const prompt = await watchWith({}, patient.address);
@@ -135,7 +135,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       assert.deepEqual(patient.amounts(), [2]);
     });
 
-    test('a fork that kills a told transfer is told under the same id until a 2xx, and so is its return', async () => {
+    test('the removal of a sent transfer by a reorg is sent under the same id until a 2xx, and so is its return', async () => {
       receiver.setAnswer({});
       const told = await watchWith({ removed: true });
       const silent = await watchWith({}, told.address);
@@ -187,7 +187,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       );
     });
 
-    test('strict_order: one at a time, in order, behind one that fails; nobody else waits', async () => {
+    test('with strict_order, notifications wait in order behind one that fails, and other records do not wait', async () => {
       let isBroken = true;
       const strict = await watchWith({ strict_order: true });
       receiver.setAnswer((request) => ({

@@ -43,7 +43,7 @@ const clients: Record<string, { text(key: string): string; reads: 'nothing' | 'w
   'sends no line of changes': { text: (key) => post('/bulk', key, LINES), reads: 'when busy' },
 };
 
-test('no client keeps a process alive that is asked to stop, and those without a request go first', async () => {
+test('no client keeps a stopping process alive, and idle connections are closed first', async () => {
   await using place = await createTestDatabase('postgres');
   const database = await place.open();
   const keyRing = deriveKeyRing(Buffer.from(SECRET, 'base64'));

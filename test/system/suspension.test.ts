@@ -16,7 +16,7 @@ import { createWatcher, freshAddress, startTestService } from '../kit/service.ts
 import { waitUntil } from '../kit/wait.ts';
 
 for (const kind of sampledKinds(import.meta.url))
-  test(`${kind}: a suspended watcher gets nothing, and everything once and in order when it is resumed`, async () => {
+  test(`${kind}: a suspended watcher gets no webhooks, and all of them once and in order when it is resumed`, async () => {
     await using parts = new AsyncDisposableStack();
     const chain = parts.use(await startChain());
     const place = parts.use(await createTestDatabase(kind));
@@ -108,7 +108,7 @@ for (const kind of sampledKinds(import.meta.url))
     assert.deepEqual(far, []);
   });
 
-test('a watcher is deleted while it is sent to and paid, by callers of which the first one dies', async () => {
+test('a watcher can be deleted during deliveries and transfers, even if the first caller is killed', async () => {
   await using parts = new AsyncDisposableStack();
   const chain = parts.use(await startChain());
   const place = parts.use(await createTestDatabase('postgres'));

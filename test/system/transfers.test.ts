@@ -128,7 +128,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       );
     }
 
-    test('a native transfer rings once for its receiver and once for its sender, its wei exact beyond 2^53', async () => {
+    test('a native transfer is sent once for its receiver and once for its sender, with exact wei beyond 2^53', async () => {
       const [from, to] = [nextAccount(), freshAddress()];
       const [payer, payee] = [await watch(from), await watch(to)];
       const amount = 1_234_567_890_123_456_789_123n;
@@ -138,7 +138,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await assertRung(payee, [told]);
     });
 
-    test('a transfer to oneself rings once', async () => {
+    test('a transfer to oneself is sent once', async () => {
       const from = nextAccount();
       const record = await watch(from);
       const { hash } = await chain.transferNative({ from, to: from, valueWei: 7n });
@@ -147,7 +147,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       ]);
     });
 
-    test('two records of one address ring twice, each with its own id and URL', async () => {
+    test('two records of one address get one webhook each, with their own ids and URLs', async () => {
       const to = freshAddress();
       const records = [await watch(to), await watch(to)];
       const from = nextAccount();
@@ -159,14 +159,14 @@ for (const kind of sampledKinds(import.meta.url)) {
       }
     });
 
-    test('coin given to a new contract by its creation rings with an empty receiver', async () => {
+    test('value in a contract creation is sent with an empty receiver', async () => {
       const from = nextAccount();
       const record = await watch(from);
       const { hash } = await chain.execute({ from, valueWei: 12n, input: encodeCreation('Purse') });
       await assertRung(record, [{ hash, type: COIN, sender: from, receiver: '', amount: 12n, asset: 'ETH' }]);
     });
 
-    test('a transaction without value and a failed transaction ring nobody', async () => {
+    test('a transaction without value and a failed transaction send no webhook', async () => {
       const from = nextAccount();
       const record = await watch(from);
       const token = await chain.deploy('DemoToken', 'Gold', 'GLD', 6);
@@ -177,7 +177,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await assertRung(record, []);
     });
 
-    test('coin that a contract passes on rings with the contract as its sender, once for each part', async () => {
+    test('coin that a contract passes on is sent with the contract as sender, once for each part', async () => {
       const [from, to] = [nextAccount(), freshAddress()];
       const splitter = await chain.deploy('Splitter');
       const [payer, payee] = [await watch(from), await watch(to)];
@@ -193,7 +193,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       ]);
     });
 
-    test('coin that moved only inside a reverted call rings nobody', async () => {
+    test('coin that moved only inside a reverted call sends no webhook', async () => {
       const [from, kept, reverted] = [nextAccount(), freshAddress(), freshAddress()];
       const splitter = await chain.deploy('Splitter');
       const [paid, unpaid] = [await watch(kept), await watch(reverted)];
@@ -209,7 +209,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await assertRung(unpaid, []);
     });
 
-    test('coin with which a contract creates another rings with the new contract as its receiver', async () => {
+    test('coin with which a contract creates another is sent with the new contract as receiver', async () => {
       const from = nextAccount();
       const splitter = await chain.deploy('Splitter');
       const record = await watch(splitter);
@@ -222,7 +222,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       ]);
     });
 
-    test('coin that a contract leaves behind when it destroys itself rings', async () => {
+    test('coin of a contract that destroys itself is sent', async () => {
       const [from, to] = [nextAccount(), freshAddress()];
       const { contractAddress: purse } = await chain.execute({
         from,
@@ -243,7 +243,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       ]);
     });
 
-    test('an ERC-20 transfer rings with the token as its asset, for every amount from 0 to 2^256 - 1', async () => {
+    test('an ERC-20 transfer is sent with the token as its asset, for every amount from 0 to 2^256 - 1', async () => {
       const [from, to] = [nextAccount(), freshAddress()];
       const token = await chain.deploy('DemoToken', 'Gold', 'GLD', 18);
       const [payer, payee] = [await watch(from), await watch(to)];
@@ -264,7 +264,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await assertRung(payee, sent);
     });
 
-    test('a token that takes a fee rings for each of its two events', async () => {
+    test('a transfer of a token that takes a fee is sent for each of its two events', async () => {
       const [from, to, collector] = [nextAccount(), freshAddress(), freshAddress()];
       const token = await chain.deploy('FeeToken', 'Toll', 'TLL', collector);
       await chain.mintToken(token, { to: from, amount: 1_000n });
@@ -279,7 +279,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await assertRung(payee, [{ ...told, receiver: to, amount: 990n }]);
     });
 
-    test('an ERC-721 token that changes hands rings nobody', async () => {
+    test('an ERC-721 transfer sends no webhook', async () => {
       const [from, to] = [nextAccount(), freshAddress()];
       const collectible = await chain.deploy('DemoCollectible', 'Card', 'CRD');
       const record = await watch(to);
@@ -289,7 +289,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       await assertRung(record, []);
     });
 
-    test('watch_coin and watch_token each silence their own kind, from the block after a change', async () => {
+    test('watch_coin and watch_token each turn off one kind, from the block after a change', async () => {
       const [from, to] = [nextAccount(), freshAddress()];
       const token = await chain.deploy('DemoToken', 'Gold', 'GLD', 6);
       const coins = await watch(to, { watchToken: false });
@@ -328,7 +328,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       }
     });
 
-    test('with internal transfers off only the value of the transaction itself rings', async () => {
+    test('with internal transfers off, only the value of the transaction itself is sent', async () => {
       await using database = await createTestDatabase(kind);
       await using plain = await startTestService({
         database,

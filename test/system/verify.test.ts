@@ -23,13 +23,13 @@ const test = sampledTest(import.meta.url);
 const { chain, records, payment, split, last, change, verify, run, nodeBlocks } = await useVerifiedChain();
 const hour = sql`interval '1 hour'`;
 
-test('what was followed is equal to the chain: blocks, proof and every notification', async () => {
+test('followed blocks equal the chain: hashes, proof and every notification', async () => {
   const { report, differences } = await verify();
   assert.deepEqual(differences, []);
   assert.deepEqual(report, reportOf({ range: { from: 1, to: last } }));
 });
 
-test('a notification that is gone is missing', async () => {
+test('a deleted notification is reported as missing', async () => {
   await change(sql`delete from notification where tx_hash = ${toBytes(split.hash)} and ordinal = 1`);
   const { report, differences } = await verify();
   const expected = {
@@ -56,7 +56,7 @@ for (const [field, value] of [
   ['token', sql`token = sender`],
   ['block', sql`block_number = block_number + 1000, created_at = created_at + ${hour}`],
 ] as const) {
-  test(`a notification with another ${field} is told`, async () => {
+  test(`a notification with another ${field} is reported`, async () => {
     await change(sql`update notification set ${value} where tx_hash = ${toBytes(payment.hash)}`);
     const { differences } = await verify();
     assert.deepEqual(
@@ -97,7 +97,7 @@ test('an invented notification is unexpected, whatever transfer it claims', asyn
   assert.equal(report.notifications, NOTIFICATIONS);
 });
 
-test('a stored block of another hash, another parent or no proof is told, and one that is not stored', async () => {
+test('a block with another hash, another parent or no proof is reported, and so is one that is not stored', async () => {
   const other = toBytes(`0x${'5'.repeat(64)}`);
   await change(sql`update block set hash = ${other} where number = ${payment.block}`);
   await change(sql`update block set parent_hash = ${other} where number = ${split.block}`);
@@ -116,7 +116,7 @@ test('a stored block of another hash, another parent or no proof is told, and on
   assert.equal(report.blocks, last - 2);
 });
 
-test('what changes while it is compared is a fork on its way, and no difference', async () => {
+test('blocks that change during the comparison are part of a reorg, and no difference', async () => {
   const { hash } = await blockAt(chain, payment.block);
   await change(
     sql`update block set hash = ${toBytes(`0x${'5'.repeat(64)}`)} where number = ${payment.block}`,
@@ -129,7 +129,7 @@ test('what changes while it is compared is a fork on its way, and no difference'
   assert.deepEqual([report.outcome, differences], ['reorganised', []]);
 });
 
-test('a block that its node changes its mind about is a fork on its way, and no difference', async () => {
+test('a block that its node replaces is part of a reorg, and no difference', async () => {
   const blocks = await nodeBlocks();
   const stored = blocks[last] ?? (await nodeBlockAt(chain, last));
   const hash = `0x${'5'.repeat(64)}`;
@@ -146,7 +146,7 @@ test('a block that its node changes its mind about is a fork on its way, and no 
   assert.deepEqual([report.outcome, differences], ['reorganised', []]);
 });
 
-test('nodes that go away meanwhile end it: what they had not given yet is not told as not served', async () => {
+test('verify ends with an error if the nodes become unavailable, instead of counting the rest as not served', async () => {
   const blocks = await nodeBlocks();
   blocks.splice(payment.block, 1);
   await using node = await startScriptedNode(chainMethods(CHAIN_ID, blocks));
@@ -164,7 +164,7 @@ test('nodes that go away meanwhile end it: what they had not given yet is not to
   });
 });
 
-test('a record counts from the block after its making; which of two at one moment was first is not known', async () => {
+test('a record counts from the block after its creation, and the order of two at the same moment is unknown', async () => {
   await change(sql`delete from notification where watched_address_id = ${records.receiver}`);
   await change(
     sql`update watched_address set created_at = now() + ${hour}, updated_at = now() + ${hour} where id = ${records.receiver}`,
@@ -178,7 +178,7 @@ test('a record counts from the block after its making; which of two at one momen
   assert.deepEqual([unsure.report.undecided.record_new, unsure.differences], [1, []]);
 });
 
-test('a notification that was made before its record is unexpected', async () => {
+test('a notification that is older than its record is unexpected', async () => {
   await change(
     sql`update watched_address set created_at = now() + ${hour}, updated_at = now() + ${hour} where id = ${records.payer}`,
   );
@@ -192,7 +192,7 @@ test('a notification that was made before its record is unexpected', async () =>
   );
 });
 
-test('what a record wanted before it was changed or deleted is not known, but what is stored must have happened', async () => {
+test('the former settings of a changed or deleted record are unknown, but its notifications must match transfers', async () => {
   await change(
     sql`update watched_address set address = ${toBytes(freshAddress())}, updated_at = now() where id = ${records.receiver}`,
   );
@@ -212,7 +212,7 @@ test('what a record wanted before it was changed or deleted is not known, but wh
   );
 });
 
-test('a record that was changed after the block may not have watched what is missing', async () => {
+test('a missing notification is not reported if its record was changed after the block', async () => {
   await change(sql`delete from notification where watched_address_id = ${records.payer}`);
   await change(sql`update watched_address set updated_at = now() where id = ${records.payer}`);
   const { report, differences } = await verify();
@@ -222,7 +222,7 @@ test('a record that was changed after the block may not have watched what is mis
   );
 });
 
-test('what settings keep from a record is not missing, and what they let through must be there', async () => {
+test('transfers that settings exclude are not missing, and those that they include must be stored', async () => {
   await change(sql`
     update watched_address set direction = 'in', min_amount = 3, tokens = jsonb_build_object(${'5'.repeat(40)}::text, '0')
     where id = ${records.receiver}`);
@@ -238,7 +238,7 @@ test('what settings keep from a record is not missing, and what they let through
   );
 });
 
-test('what settings keep from a record and is stored all the same is unexpected, unless they came later', async () => {
+test('a stored notification that settings exclude is unexpected, unless the settings came later', async () => {
   await change(sql`update watched_address set direction = 'out' where id = ${records.receiver}`);
   const early = await verify();
   assert.deepEqual(
@@ -253,7 +253,7 @@ test('what settings keep from a record and is stored all the same is unexpected,
   );
 });
 
-test('what may have been deleted by the retention is not missing', async () => {
+test('notifications that the retention may have deleted are not missing', async () => {
   const age = sql`interval '91 days'`;
   await change(sql`update block set stored_at = stored_at - ${age}`);
   await change(sql`update notification set created_at = created_at - ${age}`);
@@ -265,7 +265,7 @@ test('what may have been deleted by the retention is not missing', async () => {
   assert.deepEqual([report, differences], [reportOf({ notifications: 4, undecided: { pruned: 2 } }), []]);
 });
 
-test('sent notifications of an orphaned block stay, and are not compared; a withdrawn one is left out', async () => {
+test('sent notifications of an orphaned block are counted but not compared, and a withdrawn one is ignored', async () => {
   const earlier = sql`created_at = created_at - interval '1 minute'`;
   await change(
     sql`update notification set tx_hash = ${toBytes(`0x${'5'.repeat(64)}`)}, state = 'processed', ${earlier} where tx_hash = ${toBytes(split.hash)} and ordinal = 0`,
@@ -296,7 +296,7 @@ test('a transaction that was mined again with another amount, but not sent, is a
   assert.match(differences[0]?.message ?? '', /amount 6 is stored, 7 is on the chain$/);
 });
 
-test('without traces internal transfers are not compared, without proof its flag is not', async () => {
+test('without traces, internal transfers are not compared; without proof, the proof flag is not', async () => {
   const { report, differences } = await verify({ settings: { internalTransfers: 'off', verify: 'off' } });
   assert.deepEqual(differences, []);
   assert.deepEqual(
@@ -305,7 +305,7 @@ test('without traces internal transfers are not compared, without proof its flag
   );
 });
 
-test('a range beyond what is stored is compared as far as it goes', async () => {
+test('a range beyond the stored blocks is compared as far as blocks are stored', async () => {
   await change(sql`update chain set start_number = 2`);
   const { report } = await verify({ from: 0, to: last + 10 });
   assert.deepEqual(
@@ -324,7 +324,7 @@ test('a range beyond what is stored is compared as far as it goes', async () => 
   assert.deepEqual([below.report.blocks, below.report.undecided.before_start], [0, 2]);
 });
 
-test('an end of the range that is not given lies where the other one does, at least', async () => {
+test('a missing end of the range defaults to the stored one, or to the given end beyond that', async () => {
   const above = await verify({ from: last + 5 });
   assert.deepEqual(
     [above.report.range, above.report.outcome, above.report.undecided.after_tip],
@@ -337,7 +337,7 @@ test('an end of the range that is not given lies where the other one does, at le
   );
 });
 
-test('how far it is is told after each batch, up to the last block', async () => {
+test('progress is reported after each batch, up to the last block', async () => {
   const { progress } = await verify();
   assert.deepEqual(progress.at(-1), { done: last, total: last, differences: 0 });
   const places = progress.map(({ done }) => done);
@@ -347,7 +347,7 @@ test('how far it is is told after each batch, up to the last block', async () =>
   );
 });
 
-test('a block with more records than are compared at once is counted, and the others are compared', async () => {
+test('a block with too many records to compare is counted, and the others are compared', async () => {
   await change(sql`
     insert into watched_address (shard_id, id, watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at)
     select shard_id, gen_random_uuid(), watcher_id, lane_id, address, watch_coin, watch_token, webhook_url, created_at, updated_at
@@ -358,7 +358,7 @@ test('a block with more records than are compared at once is counted, and the ot
   assert.deepEqual([report.blocks, report.notifications, report.undecided.too_many], [last - 3, 1, 3]);
 });
 
-test('a block that no node proves is told, one that no node has is not compared, and the others are', async () => {
+test('a block that no node can prove is reported, one that no node has is not compared, and the others are compared', async () => {
   const blocks = await nodeBlocks();
   const told = (number: number) => blocks[number]?.receipts[0] ?? {};
   // A receipt without its logs breaks its root.
