@@ -11,7 +11,7 @@ import { silentLog } from '../../src/core/log.ts';
 import type { Pair } from '../../src/domain/pair.ts';
 import { findTip } from '../../src/store/blocks/blocks.ts';
 import { sql } from '../../src/store/db/sql.ts';
-import { findPairNow } from '../../src/store/market/pair-readings.ts';
+import { findCurrentPair } from '../../src/store/market/pair-readings.ts';
 import { insertPrice } from '../../src/store/prices/prices.ts';
 import { createTestDatabase, type DatabaseKind } from '../kit/database.ts';
 import { startPairNode } from '../kit/pair-node.ts';
@@ -211,7 +211,7 @@ async function checkVolume(service: Service, pair: Pair, expected: Expected): Pr
 
 async function checkState(service: Service, pair: Pair, expected: Expected, first: number): Promise<void> {
   const { reserve0, reserve1 } = expected.lastSync;
-  const now = await findPairNow(service.database, pair.id);
+  const now = await findCurrentPair(service.database, pair.id);
   assert.equal(now?.reserve0, BigInt(reserve0));
   assert.equal(now.reserve1, BigInt(reserve1));
   const [whole0, whole1] = [

@@ -7,7 +7,7 @@ import { type Decimal, exactNumber } from '../../core/decimal.ts';
 import { Fault } from '../../core/fault.ts';
 import { lpPrice, supplyWithFee, type TokenValue, type ValuedPair } from '../../domain/pair.ts';
 import type { Database } from '../../store/db/db.ts';
-import { findPairNow, type PairNow } from '../../store/market/pair-readings.ts';
+import { type CurrentPair, findCurrentPair } from '../../store/market/pair-readings.ts';
 import { findReadPairs } from '../../store/market/pairs.ts';
 import { sumSwapValue } from '../../store/market/swaps.ts';
 import { findCurrentPrice } from '../../store/prices/prices.ts';
@@ -139,7 +139,7 @@ function addLpValue(api: Api, options: PairRoutes): void {
     staleSeconds: STALE_SECONDS,
     async compute({ pair_id: id }) {
       const pair = getPair(options.pairs, id, 'Price not found');
-      const now = await findPairNow(options.database, pair.id);
+      const now = await findCurrentPair(options.database, pair.id);
       const lpPriceInUsd = now && (await lpPriceOf(options, pair, now));
       if (now?.price === undefined || lpPriceInUsd === undefined)
         throw new Fault('not_found', 'Price not found');
@@ -170,7 +170,7 @@ function addPairs(api: Api, options: PairRoutes): void {
       );
       const records: unknown[] = [];
       for (const pair of pairs) {
-        const now = await findPairNow(database, pair.id);
+        const now = await findCurrentPair(database, pair.id);
         const supply = now?.supply && supplyWithFee(now.supply, now);
         records.push({
           ...pairFields(pair),
@@ -202,7 +202,11 @@ function volumeOf({ database, clock }: PairRoutes, pair: ValuedPair): Promise<De
 }
 
 /** Undefined while the LP supply is unknown, and while the price source of the pair has no price yet. */
-async function lpPriceOf(options: PairRoutes, pair: ValuedPair, now: PairNow): Promise<Decimal | undefined> {
+async function lpPriceOf(
+  options: PairRoutes,
+  pair: ValuedPair,
+  now: CurrentPair,
+): Promise<Decimal | undefined> {
   if (now.supply === undefined) return undefined;
   const [usd0, usd1] = [await priceOf(options, pair.value0), await priceOf(options, pair.value1)];
   const isUnpriced = usd0 === undefined && usd1 === undefined && (pair.value0 ?? pair.value1) !== undefined;

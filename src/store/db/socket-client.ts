@@ -11,13 +11,13 @@ import {
   type Frames,
   framesOf,
   PROTOCOL,
-  type Question,
   type Reply,
   rowsOf,
+  type SocketRequest,
   socketPathOf,
 } from './socket-frames.ts';
 
-type Connection = Frames<Reply, Question>;
+type Connection = Frames<Reply, SocketRequest>;
 
 /** A working service sends something every second, but a single long statement can delay that. */
 const SILENCE_MS_MAX = 30_000;
@@ -38,7 +38,7 @@ export async function joinDatabase(
   /** Lends a new connection to `work`. */
   async function lend<T>(work: (connection: Connection) => Promise<T>): Promise<T> {
     const connection = await open(path);
-    if (connection === undefined) throw gone();
+    if (connection === undefined) throw endedFault();
     try {
       return await work(connection);
     } finally {
@@ -46,11 +46,12 @@ export async function joinDatabase(
     }
   }
 
-  async function ask<Row>(connection: Connection, question: Question): Promise<Row[]> {
-    connection.write(question);
+  async function ask<Row>(connection: Connection, request: SocketRequest): Promise<Row[]> {
+    connection.write(request);
     for (;;) {
       const reply = await connection.read(silenceMsMax);
-      if (reply === undefined) throw connection.isOver() ? gone() : await silent(dataDir, silenceMsMax);
+      if (reply === undefined)
+        throw connection.isOver() ? endedFault() : await silentFault(dataDir, silenceMsMax);
       // The caller declares the row type for its statement, as with the driver.
       if (!('working' in reply)) return rowsOf(reply) as Row[];
     }
@@ -83,10 +84,10 @@ export async function joinDatabase(
   return { ...database, for: () => database, requireSessions: async () => {} };
 }
 
-const gone = () =>
+const endedFault = () =>
   new Fault('unavailable', 'the service that had the database has ended. Run the command again');
 
-async function silent(dataDir: string, ms: number): Promise<Fault> {
+async function silentFault(dataDir: string, ms: number): Promise<Fault> {
   const pid = await lockOwnerOf(dataDir);
   const [who, how] = pid === undefined ? ['', ''] : [` (process ${pid})`, ` with kill -CONT ${pid}`];
   return new Fault(
@@ -98,7 +99,7 @@ async function silent(dataDir: string, ms: number): Promise<Fault> {
 /** Undefined when no process listens. */
 async function open(path: string): Promise<Connection | undefined> {
   const socket = connect(path);
-  const frames = framesOf<Reply, Question>(socket);
+  const frames = framesOf<Reply, SocketRequest>(socket);
   try {
     await once(socket, 'connect');
     return frames;

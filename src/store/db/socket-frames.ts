@@ -16,7 +16,7 @@ import type { Sql } from './sql.ts';
 export const PROTOCOL = 2;
 
 /** A request of a command. `begin` is followed by statements until `commit` or the end of the connection. */
-export type Question =
+export type SocketRequest =
   | { ask: 'query'; protocol: number; statement: Sql }
   | { ask: 'script'; protocol: number; text: string }
   | { ask: 'begin'; protocol: number }

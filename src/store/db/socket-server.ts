@@ -12,9 +12,9 @@ import {
   framesOf,
   PROTOCOL,
   pathProblem,
-  type Question,
   type Reply,
   replyOf,
+  type SocketRequest,
   socketPathOf,
   WORKING_MS,
 } from './socket-frames.ts';
@@ -22,7 +22,7 @@ import {
 /** Commands run a few statements at once, each on its own connection. */
 const CONNECTIONS_MAX = 64;
 /** How long a new connection may stay silent. */
-const FIRST_QUESTION_MS_MAX = 10_000;
+const FIRST_REQUEST_MS_MAX = 10_000;
 /** Limits between two statements and for a whole transaction, because an open one blocks the database's only connection. */
 const IDLE_MS_MAX = 2_000;
 const TRANSACTION_MS_MAX = 15_000;
@@ -42,7 +42,7 @@ export async function serveDatabase(database: Database, dataDir: string): Promis
     sockets.add(socket);
     socket.on('close', () => sockets.delete(socket));
     // Errors have been sent as a reply already, or mean that the connection has ended.
-    answer(framesOf<Question, Reply>(socket), database).catch(() => socket.destroy());
+    answer(framesOf<SocketRequest, Reply>(socket), database).catch(() => socket.destroy());
   });
   server.maxConnections = CONNECTIONS_MAX;
   await rm(path, { force: true });
@@ -68,11 +68,11 @@ function listen(server: Server, path: string): Promise<void> {
   });
 }
 
-async function answer(frames: Frames<Question, Reply>, database: Database): Promise<void> {
+async function answer(frames: Frames<SocketRequest, Reply>, database: Database): Promise<void> {
   try {
-    const question = await frames.read(FIRST_QUESTION_MS_MAX);
-    if (question === undefined) return;
-    frames.write({ rows: await whileWorking(frames, () => rowsFor(question, frames, database)) });
+    const request = await frames.read(FIRST_REQUEST_MS_MAX);
+    if (request === undefined) return;
+    frames.write({ rows: await reportingWork(frames, () => rowsFor(request, frames, database)) });
   } catch (error) {
     frames.write(replyOf(error));
   } finally {
@@ -81,9 +81,9 @@ async function answer(frames: Frames<Question, Reply>, database: Database): Prom
 }
 
 /** Sends regular signs of life during the work, because the other side takes a silent service for a suspended one. */
-async function whileWorking<T>(frames: Frames<Question, Reply>, work: () => Promise<T>): Promise<T> {
+async function reportingWork<T>(frames: Frames<SocketRequest, Reply>, work: () => Promise<T>): Promise<T> {
   const ended = new AbortController();
-  const saying = (async () => {
+  const reporting = (async () => {
     for (;;) {
       await waitMs(WORKING_MS, ended.signal);
       if (ended.signal.aborted) return;
@@ -94,46 +94,46 @@ async function whileWorking<T>(frames: Frames<Question, Reply>, work: () => Prom
     return await work();
   } finally {
     ended.abort();
-    await saying;
+    await reporting;
   }
 }
 
 async function rowsFor(
-  question: Question,
-  frames: Frames<Question, Reply>,
+  request: SocketRequest,
+  frames: Frames<SocketRequest, Reply>,
   database: Database,
 ): Promise<unknown[]> {
-  if (!('protocol' in question) || question.protocol !== PROTOCOL)
+  if (!('protocol' in request) || request.protocol !== PROTOCOL)
     throw new Fault(
       'conflict',
       'the running service has another version than this command. Use the chainbell of the service, or restart the service',
     );
-  switch (question.ask) {
+  switch (request.ask) {
     case 'query':
-      return database.query(question.statement);
+      return database.query(request.statement);
     case 'script':
-      await database.script(question.text);
+      await database.script(request.text);
       return [];
     case 'begin':
-      await database.transaction((tx) => converse(tx, frames));
+      await database.transaction((tx) => runTransaction(tx, frames));
       return [];
   }
 }
 
 /** Runs the statements of a transaction as they arrive, until the other side commits. @throws to roll it back. */
-async function converse(tx: Tx, frames: Frames<Question, Reply>): Promise<void> {
+async function runTransaction(tx: Tx, frames: Frames<SocketRequest, Reply>): Promise<void> {
   const untilMs = machineSteadyMs() + TRANSACTION_MS_MAX;
   frames.write({ rows: [] });
   for (;;) {
     const leftMs = Math.max(0, untilMs - machineSteadyMs());
-    const question = await frames.read(Math.min(leftMs, IDLE_MS_MAX));
-    if (question === undefined)
+    const request = await frames.read(Math.min(leftMs, IDLE_MS_MAX));
+    if (request === undefined)
       throw new Fault(
         'unavailable',
         `the transaction was rolled back because it blocked the embedded database for too long: it may take ${TRANSACTION_MS_MAX / 1_000} s, and ${IDLE_MS_MAX / 1_000} s between two statements`,
       );
-    if (question.ask === 'commit') return;
-    if (question.ask !== 'statement') throw new Fault('conflict', `${question.ask} in a transaction`);
-    frames.write(await tx.query(question.statement).then((rows): Reply => ({ rows }), replyOf));
+    if (request.ask === 'commit') return;
+    if (request.ask !== 'statement') throw new Fault('conflict', `${request.ask} in a transaction`);
+    frames.write(await tx.query(request.statement).then((rows): Reply => ({ rows }), replyOf));
   }
 }

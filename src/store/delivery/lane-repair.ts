@@ -7,8 +7,8 @@ import type { Log } from '../../core/log.ts';
 import type { Step } from '../../core/loop.ts';
 import type { Metrics } from '../../core/metrics.ts';
 import type { Database, Db } from '../db/db.ts';
-import { unlessLocked } from '../db/skip-locked.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { unlessLocked } from '../db/unless-locked.ts';
 import { hasFollowedClock, wakeLanes } from './lanes.ts';
 
 /** Each lane takes two index probes. A page takes milliseconds; a million lanes take half an hour including the pauses. */

@@ -3,8 +3,8 @@
  */
 import { listOf } from '../db/arrays.ts';
 import type { Database, Db, Tx } from '../db/db.ts';
-import { unlessLocked } from '../db/skip-locked.ts';
 import { type Sql, sql } from '../db/sql.ts';
+import { unlessLocked } from '../db/unless-locked.ts';
 import type { Lane } from './lanes.ts';
 import { isTransferMessage } from './message-kind.ts';
 import { recordFailures } from './receivers.ts';

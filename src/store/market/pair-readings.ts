@@ -11,7 +11,11 @@ import { sql } from '../db/sql.ts';
 export type PairReading = Reserves & LpSupply & { pairId: number };
 
 /** The newest state of a pair with its LP supply; undefined while the contract has not been read. */
-export type PairNow = Reserves & { price: Decimal | undefined; minedAt: Date; supply: LpSupply | undefined };
+export type CurrentPair = Reserves & {
+  price: Decimal | undefined;
+  minedAt: Date;
+  supply: LpSupply | undefined;
+};
 
 type NowRow = {
   reserve0: string;
@@ -24,7 +28,7 @@ type NowRow = {
 };
 
 /** The newest state of a pair. Its supply is the last reading plus the mints and burns since then. */
-export async function findPairNow(db: Db, pairId: number): Promise<PairNow | undefined> {
+export async function findCurrentPair(db: Db, pairId: number): Promise<CurrentPair | undefined> {
   const [row] = await db.query<NowRow>(sql`
     select s.reserve0, s.reserve1, s.price, s.mined_at, r.total_supply + coalesce(c.supply_change, 0) as total_supply,
       coalesce(c.liquidity_k, r.k_last) as k_last, r.is_fee_on

@@ -105,31 +105,31 @@ const summedColumns = sql`user_address, category, rule, version, role, points,
 /** The points that each user has earned by this version of a rule on that day (UTC), without referral awards, for caps. */
 export async function sumUserDays(
   db: Db,
-  questions: readonly { rule: string; version: number; user: Address; day: Date }[],
+  queries: readonly { rule: string; version: number; user: Address; day: Date }[],
 ): Promise<Decimal[]> {
-  if (questions.length === 0) return [];
+  if (queries.length === 0) return [];
   const rows = await db.query<{ points: string }>(sql`
     select coalesce((
       select sum(d.points) from point_day d
       where d.user_address = q.user_address and d.day = q.day and d.rule = q.rule and d.version = q.version
         and d.role = 'user'), 0)::text as points
     from unnest(
-      ${questions.map(({ rule }) => rule)}::text[],
-      ${listOf(questions.map(({ version }) => version))}::integer[],
-      ${bytesOf(questions.map(({ user }) => user))}::bytea[],
-      ${listOf(questions.map(({ day }) => day.toISOString().slice(0, 10)))}::date[]
+      ${queries.map(({ rule }) => rule)}::text[],
+      ${listOf(queries.map(({ version }) => version))}::integer[],
+      ${bytesOf(queries.map(({ user }) => user))}::bytea[],
+      ${listOf(queries.map(({ day }) => day.toISOString().slice(0, 10)))}::date[]
     ) with ordinality as q (rule, version, user_address, day, position)
-    order by q.position limit ${questions.length}`);
+    order by q.position limit ${queries.length}`);
   return rows.map(({ points }) => decimal(points));
 }
 
 /** Like `sumUserDays`, but only awards of earlier blocks and imported ones. */
 export async function sumUserDaysBefore(
   db: Db,
-  questions: readonly { rule: string; version: number; user: Address; day: Date }[],
+  queries: readonly { rule: string; version: number; user: Address; day: Date }[],
   blockNumber: number,
 ): Promise<Decimal[]> {
-  if (questions.length === 0) return [];
+  if (queries.length === 0) return [];
   const rows = await db.query<{ points: string }>(sql`
     select coalesce((
       select sum(p.points) from point p
@@ -137,12 +137,12 @@ export async function sumUserDaysBefore(
         and p.rule = q.rule and p.version = q.version and p.role = 'user'
         and (p.block_number is null or p.block_number < ${blockNumber})), 0)::text as points
     from unnest(
-      ${questions.map(({ rule }) => rule)}::text[],
-      ${listOf(questions.map(({ version }) => version))}::integer[],
-      ${bytesOf(questions.map(({ user }) => user))}::bytea[],
-      ${listOf(questions.map(({ day }) => day.toISOString()))}::timestamptz[]
+      ${queries.map(({ rule }) => rule)}::text[],
+      ${listOf(queries.map(({ version }) => version))}::integer[],
+      ${bytesOf(queries.map(({ user }) => user))}::bytea[],
+      ${listOf(queries.map(({ day }) => day.toISOString()))}::timestamptz[]
     ) with ordinality as q (rule, version, user_address, day, position)
-    order by q.position limit ${questions.length}`);
+    order by q.position limit ${queries.length}`);
   return rows.map(({ points }) => decimal(points));
 }
 

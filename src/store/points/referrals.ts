@@ -43,22 +43,22 @@ export async function insertReferrals(
     where ${order === 'newest'} or not exists (select from referral r where r.user_address = t.user_address)`);
 }
 
-/** The referrer for each question, undefined if there is none. */
+/** The referrer for each query, undefined if there is none. */
 export async function findReferrers(
   db: Db,
-  questions: readonly { user: Address; before: ReferredBefore }[],
+  queries: readonly { user: Address; before: ReferredBefore }[],
   order: ReferralOrder,
 ): Promise<(Address | undefined)[]> {
-  if (questions.length === 0) return [];
-  const logs = questions.map(({ before }) => ('time' in before ? undefined : before));
+  if (queries.length === 0) return [];
+  const logs = queries.map(({ before }) => ('time' in before ? undefined : before));
   const direction = order === 'first' ? sql`block_number, log_index` : sql`block_number desc, log_index desc`;
   const rows = await db.query<{ referrer_address: Uint8Array | null }>(sql`
     select found.referrer_address
     from unnest(
-      ${bytesOf(questions.map(({ user }) => user))}::bytea[],
+      ${bytesOf(queries.map(({ user }) => user))}::bytea[],
       ${listOf(logs.map((log) => log?.blockNumber ?? 'null'))}::bigint[],
       ${listOf(logs.map((log) => log?.logIndex ?? 'null'))}::integer[],
-      ${questions.map(({ before }) => ('time' in before ? before.time : null))}::timestamptz[]
+      ${queries.map(({ before }) => ('time' in before ? before.time : null))}::timestamptz[]
     ) with ordinality as q (user_address, block_number, log_index, time, position)
     left join lateral (
       select referrer_address from referral r
@@ -66,7 +66,7 @@ export async function findReferrers(
         then (r.block_number, r.log_index) < (q.block_number, q.log_index) else r.linked_at < q.time end
       order by ${direction} limit 1
     ) as found on true
-    order by q.position limit ${questions.length}`);
+    order by q.position limit ${queries.length}`);
   return rows.map((row) => (row.referrer_address === null ? undefined : fromBytes(row.referrer_address)));
 }
 

@@ -20,7 +20,7 @@ import { extractNothing } from '../../../src/ingest/read-block.ts';
 import { findTip } from '../../../src/store/blocks/blocks.ts';
 import type { Database } from '../../../src/store/db/db.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { findPairNow } from '../../../src/store/market/pair-readings.ts';
+import { findCurrentPair } from '../../../src/store/market/pair-readings.ts';
 import { sumSwapValue } from '../../../src/store/market/swaps.ts';
 import { type Chain, startChain } from '../../kit/anvil.ts';
 import { createTestClock, type TestClock } from '../../kit/clock.ts';
@@ -79,14 +79,14 @@ test('after each swap, mint, burn, flash swap and fee switch, the stored pair eq
         await watch.follow();
         await watch.read();
         await checkNow(database, pair);
-        const stored = await findPairNow(database, 1);
+        const stored = await findCurrentPair(database, 1);
         assert.ok(stored?.supply !== undefined);
         const unminted = supplyWithFee(stored.supply, stored) - stored.supply.totalSupply;
         const balance = await pair.lpBalanceOf(feeTo);
 
         await act(stage, action, holder);
         await watch.follow();
-        const now = await findPairNow(database, 1);
+        const now = await findCurrentPair(database, 1);
         const { totalSupply, reserve0, reserve1 } = await pair.view();
         assert.equal(
           now?.supply?.totalSupply,
@@ -289,7 +289,7 @@ async function act(
 }
 
 async function checkNow(database: Database, pair: UniswapPair): Promise<void> {
-  const now = await findPairNow(database, 1);
+  const now = await findCurrentPair(database, 1);
   const { reserve0, reserve1, ...supply } = await pair.view();
   assert.deepEqual({ reserve0: now?.reserve0, reserve1: now?.reserve1 }, { reserve0, reserve1 });
   const used = supply.isFeeOn ? supply : { ...supply, kLast: 0n };

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
-import { findPairNow, insertReadings } from '../../../src/store/market/pair-readings.ts';
+import { findCurrentPair, insertReadings } from '../../../src/store/market/pair-readings.ts';
 import {
   deletePairStatesAbove,
   findAveragePairPrice,
@@ -60,7 +60,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 100n }], 5));
     await database().transaction((tx) => insertReadings(tx, [{ ...reading, totalSupply: 200n }], 6));
     await database().transaction((tx) => deletePairStatesAbove(tx, 5));
-    assert.equal((await findPairNow(database(), PAIR))?.supply?.totalSupply, 100n);
+    assert.equal((await findCurrentPair(database(), PAIR))?.supply?.totalSupply, 100n);
   });
 
   test('a period in which the pool was empty has no average', async () => {

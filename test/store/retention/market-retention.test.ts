@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { decimal, decimalText } from '../../../src/core/decimal.ts';
 import { sql } from '../../../src/store/db/sql.ts';
-import { findPairNow, insertReadings } from '../../../src/store/market/pair-readings.ts';
+import { findCurrentPair, insertReadings } from '../../../src/store/market/pair-readings.ts';
 import {
   findPairStateAt,
   insertPairStates,
@@ -94,7 +94,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     await database().transaction((tx) =>
       insertPairStates(tx, [{ ...stateOf(10), supplyChange: 7n, liquidityK: 1n }, stateOf(50)]),
     );
-    const supply = async () => (await findPairNow(database(), PAIR))?.supply?.totalSupply;
+    const supply = async () => (await findCurrentPair(database(), PAIR))?.supply?.totalSupply;
     const prune = async () => [
       await prunePairStates(database(), { from: later(-1e9), before: later(10 * HOUR_MS), limit: 10 }),
       await pruneOldPairStates(database(), { before: later(10 * HOUR_MS), limit: 10 }),
