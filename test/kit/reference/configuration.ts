@@ -49,7 +49,7 @@ export function renderConfiguration(): string {
     .join('\n\n');
 }
 
-/** The leaves of a schema. `[]` stands for an entry of a list, `<name>` for a free key, and `(type)` for one of several forms. */
+/** The leaves of a schema. `[]` stands for an entry of a list, `<name>` for a free key, and `[type=http]` for an entry of one of several forms. */
 function listKeys({ path, schema, isRequired }: Key): Key[] {
   const { properties, required = [] } = schema;
   if (properties !== undefined)
@@ -68,8 +68,8 @@ function listKeys({ path, schema, isRequired }: Key): Key[] {
     own,
     ...forms.flatMap((form) => {
       const type = String(form.properties?.type?.const);
-      const keys = listKeys({ path: `${inner}(${type})`, schema: form, isRequired: true });
-      return keys.filter((key) => !key.path.endsWith(').type'));
+      const keys = listKeys({ path: `${path}[type=${type}]`, schema: form, isRequired: true });
+      return keys.filter((key) => !key.path.endsWith('].type'));
     }),
   ];
 }
