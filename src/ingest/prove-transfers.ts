@@ -14,7 +14,7 @@ import type { Transfer } from '../domain/block.ts';
 import type { MatchedTransfer } from '../store/matching/matching.ts';
 import type { ReadBlock } from './read-block.ts';
 
-export type TransferProof = {
+type TransferProof = {
   /** The matched transfers that need a proof and have none yet. Receipts hold token transfers, and the block's hash covers them. */
   findUnproved(matched: readonly MatchedTransfer[]): MatchedTransfer[];
   /**

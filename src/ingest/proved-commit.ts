@@ -16,7 +16,7 @@ import type { ReadAhead } from './read-ahead.ts';
 import type { ReadBlock } from './read-block.ts';
 
 /** Proof of data that no hash covers. Without it, the node that gave a block is believed. */
-export type UnhashedProof = { fullChecks: FullChecks; proverOf: TransferProver };
+type UnhashedProof = { fullChecks: FullChecks; proverOf: TransferProver };
 
 export type CommitOptions = {
   database: Database;
