@@ -1,6 +1,6 @@
 /**
- * The time of this process: the database's clock, which all processes share, carried on by a clock that never steps.
- * Setting this machine's clock changes nothing. When the database's clock is set, the schedule follows
+ * The clock of this process: the database's time, which all processes share, advanced by a clock that never steps.
+ * Setting this machine's clock changes nothing. When the database's clock is set, the schedule moves with it
  * (store/deployment/clock-steps.ts).
  */
 import { type Clock, machineSteadyMs, systemClock, waitMs } from '../core/clock.ts';
@@ -17,33 +17,33 @@ import {
 } from '../store/deployment/clock-steps.ts';
 
 export type TimeSource = {
-  /** The shared clock, which anybody may set. */
+  /** The shared clock, which an administrator may set. */
   readWall(db: Db): Promise<Date>;
 } & Pick<Clock, 'steadyMs' | 'wait'>;
 
 export type CommonClock = {
   clock: Clock;
-  /** Compares the clocks; to be run every CLOCK_MS. */
+  /** Compares the clocks. Run it every CLOCK_MS. */
   step: Step;
-  /** Whether old rows may be pruned: not for a day after a step, in case it was a mistake. */
+  /** False for a day after a step, because a clock set by mistake must not delete rows. */
   mayPrune(): boolean;
-  /** The last step while pruning waits; undefined without one. */
+  /** The last step, while pruning waits because of it. */
   recentStep(): { ms: number; at: Date; pruneFrom: Date } | undefined;
 };
 
 /** How often the clocks are compared. */
 export const CLOCK_MS = 1_000;
-/** From when on a difference is a step. A retry may be a second early, so this and the drift of an hour must be less. */
+/** A larger difference is a step. A retry may be one second early, so this plus the drift of an hour must be less. */
 const STEP_MS_MIN = 500;
-/** How far a smaller difference is followed each time: 100 millionths, which is what quartz clocks differ by. */
+/** A smaller difference is corrected by this much at each comparison: 100 ppm, the drift of quartz clocks. */
 const DRIFT_MS_MAX = 0.1;
-/** Statements in progress at a step may still write by the old time: as long as a statement may take, with a margin. */
+/** Statements in progress at a step may still write the old time: the longest time of a statement, with a margin. */
 const LATE_WRITES_MS = 130_000;
 const REPAIR_MS = 10_000;
 /** Long enough for an operator to notice the step and correct it. */
 const PRUNE_PAUSE_MS = 24 * 60 * 60_000;
 
-/** The database's clock; with the embedded database this machine's. */
+/** The database's clock; this machine's clock for the embedded database. */
 function timeSourceOf(database: Database): TimeSource {
   return {
     readWall: database.kind === 'embedded' ? async () => systemClock().now() : readTime,
@@ -52,7 +52,7 @@ function timeSourceOf(database: Database): TimeSource {
   };
 }
 
-/** Measures the offset and brings back what an unseen step has left too far ahead. */
+/** Measures the offset, and repairs due times that a step left too far ahead while no process ran. */
 export async function openCommonClock({
   database,
   log,
@@ -64,38 +64,26 @@ export async function openCommonClock({
   retryMinutes: readonly number[];
   source?: TimeSource;
 }): Promise<CommonClock> {
-  // The sum before the measurement: a step in between is then one that the process has still to follow.
+  // Read the stored steps before measuring, so that this process still follows a step that happens in between.
   let comparedMs = source.steadyMs();
   let state: ClockState = await readClockState(database);
   let { offsetMs } = await measure(source, database);
-  let mustRepair = true;
-  let repairedMs = source.steadyMs();
-  let repairsUntilMs = source.steadyMs();
   const clock: Clock = {
     now: () => new Date(source.steadyMs() + offsetMs),
     steadyMs: source.steadyMs,
     stepsMs: () => state.stepsMs,
     wait: source.wait,
   };
-  await repair();
-
-  async function repair(): Promise<void> {
-    const isAgain = repairedMs < repairsUntilMs && source.steadyMs() - repairedMs >= REPAIR_MS;
-    if (!mustRepair && !isAgain) return;
-    repairedMs = source.steadyMs();
-    mustRepair = !(await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS }));
-  }
+  const schedule = createScheduleRepair(database, { clock, retryMinutes });
+  await schedule.repair();
 
   function adopt(newState: ClockState, newOffsetMs: number): void {
-    if (newState.stepsMs !== state.stepsMs) {
-      mustRepair = true;
-      repairsUntilMs = source.steadyMs() + LATE_WRITES_MS;
-    }
+    if (newState.stepsMs !== state.stepsMs) schedule.noteStep();
     state = newState;
     offsetMs = newOffsetMs;
   }
 
-  /** This process is the first to see a step. Measures once more under the lock. */
+  /** Called on the first process that sees a step. Measures once more under the lock. */
   async function follow(): Promise<void> {
     let newMs = offsetMs;
     const followed = await followStep(database, {
@@ -111,35 +99,18 @@ export async function openCommonClock({
     adopt(followed, newMs);
   }
 
-  /**
-   * How far the clock was set when another process followed it: the step that the other one measured, if this process's
-   * steady clock confirms it. Otherwise one of the two was paused and mistook that for a step; only movement since counts.
-   */
-  function movedBefore({ last, stepsMs }: ClockState, since: { newMs: number; comparedMs: number }): number {
-    const followedMs = stepsMs - state.stepsMs;
-    if (last === undefined || followedMs === 0) return followedMs;
-    // It followed between the two comparisons, when its clock read `last.at`.
-    const latestMs = last.at.getTime() - since.comparedMs - offsetMs;
-    const earliestMs = last.at.getTime() - source.steadyMs() - offsetMs;
-    if (earliestMs - STEP_MS_MIN <= followedMs && followedMs <= latestMs + STEP_MS_MIN) return followedMs;
-    const betweenMs = source.steadyMs() - since.comparedMs;
-    const sinceMs = source.steadyMs() + since.newMs - last.at.getTime();
-    const hasMoved = sinceMs < -STEP_MS_MIN || sinceMs > betweenMs + STEP_MS_MIN;
-    // Rather late than early: as if it had followed just now.
-    return since.newMs - offsetMs - (hasMoved ? sinceMs : 0);
-  }
-
   const step: Step = async () => {
     const [lastMs, presentMs] = [comparedMs, source.steadyMs()];
     const stored = await readClockState(database);
     const { offsetMs: newMs, errorMs } = await measure(source, database);
-    // From here on as every process that has not yet seen a step: by the time before it, as the schedule.
-    adopt(stored, offsetMs + movedBefore(stored, { newMs, comparedMs: lastMs }));
+    const before = { stepsMs: state.stepsMs, offsetMs, comparedMs: lastMs };
+    // Until a new step is followed below, this process uses the time before it, like the schedule and all other processes.
+    adopt(stored, offsetMs + movedBefore(stored, before, { offsetMs: newMs, steadyMs: source.steadyMs() }));
     comparedMs = presentMs;
     const leftMs = newMs - offsetMs;
     if (Math.abs(leftMs) > Math.max(errorMs, STEP_MS_MIN)) await follow();
     else offsetMs += Math.max(-DRIFT_MS_MAX, Math.min(leftMs, DRIFT_MS_MAX));
-    await repair();
+    await schedule.repair();
     return 'idle';
   };
 
@@ -153,6 +124,51 @@ export async function openCommonClock({
       return { ...last, pruneFrom };
     },
   };
+}
+
+/** Repairs the schedule at the start, after each step, and then every REPAIR_MS while late writes may still arrive. */
+function createScheduleRepair(
+  database: Database,
+  { clock, retryMinutes }: { clock: Clock; retryMinutes: readonly number[] },
+) {
+  let mustRepair = true;
+  let repairedMs = clock.steadyMs();
+  let repairsUntilMs = clock.steadyMs();
+  return {
+    noteStep(): void {
+      mustRepair = true;
+      repairsUntilMs = clock.steadyMs() + LATE_WRITES_MS;
+    },
+    async repair(): Promise<void> {
+      const isAgain = repairedMs < repairsUntilMs && clock.steadyMs() - repairedMs >= REPAIR_MS;
+      if (!mustRepair && !isAgain) return;
+      repairedMs = clock.steadyMs();
+      mustRepair = !(await repairSchedule(database, { clock, retryMinutes, leaseMs: LEASE_MS }));
+    },
+  };
+}
+
+/**
+ * How far another process moved the common clock since this process last compared: by the step that the other one measured, if
+ * this process's steady clock confirms it. Otherwise one of the two was paused and mistook the pause for a step, and only
+ * movement after that counts.
+ */
+function movedBefore(
+  { last, stepsMs }: ClockState,
+  before: { stepsMs: number; offsetMs: number; comparedMs: number },
+  present: { offsetMs: number; steadyMs: number },
+): number {
+  const followedMs = stepsMs - before.stepsMs;
+  if (last === undefined || followedMs === 0) return followedMs;
+  // The other process followed the step between the two comparisons, when its clock read `last.at`.
+  const latestMs = last.at.getTime() - before.comparedMs - before.offsetMs;
+  const earliestMs = last.at.getTime() - present.steadyMs - before.offsetMs;
+  if (earliestMs - STEP_MS_MIN <= followedMs && followedMs <= latestMs + STEP_MS_MIN) return followedMs;
+  const betweenMs = present.steadyMs - before.comparedMs;
+  const sinceMs = present.steadyMs + present.offsetMs - last.at.getTime();
+  const hasMoved = sinceMs < -STEP_MS_MIN || sinceMs > betweenMs + STEP_MS_MIN;
+  // When in doubt a webhook goes out late rather than early: as if the step had been followed just now.
+  return present.offsetMs - before.offsetMs - (hasMoved ? sinceMs : 0);
 }
 
 /** The shared clock minus the steady one, and how wrong that may be. */

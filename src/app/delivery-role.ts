@@ -1,5 +1,5 @@
 /**
- * The role `delivery`: webhooks that are due go out, and what is old is removed.
+ * The role `delivery`: sends due webhooks, and prunes old rows.
  */
 import { createDeliverer, HEARTBEAT_MS } from '../delivery/deliver.ts';
 import { createPendingAlarm, PENDING_ALARM_MS } from '../delivery/pending-alarm.ts';
@@ -12,15 +12,15 @@ import { RESUME_MS_MAX } from './background-loops.ts';
 import type { Foundation } from './foundation.ts';
 import { limitsOf } from './watcher-limits.ts';
 
-type DeliveryRole = {
-  /** Something is due in a lane, or in any. */
+export type DeliveryRole = {
+  /** Takes a notice that something is due. */
   ring(lane: string): void;
   run(): void;
   /** Resolves when no attempt is under way. */
   stop(): Promise<void>;
 };
 
-/** How often a thousand lanes, and a thousand failing receivers, are looked at. */
+/** How often a repair checks its next page: a thousand lanes, or a thousand failing receivers. */
 const REPAIR_MS = 2_000;
 const PRUNE_MS = 60_000;
 

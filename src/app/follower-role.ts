@@ -1,10 +1,11 @@
 /**
- * The role `follower`: the chain is followed into the database, by one process at a time.
+ * The role `follower`: follows the chain into the database. One process leads; the others stand by.
  */
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import { rulesOf } from '../config/points.ts';
 import { Fault } from '../core/fault.ts';
 import { createWake, type Step } from '../core/loop.ts';
+import type { ValuedPair } from '../domain/pair.ts';
 import { type BackfillDisplay, createBackfill, logDisplay } from '../ingest/backfill.ts';
 import { createDeferredWriter } from '../ingest/deferred-writer.ts';
 import { createFollower } from '../ingest/follow.ts';
@@ -27,29 +28,29 @@ import { valuedPairs } from './valued-pairs.ts';
 
 type FollowerRole = {
   fullChecks: FullChecks;
-  /** Whether this process is the one that follows; others stand by. */
+  /** Whether this process is the leading follower. */
   leads(): boolean;
-  /** Resolves when the nodes are known to be of this chain. @throws Fault as startService does. */
+  /** Resolves when a node on this chain has answered. @throws Fault as startService does. */
   run(status: Status): Promise<void>;
 };
 
 type FollowerNeeds = {
   access: ChainAccess;
   contracts: ContractReader;
-  /** A new head was announced. */
+  /** Rings when a node announces a new head. */
   headWake: ReturnType<typeof createWake>;
-  /** Takes the lock of the one follower; `isHeld` says whether it was kept since. */
+  /** Tries to take the leader's lock; `isHeld` says later whether it is still held. */
   elect(): Promise<{ isLeader: boolean; isHeld(): boolean }>;
-  /** Where a backfill shows how far it is; the log by default. */
+  /** Where a backfill shows its progress; the log by default. */
   display: BackfillDisplay | undefined;
 };
 
-/** Without pushed heads the nodes are asked this often, with them only as a watchdog. */
+/** How often nodes are polled without pushed heads, and as a watchdog with them. */
 const POLL_MS = 500;
 const POLL_PUSHED_MS = 2_000;
-/** How soon what follows from a block is done for pairs: a mint's supply, a first price. */
+/** How soon after a block its pair data is completed, such as the supply after a mint, or a first price. */
 const PAIRS_MS = 1_000;
-/** Deferred notifications are looked for this often, and at once after a commit that leaves some. */
+/** How often to look for deferred notifications. A commit that leaves some wakes the loop at once. */
 const DEFERRED_MS = 1_000;
 const PRUNE_MS = 60_000;
 
@@ -57,6 +58,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
   const { config, log, metrics, clock, steadyClock, shares, loops, unlessStepped, atStart } = base;
   const { access, contracts, headWake, elect } = needs;
   const { nodes, verifier } = access;
+  const display = needs.display ?? logDisplay(steadyClock, log);
   const { id: chainId, startBlock, confirmations, finalityDepth } = config.chain;
   const database = shares.follower;
   const rules = rulesOf(config);
@@ -68,11 +70,7 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     ...{ database, nodes, clock, log, metrics, chainId, startBlock, confirmations, finalityDepth },
     processors: [createMarketProcessor(pairs, clock), createPointsProcessor({ rules, log })],
     extract: { pairEvents: createPairReader(pairs), activities: createActivityReader(rules) },
-    backfill: createBackfill({
-      clock: steadyClock,
-      log,
-      display: needs.display ?? logDisplay(steadyClock, log),
-    }),
+    backfill: createBackfill({ clock: steadyClock, log, display }),
     checks: verifier,
     unhashedProof: {
       fullChecks,
@@ -94,31 +92,34 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     fullChecks,
     leads: () => leads(),
     async run(status) {
-      // The API serves and webhooks go out meanwhile; only a chain that does not fit ends the start.
+      // The API and delivery work meanwhile. Only a chain that doesn't match ends the start.
       const pin = status.watch(async (abort) => {
         await follower.pin(abort);
         return 'idle';
       });
       await atStart('nodes', () => pin(loops.signal));
-      await atStart('nodes', checkContracts);
+      await atStart('nodes', () => checkContracts(access.nodes, { contracts, pairs, signal: loops.signal }));
       if (pairs.length > 0) runPairs();
-      const writer = createDeferredWriter({ database, clock, metrics, confirmations });
-      loops.run('deferred notifications', led(writer), {
-        idleMs: () => DEFERRED_MS,
-        wake: deferredWake,
-        retryMsMax: RESUME_MS_MAX,
-      });
-      // Facts of pairs that are configured no more grow old too.
-      const pruner = createPairPruner({ database, clock, ...config.retention });
-      loops.run('pair retention', led(unlessStepped(pruner)), { idleMs: () => PRUNE_MS });
+      runUpkeep();
       loops.run('follower', status.watch(follower.step), {
         idleMs: () => (nodes.isPushed() ? POLL_PUSHED_MS : POLL_MS),
         wake: headWake,
-        // Holding ends with the poll after the nodes agree again; nodes that fail are left to rest by themselves.
+        // A hold must end with the poll after the nodes agree again. Failing nodes have a back-off of their own.
         retryMsMax: RESUME_MS_MAX,
       });
     },
   };
+
+  function runUpkeep(): void {
+    const writer = createDeferredWriter({ database, clock, metrics, confirmations });
+    const idleMs = () => DEFERRED_MS;
+    loops.run('deferred notifications', led(writer), {
+      ...{ idleMs, wake: deferredWake, retryMsMax: RESUME_MS_MAX },
+    });
+    // Runs without configured pairs too, to prune data of pairs that are no longer configured.
+    const pruner = createPairPruner({ database, clock, ...config.retention });
+    loops.run('pair retention', led(unlessStepped(pruner)), { idleMs: () => PRUNE_MS });
+  }
 
   function runPairs(): void {
     const market = { database, clock, log, pairs };
@@ -128,14 +129,21 @@ export function createFollowerRole(base: Foundation, needs: FollowerNeeds): Foll
     loops.run('pair backfill', led(createPairBackfill({ ...market, nodes: anchored })), timing);
     loops.run('swap values', led(createSwapValuer(market)), timing);
   }
+}
 
-  /** A missing second node must not keep the service from starting. One node suffices, because no result is stored. */
-  async function checkContracts(): Promise<void> {
-    try {
-      await checkPairs(contracts, pairs, loops.signal);
-    } catch (error) {
-      if (!(error instanceof Fault) || error.code !== 'unavailable') throw error;
-      await checkPairs(nodes, pairs, loops.signal);
-    }
+/** A single node suffices when no quorum answers, because no result is stored and a missing node must not prevent the start. */
+async function checkContracts(
+  nodes: ChainAccess['nodes'],
+  {
+    contracts,
+    pairs,
+    signal,
+  }: { contracts: ContractReader; pairs: readonly ValuedPair[]; signal: AbortSignal },
+): Promise<void> {
+  try {
+    await checkPairs(contracts, pairs, signal);
+  } catch (error) {
+    if (!(error instanceof Fault) || error.code !== 'unavailable') throw error;
+    await checkPairs(nodes, pairs, signal);
   }
 }

@@ -1,5 +1,6 @@
 /**
- * What operators should know of notifications beyond the queue, read from the database: the same on every process.
+ * Notifications that need an operator's attention: orphaned after delivery, or too many pending. Every process shows the same,
+ * because it is read from the database.
  */
 import type { Config } from '../config/schema.ts';
 import type { Metrics } from '../core/metrics.ts';
@@ -8,8 +9,8 @@ import { countOrphaned } from '../store/delivery/orphaned.ts';
 import { listPendingAbove } from '../store/delivery/pending.ts';
 import { limitsOf } from './watcher-limits.ts';
 
-/** For /status: transfers that receivers still count, and how many watchers have more pending than their limit. */
-export async function describeTold(config: Config, database: Db) {
+/** For /status: delivered transfers that were orphaned without a removal notice, and the number of watchers above their pending limit. */
+export async function describeNotifications(config: Config, database: Db) {
   const { pendingNotifications: limit } = limitsOf(config);
   const [orphaned, above] = await Promise.all([
     countOrphaned(database),
@@ -21,22 +22,22 @@ export async function describeTold(config: Config, database: Db) {
   };
 }
 
-/** Without the database. */
-export const nothingTold = { orphaned: null, watchers_over_pending_limit: null };
+/** While the database can't be read. */
+export const unknownNotifications = { orphaned: null, watchers_over_pending_limit: null };
 
-/** Sets their gauges; those that are off or unknown are absent. */
-export async function refreshToldMetrics(
+/** Sets the gauges; the one of the pending limit only where there is a limit. */
+export async function refreshNotificationMetrics(
   config: Config,
   { database, metrics }: { database: Db; metrics: Metrics },
 ): Promise<void> {
-  removeToldMetrics(metrics);
-  const { orphaned, watchers_over_pending_limit: above } = await describeTold(config, database);
+  removeNotificationMetrics(metrics);
+  const { orphaned, watchers_over_pending_limit: above } = await describeNotifications(config, database);
   metrics.webhookOrphaned.set(orphaned.count);
   if (above !== null) metrics.watchersOverPendingLimit.set(above);
 }
 
-/** Without the database: old counts would be of the past. */
-export function removeToldMetrics(metrics: Metrics): void {
+/** While the database can't be read, because the counts would be old. */
+export function removeNotificationMetrics(metrics: Metrics): void {
   metrics.webhookOrphaned.remove();
   metrics.watchersOverPendingLimit.remove();
 }

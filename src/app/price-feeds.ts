@@ -129,6 +129,8 @@ function createSource(
   }
 }
 
+export type PriceLoops = ReturnType<typeof openPriceLoops>;
+
 /** The work of the role `prices`: a loop for each feed, so that a slow source holds up no other feed. */
 export function openPriceLoops(config: Config, options: PriceFeedOptions & Pick<FeedDependencies, 'nodes'>) {
   const pages = createPageReader();

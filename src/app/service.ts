@@ -1,5 +1,5 @@
 /**
- * The whole program, built from a Config: everything is constructed, started and stopped here, by the CLI and by tests.
+ * The whole program, built from a Config. The CLI and the tests construct, start and stop it here.
  */
 import { createMetricsServer } from '../api/ops/ops.ts';
 import type { Config } from '../config/schema.ts';
@@ -18,15 +18,15 @@ import { RESUME_MS_MAX } from './background-loops.ts';
 import { nodeUrls, openChain } from './chain-access.ts';
 import { chainWarnings } from './chain-warnings.ts';
 import { CLOCK_MS } from './common-clock.ts';
-import { createDeliveryRole } from './delivery-role.ts';
+import { createDeliveryRole, type DeliveryRole } from './delivery-role.ts';
 import { createDeploymentStatus } from './deployment-status.ts';
 import { createFollowerRole } from './follower-role.ts';
-import { openFoundation } from './foundation.ts';
+import { type Foundation, openFoundation } from './foundation.ts';
 import { type IssuedKey, issueKey } from './issue-keys.ts';
 import { closeServer, listen } from './listen.ts';
 import { START_MS_MAX } from './open-store.ts';
-import { openPriceLoops } from './price-feeds.ts';
-import { createProcessRegistry } from './process-registry.ts';
+import { openPriceLoops, type PriceLoops } from './price-feeds.ts';
+import { createProcessRegistry, type ProcessRegistry } from './process-registry.ts';
 import { createProgramLog } from './program-log.ts';
 import { quorumReader } from './quorum-reader.ts';
 import { type Role, roles } from './roles.ts';
@@ -36,13 +36,13 @@ import { readCaFile, warnOfOpenings } from './webhook-opening.ts';
 export type ServiceOptions = {
   clock?: Clock;
   log?: Log;
-  /** What this process does; all of it by default. */
+  /** The roles of this process; all by default. */
   roles?: readonly Role[];
-  /** How long the start waits for a database and a node that do not answer. */
+  /** How long the start waits while the database or all nodes don't answer. */
   startMsMax?: number;
-  /** Breaks off a start that is still waiting. */
+  /** Aborts a start that is still waiting. */
   signal?: AbortSignal;
-  /** Where a backfill shows how far it is; the log by default. */
+  /** Where a backfill shows its progress; the log by default. */
   display?: BackfillDisplay;
 };
 
@@ -51,22 +51,22 @@ export type Service = {
   metricsUrl: string;
   database: Database;
   issueKey(watcherName: string): Promise<IssuedKey>;
-  /** Resolves with the reason when a part of the service has died of a bug. */
+  /** Resolves with the error when a bug has ended a part of the service. */
   readonly failed: Promise<Error>;
-  /** Stops everything in reverse order; may be called again. */
+  /** Stops everything in reverse order. Further calls return the same promise. */
   stop(): Promise<void>;
 };
 
-/** Advisory lock space of elections; the keys of the follower and of who asks for prices in it. */
+/** Advisory lock space of leader elections, with one key for the follower and one for price feeds. */
 const ELECTION_LOCK_SPACE = 0x6362_0004;
 const FOLLOWER_ELECTION = 1;
 const PRICES_ELECTION = 2;
 
 /**
- * Starts the service. It answers and delivers as soon as its database is there, and has met a node on the right chain
- * when this resolves.
- * @throws Fault `unavailable` when database or nodes do not answer in time; `conflict` for another chain, a newer
- * schema or a folder in use; `invalid` for a secret that does not fit; the signal's reason when it aborts.
+ * Starts the service. It serves the API and delivers as soon as the database answers. When this resolves, a node on the
+ * right chain has answered too.
+ * @throws Fault `unavailable` when the database or the nodes don't answer in time; `conflict` for another chain, a newer
+ * schema or a folder in use; `invalid` for a secret that doesn't match the stored keys; the signal's reason when it aborts.
  */
 export async function startService(config: Config, options: ServiceOptions = {}): Promise<Service> {
   const log = options.log ?? createProgramLog(config);
@@ -75,22 +75,12 @@ export async function startService(config: Config, options: ServiceOptions = {})
   for (const warning of chainWarnings(config)) log.warn(warning, 'config.warning');
   await using parts = new AsyncDisposableStack();
 
-  // What is opened first is closed last: loops end before what they use.
-  const base = await openFoundation(
-    config,
-    {
-      ...{ clock: options.clock, log, roles: active, startMsMax: options.startMsMax ?? START_MS_MAX },
-      signal: options.signal ?? new AbortController().signal,
-    },
-    parts,
-  );
-  const { version, metrics, clock, steadyClock, common, database, shares, writes, keyRing, chain, loops } =
-    base;
-  const caCertificates = await readCaFile(config);
-  const sender: SenderOptions = {
-    policy: { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) },
-    ...(caCertificates !== undefined && { caCertificates }),
-  };
+  // Parts close in reverse order, so loops end before the resources that they use.
+  const { startMsMax = START_MS_MAX, signal = new AbortController().signal } = options;
+  const given = { clock: options.clock, log, roles: active, startMsMax, signal };
+  const base = await openFoundation(config, given, parts);
+  const { version, metrics, clock, steadyClock, common, database, shares, writes, chain, loops } = base;
+  const sender = await senderOptions(config);
   const delivery = createDeliveryRole(base, { sender, sessions: () => sessions }, parts);
   const sessions = createSessionKeeper(database, { [LANE_CHANNEL]: delivery.ring });
   parts.defer(() => sessions.close());
@@ -102,7 +92,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
   });
   parts.defer(access.close);
   const { nodes, verifier } = access;
-  // A follower compares first, and says what differs.
+  // A follower compares the nodes' chain with the stored one first, and reports what differs.
   if (!active.has('follower') && chain !== undefined) nodes.pin(chain);
   const contracts = quorumReader(nodes, shares.follower);
   const follower = createFollowerRole(base, {
@@ -137,12 +127,7 @@ export async function startService(config: Config, options: ServiceOptions = {})
 
   parts.defer(() => deployment.end());
   parts.defer(() => loops.end(delivery.stop));
-  const retryMsMax = RESUME_MS_MAX;
-  if (common !== undefined) loops.run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax });
-  loops.run('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax });
-  if (active.has('delivery')) delivery.run();
-  if (active.has('prices'))
-    for (const { name, step, idleMs } of prices.loops) loops.run(name, step, { idleMs });
+  startLoops(base, { delivery, prices, deployment });
   const apiUrl = active.has('api') ? await startApi(base, { sender, contracts, ops: status }, parts) : '';
   const metricsServer = createMetricsServer(metrics, status.refreshMetrics);
   parts.defer(() => closeServer(metricsServer));
@@ -156,10 +141,39 @@ export async function startService(config: Config, options: ServiceOptions = {})
   };
   log.info({ api: apiUrl, metrics: metricsUrl, ...about }, 'service.started');
 
-  const running = parts.move();
+  return serviceOf(base, { apiUrl, metricsUrl }, parts.move());
+}
+
+async function senderOptions(config: Config): Promise<SenderOptions> {
+  const caCertificates = await readCaFile(config);
+  return {
+    policy: { ...config.webhooks, allowCidrs: config.webhooks.allowCidrs.map(parseCidr) },
+    ...(caCertificates !== undefined && { caCertificates }),
+  };
+}
+
+/** Starts all loops except the follower's, which start once its nodes have been checked. */
+function startLoops(
+  { roles: active, common, loops }: Foundation,
+  parts: { delivery: DeliveryRole; prices: PriceLoops; deployment: ProcessRegistry },
+): void {
+  const { delivery, prices, deployment } = parts;
+  const retryMsMax = RESUME_MS_MAX;
+  if (common !== undefined) loops.run('clock', common.step, { idleMs: () => CLOCK_MS, retryMsMax });
+  loops.run('process heartbeat', deployment.beat, { idleMs: deployment.idleMs, retryMsMax });
+  if (active.has('delivery')) delivery.run();
+  if (active.has('prices'))
+    for (const { name, step, idleMs } of prices.loops) loops.run(name, step, { idleMs });
+}
+
+function serviceOf(
+  { database, keyRing, clock, loops, log }: Foundation,
+  urls: Pick<Service, 'apiUrl' | 'metricsUrl'>,
+  running: AsyncDisposableStack,
+): Service {
   let stopping: Promise<void> | undefined;
   return {
-    ...{ apiUrl, metricsUrl, database, failed: loops.failed },
+    ...{ ...urls, database, failed: loops.failed },
     issueKey: (watcherName) => issueKey({ database, keyRing }, watcherName, clock.now()),
     stop() {
       stopping ??= running.disposeAsync().then(() => log.info('service.stopped'));

@@ -1,7 +1,8 @@
 /**
- * What operators see: the checks of /readyz, the body of /status, and the gauges that are read on demand.
+ * The operator's view of the service: the body of /status, the checks of /readyz, and the gauges that are set when metrics are read.
  */
-import type { Check, OpsSources } from '../api/context.ts';
+import type { OpsSources } from '../api/context.ts';
+import type { StatusBody } from '../api/ops/status-body.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import type { Voters } from '../chain/nodes/unhashed-data.ts';
 import type { Verifier } from '../chain/proof/verifier.ts';
@@ -28,103 +29,55 @@ import {
 } from './deployment-status.ts';
 import { createFollowingTrouble } from './following-trouble.ts';
 import { describeNode, describeSocket } from './node-status.ts';
-import { describeTold, nothingTold, refreshToldMetrics, removeToldMetrics } from './notification-status.ts';
+import {
+  describeNotifications,
+  refreshNotificationMetrics,
+  removeNotificationMetrics,
+  unknownNotifications,
+} from './notification-status.ts';
 import { describePairs, refreshPairMetrics } from './pair-status.ts';
 import { describePrices, refreshPriceMetrics } from './price-status.ts';
 import { createPublicView } from './public-view.ts';
+import { checkReadiness, DATABASE_MS_MAX } from './readiness.ts';
 
 type StatusOptions = {
   version: string;
   config: Config;
   database: Database;
-  /** Undefined where this process does not follow the chain. */
+  /** Undefined where this process doesn't follow the chain. */
   nodes: ChainNodes | undefined;
-  /** Undefined there too. */
+  /** Undefined where this process doesn't follow the chain. */
   proof: Pick<Verifier, 'status'> | undefined;
   writes: Pick<WriteHealth, 'failures'>;
   recentStep: CommonClock['recentStep'];
   agreement?: Voters['agreement'] | undefined;
-  /** Without it this process stands for the whole deployment. */
+  /** Without it, the status covers only this process. */
   deployment?: DeploymentStatus | undefined;
   clock: Clock;
   metrics: Metrics;
 };
 
 export type Status = OpsSources & {
-  /** The step, watched: what it last failed with is shown until it works again. */
+  /** Wraps the follower's step: its last Fault is shown until the step works again. */
   watch(step: Step): Step;
-  /** The chain as this process reports it to the others; undefined where it doesn't follow. */
+  /** The state of following that this process reports to the others; undefined where it doesn't follow. */
   follower(): Promise<Omit<FollowerReport, 'leads'> | undefined>;
   refreshMetrics(): Promise<void>;
 };
 
-/** A database that does not answer within this is not ready. */
-const DATABASE_MS_MAX = 2_000;
-
 export function createStatus(options: StatusOptions): Status {
-  const { version, config, database, nodes, clock, metrics } = options;
+  const { config, database, nodes, clock } = options;
   const view = createPublicView(config);
   const following = createFollowingTrouble(nodes);
-  /** Since when the database cannot be read. */
+  /** Since when the database can't be read. */
   let unreadSince: Date | undefined;
-
-  async function checkDatabase(): Promise<Check> {
-    try {
-      const answer = await firstOrLate({ clock, signal: never }, [readTime(database)], DATABASE_MS_MAX);
-      return answer === 'late' ? { ok: false, message: 'no answer' } : { ok: true, message: database.kind };
-    } catch (error) {
-      return { ok: false, message: error instanceof Fault ? 'cannot be reached' : messageOf(error) };
-    }
-  }
-
-  function checkNodes(chain: ChainNodes): Check {
-    const all = chain.status();
-    const working = all.filter(({ state }) => state === 'ok' || state === 'slow' || state === 'limited');
-    const errors = all.flatMap(({ name, error, blocksBehind }) => {
-      if (error !== undefined) return [error];
-      return blocksBehind === undefined ? [] : [`${name} is ${blocksBehind} blocks behind`];
-    });
-    return {
-      ok: working.length > 0,
-      message: `${working.length} of ${all.length} work${errors.length > 0 ? `: ${errors.join('; ')}` : ''}`,
-    };
-  }
-
-  async function checkWrites(): Promise<Check> {
-    const failures = await options.writes.failures();
-    const message = failures.map(({ part, since, message: why }) => {
-      return `${part} has stored nothing since ${since.toISOString()}: ${why}`;
-    });
-    return failures.length === 0 ? { ok: true, message: 'ok' } : { ok: false, message: message.join(' ') };
-  }
-
-  async function checkCursor(): Promise<Check> {
-    const tip = await findTipTimes(database).catch(() => undefined);
-    return tip === undefined
-      ? { ok: false, message: 'no block stored yet' }
-      : { ok: true, message: `block ${tip.number}` };
-  }
 
   /** The stored data, or the reason why it can't be read. */
   async function readStored(now: Date): Promise<Stored | { fault: Trouble }> {
     try {
-      const reading = Promise.all([
-        findTipTimes(database),
-        findChain(database),
-        queueStatistics(database, now),
-        describePrices(config, database, now),
-        describePairs(config, database, now),
-        options.writes.failures(),
-        options.deployment?.read(now),
-        describeTold(config, database),
-      ]);
-      const read = await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX);
-      if (read === 'late')
-        throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
-      const [tip, chain, queue, prices, pairs, own, deployment, told] = read;
-      const writeFailures = [...own, ...(deployment?.writeFailures ?? [])];
+      const stored = await readAll(options, now);
       unreadSince = undefined;
-      return { tip, chain, queue, prices, pairs, writeFailures, deployment, told };
+      return stored;
     } catch (error) {
       if (!(error instanceof Fault)) throw error;
       unreadSince ??= options.deployment?.silentSince() ?? now;
@@ -151,13 +104,7 @@ export function createStatus(options: StatusOptions): Status {
       const problem = trouble && { message: view.text(trouble.message), since: trouble.since };
       return { state: trouble?.state ?? 'ok', head: nodes.headNumber(), problem };
     },
-    async checks() {
-      const checks: Record<string, Check> = { database: await checkDatabase() };
-      if (nodes !== undefined) checks.nodes = checkNodes(nodes);
-      if (checks.database?.ok === true) checks.blocks = await checkCursor();
-      checks.writes = await checkWrites();
-      return view.checks(checks);
-    },
+    checks: async () => view.checks(await checkReadiness(options)),
     async details() {
       const reading = await options.deployment?.read(clock.now());
       return reading?.details ?? { processes: [], late_watchers: [] };
@@ -166,98 +113,131 @@ export function createStatus(options: StatusOptions): Status {
       const reading = options.deployment?.read(clock.now()).catch(() => undefined);
       const read = reading && (await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX));
       if (read === undefined || read === 'late') return undefined;
-      const trouble = read.leader === undefined ? following.find(undefined) : read.leader.trouble;
-      const [failure] = read.writeFailures;
-      const unwritten = failure && describeProblem(undefined, [failure]);
-      const { state, message } = trouble ??
-        read.trouble ??
-        (unwritten && { ...unwritten, state: 'degraded' as const }) ?? {
-          state: 'ok' as const,
-          message: undefined,
-        };
+      const { state, message } = summaryOf(read, following);
       return { state, message: message === undefined ? null : view.text(message) };
     },
     async status() {
       const now = clock.now();
-      const stored = await readStored(now);
-      const { tip, chain, queue, prices, pairs, writeFailures, deployment, told } =
-        'fault' in stored ? unread : stored;
-      const leader = deployment?.leader;
-      // What another process said a moment ago may be older than the newest block.
-      const toldHead = leader?.head === undefined ? undefined : Math.max(leader.head, tip?.number ?? 0);
-      const head = nodes?.headNumber() ?? toldHead;
-      const quorum = nodes?.quorum();
-      const chainTrouble = leader === undefined ? following.find(tip?.number) : leader.trouble;
-      const trouble = chainTrouble ?? ('fault' in stored ? stored.fault : deployment?.trouble);
-      const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
-      return view.status({
-        version,
-        time: now.toISOString(),
-        state: trouble?.state ?? (writeFailures.length === 0 ? 'ok' : 'degraded'),
-        chain: {
-          id: config.chain.id,
-          genesis_hash: chain?.genesisHash ?? null,
-          head: head ?? null,
-          finalized: chain?.finalizedNumber ?? null,
-          corroborated: chain?.corroboratedNumber ?? null,
-        },
-        cursor:
-          tip === undefined
-            ? null
-            : {
-                number: tip.number,
-                mined_at: tip.minedAt.toISOString(),
-                stored_at: tip.storedAt.toISOString(),
-              },
-        lag_blocks: lagBlocks,
-        lag_seconds: lagSeconds(lagBlocks, tip, now),
-        problem: describeProblem(trouble, writeFailures),
-        write_failures: writeFailures.map(({ part, message, since }) => {
-          return { part, message, since: since.toISOString() };
-        }),
-        clock_step: describeStep(options.recentStep()),
-        queue: queue === undefined ? null : describeQueue(queue, now),
-        ...(deployment?.body ?? noDeployment),
-        ...told,
-        prices,
-        pairs,
-        quorum: quorum === undefined ? null : describeQuorum(quorum, options.proof),
-        nodes: (nodes?.status() ?? []).map(describeNode),
-        web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
-        proof: describeProof(options.proof),
-        agreement: describeAgreement(options.agreement),
-        pushed_heads: nodes?.isPushed() ?? false,
-        database: database.kind,
-      });
+      const read = await readStored(now);
+      const stored = 'fault' in read ? unread : read;
+      const { tip, deployment } = stored;
+      const chainTrouble =
+        deployment?.leader === undefined ? following.find(tip?.number) : deployment.leader.trouble;
+      const trouble = chainTrouble ?? ('fault' in read ? read.fault : deployment?.trouble);
+      return view.status(bodyOf(options, { stored, trouble, now }));
     },
     async refreshMetrics() {
-      for (const { name, throttle } of nodes?.status() ?? [])
-        metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
       const now = clock.now();
       // Without the database, the nodes still give their part of the status.
       const tip = nodes && (await findTipTimes(database).catch(() => undefined));
-      const own = nodes && following.find(tip?.number);
-      await options.deployment?.refreshMetrics(now, own);
-      if (options.deployment === undefined) metrics.chainHeld.set(own?.state === 'holding' ? 1 : 0);
-      const queue = await queueStatistics(database, now).catch((error: unknown) => {
-        // They would be of the past.
-        for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
-          gauge.remove();
-        removeToldMetrics(metrics);
-        metrics.priceAgeSeconds.reset();
-        metrics.priceStale.reset();
-        throw error;
-      });
-      metrics.webhookWaiting.set(queue.waiting + queue.held + queue.deferred);
-      metrics.webhookDue.set(queue.due);
-      metrics.webhookOldestDueSeconds.set(
-        queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
-      );
-      await refreshToldMetrics(config, { database, metrics });
-      await refreshPriceMetrics(config, { database, metrics }, now);
-      await refreshPairMetrics(config, { database, metrics }, now);
+      await refreshGauges(options, nodes && following.find(tip?.number), now);
     },
   };
+}
+
+/** The deployment's state in /readyz: the most important problem decides it. */
+function summaryOf(
+  read: DeploymentReading,
+  following: ReturnType<typeof createFollowingTrouble>,
+): { state: 'ok' | Trouble['state']; message: string | undefined } {
+  const trouble =
+    (read.leader === undefined ? following.find(undefined) : read.leader.trouble) ?? read.trouble;
+  if (trouble !== undefined) return trouble;
+  const [failure] = read.writeFailures;
+  const problem = failure && describeProblem(undefined, [failure]);
+  return problem ? { state: 'degraded', message: problem.message } : { state: 'ok', message: undefined };
+}
+
+function bodyOf(
+  options: StatusOptions,
+  { stored, trouble, now }: { stored: Stored; trouble: Trouble | undefined; now: Date },
+): StatusBody {
+  const { version, config, database, nodes, proof } = options;
+  const { tip, chain, queue, prices, pairs, writeFailures, deployment, notifications } = stored;
+  const reportedHead = deployment?.leader?.head;
+  // The leader's report may be older than the newest stored block.
+  const leaderHead = reportedHead === undefined ? undefined : Math.max(reportedHead, tip?.number ?? 0);
+  const head = nodes?.headNumber() ?? leaderHead;
+  const lagBlocks = head === undefined || tip === undefined ? null : Math.max(0, head - tip.number);
+  const quorum = nodes?.quorum();
+  return {
+    version,
+    time: now.toISOString(),
+    state: trouble?.state ?? (writeFailures.length === 0 ? 'ok' : 'degraded'),
+    chain: {
+      id: config.chain.id,
+      genesis_hash: chain?.genesisHash ?? null,
+      head: head ?? null,
+      finalized: chain?.finalizedNumber ?? null,
+      corroborated: chain?.corroboratedNumber ?? null,
+    },
+    cursor: tip === undefined ? null : describeTip(tip),
+    lag_blocks: lagBlocks,
+    lag_seconds: lagSeconds(lagBlocks, tip, now),
+    problem: describeProblem(trouble, writeFailures),
+    write_failures: writeFailures.map(({ part, message, since }) => {
+      return { part, message, since: since.toISOString() };
+    }),
+    clock_step: describeStep(options.recentStep()),
+    queue: queue === undefined ? null : describeQueue(queue, now),
+    ...(deployment?.body ?? noDeployment),
+    ...notifications,
+    prices,
+    pairs,
+    quorum: quorum === undefined ? null : describeQuorum(quorum, proof),
+    nodes: (nodes?.status() ?? []).map(describeNode),
+    web_sockets: (nodes?.sockets() ?? []).map(describeSocket),
+    proof: describeProof(proof),
+    agreement: describeAgreement(options.agreement),
+    pushed_heads: nodes?.isPushed() ?? false,
+    database: database.kind,
+  };
+}
+
+/** Sets the gauges. When the database can't be read, removes those whose values would be old, and rejects. */
+async function refreshGauges(options: StatusOptions, own: Trouble | undefined, now: Date): Promise<void> {
+  const { config, database, nodes, metrics, deployment } = options;
+  for (const { name, throttle } of nodes?.status() ?? [])
+    metrics.rpcConcurrencyMax.set({ node: name }, throttle.concurrency);
+  await deployment?.refreshMetrics(now, own);
+  if (deployment === undefined) metrics.chainHeld.set(own?.state === 'holding' ? 1 : 0);
+  const queue = await queueStatistics(database, now).catch((error: unknown) => {
+    for (const gauge of [metrics.webhookWaiting, metrics.webhookDue, metrics.webhookOldestDueSeconds])
+      gauge.remove();
+    removeNotificationMetrics(metrics);
+    metrics.priceAgeSeconds.reset();
+    metrics.priceStale.reset();
+    throw error;
+  });
+  metrics.webhookWaiting.set(queue.waiting + queue.held + queue.deferred);
+  metrics.webhookDue.set(queue.due);
+  metrics.webhookOldestDueSeconds.set(
+    queue.oldestDueAt === undefined ? 0 : ageSeconds(queue.oldestDueAt, now),
+  );
+  await refreshNotificationMetrics(config, { database, metrics });
+  await refreshPriceMetrics(config, { database, metrics }, now);
+  await refreshPairMetrics(config, { database, metrics }, now);
+}
+
+/** Everything that /status shows from the database. @throws Fault when the database doesn't answer in time. */
+async function readAll(options: StatusOptions, now: Date): Promise<Stored> {
+  const { config, database, clock } = options;
+  const reading = Promise.all([
+    findTipTimes(database),
+    findChain(database),
+    queueStatistics(database, now),
+    describePrices(config, database, now),
+    describePairs(config, database, now),
+    options.writes.failures(),
+    options.deployment?.read(now),
+    describeNotifications(config, database),
+  ]);
+  const read = await firstOrLate({ clock, signal: never }, [reading], DATABASE_MS_MAX);
+  if (read === 'late')
+    throw new Fault('unavailable', `database: no answer within ${DATABASE_MS_MAX / 1000} s`);
+  const [tip, chain, queue, prices, pairs, own, deployment, notifications] = read;
+  const writeFailures = [...own, ...(deployment?.writeFailures ?? [])];
+  return { tip, chain, queue, prices, pairs, writeFailures, deployment, notifications };
 }
 
 type Stored = {
@@ -268,12 +248,16 @@ type Stored = {
   pairs: Awaited<ReturnType<typeof describePairs>>;
   writeFailures: readonly WriteFailure[];
   deployment: DeploymentReading | undefined;
-  told: Awaited<ReturnType<typeof describeTold>> | typeof nothingTold;
+  notifications: Awaited<ReturnType<typeof describeNotifications>> | typeof unknownNotifications;
 };
 const unread: Stored = {
   ...{ tip: undefined, chain: undefined, queue: undefined, deployment: undefined },
-  ...{ prices: [], pairs: [], writeFailures: [], told: nothingTold },
+  ...{ prices: [], pairs: [], writeFailures: [], notifications: unknownNotifications },
 };
+
+function describeTip({ number, minedAt, storedAt }: NonNullable<Stored['tip']>) {
+  return { number, mined_at: minedAt.toISOString(), stored_at: storedAt.toISOString() };
+}
 
 /** The age of the newest stored block while the head is ahead of it; null where one of them is unknown. */
 function lagSeconds(lagBlocks: number | null, tip: Stored['tip'], now: Date): number | null {
@@ -292,7 +276,7 @@ function describeStep(step: ReturnType<CommonClock['recentStep']>) {
   return { seconds: ms / 1000, at: at.toISOString(), pruning_resumes_at: pruneFrom.toISOString() };
 }
 
-/** The most important problem. If it is a failed write, the failure's message has the advice. */
+/** The most important problem. For a failed write, the message of the failure is shown, because it has the advice. */
 function describeProblem(trouble: Trouble | undefined, failures: readonly WriteFailure[]) {
   const failure = trouble === undefined ? failures[0] : failureBehind(trouble, failures);
   const [first] = [trouble, failure]
@@ -304,7 +288,7 @@ function describeProblem(trouble: Trouble | undefined, failures: readonly WriteF
   return { message: `${subject}${message}`, since: first.toISOString() };
 }
 
-/** A failed write of the follower is its trouble too; the words of both may be of different statements. */
+/** The failed write that caused the trouble. The follower reports it as its trouble too, maybe with the message of another statement. */
 function failureBehind({ message: words }: Trouble, failures: readonly WriteFailure[]) {
   const same = failures.find(({ message }) => message.startsWith(words));
   return (
@@ -312,7 +296,7 @@ function failureBehind({ message: words }: Trouble, failures: readonly WriteFail
   );
 }
 
-/** Where a check of blocks is off, hashes do not bind the contents, and the contents are compared too. */
+/** Where a block check is off, a hash doesn't prove the contents, so the nodes' contents are compared too. */
 function describeQuorum({ nodes, needed, votes }: QuorumStatus, proof: StatusOptions['proof']) {
   const checks = proof?.status().checks;
   const isOff = [checks?.headerHash, checks?.transactionsRoot, checks?.receiptsRoot].includes('off');

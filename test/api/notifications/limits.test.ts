@@ -3,7 +3,10 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { refreshToldMetrics, removeToldMetrics } from '../../../src/app/notification-status.ts';
+import {
+  refreshNotificationMetrics,
+  removeNotificationMetrics,
+} from '../../../src/app/notification-status.ts';
 import { loadConfig } from '../../../src/config/load.ts';
 import { createPendingAlarm } from '../../../src/delivery/pending-alarm.ts';
 import { sql } from '../../../src/store/db/sql.ts';
@@ -158,7 +161,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           limits: { pendingNotifications },
         },
       });
-      await refreshToldMetrics(config, { database: database(), metrics });
+      await refreshNotificationMetrics(config, { database: database(), metrics });
       return (await metrics.watchersOverPendingLimit.get()).values;
     };
     const { watcherId } = await issue('acme');
@@ -185,7 +188,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual(await told(), [['delivery.pending_alarm', 'delivery.pending_ended'], 0]);
     assert.deepEqual(await refresh('off'), [], 'without a limit there is none to be over');
     await refresh(2);
-    removeToldMetrics(metrics);
+    removeNotificationMetrics(metrics);
     assert.deepEqual((await metrics.watchersOverPendingLimit.get()).values, []);
   });
 });

@@ -1,0 +1,72 @@
+/**
+ * The checks of /readyz: whether requests should be sent to this process.
+ */
+import type { Check } from '../api/context.ts';
+import type { ChainNodes } from '../chain/nodes/nodes.ts';
+import { never } from '../core/abort.ts';
+import { firstOrLate } from '../core/bounded-wait.ts';
+import type { Clock } from '../core/clock.ts';
+import { Fault, messageOf } from '../core/fault.ts';
+import { findTipTimes } from '../store/blocks/blocks.ts';
+import type { Database } from '../store/db/db.ts';
+import { readTime } from '../store/db/time.ts';
+import type { WriteHealth } from '../store/db/write-health.ts';
+
+/** A database that doesn't answer within this time is not ready. */
+export const DATABASE_MS_MAX = 2_000;
+
+/** Each check by its name. Nodes are checked only where this process follows the chain. */
+export async function checkReadiness({
+  database,
+  nodes,
+  writes,
+  clock,
+}: {
+  database: Database;
+  nodes: ChainNodes | undefined;
+  writes: Pick<WriteHealth, 'failures'>;
+  clock: Clock;
+}): Promise<Record<string, Check>> {
+  const checks: Record<string, Check> = { database: await checkDatabase(database, clock) };
+  if (nodes !== undefined) checks.nodes = checkNodes(nodes);
+  if (checks.database?.ok === true) checks.blocks = await checkTip(database);
+  checks.writes = await checkWrites(writes);
+  return checks;
+}
+
+async function checkDatabase(database: Database, clock: Clock): Promise<Check> {
+  try {
+    const answer = await firstOrLate({ clock, signal: never }, [readTime(database)], DATABASE_MS_MAX);
+    return answer === 'late' ? { ok: false, message: 'no answer' } : { ok: true, message: database.kind };
+  } catch (error) {
+    return { ok: false, message: error instanceof Fault ? 'cannot be reached' : messageOf(error) };
+  }
+}
+
+function checkNodes(nodes: ChainNodes): Check {
+  const all = nodes.status();
+  const working = all.filter(({ state }) => state === 'ok' || state === 'slow' || state === 'limited');
+  const errors = all.flatMap(({ name, error, blocksBehind }) => {
+    if (error !== undefined) return [error];
+    return blocksBehind === undefined ? [] : [`${name} is ${blocksBehind} blocks behind`];
+  });
+  return {
+    ok: working.length > 0,
+    message: `${working.length} of ${all.length} work${errors.length > 0 ? `: ${errors.join('; ')}` : ''}`,
+  };
+}
+
+async function checkWrites(writes: Pick<WriteHealth, 'failures'>): Promise<Check> {
+  const failures = await writes.failures();
+  const messages = failures.map(({ part, since, message: why }) => {
+    return `${part} has stored nothing since ${since.toISOString()}: ${why}`;
+  });
+  return failures.length === 0 ? { ok: true, message: 'ok' } : { ok: false, message: messages.join(' ') };
+}
+
+async function checkTip(database: Database): Promise<Check> {
+  const tip = await findTipTimes(database).catch(() => undefined);
+  return tip === undefined
+    ? { ok: false, message: 'no block stored yet' }
+    : { ok: true, message: `block ${tip.number}` };
+}
