@@ -8,8 +8,8 @@ import { firstOrLate } from '../core/bounded-wait.ts';
 import type { Clock } from '../core/clock.ts';
 import { Fault, messageOf } from '../core/fault.ts';
 import { findTipTimes } from '../store/blocks/blocks.ts';
+import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
-import { readTime } from '../store/db/time.ts';
 import type { WriteHealth } from '../store/db/write-health.ts';
 
 /** A database that doesn't answer within this time is not ready. */

@@ -15,7 +15,6 @@ import type { Step } from '../core/loop.ts';
 import type { Metrics } from '../core/metrics.ts';
 import type { QuorumStatus } from '../domain/quorum.ts';
 import { findChain, findTipTimes } from '../store/blocks/blocks.ts';
-import { readTime } from '../store/db/database-time.ts';
 import type { Database } from '../store/db/db.ts';
 import type { WriteFailure, WriteHealth } from '../store/db/write-health.ts';
 import { type QueueStatistics, queueStatistics } from '../store/delivery/pending.ts';
