@@ -38,7 +38,7 @@ type Change = {
   side?: Partial<DeliverySide>;
 };
 
-/** What is wrong, if anything is, at noon with block 20 stored; failure n is followed by n minutes. */
+/** The fault, if there is one, at noon with block 20 stored. Failure n is followed by a delay of n minutes. */
 function faultOf(change: Change) {
   const own = { ...lane, ...change.lane };
   const side: DeliverySide = {
@@ -93,7 +93,7 @@ test("a queue of another shard or receiver, or a missing queue, is reported; the
   assert.ok(isOnItsWay({ lane: two, watch: { webhookUrl: 'https://two.example/other' } }));
   assert.ok(isOnItsWay({ lane: two, watch: { updatedAt: later(1) } }), 'it moves, as its record did');
   assert.ok(!isOnItsWay({ lane: { ...two, shardId: 2 }, watch: { updatedAt: later(1) } }));
-  // What waits in a wrong queue keeps its schedule unless that is wrong too.
+  // A notification in a wrong queue keeps its schedule unless that is wrong too.
   assert.equal(faultOf({ lane: two })?.isLate, false);
   assert.equal(faultOf({ lane: two, one: { nextAttemptAt: later(MINUTE_MS) } })?.isLate, true);
   assert.match(faultOf({ lane: two, one: { state: 'held', sequence: 1 } })?.message ?? '', /belongs to/);
@@ -125,7 +125,7 @@ test('a notification without enough confirmations is held until it has them, and
   assert.match(held(TIP - 2, { side: { confirmations: 2 } }) ?? '', /which has its confirmations/);
   assert.equal(held(TIP + 3, { watch: asking }), undefined);
   assert.match(held(TIP + 4, { watch: asking }) ?? '', /but its watched address asks for 5 confirmations/);
-  // A record that was changed may have asked for more, but not for more than any may.
+  // A changed record may have required more confirmations before, but not more than the maximum.
   const changed = { updatedAt: later(1) };
   assert.equal(held(TIP - 2 + CONFIRMATIONS_MAX, { watch: changed }), undefined);
   assert.match(held(TIP - 1 + CONFIRMATIONS_MAX, { watch: changed }) ?? '', /asks for 100000 confirmations/);

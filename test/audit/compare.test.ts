@@ -13,7 +13,7 @@ import type { StoredBlock, StoredNotification, StoredWatch } from '../../src/sto
 import { defaultSettings } from '../../src/store/watchers/settings.ts';
 import { alice, bob, carol, coin, hashOf, headerOf, later, noon, transferOf } from '../kit/chain-story.ts';
 
-/** Nearer than this nobody knows whether a record or a block was first. */
+/** If a record and a block are closer than this, their order is unknown. */
 const ORDER_MS = 10_000;
 const SHARD = 1;
 
@@ -75,7 +75,7 @@ const delivery: DeliverySide = {
   ]),
 };
 
-/** What becomes of these notifications; `gone` are records that are deleted. */
+/** The verdicts about these notifications. `gone` are deleted records. */
 function judge(
   blocks: readonly Block[],
   watches: readonly StoredWatch[],
@@ -92,7 +92,7 @@ function judge(
   return [...compareNotifications({ ...side, ...parts })];
 }
 
-/** What differs and in which block; other verdicts as they are. */
+/** Kind and block of each difference, and other verdicts as they are. */
 const outline = (verdicts: readonly Verdict[]): string[] =>
   verdicts.map((verdict) => (typeof verdict === 'string' ? verdict : `${verdict.kind} in ${verdict.block}`));
 
@@ -208,7 +208,7 @@ test('a notification older than its block belongs to an orphaned block; one of t
     [-1, 0, 1].map((ms) => judgeAt(ms)),
     [['dead_fork'], ['unexpected in 1'], ['unexpected in 1']],
   );
-  // What a receiver has acknowledged stays; what is still to be sent would be a false word.
+  // An acknowledged notification stays. Sending a waiting one would be wrong.
   for (const state of ['held', 'waiting']) {
     assert.deepEqual(judgeAt(-1, { state, retryCount: 1 }), ['unexpected in 1'], state);
     assert.deepEqual(judgeAt(-1, { state, revision: 1 }), ['dead_fork'], `${state}, announces the removal`);
@@ -295,7 +295,7 @@ test('whether a record existed at a block is known only if more than 10 s are be
     outline(judge([block], [watch], [noticeOf(transfer, block, watch, { createdAt: later(ms) })]));
   assert.deepEqual(stored(made(ORDER_MS)), ['equal']);
   assert.deepEqual(stored(made(ORDER_MS + 1)), ['unexpected in 1']);
-  // The transaction was in a block that died, too: the notification is of then, the block of later.
+  // The transaction was in an orphaned block too: the notification is older than the block.
   assert.deepEqual(stored(made(ORDER_MS + 1), -1), ['equal']);
 });
 

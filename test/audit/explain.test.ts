@@ -1,5 +1,5 @@
 /**
- * What every rule says of every log: what it earned, or which step refused it.
+ * The verdict of every rule about every log: the award, or the step that refused it.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -95,7 +95,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       },
       ...parts,
     });
-  /** What is said of each log, by the rules that say something. */
+  /** The verdicts about each log. */
   const verdicts = async (...input: Parameters<typeof explain>) =>
     (await explain(...input)).map((log) => log.verdicts.map(({ rule: id, what }) => `${id}: ${what}`));
   const first = async (...input: Parameters<typeof explain>) => (await explain(...input))[0]?.verdicts[0];

@@ -47,7 +47,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
       async deliver() {
         for (let round = 0; round < 2 + BLOCKS; round += 1) await attempt(true);
       },
-      /** What its account has, in all. */
+      /** The balance of its account. */
       balance: () => [...ledger.creditsOf(record.id).values()].reduce((sum, amount) => sum + amount, 0n),
     };
   }
@@ -106,7 +106,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
           const before = story.balance();
           const rest = await paid.plan();
           assert.equal(rest.repairable.length > 0, isSeen);
-          // What is held back stays so, however often it is asked.
+          // A repair that needs permission isn't applied, however often it runs.
           assert.equal((await paid.apply(rest)).size, 0);
           assert.equal((await paid.apply(rest, { mayCreditTwice: true })).size, rest.repairable.length);
           await story.deliver();

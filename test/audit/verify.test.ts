@@ -1,5 +1,5 @@
 /**
- * Verifying over nodes that do not give a block, or not yet, and beside a follower that undoes a fork.
+ * Verifying with nodes that do not give a block, or not yet, and beside a follower that handles a reorg.
  */
 import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
@@ -21,12 +21,12 @@ import { pair as swapped, swapTransaction } from '../kit/pair-story.ts';
 const noRules = { listeners: [], accruals: new Map(), referral: undefined };
 const BLOCKS = 12;
 const FINAL = 4;
-/** Before a block is asked for again that no node gave, and before what does not fit is looked at again. */
+/** Waits before a missing block is requested again, and before blocks that differ are compared again. */
 const RETRIES_MS = [1_000, 2_000, 4_000];
 const SETTLE_MS = 5_000;
 
 type Nodes = VerifyOptions['nodes'];
-/** What the nodes say of a height: undefined where they know none; throws where they fail. */
+/** The nodes' block at a height; undefined if they have none. Throws if they fail. */
 type Chain = (number: number) => BlockHeader | undefined;
 
 /** A payment to bob with a swap in the first block, and nothing else. */
@@ -161,7 +161,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     assert.deepEqual([kept.report.undecided.pruned, kept.differences], [0, ['missing in 1']]);
   });
 
-  // The first block is asked for alone, the two after it together.
+  // The first block is requested alone, the two after it together.
   const pair = { from: BLOCKS - 2, first: BLOCKS - 1, second: BLOCKS };
 
   test('several blocks that still differ at the second look are all reported', async () => {

@@ -66,7 +66,7 @@ test('when huge blocks follow small ones, few bytes are under way at a time, and
   let underWay = 0;
   let mostUnderWay = 0;
 
-  /** The answers, a huge block with 12 MiB of what nobody asked for, counted from the first byte to the last. */
+  /** The answers. A huge block has 12 MiB of extra data, counted from the first byte to the last. */
   async function* bodyOf(calls: readonly Json[]) {
     let sent = 0;
     const count = (piece: string) => {

@@ -1,5 +1,5 @@
 /**
- * What a follower takes for final while it is far behind its nodes.
+ * The final block of a follower that is far behind its nodes.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -21,7 +21,7 @@ type Chain = {
 };
 
 /**
- * Follows for some blocks; the clock moves as often as what is final is asked for. Returns the heights that the nodes were
+ * Follows for some blocks. The clock moves so that each commit refreshes the final block. Returns the heights that the nodes were
  * asked for by number.
  */
 async function follow(

@@ -1,5 +1,5 @@
 /**
- * What the follower tells the log.
+ * Log lines of the follower.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -106,7 +106,7 @@ testWithRealchain(
 
 type Balance = { before: string; changes: [block: number, balance: string][] };
 
-/** What each account gains in the block by transfers, fees and the reward of its maker. */
+/** The change of each account's balance in the block by transfers, fees and the block reward. */
 function sumsOf(transfers: readonly Transfer[], { block, receipts }: RealBlock): Map<string, bigint> {
   const gains = gainsOf(transfers);
   for (const { from, gasUsed, effectiveGasPrice } of receipts) {
@@ -126,7 +126,7 @@ async function transfersOfRealBlock({ block, receipts }: RealBlock, traces: unkn
   return await readTransfers(node.url, Number(block.number), 'debug_traceBlockByHash');
 }
 
-/** The transfers of a block, from a node that is asked for its traces by this method. */
+/** The transfers of a block, with the traces of a node by this method. */
 async function readTransfers(
   url: string,
   reference: Hash | number,
@@ -146,7 +146,7 @@ async function readTransfers(
 /** The identity function (yellow paper, appendix E). */
 const precompile = `0x${'4'.padStart(40, '0')}`;
 
-/** What each account gains by the transfers of native coin, and what it loses. */
+/** The change of each account's balance by transfers of native coin. */
 function gainsOf(transfers: readonly Transfer[]): Map<string, bigint> {
   const gains = new Map<string, bigint>();
   for (const { kind, sender, receiver = '', amount } of transfers) {

@@ -1,5 +1,5 @@
 /**
- * What no hash covers of a matched transfer is proved before the commit, or the block is read again.
+ * Data of a matched transfer that no hash covers is proved before the commit, or the block is read again.
  */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
@@ -52,7 +52,7 @@ const blockOf = (transfers: Transfer[], parts: Partial<ReadBlock> = {}): ReadBlo
 
 type Said = { quorum?: number; tracingNodes?: number; isConfirmed?: boolean; senders?: [Hash, Address][] };
 
-/** `asked` notes what the nodes are asked to decide. */
+/** `asked` lists the questions that the nodes decide. */
 function proverWith({ quorum = 1, tracingNodes = 1, isConfirmed = true, senders = [] }: Said = {}) {
   const asked: string[] = [];
   const { hash, parentHash } = headerOf(1);
@@ -134,7 +134,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     const said: Said = { quorum: 2, senders: [[transfer.txHash, carol]] };
     const { outcome, asked } = await commit(database(), blockOf([transfer], { senders }), said);
     assert.deepEqual([outcome, asked], ['committed', ['eth_getBlockByNumber']]);
-    // One for who was said to receive it, and one for who sent it.
+    // One for the claimed receiver, and one for the real sender.
     assert.equal((await listNotifications(database())).length, 2);
   });
 

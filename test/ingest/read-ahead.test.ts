@@ -71,7 +71,7 @@ const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 type Reader = ReturnType<typeof openReader>;
 
-/** What is handed out when nothing more comes. */
+/** The numbers of the returned blocks when no further answer arrives. */
 async function handedOut({ clock }: Reader, next: ReturnType<ReadAhead['next']>): Promise<number[]> {
   // Where it waits for more, it does so by now.
   await settled();
@@ -154,7 +154,7 @@ test('the blocks that wait for the database are limited, and so are the blocks o
     for (const request of requests.splice(0)) request.answer();
     await settled();
   }
-  // What is handed out, and what waits or is on its way.
+  // Returned blocks, and blocks that wait or are under way.
   const first = await next;
   assert.ok(first.length > 30 && first.length <= 100, String(first.length));
   assert.ok(begun > 12 && begun <= 24, String(begun));

@@ -9,7 +9,7 @@ import { followMadeUp } from '../kit/follower.ts';
 import { rollbackTo } from '../kit/rollback.ts';
 
 const CONFIRMATIONS = 2;
-/** The chain forks above this block. */
+/** The reorg starts above this block. */
 const FORK = 5;
 const { signal } = new AbortController();
 
@@ -27,7 +27,7 @@ onSampledDatabase(import.meta.url, ({ database }) => {
     };
     await follow();
 
-    // It stalls, and another one follows the fork: a payment is held in a block that was confirmed on the dead branch.
+    // It stalls, and another follower handles the reorg: a payment is held at a height that was confirmed on the orphaned branch.
     branch = 1;
     const dead = await findTip(database());
     assert.ok(dead !== undefined);

@@ -27,7 +27,7 @@ function sourceAt(server: Pick<Receiver, 'port'>, paths: QuotePaths = { price: p
   return httpSource({ pages, clock }, { name: 'http:test', maxAgeMs: 60_000, url, headers, paths });
 }
 
-/** What one reading of this answer gives. */
+/** The quote that one read of this answer gives. */
 async function read(answer: Answer | AnswerTo, paths?: QuotePaths) {
   await using server = await startReceiver({ answer });
   return await sourceAt(server, paths).read(signal);

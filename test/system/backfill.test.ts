@@ -96,7 +96,7 @@ for (const kind of sampledKinds(import.meta.url)) {
         signal === 'SIGKILL' ? [null, signal] : [0, null],
         program.log,
       );
-      // Begun it may not have told: so much is read ahead that this can come before the first commit.
+      // The start may be missing in the log, because this can happen before the first commit.
       assert.doesNotMatch(program.log, /backfill.done/);
     }
     const between = await database.open();
@@ -257,7 +257,7 @@ function pruneReceipts({ method, params }: Call, { jsonrpc, id, ...answer }: Jso
   return { jsonrpc, id, error: { code: 4_444, message: 'pruned history unavailable' } };
 }
 
-/** As anvil tells it, and geth of single transactions. */
+/** As anvil answers, and geth for single transactions. */
 function pruneTraces({ method }: Call, answer: Json): Json {
   if (!method.startsWith('debug_traceBlock') || !Array.isArray(answer.result)) return answer;
   const traces: Json[] = answer.result;

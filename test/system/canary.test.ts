@@ -102,7 +102,7 @@ for (const kind of sampledKinds(import.meta.url)) {
     assert.deepEqual(findIn(canaries, new Map([['log', Buffer.from(log)]])), []);
     if (kind === 'embedded') assert.deepEqual(findIn(canaries, await readFiles(place.dataDir)), []);
 
-    // What would be kept is found, in each form.
+    // The canary finds each form in which a secret could be stored.
     const planted = [...canaries.values()].map((canary) => `x${canary.toString('base64')}`).join(' ');
     const database = await place.open();
     await database.query(sql`update delivery_attempt set response = ${planted}`);

@@ -198,7 +198,7 @@ onSampledDatabase(import.meta.url, ({ kind, database }) => {
     assert.ok(Math.abs(first.clock.now().getTime() - story.wall().getTime()) <= 2);
   });
 
-  /** What two processes do, and what is done to their clock, in any order. */
+  /** Actions of two processes and changes of their clock, in any order. */
   const event = fc.oneof(
     { weight: 6, arbitrary: fc.record({ tick: fc.integer({ min: 1, max: TICK_MS }), mask: fc.nat(15) }) },
     {

@@ -25,7 +25,7 @@ const test = sampledTest(import.meta.url, { shares: 2 });
 /** 0.12 s, 0.6 s, then 1.2 s for ever. */
 const RETRY_MINUTES = [0.002, 0.01, 0.02];
 const MINUTE_MS = 60_000;
-/** What a busy machine may add to a time of ours; less than what lies between two steps of the schedule. */
+/** The delay that a busy machine may add: less than the time between two steps of the schedule. */
 const STALL_MS_MAX = 400;
 /** A lane that has work under way looks for what has become due once a second. */
 const LATE_MS_MAX = 2_500;

@@ -110,7 +110,7 @@ test('within half a minute every public endpoint of the demo answers with plausi
         check(JSON.parse(text));
         open.delete(path);
       } catch {
-        // What is not there yet is asked for again.
+        // Poll until the data is there.
       }
     }
     return open.size === 0;

@@ -26,7 +26,7 @@ test('the service follows despite a node that hangs, one of another chain, one t
   await using service = await startTestService({
     database: place,
     rpc: [hanging.url, foreign.url, limited.url, good.url, second.url, ahead.url],
-    // What a scripted node makes up cannot be proved. Half of six would have to agree, and only two can.
+    // Invented blocks of a scripted node can't be proved. A quorum is three of six nodes, and only two can agree.
     chain: { verify: 'off', quorum: 2 },
   });
   const head = async (): Promise<{ number: number; hash: Hash }> => ({

@@ -1,5 +1,5 @@
 /**
- * Points from real events to stored rows: every award is what the history of the chain says, before and after a fork.
+ * Points from real events to stored rows: every award follows from the chain, before and after a reorg.
  */
 import assert from 'node:assert/strict';
 import { writeFile } from 'node:fs/promises';

@@ -1,5 +1,5 @@
 /**
- * The whole service over twelve real mainnet blocks: what each of 45 watched addresses is told, and nothing else.
+ * The whole service over twelve real mainnet blocks: exactly the right webhooks for each of 45 watched addresses.
  */
 import assert from 'node:assert/strict';
 import { type Service, startService } from '../../src/app/service.ts';
@@ -20,7 +20,7 @@ const LAST = 17_686_121;
 const NATIVE = 'ETH';
 const DELIVERY_MS_MAX = 30_000;
 
-/** One watched address and what it must be told, as the data's own reference extraction says. */
+/** One watched address and the webhooks it must get, by the data set's reference extraction. */
 type Scenario = {
   label: string;
   address: string;
@@ -205,7 +205,7 @@ async function provedNumbers({ url, dataDir }: TestDatabase): Promise<number[]> 
 
 const SECRET = Buffer.alloc(32, 7).toString('base64');
 
-/** What came, once for each id: a busy machine may make an attempt fail, which is then repeated. */
+/** The received webhooks, once for each id, because an attempt may fail on a busy machine and is then repeated. */
 function listNotifications(receiver: Receiver): Record<string, unknown>[] {
   const byId = new Map<unknown, Record<string, unknown>>();
   for (const { json, path } of receiver.requests) {
@@ -219,7 +219,7 @@ function listNotifications(receiver: Receiver): Record<string, unknown>[] {
 
 const TIME = /^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}\.\d{6}$/;
 
-/** All that a record was told, field by field and as often as it was told it. */
+/** All webhooks of a record, field by field, with duplicates. */
 function checkRecord(
   record: Registered,
   notifications: readonly Record<string, unknown>[],
@@ -235,7 +235,7 @@ function checkRecord(
     .map(({ id: number, timestamp, next_retry_at, amount, ...fields }) => {
       assert.equal(typeof number, 'number');
       assert.match(String(timestamp), TIME);
-      // Of a first attempt that did not come through the second one tells when it was due.
+      // If the first attempt fails, the second one carries the time when it was due.
       assert.ok(next_retry_at === null || (typeof next_retry_at === 'string' && TIME.test(next_retry_at)));
       assert.ok(typeof amount === 'number' || typeof amount === 'bigint', 'the amount is a JSON number');
       return { ...fields, amount: String(amount) };

@@ -117,7 +117,7 @@ function pairOf(of: Expected, index: number, preferred: 0 | 1): Pair {
 const isStable = (token: Address) => Object.values(STABLE).some(({ address }) => address === token);
 const isPriced = (token: Address) => token === WRAPPED || isStable(token);
 
-/** Reserves that no Sync told yet are any; the supply is what it was after the first block. */
+/** Reserves before the first Sync may have any value. The supply is that after the first block. */
 function poolAt({ lastSync, totalSupplyChanges = [], totalSupplyLast }: Expected, number: number) {
   const known = lastSync.block <= number ? lastSync : undefined;
   const reserves = { reserve0: BigInt(known?.reserve0 ?? 1), reserve1: BigInt(known?.reserve1 ?? 1) };

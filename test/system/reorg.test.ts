@@ -1,5 +1,5 @@
 /**
- * A chain that changes its mind: what was told stays told once, what was not yet told follows the new chain.
+ * Reorgs: transfers that were sent are not sent twice, and transfers that were not sent follow the new branch.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -192,7 +192,7 @@ for (const kind of sampledKinds(import.meta.url)) {
     if (kind === 'embedded') return;
     test('verify finds no difference after these reorgs, except orphaned transfers that were already sent', async () => {
       const cases = [
-        // What left the chain is marked as orphaned, and is not compared; what was mined again names its block of now.
+        // Orphaned notifications are marked and not compared. Those mined again name their new block.
         { service: prompt, place: places.prompt, notifications: 3, dead_fork: 0 },
         { service: patient, place: places.patient, notifications: 3 + 1, dead_fork: 0 },
       ];

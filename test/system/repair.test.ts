@@ -93,7 +93,7 @@ function omitCalls(blocks: NodeBlock[]): void {
   delete trace.result.calls;
 }
 
-/** Something differs at the split payment whichever node is asked first, so that all of them are asked. */
+/** Makes the split payment differ whichever node is first, so that verify asks all nodes. */
 const cancelPart = () =>
   change(sql`
     update notification set state = 'cancelled'

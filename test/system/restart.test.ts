@@ -208,7 +208,7 @@ test('two services on one database send each transfer once, both are ready, and 
   await assertToldOnce(second, watched, hashes);
 });
 
-/** The moments of a life at which it is ended, told by its log and by what its receiver hears. */
+/** The moments at which the process is killed, known from its log and from received webhooks. */
 const MOMENTS = sampleOf<[name: string, isNow: (program: Program, heardCount: number) => boolean]>([
   ['it starts', () => true],
   ['it has started', ({ log }) => log.includes('service.started')],
@@ -266,7 +266,7 @@ for (const kind of databaseKinds) {
       [...new Set(heard)].sort((one, other) => one - other),
       rows.map(({ id }) => id),
     );
-    // What is heard again was under way at an end, and has the same id.
+    // A webhook received twice was under way at a kill, and has the same id.
     assert(heard.length > rows.length, 'no end came inside an attempt');
   });
 }

@@ -1,5 +1,5 @@
 /**
- * Settings of records as their receivers live through them: a real chain with its forks, the whole program, real receivers.
+ * Settings of records, seen by their receivers: a real chain with reorgs, the whole program, real receivers.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
@@ -70,7 +70,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       const placed = (await Promise.all(raw)).map((bytes) => [bytes, depth - 1]);
       await chain.alone(() => chain.rpc('anvil_reorg', [depth, placed]));
     }
-    /** What was heard, as revisions of the message: `removed` or the transfer, with its webhook-id. */
+    /** The received revisions of the message: `removed` or the transfer, with its webhook-id. */
     const messagesOf = (requests: readonly ReceivedRequest[]) =>
       requests.map(({ headers }) => [headers['webhook-id'], headers['chainbell-removed']]);
 

@@ -21,7 +21,7 @@ const post = (path: string, key: string, headers: string) =>
 const LIVEZ = 'GET /livez HTTP/1.1\r\nHost: a\r\n\r\n';
 const LINES = 'Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n';
 
-/** What each client sends; none of them ever hangs up. Of those that read, whether nothing of theirs is under way. */
+/** The bytes that each client sends. No client closes its connection. For those that read: whether they are idle. */
 const clients: Record<string, { text(key: string): string; reads: 'nothing' | 'when idle' | 'when busy' }> = {
   'reads attempts': { text: (key) => get('attempts/stream', key), reads: 'when idle' },
   'reads no attempts': {

@@ -48,7 +48,7 @@ for (const kind of sampledKinds(import.meta.url))
     });
     const { database } = service;
     await receiver.waitFor(5, 60_000);
-    // What fails is due again at once: retries must stop too.
+    // Failed attempts are due again at once, because retries must stop too.
     receiver.setAnswer({ status: 500 });
     const failing = () =>
       database.query(sql`select from notification where watcher_id = ${acme.id} and retry_count > 1 limit 1`);

@@ -1,6 +1,6 @@
 /**
- * What moves on a real chain rings: each kind of transfer becomes exactly one webhook for each matching record, with
- * the fields of spec 2.7; what is not a transfer rings nobody.
+ * Transfers on a real chain: each kind becomes exactly one webhook for each matching record, with the fields of spec 2.7.
+ * Other transactions send no webhook.
  */
 import assert from 'node:assert/strict';
 import { after, before, describe } from 'node:test';
@@ -42,7 +42,7 @@ const COIN = 'COIN_TRANSFER';
 const TOKEN = 'TOKEN_TRANSFER';
 const MAX_UINT256 = 2n ** 256n - 1n;
 
-/** What the body of a webhook says of the chain. */
+/** The part of a webhook's body that concerns the chain. */
 type Told = { hash: string; type: string; sender: string; receiver: string; amount: bigint; asset: string };
 
 const parts = new AsyncDisposableStack();

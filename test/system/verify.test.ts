@@ -77,7 +77,7 @@ test('an invented notification is unexpected, whatever transfer it claims', asyn
       from notification where tx_hash = ${toBytes(payment.hash)} and watched_address_id = ${records.receiver}`);
   const txHash: Hash = `0x${'5'.repeat(64)}`;
   await invent({ txHash, record: records.receiver });
-  // A transfer that happened, told to a record that does not want coin.
+  // A real transfer, stored for a record that does not watch coin.
   await invent({ txHash: payment.hash, record: records.payer });
   const { report, differences } = await verify();
   const own = { kind: 'transaction', ordinal: 0 };

@@ -1,5 +1,5 @@
 /**
- * What is written of pairs with a block: the value of a swap is the one that it had then.
+ * Data of pairs that is written with a block. The value of a swap is that at its time.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

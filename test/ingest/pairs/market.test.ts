@@ -279,7 +279,7 @@ async function act(
       await pair.give(action.side, action.amount);
       return pair.sync();
     case 'throw away':
-      // LP tokens that their holder sends to nobody still count.
+      // LP tokens that their holder sends to the zero address still count.
       return pair.transferLp(
         holder,
         zeroAddress,

@@ -1,5 +1,5 @@
 /**
- * What the logs of a block say about pairs. A pair on a real chain is in market.test.ts.
+ * Events of pairs in the logs of a block. A pair on a real chain is in market.test.ts.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

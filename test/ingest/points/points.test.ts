@@ -104,7 +104,7 @@ function bundleOf({ number, hash, minedAt, transactions }: StoryBlock, parentHas
   };
 }
 
-/** A chain that grows and forks, followed by the processor. */
+/** A chain that grows and reorganizes, followed by the processor. */
 function openStory(database: Database) {
   const blocks: StoryBlock[] = [];
   let hashes = 0;
@@ -212,7 +212,7 @@ const storyBlock = fc.record({
   transactions: fc.array(fc.record({ sender: person, logs: fc.array(storyLog, { maxLength: 3 }) }), {
     maxLength: 3,
   }),
-  /** How many transactions of dead blocks are mined again. */
+  /** How many transactions of orphaned blocks are mined again. */
   again: fc.nat(2),
 });
 const steps = fc.array(
@@ -310,7 +310,7 @@ onSampledDatabase(import.meta.url, ({ database, kind }) => {
     );
     assert.deepEqual(await sums(), []);
     await database().query(sql`delete from point where block_number = 3`);
-    // What a rule gives that never gave anything may have been configured later.
+    // A rule without earlier awards may have been configured later.
     await database().query(sql`delete from point where block_number = 1`);
     await database().query(sql`
       insert into point (rule, version, category, user_address, points, tx_hash, ordinal, role, block_number, block_hash,
