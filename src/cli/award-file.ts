@@ -1,6 +1,6 @@
 /**
- * Lines of a file of awards: NDJSON, or CSV with a header row, told apart by their first character. What is held does not
- * depend on how long the file is.
+ * Reads awards from a file: NDJSON, or CSV with a header row. The first character decides which. Memory use does not
+ * depend on the length of the file.
  */
 import { pipeline, Readable } from 'node:stream';
 import { CsvError, type Parser, parse as parseCsv } from 'csv-parse';
@@ -8,14 +8,14 @@ import { Fault, messageOf, orFault } from '../core/fault.ts';
 import type { Award } from '../domain/award.ts';
 import { type AwardLine, awardFields, parseAwardLine } from '../domain/award-line.ts';
 
-/** A line by its number in the file, from 1; of several that are one record, the last. */
+/** `line` counts from 1. A CSV record that spans several lines has the number of its last line. */
 export type ReadLine = { line: number; award: Award | Fault };
 
 const LINE_CHARACTERS_MAX = 8 * 1024;
 const NO_OBJECT = 'is not a JSON object: write each award as one object on one line';
 const REQUIRED = ['user', 'category', 'points', 'hash'] as const;
 
-/** The lines that are not empty. Reading ends behind a line that leaves it open where the next one begins. */
+/** Yields every line that is not blank. Stops after a CSV error that hides where the next record begins. */
 export async function* readAwards(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
   const chunks = input[Symbol.asyncIterator]();
   const read: Uint8Array[] = [];
@@ -48,14 +48,14 @@ async function* splitLines(input: AsyncIterable<Uint8Array>): AsyncGenerator<str
   let rest = '';
   for await (const chunk of input) {
     const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
-    // Of a line that is too long no more is kept than shows it.
+    // Keep only enough of an over-long line to detect that it is too long.
     rest = lines.pop()?.slice(0, LINE_CHARACTERS_MAX + 1) ?? '';
     yield* lines;
   }
   yield rest + decoder.decode();
 }
 
-/** Numbers as they are written: a double would round them. */
+/** Keeps numbers as they are written, because a double would round them. */
 function parseJson(text: string): AwardLine {
   if (text.length > LINE_CHARACTERS_MAX)
     throw new Fault('invalid', `is longer than ${LINE_CHARACTERS_MAX} characters`);
@@ -73,7 +73,7 @@ function parseJson(text: string): AwardLine {
   for (const [path, one] of given)
     if (typeof one !== 'string')
       throw new Fault('invalid', 'is not an award', {
-        problems: [{ path, message: 'must be a text or a number' }],
+        problems: [{ path, message: 'must be a string or a number' }],
       });
   return Object.fromEntries(given);
 }
@@ -90,7 +90,7 @@ async function* readCsv(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLi
     skip_empty_lines: true,
     trim: true,
   });
-  // What goes wrong in either comes out of the parser.
+  // An error in the input or in the parser reaches the loop below through the parser.
   pipeline(Readable.from(input), parser, () => {});
   let header: string[] | undefined;
   try {
@@ -109,7 +109,7 @@ async function* readCsv(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLi
 
 type CsvRecord = { record: string[]; info: { lines: number } };
 
-/** Those before a mistake too, which a stream that fails would keep to itself. */
+/** Also yields the records before a CSV error, which a failing stream would discard. */
 async function* recordsOf(parser: Parser): AsyncGenerator<CsvRecord> {
   const records: AsyncIterable<CsvRecord> = parser;
   try {
@@ -129,18 +129,21 @@ function requireHeader(names: string[]): string[] {
     ...(names.includes('month') || names.includes('created_at') ? [] : ['created_at']),
   ];
   if (missing.length > 0) throw new Fault('invalid', `the header lacks ${missing.join(', ')}`);
-  if (new Set(names).size < names.length) throw new Fault('invalid', 'the header names a column twice');
+  if (new Set(names).size < names.length) throw new Fault('invalid', 'the header has the same column twice');
   return names;
 }
 
 function requireKnown(names: readonly string[]): void {
   const unknown = names.filter((name) => !awardFields.some((field) => field === name));
   if (unknown.length > 0)
-    throw new Fault('invalid', `has ${unknown.join(', ')}; the fields are ${awardFields.join(', ')}`);
+    throw new Fault(
+      'invalid',
+      `has unknown fields: ${unknown.join(', ')}. The fields are ${awardFields.join(', ')}`,
+    );
 }
 
 function withNames(names: readonly string[], values: readonly string[]): AwardLine {
   if (values.length !== names.length)
-    throw new Fault('invalid', `has ${values.length} values, the header ${names.length}`);
+    throw new Fault('invalid', `has ${values.length} values, but the header has ${names.length} columns`);
   return Object.fromEntries(names.map((name, index) => [name, values[index]]));
 }

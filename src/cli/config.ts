@@ -1,5 +1,5 @@
 /**
- * `chainbell config check | print | schema`: is the configuration right, what is in effect, what could be said.
+ * `chainbell config check | print | schema`: reports problems, shows the effective configuration, prints its JSON Schema.
  */
 import type { Command } from 'commander';
 import { stringify } from 'yaml';
@@ -11,25 +11,25 @@ import { ConfigError } from '../config/problems.ts';
 import type { Config } from '../config/schema.ts';
 import { exitCodes, loadFrom } from './exit.ts';
 
-/** Adds `config` and its three commands; data goes to standard output, all else to standard error. */
+/** Adds `config` and its three subcommands. Data goes to standard output, everything else to standard error. */
 export function addConfigCommands(program: Command): void {
   const config = program.command('config').description('check and show the configuration');
   const withOptions = (command: Command) =>
     command
-      .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
-      .option('--json', 'JSON on standard output');
+      .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
+      .option('--json', 'print JSON to standard output');
 
   withOptions(
     config
       .command('check')
-      .description('report every problem and warning; exit code 78 when there are problems'),
+      .description('report every problem and warning; exit code 78 if there are problems'),
   ).action((options: Options, command: Command) => check(options, outputOf(command)));
   withOptions(
-    config.command('print').description('show the effective configuration without its secrets'),
+    config.command('print').description('print the effective configuration without secrets'),
   ).action((options: Options, command: Command) => print(options, outputOf(command)));
   config
     .command('schema')
-    .description('show the JSON Schema of the configuration file, for editors')
+    .description('print the JSON Schema of the configuration file, for editors')
     .action((_options: Options, command: Command) => outputOf(command).out(toJson(configJsonSchema())));
 }
 
@@ -52,7 +52,7 @@ function print(options: Options, output: Output): void {
   output.out(options.json === true ? toJson(printable) : stringify(printable));
 }
 
-/** The configuration; undefined after its problems were reported and the exit code was set. */
+/** Returns undefined after it has reported problems and set the exit code. */
 function load(options: Options, output: Output): { config: Config; file: string | undefined } | undefined {
   const file = findConfigFile(options.config);
   try {
@@ -70,7 +70,7 @@ function toJson(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
 }
 
-/** Where this command's program writes to; a test can give its own. */
+/** The output of this command's program, which a test can replace. */
 function outputOf(command: Command): Output {
   const { writeOut, writeErr } = command.configureOutput();
   return {

@@ -1,5 +1,5 @@
 /**
- * `chainbell demo`, which is `npm start`: everything that one needs to see Chainbell work, on this machine alone.
+ * `chainbell demo`, also `npm start`: shows Chainbell at work on this machine, without any other service.
  */
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -18,28 +18,24 @@ type Flags = {
   json?: boolean;
 };
 
-/** For people who do not want to wait a minute for the first retry. */
+/** `--fast-retries`: the first retry comes after 3 seconds instead of a minute. */
 const fastRetryMinutes = [0.05, 0.15, 0.5, 1];
-/** After this the reader gets the screen all the same, to see what is going on. */
+/** After this time the screen appears even without a webhook, so that the user can see what is going on. */
 const FIRST_WEBHOOK_MS_MAX = 20_000;
-/** The parts have their own limits; this one is for the unexpected. */
+/** Each part has its own limit for stopping. This one is the last resort. */
 const STOP_MS_MAX = 30_000;
 
-/** Adds `demo`. With --json, standard output has one line of facts, and everything else goes to standard error. */
+/** Adds `demo`. With --json, standard output gets one line of facts and standard error everything else. */
 export function addDemoCommand(program: Command): void {
   program
     .command('demo')
-    .description('a local chain with live traffic, Chainbell, and a receiver that prints its webhooks')
-    .option(
-      '--port <number>',
-      'port of the API (default: 8080, or another one when that is taken)',
-      parsePort,
-    )
-    .option('--data-dir <folder>', 'where the demo is kept between starts', './.chainbell/demo')
+    .description('run a local chain with live traffic, Chainbell, and a receiver that prints its webhooks')
+    .option('--port <number>', 'port of the API (default: 8080, or a free one if 8080 is taken)', parsePort)
+    .option('--data-dir <folder>', 'folder that keeps the demo between starts', './.chainbell/demo')
     .option('--block-time <seconds>', 'seconds between two blocks', parseBlockTime, 2)
-    .option('--fast-retries', 'repeat a failed webhook after seconds instead of minutes')
-    .option('--fresh', 'forget the demo that is kept in the folder')
-    .option('--json', 'print the facts as one line of JSON when everything runs')
+    .option('--fast-retries', 'retry a failed webhook after seconds instead of minutes')
+    .option('--fresh', 'discard the demo that the folder keeps, and start from nothing')
+    .option('--json', 'print URLs, the API key and addresses as one line of JSON once everything runs')
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- demo --fresh --fast-retries')
     .action((flags: Flags) => demo(flags, program.version() ?? ''));
 }
@@ -63,7 +59,7 @@ async function runDemo(
   version: string,
   { signal, forHumans, say }: { signal: AbortSignal; forHumans: NodeJS.WriteStream; say(line: string): void },
 ): Promise<void> {
-  // Loaded now and not above: the development chain is no part of a production process.
+  // Imported here because a production process must not load the development chain.
   const [{ startDemo }, { paintFor, renderScreen }, { startService }] = await Promise.all([
     import('../../devnet/demo.ts'),
     import('../../devnet/screen.ts'),
@@ -106,14 +102,14 @@ async function runDemo(
   }
 }
 
-/** Calls back for each line that a person enters; without a terminal it leaves standard input alone. */
+/** Calls back for each line that the user enters. Without a terminal it doesn't read standard input. */
 function onEnter(callback: () => void): Disposable {
   if (!process.stdin.isTTY) return { [Symbol.dispose]: () => {} };
   const lines = createInterface({ input: process.stdin }).on('line', callback);
   return { [Symbol.dispose]: () => lines.close() };
 }
 
-/** The first signal aborts; any further one, as a terminal and npm may both send, changes nothing. */
+/** The first signal aborts. Further ones have no effect, because a terminal and npm may each send one. */
 function listenForInterrupt(): { signal: AbortSignal; dispose(): void } {
   const interrupt = new AbortController();
   const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;

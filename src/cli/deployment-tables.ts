@@ -5,7 +5,7 @@ import type { StatusBody } from '../api/ops/status-body.ts';
 import { counted } from '../core/plural.ts';
 import { table } from './table.ts';
 
-/** Lines for the summary. */
+/** Rows for the summary table: label and text. */
 export function deploymentRows(status: StatusBody): string[][] {
   const { problem, missing, receivers, late } = status;
   const { watchers_over_pending_limit: overLimit, orphaned } = status;
@@ -18,7 +18,7 @@ export function deploymentRows(status: StatusBody): string[][] {
       : [
           [
             'late',
-            `webhooks of ${counted(late.watchers, 'watcher')} go out late, the oldest by ${Math.round(late.seconds)} s: they have more due than their share allows: chainbell receivers --late`,
+            `${counted(late.watchers, 'watcher')} ${late.watchers === 1 ? 'has' : 'have'} late webhooks, the oldest by ${Math.round(late.seconds)} s, because more are due than their share of delivery allows. To list them: chainbell receivers --late`,
           ],
         ]),
     ...(overLimit === null || overLimit === 0
@@ -26,7 +26,7 @@ export function deploymentRows(status: StatusBody): string[][] {
       : [
           [
             'pending',
-            `${counted(overLimit, 'watcher')} ${overLimit === 1 ? 'has' : 'have'} more pending notifications than limits.pendingNotifications: the log names them (delivery.pending_alarm)`,
+            `${counted(overLimit, 'watcher')} ${overLimit === 1 ? 'has' : 'have'} more pending notifications than limits.pendingNotifications. The log event delivery.pending_alarm names them`,
           ],
         ]),
     ...(orphaned === null || orphaned.count === 0
@@ -34,7 +34,7 @@ export function deploymentRows(status: StatusBody): string[][] {
       : [
           [
             'orphaned',
-            `${counted(orphaned.count, 'acknowledged transfer')} ${orphaned.count === 1 ? 'was' : 'were'} orphaned without a removal notice, the first at ${orphaned.since}: the delivery log names them`,
+            `${counted(orphaned.count, 'acknowledged transfer')} ${orphaned.count === 1 ? 'was' : 'were'} orphaned without a removal notice, the first at ${orphaned.since}. The delivery log lists them`,
           ],
         ]),
   ];
@@ -42,8 +42,8 @@ export function deploymentRows(status: StatusBody): string[][] {
 
 function describeReceivers(receivers: StatusBody['receivers']): string {
   if (receivers === null) return 'unknown';
-  if (receivers.failing === 0) return 'none fails';
-  return `${counted(receivers.failing, 'receiver')} of ${counted(receivers.watchers, 'watcher')} ${receivers.failing === 1 ? 'fails' : 'fail'}, the longest since ${receivers.since}: chainbell receivers --failing`;
+  if (receivers.failing === 0) return 'none is failing';
+  return `${counted(receivers.failing, 'receiver')} of ${counted(receivers.watchers, 'watcher')} ${receivers.failing === 1 ? 'is' : 'are'} failing, the longest since ${receivers.since}. To list them: chainbell receivers --failing`;
 }
 
 export function processTables({ processes }: StatusBody): string[] {
@@ -62,7 +62,7 @@ function describeFollower(follower: StatusBody['processes'][number]['follower'])
   if (follower === null) return '';
   const { leads, state, head, problem } = follower;
   return [
-    leads ? 'leads' : 'stands by',
+    leads ? 'leads' : 'on standby',
     `head ${head ?? 'unknown'}`,
     ...(state === 'ok' ? [] : [problem === null ? state : `${state}: ${problem.message}`]),
   ].join(', ');

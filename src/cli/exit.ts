@@ -1,5 +1,5 @@
 /**
- * How commands end: exit codes (sysexits.h) and the one way in which they tell of a Fault.
+ * How commands end: their exit codes (sysexits.h), and how they report a Fault or a problem of the configuration.
  */
 import { existsSync } from 'node:fs';
 import { readEnvironment } from '../config/environment.ts';
@@ -12,7 +12,7 @@ import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
 export const exitCodes = { usage: 64, unavailable: 69, tryAgain: 75, config: 78 } as const;
 
 const NO_FILE =
-  'There is no chainbell.yaml here: chainbell.example.yaml explains what to write, or name a file with --config.';
+  'There is no chainbell.yaml in this folder. Create one (chainbell.example.yaml explains every key), or name a file with --config.';
 
 const codeOfFault: Record<FaultCode, number> = {
   invalid: exitCodes.config,
@@ -26,8 +26,8 @@ const codeOfFault: Record<FaultCode, number> = {
 };
 
 /**
- * Runs a command on the configuration. Problems of the configuration and Faults become a message on standard error and
- * an exit code; anything else is a bug and is thrown.
+ * Loads the configuration and runs a command with it. Configuration problems and Faults become a message on standard
+ * error and an exit code. Any other error is a bug and is thrown.
  */
 export async function withConfig(
   options: { config?: string },
@@ -38,7 +38,7 @@ export async function withConfig(
   });
 }
 
-/** The same for a command about a running service: without any configuration it uses that of a running demo. */
+/** Like `withConfig`, for a command about a running service: without a configuration it uses the running demo's. */
 export async function withConfigOrDemo(
   options: { config?: string },
   command: (config: Config) => Promise<void>,
@@ -54,13 +54,16 @@ function loadOrDemo(file: string | undefined): Config {
   } catch (error) {
     if (file !== undefined || !(error instanceof ConfigError) || !existsSync(demoConfigFile)) throw error;
     process.stderr.write(
-      `chainbell: there is no configuration here, so this is about the demo (${demoConfigFile})\n`,
+      `chainbell: this folder has no configuration, so the command uses that of the running demo (${demoConfigFile})\n`,
     );
     return loadConfig({ file: demoConfigFile, env: {} });
   }
 }
 
-/** The configuration of this file and the environment. @throws ConfigError, which says where a file would come from. */
+/**
+ * Loads the configuration from the file and the environment.
+ * @throws ConfigError; without a file, its message also says how to provide one.
+ */
 export function loadFrom(file: string | undefined): Config {
   const env = readEnvironment();
   if (file !== undefined) return loadConfig({ env, file });
@@ -72,7 +75,7 @@ export function loadFrom(file: string | undefined): Config {
   }
 }
 
-/** The same for a command that needs no configuration. */
+/** Like `withConfig`, for a command that needs no configuration. */
 export async function withFaults(command: () => Promise<void>): Promise<void> {
   try {
     await command();

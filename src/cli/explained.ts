@@ -1,5 +1,5 @@
 /**
- * Awards and what rules say of logs, as text and as JSON.
+ * The output of `chainbell points explain`: awards, and each rule's verdict on each log, as text and as JSON.
  */
 import type { Explanation } from '../app/explain-transaction.ts';
 import type { ExplainedLog, RuleVerdict } from '../audit/explain.ts';
@@ -7,18 +7,18 @@ import { decimalText, exactNumber } from '../core/decimal.ts';
 import type { Hash } from '../core/hex.ts';
 import type { Award } from '../domain/award.ts';
 
-/** For programs: `logs` is null where no node gave them, and `missing` says why. */
+/** `logs` is null if no node returned them; `missing` says why. */
 export function explanationJson(hash: Hash, { awards, transaction }: Explanation) {
-  const told = 'logs' in transaction ? transaction : undefined;
+  const found = 'logs' in transaction ? transaction : undefined;
   return {
     hash,
-    block_number: told?.block.number ?? null,
-    block_hash: told?.block.hash ?? null,
-    succeeded: told?.succeeded ?? null,
+    block_number: found?.block.number ?? null,
+    block_hash: found?.block.hash ?? null,
+    succeeded: found?.succeeded ?? null,
     missing: 'missing' in transaction ? { what: transaction.missing, message: transaction.message } : null,
     awards: awards.map(awardJson),
     logs:
-      told?.logs.map(({ verdicts, topic = null, ...log }) => ({
+      found?.logs.map(({ verdicts, topic = null, ...log }) => ({
         ...{ ...log, topic },
         verdicts: verdicts.map(({ version = null, ...verdict }) => ({ ...verdict, version })),
       })) ?? null,
@@ -42,7 +42,7 @@ function awardJson({ block, points, awardedAt, txHash, ...award }: Award) {
   };
 }
 
-/** What its keys in `inputs` say, in the order of the calculation. */
+/** The keys of an award's `inputs` and what each means, in the order of the calculation. */
 const STEPS: [prefix: string, meaning: (name: string) => string][] = [
   ['event', () => 'event'],
   ['contract', () => 'contract'],
@@ -50,17 +50,17 @@ const STEPS: [prefix: string, meaning: (name: string) => string][] = [
   ['day', () => 'day'],
   ['arg.', (name) => `argument ${name}`],
   ['price.', (name) => `USD for one ${name}`],
-  ['price_id.', (name) => `row of that price, ${name}`],
-  ['computed', () => 'points by the rule'],
+  ['price_id.', (name) => `stored row of that price, ${name}`],
+  ['computed', () => 'points before multipliers'],
   ['multiplier.', (name) => `multiplier ${name}`],
-  ['used.', (name) => `already given, ${name}`],
+  ['used.', (name) => `already awarded, ${name}`],
   ['cap.', (name) => `cap, ${name}`],
-  ['referred', () => 'for referring'],
-  ['points', () => 'points of the referred'],
-  ['share', () => 'share of them'],
+  ['referred', () => 'referred user'],
+  ['points', () => "referred user's points"],
+  ['share', () => 'share for the referrer'],
 ];
-/** At least; names of rules and arguments may be longer. */
-const LABEL_WIDTH = 26;
+/** A longer name of a rule or argument widens its column. */
+const LABEL_WIDTH_MIN = 26;
 const COLUMN_GAP = 2;
 
 export function describeAward({ rule, version, category, role, user, points, ...award }: Award): string {
@@ -79,12 +79,12 @@ export function describeLog({ ordinal, contract, topic, verdicts }: ExplainedLog
   const heading = `log ${ordinal} of ${contract}`;
   if (verdicts.length > 0) return `${heading}\n${verdicts.map(describeVerdict).join('')}`;
   const event = topic === undefined ? 'an anonymous event' : `the event ${topic}`;
-  return `${heading}\n  no rule asks for ${event}\n`;
+  return `${heading}\n  no rule uses ${event}\n`;
 }
 
 function describeVerdict({ rule, version, what, message, inputs }: RuleVerdict): string {
   const name = version === undefined ? rule : `${rule} version ${version}`;
-  // What an award was made of stands above; what says where the log is, in the heading.
+  // The text above already shows the inputs of awards, and the heading already says where the log is.
   const { event: _event, contract: _contract, log: _log, ...values } = what === 'awarded' ? {} : inputs;
   return `  ${name}: ${what.replaceAll('_', ' ')}: ${message}\n${rowsOf(stepsOf(values), '    ')}`;
 }
@@ -102,6 +102,6 @@ function stepsOf(inputs: Readonly<Record<string, string>>): [string, string][] {
 }
 
 function rowsOf(rows: readonly (readonly [string, string])[], indent = '  '): string {
-  const width = Math.max(LABEL_WIDTH, ...rows.map(([label]) => label.length + COLUMN_GAP));
+  const width = Math.max(LABEL_WIDTH_MIN, ...rows.map(([label]) => label.length + COLUMN_GAP));
   return rows.map(([label, value]) => `${indent}${label.padEnd(width)}${value}\n`).join('');
 }

@@ -1,5 +1,5 @@
 /**
- * A watcher as commands name it: by its name, or by its id where no watcher has that name.
+ * Finds the watcher that a command names: by its name, or by its id if no watcher has that name.
  */
 import { Fault } from '../core/fault.ts';
 import { shownText } from '../core/terminal-text.ts';
@@ -18,4 +18,7 @@ export async function requireWatcherId(db: Db, word: string): Promise<number> {
 }
 
 export const unknownWatcher = (word: string): Fault =>
-  new Fault('not_found', `no watcher has the name or id ${shownText(word)}: see chainbell watchers list`);
+  new Fault(
+    'not_found',
+    `no watcher has the name or id ${shownText(word)}. To see all: chainbell watchers list`,
+  );

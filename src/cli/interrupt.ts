@@ -1,12 +1,12 @@
 /**
- * SIGINT and SIGTERM as an AbortSignal: a command ends what it has begun, in order.
+ * Turns SIGINT and SIGTERM into an AbortSignal, so that an interrupted command stops cleanly.
  */
 
-/** Resolves when `work` has ended, interrupted or not. What it throws passes through, but for the signal's reason. */
+/** Resolves when `work` has ended, interrupted or not. Rethrows its errors, except the signal's reason. */
 export async function untilInterrupted(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const interrupt = new AbortController();
   const { signal } = interrupt;
-  // Twice is as good as once: the stop has its own time limits.
+  // A second signal has no effect, because stopping has its own time limits.
   const onSignal = () => interrupt.abort();
   process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   try {

@@ -10,15 +10,15 @@ import { countToRekey, rekeyBatch } from '../store/watchers/rekey.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from './secret-store.ts';
 
-/** A list for people; an installation with more watchers reads JSON in a script, or the database. */
+/** The list is for people. An installation with more keys reads them from the database. */
 const LISTED_MAX = 10_000;
 
 export function addKeysCommands(program: Command): void {
   const keys = program.command('keys').description('issue, list, rotate and revoke API keys');
   const add = (name: string, description: string) => addStoreCommand(keys, name, description);
 
-  add('create', 'issue a key; it is shown this once')
-    .requiredOption('--watcher <name>', 'whose key it is; a new name is a new watcher', parseName)
+  add('create', 'issue a key; it is shown only once')
+    .requiredOption('--watcher <name>', 'owner of the key; a new name creates a watcher', parseName)
     .addHelpText(
       'after',
       '\nExample:\n  $ npm run --silent chainbell -- keys create --watcher acme --json\n\nTo credit deposits, give their records confirmations or removed: docs/how-to/credit-deposits.md',
@@ -30,18 +30,18 @@ export function addKeysCommands(program: Command): void {
         showIssued(flags, await issueKey(store, flags.watcher, now));
       }),
     );
-  add('list', 'all keys, without their texts').action((flags: Flags) =>
+  add('list', 'list all keys, without the secret part').action((flags: Flags) =>
     withStore(flags, async ({ database }, now) => showKeys(flags, await listKeys(database, LISTED_MAX), now)),
   );
   withOverlap(
-    add('rotate <id>', 'issue a new key for the same watcher and end this one after an overlap'),
+    add('rotate <id>', 'issue a new key for the same watcher, and end this one after an overlap'),
     'how long the old key stays valid',
   ).action((id: string, flags: Flags & { overlapHours: number }) =>
     withStore(flags, async (store, now) =>
       showIssued(flags, await rotateKey(store, id, { now, overlapMs: overlapMsOf(flags.overlapHours) })),
     ),
   );
-  add('revoke <id>', 'refuse a key from now on').action((id: string, flags: Flags) =>
+  add('revoke <id>', 'revoke a key at once').action((id: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
       const { revokedAt } = await endKey(database, id, now);
       const key = await findKey(database, id);
@@ -49,9 +49,10 @@ export function addKeysCommands(program: Command): void {
       showRevoked(flags, { id, revokedAt, watcherName: key?.watcherName ?? '', hasKey: left !== undefined });
     }),
   );
-  add('rekey', 'seal all keys and signing secrets under the present secret, while services run').action(
-    (flags: Flags) => withStore(flags, (store) => rekey(flags, store)),
-  );
+  add(
+    'rekey',
+    're-encrypt all keys and signing secrets under the current secret; services may keep running',
+  ).action((flags: Flags) => withStore(flags, (store) => rekey(flags, store)));
 }
 
 function parseName(text: string): string {
@@ -59,7 +60,7 @@ function parseName(text: string): string {
   return text;
 }
 
-/** Webhooks continue without a key, and their receivers would be the first to notice. */
+/** Warns if the watcher has no key left, because its webhooks continue without the Authorization header. */
 function showRevoked(
   flags: Flags,
   {
@@ -76,11 +77,11 @@ function showRevoked(
   process.stderr.write(`${id} is revoked\n`);
   if (!hasKey)
     process.stderr.write(
-      `${watcherName} has no valid key left, but its webhooks still go out, without the Authorization header. To stop them: chainbell watchers suspend ${shellWord(watcherName)}. To send the header again: chainbell keys create --watcher ${shellWord(watcherName)}\n`,
+      `${watcherName} has no valid key left. Its webhooks still go out, without the Authorization header. To stop them: chainbell watchers suspend ${shellWord(watcherName)}. To send the header again: chainbell keys create --watcher ${shellWord(watcherName)}\n`,
     );
 }
 
-/** Commits batch by batch: interrupted, it continues where it was. */
+/** Commits each batch, so that a run after an interruption continues with the rest. */
 async function rekey(flags: Flags, store: SecretStore): Promise<void> {
   const rowCount = await countToRekey(store);
   let doneCount = 0;
@@ -88,14 +89,14 @@ async function rekey(flags: Flags, store: SecretStore): Promise<void> {
     const batchCount = await rekeyBatch(store);
     if (batchCount === 0) break;
     doneCount += batchCount;
-    // A process that still runs under a former secret may have made more.
+    // A process that still runs under a former secret may have added rows.
     if (flags.json !== true)
       process.stderr.write(`${doneCount} of ${Math.max(rowCount, doneCount)} re-encrypted\n`);
   }
   if (flags.json === true) writeJson({ rekeyed: doneCount, kek_id: store.keyRing.kekId });
   else
     process.stderr.write(
-      'all is under the present secret: once every process has it, formerSecrets can go\n',
+      'everything is encrypted under the current secret. Once every process uses it, remove formerSecrets\n',
     );
 }
 
@@ -104,7 +105,9 @@ function showIssued(flags: Flags, { watcherId, keyId, key }: IssuedKey): void {
     writeJson({ watcher_id: watcherId, key_id: keyId, key });
     return;
   }
-  process.stderr.write(`watcher ${watcherId}, key ${keyId}; keep it now, it is not shown again:\n`);
+  process.stderr.write(
+    `watcher ${watcherId}, key ${keyId}. Store the key now, because it is not shown again:\n`,
+  );
   process.stdout.write(`${key}\n`);
 }
 
@@ -120,7 +123,8 @@ function showKeys(flags: Flags, keys: readonly StoredKey[], now: Date): void {
     writeJson(json);
     return;
   }
-  if (keys.length === 0) process.stderr.write('no keys: chainbell keys create --watcher NAME\n');
+  if (keys.length === 0)
+    process.stderr.write('no keys yet. To issue one: chainbell keys create --watcher NAME\n');
   for (const key of keys) {
     const state =
       key.revokedAt === undefined

@@ -1,5 +1,5 @@
 /**
- * `chainbell migrate [--check]`: brings the schema up to date, or tells whether it is.
+ * `chainbell migrate [--check]`: brings the schema up to date, or reports whether it is.
  */
 import type { Command } from 'commander';
 import { openForCommand } from '../store/db/command-database.ts';
@@ -11,10 +11,10 @@ type Flags = { config?: string; check?: boolean; json?: boolean };
 export function addMigrateCommand(program: Command): void {
   program
     .command('migrate')
-    .description('bring the database schema up to date (start does so too)')
-    .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
-    .option('--check', 'change nothing; exit code 75 when something is pending')
-    .option('--json', 'JSON on standard output')
+    .description('bring the database schema up to date (start does this too)')
+    .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
+    .option('--check', 'change nothing; exit code 75 if migrations are pending')
+    .option('--json', 'print JSON to standard output')
     .action((flags: Flags) => withConfig(flags, (config) => run(flags, config)));
 }
 

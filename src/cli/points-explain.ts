@@ -1,5 +1,5 @@
 /**
- * `chainbell points explain`: why a transaction has earned what it has, and why not more.
+ * `chainbell points explain`: shows why a transaction earned its points, and why no more.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import { type Explanation, explainTransaction } from '../app/explain-transaction.ts';
@@ -18,9 +18,9 @@ export function addPointsExplainCommand(points: Command): void {
   addStoreCommand(
     points,
     'explain',
-    'show the awards of a transaction and what each was calculated from, and of each log what every rule says',
+    "show a transaction's awards with their calculation, and each rule's verdict on each of its logs",
   )
-    .argument('<hash>', 'the transaction, 0x and 64 hexadecimal digits', parseHash)
+    .argument('<hash>', 'hash of the transaction: 0x and 64 hexadecimal digits', parseHash)
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- points explain 0x5c50…')
     .action((hash: Hash, flags: Flags) =>
       untilInterrupted((signal) =>
@@ -39,7 +39,7 @@ async function explain(
     const explanation = await explainTransaction(config, hash, { database, clock: systemClock(), signal });
     if (flags.json === true) writeJson(explanationJson(hash, explanation));
     else process.stdout.write(describe(explanation));
-    complain(hash, explanation);
+    reportMissing(hash, explanation);
   } finally {
     await database.close();
   }
@@ -50,23 +50,27 @@ function describe({ awards, transaction }: Explanation): string {
   return [...awards.map(describeAward), ...logs].join('\n');
 }
 
-/** Says what is missing. @throws Fault when nothing could be said at all. */
-function complain(hash: Hash, { awards, transaction }: Explanation): void {
+/** Reports missing logs on standard error. @throws Fault if there are no awards to show either. */
+function reportMissing(hash: Hash, { awards, transaction }: Explanation): void {
   if ('logs' in transaction) {
     const { succeeded, logs } = transaction;
-    if (!succeeded) process.stderr.write('chainbell: the transaction failed, and nothing of it counts\n');
+    if (!succeeded) process.stderr.write('chainbell: the transaction failed, so it earns no points\n');
     else if (logs.length === 0) process.stderr.write('chainbell: the transaction has no logs\n');
     return;
   }
   const none = awards.length === 0;
   if (transaction.missing === 'unknown') {
-    const message = `${transaction.message}: check the hash, and that chain.rpc names nodes of this chain`;
+    const message = `${transaction.message}. Check the hash, and that the nodes in chain.rpc are on this chain`;
     if (none) throw new Fault('not_found', `no award is stored for ${hash}, and ${message}`);
-    process.stderr.write(`chainbell: only what is stored is shown: ${message}\n`);
+    process.stderr.write(`chainbell: only stored awards are shown: ${message}\n`);
     return;
   }
-  const message = `its logs are not stored, and no node of chain.rpc gives them (${transaction.message})`;
-  if (none) throw new Fault('unavailable', `no award is stored for ${hash}; ${message}: name one that does`);
+  const message = `its logs are not stored, and no node in chain.rpc returns them (${transaction.message})`;
+  if (none)
+    throw new Fault(
+      'unavailable',
+      `no award is stored for ${hash}; ${message}. Add a node to chain.rpc that serves old blocks`,
+    );
   process.stderr.write(`chainbell: only awards are shown: ${message}\n`);
 }
 

@@ -1,5 +1,5 @@
 /**
- * `chainbell points import FILE`: stores awards that were made elsewhere, each once however often it is imported.
+ * `chainbell points import FILE`: stores awards from another system. Importing a file twice adds nothing twice.
  */
 import { open } from 'node:fs/promises';
 import { addAbortSignal, type Readable } from 'node:stream';
@@ -14,9 +14,9 @@ import { exitCodes } from './exit.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
 
-/** One transaction of some hundred milliseconds, for which blocks wait. */
+/** One transaction, which takes a few hundred milliseconds. Blocks wait for it. */
 const BATCH_AWARDS = 2_000;
-/** Who has more has one cause. */
+/** More problems usually have one common cause. */
 const PROBLEMS_MAX = 20;
 const PROGRESS_MS = 10_000;
 
@@ -24,15 +24,15 @@ export function addPointsImportCommand(points: Command): void {
   addStoreCommand(
     points,
     'import',
-    'store awards that were made elsewhere; what is stored already is passed over',
+    'store awards from another system; awards that are already stored are skipped',
   )
     .argument('<file>', 'NDJSON, or CSV with a header row; - for standard input')
     .option('--dry-run', 'check every line and store nothing')
     .addHelpText(
       'after',
       `
-Fields: user, category, points, hash, created_at or month; id and ordinal where a transaction has several awards.
-A wrong line ends the import before its batch of ${BATCH_AWARDS}, with exit code 64; what was stored before is passed over next time.
+Fields: user, category, points, hash, and created_at or month; also id and ordinal if a transaction has several awards.
+The import stores batches of ${BATCH_AWARDS} awards. A wrong line ends it before the batch that has the line, with exit code 64. Correct the line and import the file again: awards that are already stored are skipped.
 
 Example:
   $ npm run --silent chainbell -- points import awards.ndjson --dry-run`,
@@ -44,7 +44,7 @@ Example:
           const read = (store: StoreBatch) => importLines(lines, store, { clock: systemClock(), signal });
           const report =
             flags.dryRun === true ? await dryRun(database, read) : await read(createBatchStore(database));
-          tell(flags, report);
+          printReport(flags, report);
         }),
       ),
     );
@@ -67,7 +67,7 @@ type Report = {
   /** Lines that are awards. */
   fineCount: number;
   addedCount: number;
-  /** Lines that were stored, or found stored already. */
+  /** Lines whose awards are stored now, including those that were stored before. */
   storedCount: number;
   problems: { line: number; message: string }[];
   end: 'end of file' | 'too many problems' | 'interrupted';
@@ -97,7 +97,7 @@ async function importLines(
       const { addedCount, conflicts } = await store(unique.map(({ award }) => award));
       report.addedCount += addedCount;
       for (const index of conflicts)
-        problems.push({ line: unique[index]?.line ?? 0, message: conflictWith('is stored already') });
+        problems.push({ line: unique[index]?.line ?? 0, message: conflictWith('is already stored') });
     }
     if (problems.length === 0) report.storedCount += taken.length;
     report.fineCount -= problems.length;
@@ -121,7 +121,7 @@ async function importLines(
       if (report.problems.length >= PROBLEMS_MAX) return { ...report, end: 'too many problems' };
     }
   } catch (error) {
-    // The signal has closed the file.
+    // The signal closes the file, so reading it fails.
     if (signal.aborted) return { ...report, end: 'interrupted' };
     throw error;
   }
@@ -129,7 +129,7 @@ async function importLines(
   return report;
 }
 
-/** Without the lines that repeat another one of the batch. */
+/** Drops lines that repeat an earlier one of the batch. Reports those that repeat its identity with other contents. */
 function findDoubles(batch: readonly Numbered[]): { unique: Numbered[]; problems: Report['problems'] } {
   const unique = new Map<string, Numbered>();
   const problems: Report['problems'] = [];
@@ -148,7 +148,7 @@ const contentsOf = ({ user, category, points, awardedAt }: Award) =>
   JSON.stringify([user, category, decimalText(points), awardedAt]);
 
 const conflictWith = (where: string) =>
-  `an award with this hash, id and ordinal ${where} with other contents: give each award of a transaction a different ordinal; a correction is a further award`;
+  `an award with this hash, id and ordinal ${where} with other contents. Give each award of a transaction a different ordinal. To correct an award, add another one`;
 
 function describe(fault: Fault): string {
   if (fault.problems.length === 0) return fault.message;
@@ -165,7 +165,7 @@ function createProgress(clock: Clock): (report: Report) => void {
   };
 }
 
-function tell(flags: ImportFlags, report: Report): void {
+function printReport(flags: ImportFlags, report: Report): void {
   const { lineCount, fineCount, addedCount, storedCount, problems, end } = report;
   const isDryRun = flags.dryRun === true;
   for (const { line, message } of problems) process.stderr.write(`line ${line}: ${message}\n`);
@@ -180,12 +180,12 @@ function tell(flags: ImportFlags, report: Report): void {
     });
   const sentences = [
     `${lineCount} lines: ${fineCount} fine, ${problems.length} wrong`,
-    `${addedCount} awards ${isDryRun ? 'would be added' : 'added'}, ${storedCount - addedCount} known already`,
-    ...(end === 'too many problems' ? ['the rest was not read'] : []),
+    `${addedCount} awards ${isDryRun ? 'would be added' : 'added'}, ${storedCount - addedCount} already stored`,
+    ...(end === 'too many problems' ? ['too many problems: the rest of the file was not read'] : []),
     ...(problems.length > 0
-      ? ['correct the file and import it again: what was added is not added twice']
+      ? ['correct the file and import it again: awards that are already stored are skipped']
       : []),
-    ...(end === 'interrupted' ? ['interrupted: import the file again to go on'] : []),
+    ...(end === 'interrupted' ? ['interrupted: to continue, import the file again'] : []),
   ];
   process.stderr.write(sentences.map((sentence) => `${sentence}\n`).join(''));
   if (problems.length > 0) process.exitCode = exitCodes.usage;

@@ -6,7 +6,7 @@ import { addPointsExplainCommand } from './points-explain.ts';
 import { addPointsImportCommand } from './points-import.ts';
 
 export function addPointsCommands(program: Command): void {
-  const points = program.command('points').description('what has earned points, and why');
+  const points = program.command('points').description('import awards, and explain what earned points');
   addPointsImportCommand(points);
   addPointsExplainCommand(points);
 }

@@ -1,5 +1,5 @@
 /**
- * `chainbell receivers`: where webhooks go, and which of those receivers fail.
+ * `chainbell receivers`: lists the receivers of webhooks and those that are failing.
  */
 import { type Command, Option } from 'commander';
 import { watcherReceiverJson } from '../api/admin/deployment.ts';
@@ -25,23 +25,23 @@ import { table } from './table.ts';
 type Flags = StoreFlags & { failing?: boolean; late?: boolean; watcher?: string; watch?: boolean };
 
 const PAGE_RECEIVERS = 1_000;
-/** A list for people; programs page through the API. */
+/** The list is for people. Programs page through the API. */
 const LISTED_MAX = 10_000;
 const WATCH_MS = 2_000;
 /** Clears a terminal and starts at its top. Source: ECMA-48, ED and CUP. */
 const CLEAR = '\u001B[2J\u001B[H';
 
 export function addReceiversCommand(program: Command): void {
-  addStoreCommand(program, 'receivers', 'where webhooks go, and which of those receivers fail')
-    .option('--failing', 'only receivers that fail')
+  addStoreCommand(program, 'receivers', 'list the receivers of webhooks, and which of them are failing')
+    .option('--failing', 'list only failing receivers')
     .addOption(
       new Option(
         '--late',
-        'instead the watchers with webhooks that are due for more than a minute',
+        'list the watchers whose webhooks have been due for more than a minute instead',
       ).conflicts(['failing', 'watcher']),
     )
-    .option('--watcher <watcher>', 'only those of this watcher: its name or id')
-    .option('--watch', `show them again every ${WATCH_MS / 1_000} s, until you press Ctrl-C`)
+    .option('--watcher <watcher>', 'list only receivers of this watcher (name or id)')
+    .option('--watch', `refresh the list every ${WATCH_MS / 1_000} s until you press Ctrl-C`)
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- receivers --failing')
     .action((flags: Flags) =>
       untilInterrupted((signal) => withStore(flags, (store) => run(store, flags, signal))),
@@ -100,13 +100,13 @@ async function readReceivers(
 
 function summaryOf(receivers: readonly Receiver[], onlyFailing: boolean): string {
   const count = receivers.filter(({ failure }) => failure !== undefined).length;
-  const verb = count === 1 ? 'fails' : 'fail';
-  if (onlyFailing) return count === 0 ? 'no receiver fails' : `${counted(count, 'receiver')} ${verb}`;
-  if (receivers.length === 0) return 'no receivers: no address is watched yet';
+  const verb = count === 1 ? 'is failing' : 'are failing';
+  if (onlyFailing) return count === 0 ? 'no receiver is failing' : `${counted(count, 'receiver')} ${verb}`;
+  if (receivers.length === 0) return 'no receivers, because no address is watched yet';
   const suspended = receivers.filter(({ isSuspended }) => isSuspended).length;
   const rest = suspended === 0 ? '' : `, ${suspended} of suspended watchers`;
   return count === 0
-    ? `no receiver of ${receivers.length} fails${rest}`
+    ? `none of ${counted(receivers.length, 'receiver')} is failing${rest}`
     : `${count} of ${counted(receivers.length, 'receiver')} ${verb}${rest}`;
 }
 

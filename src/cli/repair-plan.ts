@@ -1,10 +1,10 @@
 /**
- * A plan of repairs as text: the step for each difference, what the receiver may have seen, and what it will be sent.
+ * Prints a repair plan: the step for each difference, what the receiver may have seen, and what it will be sent.
  */
 import type { Difference, WrongNotification } from '../audit/compare.ts';
 import type { Repair } from '../store/audit/repair.ts';
 
-/** Only with this flag does a repair send a transfer that the receiver may have credited under another id. */
+/** Without this flag, a repair doesn't send a transfer that the receiver may have credited under another id. */
 export const DOUBLE_CREDIT_FLAG = '--allow-double-credit';
 
 /** The steps that end this difference. */
@@ -35,7 +35,7 @@ const orphanSteps = {
   kept: 'mark as orphaned',
 } as const satisfies Record<WrongNotification['fate'], string>;
 
-/** What the receiver may have seen already; undefined if no wrong notification is stored. */
+/** Says what the receiver may have seen already; undefined if no wrong notification is stored. */
 function toldText({ told, amount }: Difference): string | undefined {
   if (told === undefined) return undefined;
   const { id, acknowledgedAt, state, fate } = told;
@@ -51,7 +51,7 @@ function toldText({ told, amount }: Difference): string | undefined {
   return `${seen}; what was sent is not stored: amount ${told.amount} as the row says now${right}`;
 }
 
-/** What the receiver will be sent, and the effect on its ledger; undefined if no wrong notification is stored. */
+/** Says what the receiver will be sent and how that affects its books; undefined if no wrong notification is stored. */
 function sendsText({ told, amount, repairs = [] }: Difference): string | undefined {
   if (told === undefined || repairs.length === 0) return undefined;
   const right = amount === undefined ? undefined : `amount ${amount} under a new id`;

@@ -1,5 +1,5 @@
 /**
- * `chainbell repair`: prints how each difference that `verify` finds can be repaired, and repairs it.
+ * `chainbell repair`: prints a plan that repairs the differences `verify` finds, and carries it out with --apply.
  */
 import type { Command } from 'commander';
 import { runRepair } from '../app/verification.ts';
@@ -28,20 +28,20 @@ export function addRepairCommand(program: Command): void {
   program
     .command('repair')
     .description(
-      'compare stored blocks with the chain as verify does, print a plan that repairs the differences, and carry it out',
+      'compare stored blocks with the chain as verify does, and print a plan that repairs the differences or carry it out',
     )
     .requiredOption('--from <number>', 'first block', parseNumber)
     .requiredOption('--to <number>', 'last block', parseNumber)
     .option('--dry-run', 'print the plan and change nothing')
-    .option('--apply', 'print the plan, then do what it says')
+    .option('--apply', 'print the plan, then carry it out')
     .option(
       DOUBLE_CREDIT_FLAG,
-      'with --apply: send a right notification even if its receiver may have credited the transfer under another id',
+      'with --apply: send a corrected notification even if its receiver may have credited the transfer under another id',
     )
-    .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
+    .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
     .option(
       '--json',
-      'JSON on standard output: one line for each step of the plan, then one with the summary',
+      'print JSON to standard output: one line for each step of the plan, then one with the summary',
     )
     .addHelpText(
       'after',
@@ -51,7 +51,9 @@ export function addRepairCommand(program: Command): void {
       const { from, to, dryRun = false, apply = false } = flags;
       if (from > to) command.error(`error: --from ${from} is above --to ${to}`);
       if (dryRun === apply)
-        command.error('error: begin with --dry-run, which prints the plan; then give --apply instead');
+        command.error(
+          'error: give either --dry-run or --apply. Start with --dry-run, which only prints the plan',
+        );
       await untilInterrupted((signal) => withConfigOrDemo(flags, (config) => repair(flags, config, signal)));
     });
 }
@@ -75,7 +77,9 @@ async function repair(flags: Flags, config: Config, signal: AbortSignal): Promis
     throw error;
   });
   if (plan === undefined || signal.aborted) {
-    process.stderr.write(`chainbell: interrupted, ${repaired.size} repaired: run it again for the rest\n`);
+    process.stderr.write(
+      `chainbell: interrupted, ${repaired.size} repaired. To repair the rest, run the command again\n`,
+    );
     process.exitCode = exitCodes.tryAgain;
     return;
   }
@@ -107,12 +111,14 @@ function printSummary(
   const lines = [
     `${planned}, ${counted(counts.cannot_repair, 'difference')} can't be repaired`,
     ...(counts.skipped > 0
-      ? [`${counts.skipped} skipped, because a block or row changed meanwhile: run it again`]
+      ? [`${counts.skipped} skipped, because a block or row changed meanwhile. Run the command again`]
       : []),
     ...(heldBack > 0 ? [doubtText(heldBack)] : []),
-    ...(isPartial ? [`a plan has at most ${PLAN_MAX} differences: run it again for the others`] : []),
+    ...(isPartial
+      ? [`a plan has at most ${PLAN_MAX} differences. Run the command again for the others`]
+      : []),
     ...(!apply && counts.planned > 0
-      ? ['nothing was changed; to do what the plan says, give --apply instead of --dry-run']
+      ? ['nothing was changed. To carry out the plan, give --apply instead of --dry-run']
       : []),
   ];
   process.stderr.write(describe(report) + lines.map((line) => `${line}\n`).join(''));
@@ -123,5 +129,5 @@ function printSummary(
 }
 
 const doubtText = (count: number) =>
-  `${counted(count, 'repair')} can credit a receiver twice and ${count === 1 ? 'needs' : 'need'} ${DOUBLE_CREDIT_FLAG}: first ask the receiver what it credited ` +
+  `${counted(count, 'repair')} can credit a receiver twice and ${count === 1 ? 'needs' : 'need'} ${DOUBLE_CREDIT_FLAG}. First ask the receiver what it credited ` +
   'for each id under "told" (docs/how-to/verify-and-repair.md, Repairing)';

@@ -1,5 +1,5 @@
 /**
- * What the commands about keys and signing secrets share: their flags, and the database with its key ring and its time.
+ * Shared by the commands that use the database: their flags, and opening it with its key ring and its time.
  */
 import type { Command } from 'commander';
 import { InvalidArgumentError } from 'commander';
@@ -15,21 +15,21 @@ import { withConfigOrDemo } from './exit.ts';
 
 export type Flags = { config?: string; json?: boolean };
 
-/** A command below `parent`, with the flags that all of them have. */
+/** Adds a subcommand to `parent` with the flags that all these commands have. */
 export function addStoreCommand(parent: Command, name: string, description: string): Command {
   return parent
     .command(name)
     .description(description)
-    .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
-    .option('--json', 'JSON on standard output');
+    .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
+    .option('--json', 'print JSON to standard output');
 }
 
-/** Adds `--overlap-hours`, a number in `overlapHours`. */
+/** Adds `--overlap-hours`, which arrives as the number `overlapHours`. */
 export function withOverlap(command: Command, description: string): Command {
   return command.option('--overlap-hours <number>', description, parseHours, OVERLAP_HOURS_DEFAULT);
 }
 
-/** Opens the database that the configuration names, migrated, for as long as `work` takes. */
+/** Opens and migrates the configured database, runs `work` on it, and closes it. */
 export async function withStore(
   flags: Flags,
   work: (store: SecretStore, now: Date) => Promise<void>,
@@ -46,7 +46,7 @@ export async function withStore(
   });
 }
 
-/** JSON on standard output. */
+/** Prints JSON to standard output. */
 export function writeJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value)}\n`);
 }
@@ -54,7 +54,7 @@ export function writeJson(value: unknown): void {
 function parseHours(text: string): number {
   const hours = Number(text);
   if (text.trim() === '' || !(hours >= 0 && hours <= OVERLAP_HOURS_MAX)) {
-    throw new InvalidArgumentError(`a number of hours from 0 to ${OVERLAP_HOURS_MAX}`);
+    throw new InvalidArgumentError(`It must be a number of hours from 0 to ${OVERLAP_HOURS_MAX}.`);
   }
   return hours;
 }

@@ -1,5 +1,5 @@
 /**
- * `chainbell secrets show | rotate`: what a watcher's webhooks are signed with.
+ * `chainbell secrets show | rotate`: the signing secrets of a watcher's webhooks.
  */
 import type { Command } from 'commander';
 import { toSecretJson } from '../api/notifications/signing-secrets.ts';
@@ -17,19 +17,19 @@ import { addStoreCommand, type Flags, withOverlap, withStore, writeJson } from '
 type WatcherFlags = Flags & { watcher: string };
 
 export function addSecretsCommands(program: Command): void {
-  const secrets = program.command('secrets').description('show and rotate what webhooks are signed with');
+  const secrets = program.command('secrets').description('show and rotate the signing secrets of webhooks');
   const add = (name: string, description: string) =>
     addStoreCommand(secrets, name, description).requiredOption(
       '--watcher <watcher>',
-      'whose webhooks: its name or id',
+      'the watcher whose webhooks they sign (name or id)',
     );
 
-  add('show', 'the valid secrets of a watcher with their public keys, newest first').action(
+  add('show', "show a watcher's valid secrets with their public keys, newest first").action(
     (flags: WatcherFlags) => withWatcher(flags, listSigningSecrets),
   );
   withOverlap(
-    add('rotate', 'make a new secret and key pair, and end the former ones after an overlap'),
-    'how long the former ones still sign too',
+    add('rotate', 'create a new secret and key pair, and end the former ones after an overlap'),
+    'how long the former secrets also sign',
   ).action((flags: WatcherFlags & { overlapHours: number }) =>
     withWatcher(flags, async (store, watcherId, now) =>
       rotateSigningSecret(store, watcherId, { now, overlapMs: overlapMsOf(flags.overlapHours) }),

@@ -1,5 +1,5 @@
 /**
- * `chainbell start`: runs the service until it is asked to stop.
+ * `chainbell start`: runs the service until a signal stops it.
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import { createProgramLog } from '../app/program-log.ts';
@@ -18,8 +18,12 @@ export function addStartCommand(program: Command): void {
   program
     .command('start')
     .description('run the service')
-    .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
-    .option('--role <list>', `what this process does: ${roles.join(', ')} (default: all of it)`, parseRoles)
+    .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
+    .option(
+      '--role <list>',
+      `roles of this process, separated by commas: ${roles.join(', ')} (default: all)`,
+      parseRoles,
+    )
     .addHelpText('after', '\nExample:\n  $ npm run --silent chainbell -- start --config chainbell.yaml')
     .action((flags: Flags) => start(flags));
 }
@@ -37,14 +41,14 @@ async function runUntil(signal: AbortSignal, config: Config, role: Role[] | unde
   });
   const bug = await Promise.race([abortOf(signal), service.failed]);
   await service.stop();
-  // A backfill that was broken off leaves no unfinished line to who types next.
+  // Remove the progress bar of an interrupted backfill, so that the shell prompt starts on an empty line.
   terminal?.display.end();
   if (bug === undefined) return;
   process.stderr.write(`chainbell: ${messageOf(bug)}\n${bug.stack ?? ''}\n`);
   process.exitCode = 1;
 }
 
-/** The log above, and a backfill's progress as a bar below it. */
+/** Shows the progress of a backfill as a bar below the log. */
 function onTerminal(config: Config): Required<Pick<ServiceOptions, 'log' | 'display'>> {
   const statusLine = createStatusLine(process.stderr);
   return { log: createProgramLog(config, {}, statusLine), display: barDisplay(statusLine) };
@@ -53,7 +57,8 @@ function onTerminal(config: Config): Required<Pick<ServiceOptions, 'log' | 'disp
 function parseRoles(text: string): Role[] {
   return text.split(',').map((name) => {
     const role = roles.find((known) => known === name.trim());
-    if (role === undefined) throw new InvalidArgumentError(`${name} is none of ${roles.join(', ')}`);
+    if (role === undefined)
+      throw new InvalidArgumentError(`${name} is not a role. The roles are ${roles.join(', ')}.`);
     return role;
   });
 }

@@ -1,14 +1,14 @@
 /**
- * Standard error on a terminal: log lines run above, and one line below them is redrawn, such as a progress bar.
+ * Shares a terminal between the log and one line below it that is redrawn in place, such as a progress bar.
  */
 import type { BackfillDisplay, BackfillProgress } from '../ingest/backfill.ts';
 
 type StatusLine = {
-  /** For the log. */
+  /** Writes log lines above the line. */
   write(text: string): void;
-  /** Takes the place of the line before; an empty text removes it. */
+  /** Replaces the line; an empty text removes it. */
   draw(text: string): void;
-  /** How many characters a line may have. */
+  /** The number of characters that fit. */
   width(): number;
 };
 
@@ -19,7 +19,7 @@ const ERASE = '\r\u001B[K';
 
 export function createStatusLine(terminal: Terminal): StatusLine {
   let line = '';
-  // A line that wraps could not be erased. Some terminals say that they have no columns.
+  // One column less, because a line that wraps could not be erased. Some terminals report 0 columns.
   const width = () =>
     (terminal.columns === undefined || terminal.columns === 0 ? COLUMNS : terminal.columns) - 1;
   return {
@@ -36,12 +36,12 @@ export function createStatusLine(terminal: Terminal): StatusLine {
   };
 }
 
-/** Of a terminal that does not tell. */
+/** Width of a terminal that doesn't report one. */
 const COLUMNS = 80;
-/** People read no faster than this. */
+/** Redrawing more often would not help a reader. */
 const DRAW_MS_MIN = 100;
 
-/** Progress as a bar on the line below the log. */
+/** Draws progress as a bar on the line below the log. */
 export function barDisplay(statusLine: StatusLine): BackfillDisplay {
   let drawnMs = Number.NEGATIVE_INFINITY;
   return {
@@ -58,7 +58,7 @@ export function barDisplay(statusLine: StatusLine): BackfillDisplay {
 const BAR_CELLS_MAX = 24;
 const BAR_CELLS_MIN = 8;
 
-/** As much as fits, the most wanted first; the bar takes what room is left. ASCII, which every terminal shows. */
+/** Drops the least important facts until the rest fits; the bar fills the remaining width. ASCII works on every terminal. */
 function renderBar(
   { block, head, share, blocksPerSecond, transfersPerSecond, secondsLeft }: BackfillProgress,
   width: number,

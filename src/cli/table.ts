@@ -1,8 +1,8 @@
 /**
- * Tables for people.
+ * Plain-text tables.
  */
 
-/** Lines with aligned columns; nothing for a heading alone. */
+/** Aligns columns; the first row is the heading. A table without further rows is ''. */
 export function table(rows: readonly (readonly string[])[]): string {
   const [first = []] = rows;
   if (rows.length < 2) return '';

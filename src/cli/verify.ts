@@ -15,7 +15,7 @@ import { untilInterrupted } from './interrupt.ts';
 
 type Flags = { config?: string; json?: boolean; from?: number; to?: number };
 
-/** Thousands of differences have one cause; the summary counts them all. */
+/** Thousands of differences usually have one cause. The summary counts all of them. */
 const DIFFERENCES_SHOWN_MAX = 1_000;
 const PROGRESS_MS = 10_000;
 
@@ -23,12 +23,15 @@ export function addVerifyCommand(program: Command): void {
   program
     .command('verify')
     .description(
-      're-derive stored blocks from the chain and report differences; exit code 1 if there are any, 69 if nothing could be compared',
+      're-derive stored blocks from the chain and report differences; exit code 1 if there are differences, 69 if the comparison is incomplete',
     )
     .option('--from <number>', 'first block (default: the first stored one)', parseNumber)
     .option('--to <number>', 'last block (default: the newest stored one)', parseNumber)
-    .option('--config <file>', 'configuration file (default: chainbell.yaml when there is one)')
-    .option('--json', 'JSON on standard output: one line for each difference, then one with the summary')
+    .option('--config <file>', 'configuration file (default: chainbell.yaml if it exists)')
+    .option(
+      '--json',
+      'print JSON to standard output: one line for each difference, then one with the summary',
+    )
     .addHelpText(
       'after',
       '\nExample:\n  $ npm run --silent chainbell -- verify --from 17686110 --to 17686121',
@@ -49,7 +52,7 @@ async function verify({ from, to, json = false }: Flags, config: Config, signal:
     onDissent: createDissentLines(json),
     onProgress: createProgressLines(clock, process.stderr),
   }).catch((error: unknown) => {
-    // What was broken off has Faults of all kinds.
+    // An interrupted comparison can fail with any Fault.
     if (signal.aborted && error instanceof Fault) return undefined;
     throw error;
   });
@@ -88,7 +91,7 @@ function createDifferenceLines(isJson: boolean): (difference: Difference) => voi
   };
 }
 
-/** A line for each difference on which a node contradicts the others. */
+/** Prints a line for each difference about which a node contradicts the others. */
 export function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] {
   let shown = 0;
   return ({ node, block, message }) => {
@@ -100,7 +103,7 @@ export function createDissentLines(isJson: boolean): VerifyOptions['onDissent'] 
   };
 }
 
-/** A line every ten seconds while it takes long. */
+/** Prints a line every ten seconds. */
 export function createProgressLines(
   clock: Clock,
   output: { write(text: string): unknown },
@@ -120,10 +123,10 @@ export function reportJson({ range, undecided, notCompared, ...counts }: VerifyR
   return { from, to, ...counts, not_comparable: undecided, not_compared: notCompared };
 }
 
-/** The report in words: what was left out and why, then the outcome. */
+/** Says what was left out and why, then the outcome. */
 export function describe(report: VerifyReport): string {
   const { range, differences, dissents, undecided, notCompared, quorum, unanswered } = report;
-  if (range === undefined) return 'no block is stored: there is nothing to compare\n';
+  if (range === undefined) return 'no block is stored, so there is nothing to compare\n';
   const lines = [
     ...Object.entries(undecided).flatMap(([reason, count]) =>
       count > 0 ? [`not comparable, ${reason.replaceAll('_', ' ')}: ${count}`] : [],
@@ -137,13 +140,11 @@ export function describe(report: VerifyReport): string {
       : []),
     ...unanswered.map(({ node, message }) => `node ${node} did not answer: ${message}`),
     ...(dissents > 0
-      ? [
-          `the nodes did not agree about ${counted(dissents, 'difference')}: compare the nodes that are named above`,
-        ]
+      ? [`the nodes disagree about ${counted(dissents, 'difference')}. Compare the nodes named above`]
       : []),
     ...(undecided.unconfirmed > 0
       ? [
-          `${quorum.needed} of ${quorum.nodes} nodes must confirm what differs: repair or replace the nodes above, then run it again`,
+          `${quorum.needed} of ${quorum.nodes} nodes must confirm a difference. Repair or replace the nodes named above, then run the command again`,
         ]
       : []),
     outcomeText(report, range),
@@ -162,9 +163,9 @@ function outcomeText(report: VerifyReport, { from, to }: { from: number; to: num
     case 'not_compared':
       return blocks === 0
         ? `not compared: no block of ${from} to ${to} could be compared`
-        : `not confirmed: ${compared}, the rest is neither equal nor different`;
+        : `not confirmed: ${compared}. The rest is neither confirmed as equal nor as different`;
     case 'reorganised':
-      return 'a reorg changed these blocks meanwhile: run it again';
+      return 'a reorg changed these blocks during the comparison. Run the command again';
   }
 }
 
@@ -177,9 +178,10 @@ function factsOf({ notifications, swaps, awards }: VerifyReport): string {
   return facts.join(' and ');
 }
 
-/** The number of a block, as an option. */
+/** Parses the block number of an option. */
 export function parseNumber(text: string): number {
   const number = Number(text);
-  if (!/^\d+$/.test(text) || !Number.isSafeInteger(number)) throw new InvalidArgumentError('a block number');
+  if (!/^\d+$/.test(text) || !Number.isSafeInteger(number))
+    throw new InvalidArgumentError('It must be a block number.');
   return number;
 }

@@ -1,5 +1,5 @@
 /**
- * `chainbell watchers list | show | suspend | resume | delete`.
+ * `chainbell watchers list | show | suspend | resume | delete`: manages the tenants of a deployment.
  */
 import { createInterface } from 'node:readline/promises';
 import type { Command } from 'commander';
@@ -29,21 +29,24 @@ import { requireWatcherId, unknownWatcher } from './find-watcher.ts';
 import { untilInterrupted } from './interrupt.ts';
 import { addStoreCommand, type Flags, withStore, writeJson } from './secret-store.ts';
 
-/** Of one statement: the whole list is read page by page. */
+/** Watchers that one statement reads. The command prints all pages. */
 const PAGE_WATCHERS = 1_000;
 
 export function addWatchersCommands(program: Command): void {
   const watchers = program.command('watchers').description('list, show, suspend, resume and delete watchers');
   const add = (name: string, description: string) => addStoreCommand(watchers, name, description);
   const addFor = (name: string, description: string) =>
-    add(name, description).argument('<watcher>', 'its name, or its id where no watcher has that name');
+    add(name, description).argument(
+      '<watcher>',
+      'name of the watcher, or its id if no watcher has that name',
+    );
 
-  add('list', 'all watchers with their state and number of valid keys').action((flags: Flags) =>
+  add('list', 'list all watchers with their state and number of valid keys').action((flags: Flags) =>
     withStore(flags, ({ database }, now) => list(flags, database, now)),
   );
   addFor(
     'show',
-    'records, keys, queue and origins of a watcher, and what is left while it is deleted',
+    'show the records, keys, queue and receiver origins of a watcher, or what is left of one that is being deleted',
   ).action((watcher: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
       const shown = await showWatcher(database, await requireWatcherId(database, watcher), now);
@@ -52,7 +55,7 @@ export function addWatchersCommands(program: Command): void {
       else process.stdout.write(describe(shown));
     }),
   );
-  addFor('suspend', 'refuse the keys of a watcher and send it nothing; its notifications wait').action(
+  addFor('suspend', "refuse a watcher's keys and send it nothing; its notifications wait").action(
     (watcher: string, flags: Flags) =>
       withStore(flags, async ({ database }, now) => {
         const id = await requireWatcherId(database, watcher);
@@ -61,24 +64,24 @@ export function addWatchersCommands(program: Command): void {
           deletingAt === undefined
             ? [
                 `${shownText(name)} is suspended: its keys are refused, its notifications wait, and sending stops within 5 s`,
-                `to end this: chainbell watchers resume ${shellWord(watcher)}`,
+                `to resume: chainbell watchers resume ${shellWord(watcher)}`,
               ]
             : [
                 `${shownText(name)} is being deleted: nothing is sent, and it cannot be resumed`,
-                `to finish that: chainbell watchers delete ${shellWord(watcher)}`,
+                `to finish deleting it: chainbell watchers delete ${shellWord(watcher)}`,
               ],
         );
       }),
   );
-  addFor('resume', 'end a suspension; what has waited goes out').action((watcher: string, flags: Flags) =>
+  addFor('resume', 'end a suspension; waiting notifications go out').action((watcher: string, flags: Flags) =>
     withStore(flags, async ({ database }, now) => {
       const id = await requireWatcherId(database, watcher);
       requireResumed(await resumeWatcher(database, id));
       await report(flags, database, { id, now }, ({ name }) => [`${shownText(name)} is active`]);
     }),
   );
-  addFor('delete', 'delete a watcher with all that belongs to it, while services run')
-    .option('--yes', 'do not ask')
+  addFor('delete', 'delete a watcher and all its data; services may keep running')
+    .option('--yes', 'do not ask for confirmation')
     .action((watcher: string, flags: DeleteFlags) =>
       untilInterrupted((signal) =>
         withStore(flags, ({ database }, now) => remove(flags, { database, watcher, now, signal })),
@@ -132,7 +135,7 @@ async function remove(
   const name = shownText((await findWatcher(database, id, now))?.name ?? watcher);
   const what = `${name} with ${shownCount(counts.records, counts)} records, ${shownCount(counts.notifications, counts)} notifications and their log`;
   if (flags.yes !== true && !(await confirms(what, signal)))
-    throw new Fault('not_found', `nothing was deleted: --yes deletes ${what} without asking`);
+    throw new Fault('not_found', `nothing was deleted. To delete ${what} without being asked, give --yes`);
   if (!(await beginRemoval(database, id, now))) throw unknownWatcher(watcher);
   const isGone = await removeWatcher(database, id, { clock: systemClock(), isOver: () => signal.aborted });
   if (flags.json === true) writeJson({ deleted: isGone });
@@ -140,7 +143,7 @@ async function remove(
     if (flags.json !== true) process.stderr.write(`${name} is deleted\n`);
     return;
   }
-  process.stderr.write(`interrupted: ${name} stays suspended, run it again for the rest\n`);
+  process.stderr.write(`interrupted: ${name} stays suspended. To delete the rest, run the command again\n`);
   process.exitCode = exitCodes.tryAgain;
 }
 
@@ -158,7 +161,7 @@ async function confirms(what: string, signal: AbortSignal): Promise<boolean> {
 const stateOf = ({ state, suspended_at: since }: ReturnType<typeof toWatcherJson>) =>
   state === 'active' ? state : `${state} since ${since}`;
 
-/** One that stopped at its limit is shown as `100,000+`. */
+/** A count that stopped at its limit is shown as `100,000+`. */
 const shownCount = (count: number, { is_complete: isComplete }: { is_complete: boolean }): string =>
   isComplete || count < COUNT_MAX ? String(count) : `${COUNT_MAX.toLocaleString('en-US')}+`;
 
