@@ -87,7 +87,7 @@ test('whatever is wrong with a file is said by its line', async () => {
     ],
     ['unknown column', `${HEADER},amount\n${rowOf('a', '1')},1`, 1, /^has amount; the fields are/],
     ['lacking columns', 'user,points\n', 1, /^the header lacks category, hash, created_at/],
-    ['a column twice', `${HEADER},user\n`, 1, /^the header names a column twice/],
+    ['a column twice', `${HEADER},user\n`, 1, /^the header has the same column twice/],
     ['a short row', `${HEADER}\n${rowOf('a', '1')}\n${alice},trading`, 3, /^has 2 values, the header 5/],
     ['an open quote', `${HEADER}\n${rowOf('a', '1')}\n"${alice},trading,1`, 3, /^is not CSV: /],
     ['a row without end', `${HEADER}\n${'x'.repeat(1_000_000)}`, 2, /^is not CSV: /],

@@ -44,7 +44,7 @@ describe('keys on the embedded database', () => {
 
     const forPeople = await keys('create', '--watcher', 'acme');
     assert.match(forPeople.out.trimEnd(), KEY);
-    assert.match(forPeople.err, /^watcher 1, key \w+; keep it now/);
+    assert.match(forPeople.err, /^watcher 1, key \w+\. Store the key now/);
 
     const revoked = await keys('revoke', issued.key_id, '--json');
     const { key_id, watcher_has_valid_key } = JSON.parse(revoked.out);

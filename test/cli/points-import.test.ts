@@ -191,14 +191,14 @@ describe('points import on a server', () => {
       problemsOf(next.out).map(({ line }) => line),
       [2],
     );
-    assert.match(problemsOf(next.out)[0]?.message ?? '', /is stored already with other contents/);
+    assert.match(problemsOf(next.out)[0]?.message ?? '', /is already stored with other contents/);
     assert.equal(await countPoints(), 1);
   });
 
   test('no more than the first 20 problems are looked for', async () => {
     const { code, out, err } = await importText('wrong', '{}\n'.repeat(1_000));
     assert.deepEqual([code, summaryOf({ out, code, err }).problems.length], [64, 20]);
-    assert.match(err, /20 lines: 0 fine, 20 wrong\n0 awards added, 0 known already\nthe rest was not read\n/);
+    assert.match(err, /20 lines: 0 fine, 20 wrong\n0 awards added, 0 already stored\ntoo many problems: the rest of the file was not read\n/);
   });
 
   test('an empty file holds no awards; a file that is not there ends with 64', async () => {
@@ -227,7 +227,7 @@ describe('points import on a server', () => {
     child.process.stdin.end(linesOf(3).join('\n'));
     const { code, out, err } = await child.ended;
     assert.deepEqual([code, out], [0, '']);
-    assert.equal(err, '3 lines: 3 fine, 0 wrong\n3 awards added, 0 known already\n');
+    assert.equal(err, '3 lines: 3 fine, 0 wrong\n3 awards added, 0 already stored\n');
   });
 });
 

@@ -44,7 +44,7 @@ test('receivers are a table with those that fail, of all watchers or of one', as
   const failing = await receivers('--failing');
   assert.doesNotMatch(failing.out, /beta/);
   const none = await receivers('--failing', '--watcher', 'beta');
-  assert.deepEqual([none.code, none.out, none.err], [0, '', 'no receiver fails\n']);
+  assert.deepEqual([none.code, none.out, none.err], [0, '', 'no receiver is failing\n']);
   const [json] = JSON.parse((await receivers('--failing', '--json')).out) as Record<string, unknown>[];
   assert.deepEqual(
     [json?.watcher, json?.origin, json?.failed_attempts],

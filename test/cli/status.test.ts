@@ -94,7 +94,7 @@ describe('status of a running service', () => {
       out,
       /^problem +.* answered HTTP 500, block 2 before\)\. .*: check that it runs, .* \(since .*\)$/m,
     );
-    assert.match(out, / rests until \S+Z: .* answered HTTP 500$/m);
+    assert.match(out, / paused until \S+Z: .* answered HTTP 500$/m);
     assert.equal((await status('--json')).code, 75);
   });
 });
@@ -195,7 +195,7 @@ describe('status without a service', () => {
 
   test('69 where something else answers, or the service without its database', async () => {
     const url = `http://127.0.0.1:${other.port}`;
-    assert.match((await run({}, '--url', url)).err, /is no Chainbell of this version/);
+    assert.match((await run({}, '--url', url)).err, /is not a Chainbell of this version/);
     other.setAnswer({ status: 503, body: '{}' });
     const { code, err } = await run({}, '--url', url);
     assert.equal(code, 69);

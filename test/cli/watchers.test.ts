@@ -122,7 +122,7 @@ for (const kind of sampledKinds(import.meta.url))
       async () => {
         const { code, err } = await run('delete', 'acme');
         assert.equal(code, 64);
-        assert.match(err, /nothing was deleted: --yes deletes acme with 0 records, 0 notifications/);
+        assert.match(err, /nothing was deleted\. To delete acme with 0 records, 0 notifications/);
         assert.equal(JSON.parse((await run('show', 'acme', '--json')).out).state, 'active');
       },
     );

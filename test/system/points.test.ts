@@ -212,7 +212,7 @@ for (const kind of sampledKinds(import.meta.url)) {
       for (const part of [
         /^pay version 1$/m,
         /cap, perTx +5$/m,
-        /already given, perTx +\d/m,
+        /already awarded, perTx +\d/m,
         /argument amount +\d+$/m,
       ])
         assert.match(told.out, part);
