@@ -3,7 +3,7 @@
  */
 import { chmodSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
-import { demoConfigFile } from '../src/config/file.ts';
+import { demoConfigFile } from '../src/config/config-file.ts';
 
 /** Absolute paths of one demo's data. Their names don't collide with other files in the folder. */
 export type DemoFolder = {

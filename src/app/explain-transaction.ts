@@ -6,7 +6,7 @@ import packageJson from '../../package.json' with { type: 'json' };
 import { type ExplainedLog, explainLogs } from '../audit/explain.ts';
 import type { Bundle } from '../chain/blocks/bundle.ts';
 import { type ChainNodes, httpUrls } from '../chain/nodes/nodes.ts';
-import { rulesOf } from '../config/points.ts';
+import { rulesOf } from '../config/point-rules.ts';
 import type { Config } from '../config/schema.ts';
 import { startAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';

@@ -2,7 +2,7 @@
  * The role `follower`: follows the chain into the database. One process leads; the others stand by.
  */
 import type { ContractReader } from '../chain/contracts/contracts.ts';
-import { rulesOf } from '../config/points.ts';
+import { rulesOf } from '../config/point-rules.ts';
 import { Fault } from '../core/fault.ts';
 import { createWake, type Step } from '../core/loop.ts';
 import type { ValuedPair } from '../domain/pair.ts';

@@ -9,7 +9,7 @@ import { applyPlan, planRepairs, type RepairPlan } from '../audit/repair.ts';
 import { type VerifyOptions, verifyStored } from '../audit/verify.ts';
 import type { VerifyReport } from '../audit/verify-report.ts';
 import { type ChainNodes, httpUrls } from '../chain/nodes/nodes.ts';
-import { rulesOf } from '../config/points.ts';
+import { rulesOf } from '../config/point-rules.ts';
 import type { Config } from '../config/schema.ts';
 import { type Clock, systemClock } from '../core/clock.ts';
 import { Fault } from '../core/fault.ts';

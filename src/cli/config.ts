@@ -4,10 +4,10 @@
 import type { Command } from 'commander';
 import { stringify } from 'yaml';
 import { chainWarnings } from '../app/chain-warnings.ts';
-import { findConfigFile } from '../config/file.ts';
+import { findConfigFile } from '../config/config-file.ts';
 import { configJsonSchema } from '../config/json-schema.ts';
-import { printableConfig } from '../config/print.ts';
-import { ConfigError } from '../config/problems.ts';
+import { printableConfig } from '../config/printable-config.ts';
+import { ConfigError } from '../config/problem-report.ts';
 import type { Config } from '../config/schema.ts';
 import { exitCodes, loadFrom } from './exit.ts';
 

@@ -2,10 +2,10 @@
  * How commands end: their exit codes (sysexits.h), and how they report a Fault or a problem of the configuration.
  */
 import { existsSync } from 'node:fs';
+import { demoConfigFile, findConfigFile } from '../config/config-file.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { demoConfigFile, findConfigFile } from '../config/file.ts';
 import { loadConfig } from '../config/load.ts';
-import { ConfigError } from '../config/problems.ts';
+import { ConfigError } from '../config/problem-report.ts';
 import type { Config } from '../config/schema.ts';
 import { Fault, type FaultCode, messageOf } from '../core/fault.ts';
 

@@ -1,5 +1,5 @@
 /**
- * How many connections to PostgreSQL each part of a process may take.
+ * The section `database.connections`: how many PostgreSQL connections each part of a process may use.
  */
 import Type from 'typebox';
 
@@ -16,13 +16,13 @@ export const Connections = Type.Object(
       minimum: 2,
       maximum: 500,
       default: 6,
-      description: 'Webhooks; one of them only records outcomes.',
+      description: 'Webhook delivery. One of these connections only records outcomes.',
     }),
   },
   {
     additionalProperties: false,
     default: {},
     description:
-      'Connections of a process to PostgreSQL at most, beside the one that holds its locks. No part waits for another one.',
+      'Maximum PostgreSQL connections of each part of a process. One more connection holds its locks. No part waits for a connection of another part.',
   },
 );

@@ -1,11 +1,11 @@
 /**
- * The only place of the program that reads `process.env`; everything else is handed an Environment.
+ * The only place in the program that reads `process.env`. Everything else receives an Environment.
  */
 
-/** Variables by name; an absent one is undefined. */
+/** Environment variables by name. */
 export type Environment = Record<string, string | undefined>;
 
-/** The variables of this process, as they are now. */
+/** The environment variables of this process. */
 export function readEnvironment(): Environment {
   return process.env;
 }

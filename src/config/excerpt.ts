@@ -1,10 +1,10 @@
 /**
- * The line that a problem is on, with a caret under the token. Secrets in the line are starred: reports end up in logs.
+ * Shows the line of a problem with carets under the token. Stars replace secrets, because reports end up in logs.
  */
 
 const LINE_CHARACTERS_MAX = 110;
 
-/** The line and the caret line; `length` is in characters and is cut at the end of the line. Empty where there is nothing to show. */
+/** The line and the caret line; none if the line is blank. `length` is in characters and may exceed the line. */
 export function excerpt(text: string, token: { line: number; col: number; length: number }): string[] {
   const line = text.split('\n')[token.line - 1]?.replace(/\r$/, '');
   if (line === undefined || line.trim() === '' || token.length === 0) return [];
@@ -12,7 +12,7 @@ export function excerpt(text: string, token: { line: number; col: number; length
   const shown = starSecrets(line).slice(start, start + LINE_CHARACTERS_MAX);
   const before = shown.slice(0, token.col - 1 - start);
   const caretCount = Math.max(1, Math.min(token.length, shown.length - before.length));
-  // Tabs stay tabs, so that the caret stands under its token whatever their width.
+  // Keep tabs, so that the caret stands under its token at any tab width.
   return [
     `${String(token.line).padStart(5)} | ${shown}`,
     `      | ${before.replace(/[^\t]/g, ' ')}${'^'.repeat(caretCount)}`,
@@ -20,9 +20,9 @@ export function excerpt(text: string, token: { line: number; col: number; length
 }
 
 /**
- * The same line, as long as before, with stars for what may be secret: credentials and paths of URLs, the value of
- * `secret` and of keys for price sources, headers, the entries of `formerSecrets`, which may stand on lines of their own. Works on text, because a file with a
- * syntax error has secrets too; `${NAME}` stays readable.
+ * Replaces possible secrets with stars and keeps the length of the line: credentials and paths of URLs, the values of
+ * `secret`, of API keys, tokens and headers, and the entries of `formerSecrets`, also on separate lines. Works on text,
+ * because a file with a syntax error has secrets too. `${NAME}` stays readable.
  */
 export function starSecrets(line: string): string {
   return line
@@ -48,7 +48,7 @@ export function starSecrets(line: string): string {
     );
 }
 
-/** `token: token:USDC` and `[token:USDC]` of a rule of points; elsewhere `token` may be the name of a header. */
+/** Recognizes `token: token:USDC` and `[token:USDC]` of point rules. Elsewhere `token` may be the name of a header. */
 function namesContract(before: string, key: string, value: string): boolean {
   if (key === 'token:') return /[[,]\s*$|^\s*-\s+$/.test(before);
   return /^token:\s+["']?$/.test(key) && /^(token:\S+|pair:\d+|0x[\da-f]{40})\s*$/i.test(value);

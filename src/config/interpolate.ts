@@ -1,5 +1,6 @@
 /**
- * `${NAME}` and `${NAME:-default}` in the values of the file; as in a shell, an empty variable takes the default too.
+ * Replaces `${NAME}` and `${NAME:-default}` in values of the file. As in a shell, the default also replaces an empty
+ * variable.
  */
 import type { Environment } from './environment.ts';
 
@@ -7,13 +8,13 @@ const VARIABLE = /\$\{(?:([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}|)/g;
 
 type Interpolated = {
   text: string;
-  /** The names that stand in the text. */
+  /** Names of the variables in the text. */
   names: string[];
-  /** What is wrong with it; the text is of no use then. */
+  /** If there are any, the text must not be used. */
   problems: { message: string; suggestion: string }[];
 };
 
-/** The text with its variables replaced; undefined when there are none in it. */
+/** The text with its variables replaced; undefined if it has none. */
 export function interpolate(text: string, environment: Environment): Interpolated | undefined {
   if (!text.includes('${')) return undefined;
   const names: string[] = [];

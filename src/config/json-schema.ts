@@ -3,13 +3,13 @@
  */
 import { ConfigSchema } from './schema.ts';
 
-/** JSON Schema (draft 2020-12) of the file as it is written: keys with a default may be left out. */
+/** JSON Schema (draft 2020-12) of the file, in which keys with a default are optional. */
 export function configJsonSchema(): Record<string, unknown> {
   const schema = asWritten(JSON.parse(JSON.stringify(ConfigSchema)));
   return { $schema: 'https://json-schema.org/draft/2020-12/schema', ...(schema as Record<string, unknown>) };
 }
 
-/** What may stand in the file instead of a number, a truth value, a list or a text of a certain form. */
+/** The file may have a variable instead of a number, a boolean, a list or a text with a pattern. */
 const VARIABLE = { type: 'string', pattern: '\\$\\{', description: `\${NAME} or \${NAME:-default}` };
 
 /**
@@ -42,7 +42,7 @@ function refusesVariables(schema: Record<string, unknown>): boolean {
   return isTyped || Array.isArray(schema.enum) || (type === 'string' && pattern !== undefined);
 }
 
-/** Explanation and default stay outside of the alternatives, where editors look for them. */
+/** Keeps description and default outside the alternatives, because editors look for them there. */
 function withVariable(schema: Record<string, unknown>): Record<string, unknown> {
   const { description, default: value, ...form } = schema;
   return {

@@ -1,24 +1,25 @@
 /**
- * From a YAML file, the environment and the program's own settings to a Config: read, replace, complete, check, freeze.
+ * Builds a Config from a YAML file, the environment and overrides: reads, replaces variables, fills in defaults, checks
+ * and freezes.
  */
 import { readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { Decode, Default } from 'typebox/value';
 import { messageOf } from '../core/fault.ts';
-import { convertVariables } from './convert.ts';
-import { type ReadDocument, readDocument } from './document.ts';
+import { checkBetweenKeys } from './check-between-keys.ts';
+import { checkSchema } from './check-schema.ts';
+import { convertVariables } from './convert-variables.ts';
 import type { Environment } from './environment.ts';
-import type { Finding } from './finding.ts';
+import { applyVariables } from './environment-variables.ts';
+import { checkPoints } from './point-rules.ts';
 import { childPointer } from './pointer.ts';
-import { checkPoints } from './points.ts';
-import { configError, unreadableFile } from './problems.ts';
-import { checkRules } from './rules.ts';
+import type { Problem } from './problem.ts';
+import { configError, unreadableFile } from './problem-report.ts';
+import { type ReadDocument, readDocument } from './read-yaml.ts';
 import { type Config, ConfigSchema, type ConfigText } from './schema.ts';
-import { nearestPlace, replaceValue, type Settings } from './settings.ts';
-import { checkShape } from './shape.ts';
-import { applyVariables } from './variables.ts';
+import { nearestPlace, replaceValue, type Settings } from './value-origins.ts';
 
-/** A part of the configuration, with the file's keys; lists and whole values replace what they meet. */
+/** A part of the configuration, with the file's keys. Maps are merged; any other value replaces the one before. */
 export type ConfigOverrides = DeepPartial<ConfigText>;
 type DeepPartial<Value> = Value extends readonly unknown[]
   ? Value
@@ -30,50 +31,52 @@ type ConfigSource = {
   /** Path of the YAML file; without one everything comes from the environment and the overrides. */
   file?: string;
   env: Environment;
-  /** What the calling program decides itself; stronger than the environment, which is stronger than the file. */
+  /** Values from the calling program. They override the environment, which overrides the file. */
   overrides?: ConfigOverrides;
 };
 
-/** Far above any real configuration, and little enough to read into memory whatever file is named by mistake. */
+/** Far above any real configuration, and small enough to read into memory if --config names the wrong file. */
 const FILE_BYTES_MAX = 1_048_576;
 
 /**
- * The effective configuration, complete, valid and deeply frozen. Relative paths start at the folder of the file,
- * without a file at the working folder.
+ * Returns the effective configuration: complete, valid and deeply frozen. Relative paths start at the folder of the
+ * file, or at the working folder if there is no file.
  * @throws ConfigError with every problem at once.
  */
 export function loadConfig(source: ConfigSource): Config {
   const { file, env, overrides = {} } = source;
-  const { settings, findings, names, isWhole } =
+  const { settings, names, isWhole, ...read } =
     file === undefined ? noDocument() : readDocument({ file, text: readText(file) }, env);
-  if (!isWhole) throw configError(settings, findings);
+  if (!isWhole) throw configError(settings, read.problems);
 
-  const variableFindings = applyVariables(settings, env, names);
+  const variableProblems = applyVariables(settings, env, names);
   for (const [pointer, value] of leavesOf(overrides, '')) {
     replaceValue(settings, pointer, { value, place: { program: true } });
   }
-  // What the file says about a key does not matter where something stronger gives it.
-  const fileFindings = findings.filter(({ pointer }) => 'value' in (nearestPlace(settings, pointer) ?? {}));
-  const conversionFindings = convertVariables(settings);
+  // A problem in the file doesn't matter if the environment or the caller replaces the value.
+  const fileProblems = read.problems.filter(
+    ({ pointer }) => 'value' in (nearestPlace(settings, pointer) ?? {}),
+  );
+  const conversionProblems = convertVariables(settings);
   if (settings.values.chain === undefined) settings.values.chain = {};
   const values = Default(ConfigSchema, settings.values);
 
   const all = [
-    fileFindings,
-    variableFindings,
-    conversionFindings,
-    checkShape(values),
-    checkRules(values),
+    fileProblems,
+    variableProblems,
+    conversionProblems,
+    checkSchema(values),
+    checkBetweenKeys(values),
     checkPoints(values),
   ];
-  const problems = all.reduce(addNews, []);
+  const problems = all.reduce(addNewProblems, []);
   if (problems.length > 0) throw configError(settings, problems);
   return finish(values, file === undefined ? '.' : dirname(file));
 }
 
 function noDocument(): ReadDocument {
   const settings: Settings = { values: {}, places: new Map(), fromVariables: new Set() };
-  return { settings, findings: [], names: new Set(), isWhole: true };
+  return { settings, problems: [], names: new Set(), isWhole: true };
 }
 
 function readText(file: string): string {
@@ -92,11 +95,11 @@ function leavesOf(value: unknown, pointer: string): [string, unknown][] {
   return Object.entries(value).flatMap(([key, child]) => leavesOf(child, childPointer(pointer, key)));
 }
 
-/** Each check sees the mistakes of the ones before it; only what is not at or below an earlier one is news. */
-function addNews(known: Finding[], findings: Finding[]): Finding[] {
-  const isNews = ({ pointer, variable }: Finding) =>
+/** A later check also stumbles over earlier problems. Adds only problems that are not at or below a known one. */
+function addNewProblems(known: Problem[], problems: Problem[]): Problem[] {
+  const isNew = ({ pointer, variable }: Problem) =>
     variable !== undefined || !known.some((earlier) => isAtOrBelow(pointer, earlier.pointer));
-  return [...known, ...findings.filter(isNews)];
+  return [...known, ...problems.filter(isNew)];
 }
 
 function isAtOrBelow(pointer: string, upper: string): boolean {

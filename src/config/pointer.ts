@@ -1,8 +1,8 @@
 /**
- * Where a key stands, as a JSON pointer (`/pairs/0/address`): the notation of the validator's errors.
+ * JSON pointers (`/pairs/0/address`) name places in the configuration, because the validator's errors use them.
  */
 
-/** The pointer of a key or of a list's entry below `parent`; the root is ''. */
+/** The pointer of a key or list entry below `parent`. The root is ''. */
 export function childPointer(parent: string, key: string | number): string {
   return `${parent}/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
@@ -12,7 +12,7 @@ export function parentPointer(pointer: string): string {
   return pointer.slice(0, Math.max(0, pointer.lastIndexOf('/')));
 }
 
-/** The keys on the way to a pointer. */
+/** The keys of a pointer, outermost first. */
 export function keysOf(pointer: string): string[] {
   return pointer
     .split('/')
@@ -20,7 +20,7 @@ export function keysOf(pointer: string): string[] {
     .map((key) => key.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** How people write it: `pairs[0].address`; '' for the root. */
+/** The pointer as people write it: `pairs[0].address`; '' for the root. */
 export function displayPath(pointer: string): string {
   return keysOf(pointer).reduce((path, key) => {
     if (/^\d+$/.test(key)) return `${path}[${key}]`;
@@ -28,7 +28,7 @@ export function displayPath(pointer: string): string {
   }, '');
 }
 
-/** The value at a pointer, undefined where there is none. */
+/** The value at a pointer; undefined if there is none. */
 export function findAt(root: unknown, pointer: string): unknown {
   let value = root;
   for (const key of keysOf(pointer)) {
@@ -39,8 +39,8 @@ export function findAt(root: unknown, pointer: string): unknown {
 }
 
 /**
- * Puts a value at a pointer, making the maps on the way; does nothing where something that is not a map or a list is
- * in the way.
+ * Sets the value at a pointer and creates missing maps on the path. Does nothing if a value on the path is neither a map
+ * nor a list.
  */
 export function setAt(root: Record<string, unknown>, pointer: string, value: unknown): void {
   const keys = keysOf(pointer);
@@ -54,4 +54,14 @@ export function setAt(root: Record<string, unknown>, pointer: string, value: unk
     parent = next as Record<string, unknown>;
   }
   parent[last] = value;
+}
+
+/** A value of a list or map, and its pointer. */
+export type Entry = { pointer: string; value: unknown };
+
+/** The entries of the list or map at a pointer; none if the value is neither. */
+export function entriesOf(values: unknown, pointer: string): (Entry & { key: string })[] {
+  const parent = findAt(values, pointer);
+  if (typeof parent !== 'object' || parent === null) return [];
+  return Object.entries(parent).map(([key, value]) => ({ pointer: childPointer(pointer, key), key, value }));
 }

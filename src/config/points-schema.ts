@@ -1,5 +1,5 @@
 /**
- * The rules of points as the configuration file has them; core/points says what they mean.
+ * The section `points` of the configuration file. domain/points defines what the rules mean.
  */
 import Type from 'typebox';
 import { MOVEMENTS_MAX } from '../domain/points/rules.ts';
@@ -23,11 +23,11 @@ const EventText = Type.String({
   minLength: 1,
 });
 const ArgumentText = Type.String({
-  title: 'arg: and the name of an argument',
+  title: 'arg: followed by the name of an argument',
   pattern: '^arg:[A-Za-z_$][\\w$]*$',
 });
 const UserText = Type.String({
-  title: 'tx.from, or arg: and the name of an argument',
+  title: 'tx.from, or arg: followed by the name of an argument',
   pattern: '^(tx\\.from|arg:[A-Za-z_$][\\w$]*)$',
 });
 
@@ -38,20 +38,23 @@ const source = {
 const Source = Type.Object(source, closed);
 
 const Cap = Type.Number({ exclusiveMinimum: 0, maximum: Number.MAX_SAFE_INTEGER });
-const Share = Type.Number({ minimum: 0, maximum: 1, description: 'Of the points of each award.' });
+const Share = Type.Number({ minimum: 0, maximum: 1, description: 'Share of the points of each award.' });
 
 const common = {
   id: Type.String({
-    title: 'up to 64 small letters, digits, dots and dashes',
+    title: 'up to 64 lower-case letters, digits, dots, underscores and hyphens',
     pattern: '^[a-z0-9][a-z0-9._-]{0,63}$',
-    description: 'Stays for ever; entries with the same id are versions of one rule.',
+    description: 'Never change it. Entries with the same id are versions of one rule.',
   }),
   version: Type.Integer({ minimum: 1, maximum: 2_147_483_647 }),
   category: Type.String({ title: 'a word of up to 64 characters', pattern: '^\\S{1,64}$' }),
   from: Type.Optional(Mark),
   to: Type.Optional(Mark),
   deny: Type.Optional(
-    Type.Array(AddressText, { maxItems: 10_000, description: 'Never awarded: routers, pools, contracts.' }),
+    Type.Array(AddressText, {
+      maxItems: 10_000,
+      description: 'Addresses that never earn points, such as routers, pools and contracts.',
+    }),
   ),
   when: Type.Optional(ExpressionText),
   points: ExpressionText,
@@ -111,7 +114,7 @@ export const Points = Type.Object(
   {
     seasons: Type.Record(Type.String(), Type.Object({ from: DayText, to: DayText }, closed), {
       default: {},
-      description: 'Spans of days by name, for multipliers.',
+      description: 'Periods by name, for multipliers.',
     }),
     referral: Type.Optional(
       Type.Object(
@@ -122,9 +125,9 @@ export const Points = Type.Object(
           share: Share,
           firstWins: Type.Boolean({
             default: true,
-            description: 'The first referrer of a user stays; else the newest counts.',
+            description: "true: a user's first referrer stays. false: the newest one counts.",
           }),
-          noSelf: Type.Boolean({ default: true, description: 'Nobody refers himself.' }),
+          noSelf: Type.Boolean({ default: true, description: 'Ignore users who refer themselves.' }),
         },
         closed,
       ),

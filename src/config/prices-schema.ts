@@ -1,5 +1,5 @@
 /**
- * Price feeds and their sources.
+ * The section `prices`: price feeds and their sources.
  */
 import Type from 'typebox';
 import { AddressText, DecimalText, HeaderText, HttpUrlText, JsonPathText } from './scalars.ts';
@@ -10,10 +10,10 @@ const MaxAgeSeconds = Type.Number({
   minimum: 1,
   maximum: 31_536_000,
   description:
-    'An observation older than this is not used. Unless given: maxAgeSeconds of the feed, or else 10 minutes or two rounds, whichever is longer.',
+    'Observations older than this are not used. The default is maxAgeSeconds of the feed, or if that is not set, 10 minutes or twice everySeconds, whichever is longer.',
 });
 const BaseUrl = Type.Optional(
-  Type.With(HttpUrlText, { description: 'Instead of the public API: a mirror or a proxy.' }),
+  Type.With(HttpUrlText, { description: 'A mirror or proxy to use instead of the public API.' }),
 );
 
 const PriceSource = Type.Union([
@@ -21,16 +21,21 @@ const PriceSource = Type.Union([
     {
       type: Type.Literal('http'),
       url: HttpUrlText,
-      path: Type.With(JsonPathText, { description: 'Where the price is in the answer.' }),
+      path: Type.With(JsonPathText, { description: 'Path of the price in the response.' }),
       timePath: Type.Optional(
         Type.With(JsonPathText, {
-          description: 'Where its time is: seconds or milliseconds since 1970, or ISO 8601; else it is new.',
+          description:
+            'Path of the time of the price: seconds or milliseconds since 1970, or ISO 8601. Without it, the price counts as new.',
         }),
       ),
       confPath: Type.Optional(
-        Type.With(JsonPathText, { description: 'Where it says by how much the price may be wrong.' }),
+        Type.With(JsonPathText, { description: 'Path of the uncertainty of the price.' }),
       ),
-      headers: Type.Optional(Type.Record(Type.String(), HeaderText, { description: 'Such as an API key.' })),
+      headers: Type.Optional(
+        Type.Record(Type.String(), HeaderText, {
+          description: 'Request headers, for example for an API key.',
+        }),
+      ),
       maxAgeSeconds: Type.Optional(MaxAgeSeconds),
     },
     closed,
@@ -69,7 +74,7 @@ const PriceSource = Type.Union([
         minimum: 1,
         maximum: 31_536_000,
         default: 3_600,
-        description: 'The feed says something new at least this often.',
+        description: 'The feed updates at least this often.',
       }),
     },
     closed,
@@ -82,7 +87,7 @@ const PriceSource = Type.Union([
         minimum: 30,
         maximum: 1_440,
         default: 30,
-        description: 'The time over which its price is averaged.',
+        description: 'The period in minutes over which the price of the pair is averaged.',
       }),
       maxAgeSeconds: Type.Optional(MaxAgeSeconds),
     },
@@ -99,7 +104,7 @@ export const PriceFeed = Type.Object(
         minimum: 1,
         maximum: 31_536_000,
         description:
-          'A price older than this does not count in prices, LP values and volumes. Unless given, the newest price counts, however old it is.',
+          'Prices older than this are not used for prices, LP values and volumes. Without it, the newest price is used at any age.',
       }),
     ),
     sources: Type.Array(PriceSource, { minItems: 1, maxItems: 32 }),

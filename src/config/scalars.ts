@@ -1,8 +1,8 @@
 /**
- * The texts that a configuration is made of (addresses, URLs, durations …): what each must be, and what it becomes.
+ * The text types of the configuration (addresses, URLs, durations …): how each is checked and decoded.
  *
- * A `title` completes the sentence "must be …". The text of a refinement is the message of the problem; what follows
- * a line break in it is the suggestion.
+ * A `title` completes the sentence "must be …". A refinement returns the message of the problem, and after a line break
+ * the suggestion.
  */
 import ipaddr from 'ipaddr.js';
 import Type from 'typebox';
@@ -12,7 +12,7 @@ import { parseJsonPath } from '../core/json-path.ts';
 
 const ADDRESS_TITLE = 'an address: 0x and 40 hexadecimal digits';
 
-/** An address; comes out lower case. All-lower and all-upper digits are taken, mixed case must satisfy EIP-55. */
+/** An address, decoded to lower case. Digits of mixed case must satisfy the EIP-55 checksum. */
 export const AddressText = Type.Decode(
   Type.Refine(
     Type.String({ title: ADDRESS_TITLE }),
@@ -22,7 +22,7 @@ export const AddressText = Type.Decode(
   (text) => text.toLowerCase() as Address,
 );
 
-/** A contract of a rule: an address, or what `pairs` or `tokens` name. */
+/** A contract of a rule: an address, or the name of an entry in `pairs` or `tokens`. */
 export const ContractText = Type.Decode(
   Type.Refine(
     Type.String({ title: 'an address, pair:<id> or token:<symbol>' }),
@@ -36,10 +36,10 @@ export const ContractText = Type.Decode(
 /** A JSON-RPC endpoint. */
 export const RpcUrlText = urlText(['http', 'https', 'ws', 'wss']);
 
-/** A page that answers GET. */
+/** A URL for GET requests. */
 export const HttpUrlText = urlText(['http', 'https']);
 
-/** A PostgreSQL connection string, several hosts allowed; empty means the embedded database. */
+/** A PostgreSQL URL, possibly with several hosts. Empty means the embedded database. */
 export const DatabaseUrlText = Type.Refine(
   Type.String({ title: 'a postgres:// or postgresql:// URL, or empty' }),
   (text) => text === '' || databaseUrlProblem(text) === undefined,
@@ -50,7 +50,7 @@ export const DatabaseUrlText = Type.Refine(
 export const SecretText = Type.Refine(
   Type.String({ title: '32 bytes in base64' }),
   (text) => text === '' || (/^[A-Za-z0-9+/]+={0,2}$/.test(text) && Buffer.from(text, 'base64').length === 32),
-  () => 'must be 32 bytes in base64\nmake one with: openssl rand -base64 32',
+  () => 'must be 32 bytes in base64\ngenerate one with: openssl rand -base64 32',
 );
 
 /** A network such as 10.0.0.0/8 or fd00::/8. */
@@ -63,7 +63,7 @@ export const CidrText = Type.Refine(
 
 const DURATION_TITLE = 'a duration such as 30d, 12h, 90m or 45s';
 
-/** A whole number of days, hours, minutes or seconds, not less than `least`; comes out in milliseconds. */
+/** A whole number of days, hours, minutes or seconds, at least `least`, decoded to milliseconds. */
 const durationText = (least: string) =>
   Type.Codec(
     Type.Refine(
@@ -76,7 +76,7 @@ const durationText = (least: string) =>
     .Encode(formatDuration);
 
 export const DurationText = durationText('1s');
-/** More than any day that answers are about. */
+/** At least two days, so that pruning never removes data of the last 24 hours that the API reports. */
 export const DaysText = durationText('2d');
 
 /** An amount as exact decimal digits, at most 18 of them behind the point. */
@@ -85,7 +85,7 @@ export const DecimalText = Type.String({
   pattern: '^\\d{1,60}(\\.\\d{1,18})?$',
 });
 
-/** A step-by-step path into a JSON document. */
+/** A path to one value in a JSON document. */
 export const JsonPathText = Type.Refine(
   Type.String({ title: 'a path into the JSON answer such as $.price' }),
   (text) => parseJsonPath(text) !== undefined,
@@ -98,7 +98,7 @@ export const HeaderText = Type.String({
   pattern: '^[\\x20-\\x7e]{0,1000}$',
 });
 
-/** Too long to be guessed. */
+/** The minimum length makes guessing infeasible. */
 export const AdminToken = Type.Union([Type.String({ pattern: '^[\\x21-\\x7e]{32,200}$' }), Type.Null()], {
   title: '32 to 200 characters without spaces, or null to turn the operator API off',
   default: null,
@@ -160,7 +160,7 @@ function parseDurationMs(text: string): number {
   return Number(text.slice(0, -1)) * (UNIT_MS[text.slice(-1)] ?? Number.NaN);
 }
 
-/** A duration as it is written in the file, in the largest unit that divides it: 5400000 is 90m. */
+/** A duration in the notation of the file, in the largest unit that divides it: 5400000 is 90m. */
 export function formatDuration(durationMs: number): string {
   const found = Object.entries(UNIT_MS).find(([, unitMs]) => durationMs % unitMs === 0);
   return found === undefined ? `${durationMs}ms` : `${durationMs / found[1]}${found[0]}`;

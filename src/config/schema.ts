@@ -1,6 +1,6 @@
 /**
- * The configuration, written once: names, types, limits, defaults and explanations of every key (DESIGN 9).
- * The validator, the JSON Schema for editors, the environment variables and the `Config` type all come from here.
+ * Defines every key of the configuration once: name, type, limits, default and description (DESIGN 9). The validator,
+ * the JSON Schema for editors, the environment variables and the `Config` type are derived from it.
  */
 import Type, { type Static, type StaticDecode } from 'typebox';
 import { Connections } from './connections-schema.ts';
@@ -21,16 +21,16 @@ import {
 } from './scalars.ts';
 
 const closed = { additionalProperties: false } as const;
-/** A section of the file: closed to unknown keys, and there with its defaults when it is left out. */
+/** A section of the file. It refuses unknown keys, and its defaults apply if the file leaves it out. */
 const section = { ...closed, default: {} } as const;
 
 const Host = Type.String({ minLength: 1, description: 'The address to listen on.' });
 const Port = Type.Integer({
   minimum: 0,
   maximum: 65_535,
-  description: 'The port to listen on; 0 takes a free one.',
+  description: 'The port to listen on. 0 chooses a free one.',
 });
-/** A uint256 has at most 78 digits, so that more decimals than 77 leave nothing before the point. */
+/** A uint256 has at most 78 digits, so more than 77 decimals would leave no digit before the point. */
 const Decimals = Type.Integer({ minimum: 0, maximum: 77 });
 const BlockNumber = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 
@@ -40,7 +40,9 @@ export const Native = Type.Object(
   {
     ...Coin('ETH').properties,
     wrapped: Type.Optional(
-      Type.With(AddressText, { description: 'Its wrapped form; token1 of every pair unless given.' }),
+      Type.With(AddressText, {
+        description: 'The wrapped native token. The default is token1 of every pair.',
+      }),
     ),
   },
   { ...section, description: 'The coin that pays for gas (18 decimals).' },
@@ -52,14 +54,14 @@ const Chain = Type.Object(
     id: Type.Integer({
       minimum: 1,
       maximum: Number.MAX_SAFE_INTEGER,
-      description: 'The EIP-155 chain id; every node must answer it.',
+      description: 'The EIP-155 chain id. Every node must be on this chain.',
     }),
     rpc: Type.Refine(
       Type.Array(RpcUrlText, {
         minItems: 1,
         maxItems: 32,
         description:
-          'Nodes in order of preference; a ws(s) URL adds notice of new heads. From three nodes on, one that is wrong cannot mislead the service.',
+          'Nodes in order of preference. A ws(s) URL adds notifications of new heads. With three or more nodes, one wrong node cannot mislead the service.',
       }),
       (urls) => urls.length === 0 || urls.some((url) => !/^wss?:/i.test(String(url))),
       () => 'must have at least one http or https URL: blocks are read over HTTP',
@@ -69,33 +71,36 @@ const Chain = Type.Object(
     startBlock: Type.Union([Type.Literal('latest'), BlockNumber], {
       title: '"latest" or a block number',
       default: 'latest',
-      description: 'Where a new database begins.',
+      description: 'The first block that a new database follows.',
     }),
     confirmations: Type.Integer({
       minimum: 0,
       maximum: 100_000,
       default: 0,
-      description: 'Blocks on top of a transfer before its webhook goes out; indexing does not wait.',
+      description:
+        'Confirmations that a transfer needs before its webhook is sent. Indexing does not wait for them.',
     }),
     finalityDepth: Type.Integer({
       minimum: 1,
       maximum: 100_000,
       default: 64,
-      description: 'Deepest reorg that is followed where the node has no finalized tag.',
+      description: 'Deepest reorg to follow if the node has no finalized tag.',
     }),
     internalTransfers: Type.Enum(['auto', 'off', 'required'], {
       default: 'auto',
-      description: 'Transfers inside contract calls, from traces: where the node can, never, or not without.',
+      description:
+        'Transfers inside contract calls, read from traces. auto: if a node supports traces. off: never. required: do not follow without traces.',
     }),
     quorum: Type.Union([Type.Literal('auto'), Type.Integer({ minimum: 1, maximum: 32 })], {
       title: '"auto" or a number of nodes',
       default: 'auto',
       description:
-        'Nodes that must name the same block before it is followed: half of the HTTP nodes, and at least two where there are several.',
+        'How many nodes must name the same block before it is followed. auto: half of the HTTP nodes, and at least two if there are several.',
     }),
     verify: Type.Enum(['auto', 'strict', 'off'], {
       default: 'auto',
-      description: 'Proof of blocks: what the chain honours, everything, or links and counts only.',
+      description:
+        'Which proofs blocks must pass. auto: those that the chain honors. strict: all. off: only parent hashes and counts.',
     }),
   },
   closed,
@@ -108,13 +113,13 @@ const Webhooks = Type.Object(
       maxItems: 100,
       default: [1, 3, 10, 15, 60],
       description:
-        'Wait after the 1st, 2nd … failure in minutes, fractions allowed; the last one repeats for ever.',
+        'Minutes to wait after the 1st, 2nd … failure. Fractions are allowed. The last one repeats forever.',
     }),
     allowHttp: Type.Boolean({ default: false, description: 'Development only: webhooks without TLS.' }),
     allowCidrs: Type.Array(CidrText, {
       maxItems: 100,
       default: [],
-      description: 'Development only: networks that are not public and may be reached all the same.',
+      description: 'Development only: non-public networks that webhooks may reach.',
     }),
     ports: Type.Array(Type.Integer({ minimum: 1, maximum: 65_535 }), {
       minItems: 1,
@@ -152,7 +157,9 @@ export const Pair = Type.Object(
     token0Decimals: Decimals,
     token1Decimals: Decimals,
     fee: Type.Integer({ minimum: 0, maximum: 1_000_000 }),
-    usdValueFrom: Type.Enum([0, 1], { description: 'The token that gives the USD value of a swap.' }),
+    usdValueFrom: Type.Enum([0, 1], {
+      description: 'The token whose amount determines the USD value of a swap.',
+    }),
     rewardPid: Type.Integer({
       minimum: 0,
       maximum: 2_147_483_647,
@@ -164,13 +171,13 @@ export const Pair = Type.Object(
 
 const Supply = Type.Object(
   {
-    initial: Type.With(DecimalText, { description: 'Whole coins at genesis.' }),
+    initial: Type.With(DecimalText, { description: 'Supply at genesis, in whole coins.' }),
     multicall3: Type.With(AddressText, { default: '0xcA11bde05977b3631167028862bE2a173976CA11' }),
     maxAgeSeconds: Type.Number({
       minimum: 120,
       maximum: 31_536_000,
       default: 3_600,
-      description: 'For how long the last good answer is given while no node answers.',
+      description: 'How long the last good reading is served while no node answers.',
     }),
     locked: Type.Object(
       {
@@ -185,7 +192,7 @@ const Supply = Type.Object(
   },
   closed,
 );
-/** The file as it is written, with every default and limit. */
+/** The schema of the file, with every default and limit. */
 export const ConfigSchema = Type.Object(
   {
     chain: Chain,
@@ -202,17 +209,17 @@ export const ConfigSchema = Type.Object(
     dataDir: Type.String({
       minLength: 1,
       default: './.chainbell',
-      description: 'Folder of the embedded database and its secret; relative to this file.',
+      description: 'Folder of the embedded database and its secret, relative to this file.',
     }),
     secret: Type.With(SecretText, {
       default: '',
-      description: 'Protects API keys: 32 bytes in base64; with the embedded database it is made in dataDir.',
+      description:
+        'Encrypts API keys and signing secrets: 32 bytes in base64. With the embedded database, it is generated in dataDir.',
     }),
     formerSecrets: Type.Array(SecretText, {
       maxItems: 10,
       default: [],
-      description:
-        'Secrets that secret has replaced, until `keys rekey` is done: both are accepted meanwhile.',
+      description: 'Secrets that `secret` has replaced. Keep them here until `keys rekey` is done.',
     }),
     http: Type.Object(
       {
@@ -254,19 +261,19 @@ export const ConfigSchema = Type.Object(
         }),
         notifications: Type.With(DurationText, {
           default: '90d',
-          description: 'How long delivered notifications are kept; waiting ones are always kept.',
+          description: 'How long delivered notifications are kept. Waiting ones are always kept.',
         }),
         observations: Type.With(DurationText, {
           default: '7d',
-          description: 'How long it is kept what the sources of prices said; prices are always kept.',
+          description: 'How long the answers of price sources are kept. Prices are always kept.',
         }),
         swaps: Type.With(DaysText, {
           default: '7d',
-          description: 'How long swaps are kept; their sums stay for pairHistory.',
+          description: 'How long swaps are kept. Their sums are kept for pairHistory.',
         }),
         pairHistory: Type.With(DaysText, {
           default: '400d',
-          description: 'How long volumes and prices of pairs are kept by the hour; the newest always is.',
+          description: 'How long hourly volumes and prices of pairs are kept. The newest is always kept.',
         }),
       },
       section,
@@ -285,14 +292,14 @@ export const ConfigSchema = Type.Object(
   { ...closed, title: 'a Chainbell configuration' },
 );
 
-/** The keys as they are written in the file, all defaults filled in. */
+/** The values in the form of the file, with all defaults. */
 export type ConfigText = Static<typeof ConfigSchema>;
 
 type Decoded = StaticDecode<typeof ConfigSchema>;
 
 /**
- * A loaded configuration: complete, valid, frozen. Addresses are lower case, paths absolute, durations in
- * milliseconds; `database.url` is '' for the embedded database, the only case in which `secret` may be ''.
+ * A loaded configuration: complete, valid, frozen. Addresses are lower case, paths absolute, and durations in
+ * milliseconds. `database.url` is '' for the embedded database; `secret` may be '' only then.
  */
 export type Config = Omit<Decoded, 'retention'> & {
   retention: Record<`${keyof Decoded['retention']}Ms`, number>;

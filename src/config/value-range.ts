@@ -1,12 +1,12 @@
 /**
- * Where characters of a value stand in the file: a scalar may be quoted, folded or spread over several lines.
+ * Finds the characters of the file for characters of a value, which may be quoted, folded or on several lines.
  */
 import type { Span } from '../core/text-error.ts';
-import type { Range, SourceFile } from './settings.ts';
+import type { Range, SourceFile } from './value-origins.ts';
 
 /**
- * The characters of the file for those of the value at `range`; undefined where the one is not the other but for white
- * space, because of escapes or variables.
+ * The file's characters for `span` of the value at `range`. Undefined if file and value differ in more than white space,
+ * because of escapes or variables.
  */
 export function rangeOfSpan(
   { text }: Pick<SourceFile, 'text'>,

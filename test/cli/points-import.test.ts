@@ -198,7 +198,10 @@ describe('points import on a server', () => {
   test('no more than the first 20 problems are looked for', async () => {
     const { code, out, err } = await importText('wrong', '{}\n'.repeat(1_000));
     assert.deepEqual([code, summaryOf({ out, code, err }).problems.length], [64, 20]);
-    assert.match(err, /20 lines: 0 fine, 20 wrong\n0 awards added, 0 already stored\ntoo many problems: the rest of the file was not read\n/);
+    assert.match(
+      err,
+      /20 lines: 0 fine, 20 wrong\n0 awards added, 0 already stored\ntoo many problems: the rest of the file was not read\n/,
+    );
   });
 
   test('an empty file holds no awards; a file that is not there ends with 64', async () => {

@@ -4,11 +4,11 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { Errors } from 'typebox/schema';
 import { parse } from 'yaml';
+import { listVariables } from '../../src/config/environment-variables.ts';
 import { configJsonSchema } from '../../src/config/json-schema.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { displayPath, findAt } from '../../src/config/pointer.ts';
-import { printableConfig } from '../../src/config/print.ts';
-import { listVariables } from '../../src/config/variables.ts';
+import { printableConfig } from '../../src/config/printable-config.ts';
 import { writeConfig } from './write-config.ts';
 
 const file = fileURLToPath(new URL('../../chainbell.example.yaml', import.meta.url));

@@ -3,9 +3,9 @@ import { writeFileSync } from 'node:fs';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { stringify } from 'yaml';
+import { listVariables } from '../../src/config/environment-variables.ts';
 import { loadConfig } from '../../src/config/load.ts';
-import { ConfigError } from '../../src/config/problems.ts';
-import { listVariables } from '../../src/config/variables.ts';
+import { ConfigError } from '../../src/config/problem-report.ts';
 import { sampleSize } from '../kit/sample.ts';
 import { writeConfig } from './write-config.ts';
 

@@ -2,9 +2,9 @@ import assert from 'node:assert/strict';
 import { join, resolve } from 'node:path';
 import { test } from 'node:test';
 import type { Environment } from '../../src/config/environment.ts';
+import { listVariables } from '../../src/config/environment-variables.ts';
 import { type ConfigOverrides, loadConfig } from '../../src/config/load.ts';
 import type { Config } from '../../src/config/schema.ts';
-import { listVariables } from '../../src/config/variables.ts';
 import { writeConfig } from './write-config.ts';
 
 const MINIMAL = 'chain:\n  id: 31337\n  rpc: [http://127.0.0.1:8545]\n';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { loadConfig } from '../../src/config/load.ts';
-import { ConfigError } from '../../src/config/problems.ts';
+import { ConfigError } from '../../src/config/problem-report.ts';
 import { writeConfig } from './write-config.ts';
 
 const HEAD = `chain: { id: 1, rpc: [http://node.example] }

@@ -6,7 +6,7 @@ import { sep } from 'node:path';
 import { test } from 'node:test';
 import type { Environment } from '../../src/config/environment.ts';
 import { loadConfig } from '../../src/config/load.ts';
-import { ConfigError } from '../../src/config/problems.ts';
+import { ConfigError } from '../../src/config/problem-report.ts';
 import { writeConfig } from './write-config.ts';
 
 /** Texts begin on the line below their quote; without `yaml` there is no file. */

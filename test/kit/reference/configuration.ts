@@ -1,8 +1,9 @@
 /**
  * The tables of docs/reference/configuration.md, from the schema of the configuration.
  */
+
+import { listVariables } from '../../../src/config/environment-variables.ts';
 import { ConfigSchema } from '../../../src/config/schema.ts';
-import { listVariables } from '../../../src/config/variables.ts';
 import { code, markdownTable } from './table.ts';
 
 /** The parts of JSON Schema that the configuration uses. */

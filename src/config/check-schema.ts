@@ -1,24 +1,24 @@
 /**
- * Checks values against the schema and says in plain words what is wrong: "must be …", "unknown key", "is required".
+ * Checks values against the schema and describes problems in plain words: "must be …", "unknown key", "is required".
  */
 import Type, { type TSchema } from 'typebox';
 import type { TLocalizedValidationError } from 'typebox/error';
 import { Settings as TypeboxSettings } from 'typebox/system';
 import { Default, Errors, Pointer } from 'typebox/value';
-import { branchOf } from './convert.ts';
-import type { Finding } from './finding.ts';
+import { closest } from './closest-word.ts';
+import { branchOf } from './convert-variables.ts';
+import { listVariables } from './environment-variables.ts';
 import { childPointer, displayPath, findAt } from './pointer.ts';
+import type { Problem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
-import { closest } from './suggest.ts';
-import { listVariables } from './variables.ts';
 
 /** Enough to name every mistake of a large file, and a bound on the work that a hostile one can cause. */
 const ERRORS_MAX = 1_000;
 
-/** Everything that the schema has against these values; defaults must be filled in before. */
-export function checkShape(values: unknown): Finding[] {
+/** Reports every violation of the schema. Defaults must be filled in before. */
+export function checkSchema(values: unknown): Problem[] {
   const errorsMax = TypeboxSettings.Get().maxErrors;
-  // The library stops at 8 errors unless told otherwise, and can only be told for the whole process.
+  // The library stops at 8 errors by default, and has only a process-wide setting for it.
   TypeboxSettings.Set({ maxErrors: ERRORS_MAX });
   try {
     return checkBranch(ConfigSchema, values, '');
@@ -27,9 +27,9 @@ export function checkShape(values: unknown): Finding[] {
   }
 }
 
-function checkBranch(schema: TSchema, value: unknown, base: string): Finding[] {
+function checkBranch(schema: TSchema, value: unknown, base: string): Problem[] {
   return Errors(schema, value)
-    .filter((error) => !error.schemaPath.includes('/anyOf/')) // said again, and better, at the union itself
+    .filter((error) => !error.schemaPath.includes('/anyOf/')) // checkUnion reports these better
     .flatMap((error) => {
       const at = { schema: schemaAt(schema, error), value: findAt(value, error.instancePath) };
       return translate(error, at, base + error.instancePath);
@@ -44,13 +44,13 @@ function translate(
   error: TLocalizedValidationError,
   at: { schema: TSchema; value: unknown },
   pointer: string,
-): Finding[] {
+): Problem[] {
   const { schema, value } = at;
   switch (error.keyword) {
     case 'additionalProperties':
       return error.params.additionalProperties.map((key) => unknownKey(schema, key, pointer));
     case 'boolean':
-      // Said by additionalProperties.
+      // `additionalProperties` reports this key.
       return [];
     case 'required':
       return error.params.requiredProperties.map((key) => missingKey(childPointer(pointer, key)));
@@ -83,26 +83,26 @@ function translate(
   }
 }
 
-function unknownKey(schema: TSchema, key: string, parent: string): Finding {
+function unknownKey(schema: TSchema, key: string, parent: string): Problem {
   const pointer = childPointer(parent, key);
   const siblings = Type.IsObject(schema) ? Object.keys(schema.properties) : [];
   const elsewhere = () => listVariables().filter((known) => known.pointer.endsWith(`/${key}`));
   const near = closest(key, siblings);
-  // A known key in the wrong section is mostly a matter of indentation.
+  // A known key in the wrong section usually has the wrong indentation.
   const [home, ...others] = near === undefined ? elsewhere() : [];
   const candidate = near ?? (home === undefined || others.length > 0 ? undefined : displayPath(home.pointer));
   const suggestion = candidate === undefined ? {} : { suggestion: `did you mean "${candidate}"?` };
   return { pointer, at: 'key', message: 'unknown key', ...suggestion };
 }
 
-function missingKey(pointer: string): Finding {
+function missingKey(pointer: string): Problem {
   return { pointer, message: 'is required' };
 }
 
-function checkUnion(schema: TSchema, value: unknown, pointer: string): Finding[] {
+function checkUnion(schema: TSchema, value: unknown, pointer: string): Problem[] {
   if (!Type.IsUnion(schema)) return [];
   const branch = branchOf(schema.anyOf, value);
-  // The defaults of an alternative are filled in only where the rest of it is right.
+  // The library fills in the defaults of an alternative only if the rest of it is valid.
   if (branch !== undefined) return checkBranch(branch, Default(branch, structuredClone(value)), pointer);
   const types = schema.anyOf.flatMap((each) =>
     Type.IsObject(each) && each.properties.type !== undefined && Type.IsLiteral(each.properties.type)
@@ -116,7 +116,7 @@ function checkUnion(schema: TSchema, value: unknown, pointer: string): Finding[]
   return [type === undefined ? missingKey(typePointer) : wrongChoice(types, type, typePointer)];
 }
 
-function wrongChoice(choices: readonly unknown[], value: unknown, pointer: string): Finding {
+function wrongChoice(choices: readonly unknown[], value: unknown, pointer: string): Problem {
   const message = `must be ${orList(choices.map(String))}`;
   const candidate = typeof value === 'string' ? closest(value, choices.map(String)) : undefined;
   return {
@@ -126,14 +126,14 @@ function wrongChoice(choices: readonly unknown[], value: unknown, pointer: strin
   };
 }
 
-function wrongType(schema: TSchema, value: unknown, pointer: string): Finding {
-  const finding = { pointer, message: `must be ${expectation(schema)}, not ${kindOf(value)}` };
+function wrongType(schema: TSchema, value: unknown, pointer: string): Problem {
+  const problem = { pointer, message: `must be ${expectation(schema)}, not ${kindOf(value)}` };
   if (Type.IsString(schema) && !Type.IsRefine(schema) && typeof value === 'number')
-    return { ...finding, suggestion: 'put it in quotes' };
+    return { ...problem, suggestion: 'put it in quotes' };
   if (Type.IsInteger(schema) && typeof value === 'string' && /^0x[0-9a-f]{1,13}$/i.test(value)) {
-    return { ...finding, suggestion: `in decimal it is ${Number(value)}` };
+    return { ...problem, suggestion: `in decimal it is ${Number(value)}` };
   }
-  return finding;
+  return problem;
 }
 
 /** Completes "must be …". */

@@ -1,12 +1,11 @@
 /**
- * Rules of the price feeds: what a pair can tell the price of, which symbols have feeds, what would always be too old.
+ * Checks price feeds against the rest of the configuration: the pairs they use, their symbols and their ages.
  */
-import { type Entry, entriesOf } from './entries.ts';
-import type { Finding } from './finding.ts';
-import { childPointer, findAt } from './pointer.ts';
+import { childPointer, type Entry, entriesOf, findAt } from './pointer.ts';
+import type { Problem } from './problem.ts';
 
-/** Everything about prices that contradicts something else. */
-export function checkPrices(values: unknown): Finding[] {
+/** Reports contradictions between price feeds and other keys. */
+export function checkPrices(values: unknown): Problem[] {
   const native = { pointer: '/prices/native', value: findAt(values, '/prices/native') };
   const tokens = entriesOf(values, '/prices/tokens');
   return [
@@ -22,21 +21,22 @@ export function checkPrices(values: unknown): Finding[] {
   ];
 }
 
-/** Rows of the price feed are distinguished by their symbols. */
-function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: string })[]): Finding[] {
+/** The symbol identifies a feed, so no two feeds may share one. */
+function checkFeedSymbols(values: unknown, tokens: readonly (Entry & { key: string })[]): Problem[] {
   const known = entriesOf(values, '/tokens').map(({ key }) => key);
   return tokens.flatMap(({ pointer, key }) => {
     const is = (symbol: unknown) => typeof symbol === 'string' && symbol.toLowerCase() === key.toLowerCase();
     const say = (message: string) => [{ pointer, at: 'key' as const, message }];
-    if (is(findAt(values, '/chain/native/symbol'))) return say('is the native coin: it is prices.native');
+    if (is(findAt(values, '/chain/native/symbol')))
+      return say('is the native coin, whose feed is prices.native');
     if (is(findAt(values, '/chain/reward/symbol')))
-      return say('is the reward token: its price is that of pair 1 in the native coin');
+      return say('is the reward token, whose price comes from pair 1');
     const spelling = known.find(is);
     return spelling === undefined || spelling === key ? [] : say(`is written ${spelling} in tokens`);
   });
 }
 
-function checkAge({ pointer, value }: Entry): Finding[] {
+function checkAge({ pointer, value }: Entry): Problem[] {
   const [everySeconds, maxAgeSeconds] = [findAt(value, '/everySeconds'), findAt(value, '/maxAgeSeconds')];
   if (typeof everySeconds !== 'number' || typeof maxAgeSeconds !== 'number') return [];
   if (maxAgeSeconds >= everySeconds) return [];
@@ -45,13 +45,13 @@ function checkAge({ pointer, value }: Entry): Finding[] {
 }
 
 /** RFC 9110, section 5.1. */
-function checkHeaders({ pointer, value }: Entry): Finding[] {
+function checkHeaders({ pointer, value }: Entry): Problem[] {
   const headers = entriesOf(value, '/headers');
   const wrong = headers.filter(({ key }) => !/^[\w!#$%&'*+.^`|~-]{1,100}$/.test(key));
   return wrong.map((header) => ({
     pointer: pointer + header.pointer,
     at: 'key' as const,
-    message: 'cannot be the name of a header',
+    message: 'is not a valid name of an HTTP header',
   }));
 }
 
@@ -67,18 +67,18 @@ function sourcesOfPairs(values: unknown, feed: string): PairSource[] {
   });
 }
 
-/** The other token of the pair must have a value that does not come from the native coin. */
-function checkNativePair(values: unknown, source: PairSource): Finding[] {
+/** The other token of the pair needs a USD value that doesn't depend on the native coin. */
+function checkNativePair(values: unknown, source: PairSource): Problem[] {
   const { pointer, id } = source;
   const token = tokenOf(values, source);
   if (typeof token !== 'string') return token;
   if (typeof findAt(findToken(values, token), '/usd') === 'number') return [];
   return [
-    { pointer, message: `pair ${id} tells no price in USD: its other token is none of tokens with usd` },
+    { pointer, message: `pair ${id} gives no price in USD, because its other token has no usd under tokens` },
   ];
 }
 
-function checkTokenPair(values: unknown, symbol: string, source: PairSource): Finding[] {
+function checkTokenPair(values: unknown, symbol: string, source: PairSource): Problem[] {
   const { pointer, id } = source;
   const token = tokenOf(values, source);
   if (typeof token !== 'string') return token;
@@ -87,12 +87,12 @@ function checkTokenPair(values: unknown, symbol: string, source: PairSource): Fi
     return [{ pointer, message: `pair ${id} has no token with the address of tokens.${symbol}` }];
   if (findAt(values, '/prices/native') !== undefined) return [];
   return [
-    { pointer, message: `pair ${id} tells the price in the native coin, and prices.native is not given` },
+    { pointer, message: `pair ${id} gives the price in the native coin, but prices.native is not set` },
   ];
 }
 
-/** The token of the pair that is not the native coin, or what is wrong with the pair. */
-function tokenOf(values: unknown, { pointer, pair, id }: PairSource): string | Finding[] {
+/** The token of the pair that is not the native coin, or the problem of the pair. */
+function tokenOf(values: unknown, { pointer, pair, id }: PairSource): string | Problem[] {
   if (pair === undefined) return [{ pointer, message: `no pair has the id ${id}` }];
   const [token0, token1] = [lowerCase(findAt(pair, '/token0')), lowerCase(findAt(pair, '/token1'))];
   const wrapped = findAt(values, '/chain/native/wrapped') ?? findAt(values, '/pairs/0/token1');

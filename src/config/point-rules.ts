@@ -1,14 +1,14 @@
 /**
- * The rules of points, compiled to see what is wrong with them, each problem at its character.
+ * Compiles the point rules of a configuration, and reports each problem at its character.
  */
 import Type, { type StaticDecode } from 'typebox';
 import { Check, Decode } from 'typebox/value';
 import { compileRules } from '../domain/points/compile.ts';
 import type { Rules } from '../domain/points/rules.ts';
 import type { Surroundings } from '../domain/points/text.ts';
-import type { Finding } from './finding.ts';
 import { childPointer, findAt } from './pointer.ts';
 import { Points, PointsRule } from './points-schema.ts';
+import type { Problem } from './problem.ts';
 import { type Config, Native, Pair, Reward, Token } from './schema.ts';
 
 const Named = Type.Object({
@@ -21,28 +21,28 @@ const Named = Type.Object({
   }),
 });
 
-/** Keys of rules that are about seasons or the referral. */
+/** Keys of rules that refer to seasons or to the referral. */
 const NAMING = new Set<string | number | undefined>(['season', 'referralShare']);
 
-/** The rules of a configuration, which have no problems. */
+/** The compiled rules of a valid configuration. */
 export function rulesOf({ points, ...named }: Config): Rules {
   return compileRules(points, surroundingsOf(named)).rules;
 }
 
-/** What is wrong with the rules that are well formed; nothing while what they may name is not. */
-export function checkPoints(values: unknown): Finding[] {
+/** Reports problems of well-formed rules. Reports none while pairs, tokens or prices that they may name are malformed. */
+export function checkPoints(values: unknown): Problem[] {
   const rules = findAt(values, '/points/rules');
   if (!Array.isArray(rules) || !Check(Named, values)) return [];
   const indexes = [...rules.keys()].filter((index) => Check(PointsRule, rules[index]));
   const wellFormed = indexes.map((index): unknown => rules[index]);
   const whole = { ...Object(findAt(values, '/points')), rules: wellFormed };
   const isWhole = Check(Points, whole);
-  // Without seasons and referral, of which one is wrong, nothing can be said of what names them.
+  // If seasons or referral are malformed, compile without them and drop problems about references to them below.
   const points = isWhole ? whole : { seasons: {}, rules: wellFormed };
   if (!Check(Points, points)) return [];
   const { problems } = compileRules(Decode(Points, points), surroundingsOf(Decode(Named, values)));
-  const told = problems.filter(({ path }) => isWhole || !NAMING.has(path.at(-1)));
-  return told.map(({ path, message, span }) => {
+  const reported = problems.filter(({ path }) => isWhole || !NAMING.has(path.at(-1)));
+  return reported.map(({ path, message, span }) => {
     const [first, index, ...others] = path;
     const place =
       first === 'rules' && typeof index === 'number' ? ['rules', indexes[index] ?? 0, ...others] : path;

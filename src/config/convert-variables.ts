@@ -1,17 +1,17 @@
 /**
- * Texts that came out of variables, as the type that their key asks for: `8080` for a port, a comma list for a list.
+ * Converts texts from variables to the type of their key: `8080` for a port, a comma-separated text for a list.
  */
 import Type, { type TSchema } from 'typebox';
 import { LineCounter } from 'yaml';
 import { messageOf } from '../core/fault.ts';
-import type { Finding } from './finding.ts';
+import { parseYaml } from './parse-yaml.ts';
 import { childPointer, findAt, keysOf, setAt } from './pointer.ts';
+import type { Problem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
-import type { Settings } from './settings.ts';
-import { parseYaml } from './yaml.ts';
+import type { Settings } from './value-origins.ts';
 
-/** Converts them in place; a text that does not fit its type is left for the check to find. */
-export function convertVariables(settings: Settings): Finding[] {
+/** Converts in place. Leaves a text that doesn't fit its type, because the schema check reports it. */
+export function convertVariables(settings: Settings): Problem[] {
   return [...settings.fromVariables].flatMap((pointer) => {
     const text = findAt(settings.values, pointer);
     const schema = findSchema(settings.values, pointer);
@@ -25,7 +25,7 @@ export function convertVariables(settings: Settings): Finding[] {
   });
 }
 
-/** The schema of a key; undefined where the schema says nothing. */
+/** The schema of a key; undefined for an unknown key. */
 function findSchema(values: unknown, pointer: string): TSchema | undefined {
   let schema: TSchema | undefined = ConfigSchema;
   let value = values;
@@ -45,7 +45,7 @@ function childSchema(schema: TSchema, key: string, value: unknown): TSchema | un
   return branch === undefined ? undefined : childSchema(branch, key, value);
 }
 
-/** The alternative that the value's `type` names, where `type` distinguishes the alternatives. */
+/** The alternative that the value's `type` names, in a union whose alternatives differ by `type`. */
 export function branchOf(branches: readonly TSchema[], value: unknown): TSchema | undefined {
   return branches.find((branch) => {
     const type = Type.IsObject(branch) ? branch.properties.type : undefined;
@@ -70,7 +70,7 @@ function convert(schema: TSchema, text: string): unknown {
 function parseYamlValue(text: string): unknown {
   const parsed = parseYaml(text, new LineCounter());
   if ('document' in parsed) return parsed.document.toJS({ maxAliasCount: 0 });
-  throw new Error(parsed.findings[0]?.message);
+  throw new Error(parsed.problems[0]?.message);
 }
 
 function hasKeys(schema: TSchema): boolean {

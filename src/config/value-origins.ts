@@ -1,5 +1,5 @@
 /**
- * A configuration on its way to being checked: plain values, and for each where it came from.
+ * Configuration values before they are checked, and where each came from.
  */
 import type { LineCounter } from 'yaml';
 import { parentPointer, setAt } from './pointer.ts';
@@ -7,11 +7,11 @@ import { parentPointer, setAt } from './pointer.ts';
 /** Offsets into the file: first character, and the one after the last. */
 export type Range = readonly [start: number, end: number];
 
-/** A place in the file (`key` is absent for a list's entry), a variable of the environment, or the calling program. */
+/** A place in the file (list entries have no `key`), an environment variable, or the calling program. */
 export type Place = { key?: Range; value: Range } | { variable: string } | { program: true };
 
 export type SourceFile = {
-  /** As the user named it. */
+  /** Path as the user gave it. */
   file: string;
   text: string;
   lines: LineCounter;
@@ -21,13 +21,13 @@ export type Settings = {
   /** Absent when everything comes from the environment. */
   source?: SourceFile;
   values: Record<string, unknown>;
-  /** By JSON pointer; a value without an entry came with the nearest one above it. */
+  /** By JSON pointer. A value without an entry has the origin of the nearest key above it. */
   places: Map<string, Place>;
-  /** Pointers of the texts that came out of variables, which have the type that their key asks for. */
+  /** Pointers of the texts from variables, which must be converted to the type of their key. */
   fromVariables: Set<string>;
 };
 
-/** Puts a value from elsewhere over what the file says; what was known of the places below is forgotten. */
+/** Replaces a value and its origin, and drops the origins of everything below it. */
 export function replaceValue(
   settings: Settings,
   pointer: string,
@@ -42,7 +42,7 @@ export function replaceValue(
   settings.places.set(pointer, given.place);
 }
 
-/** Where a value came from, or else the nearest key above it. */
+/** The origin of a value, or of the nearest key above it. */
 export function nearestPlace(settings: Settings, pointer: string): Place | undefined {
   for (let at = pointer; ; at = parentPointer(at)) {
     const place = settings.places.get(at);

@@ -1,24 +1,24 @@
 /**
- * The YAML of configuration files: YAML 1.2 core without hexadecimal integers, and `${NAME}` unquoted anywhere.
+ * Parses the YAML of configuration files: YAML 1.2 core without hexadecimal integers, with `${NAME}` allowed unquoted.
  */
 import { type Document, type LineCounter, parseDocument, type Tags, type YAMLError } from 'yaml';
 import { messageOf } from '../core/fault.ts';
-import type { Finding } from './finding.ts';
+import type { Problem } from './problem.ts';
 
 /**
- * The document, or what is wrong with the text as YAML. Offsets are those of the text; variables in scalars
- * are hidden until `showVariables`. Keys that are given twice are left to the reader, who knows their paths.
+ * Returns the document, or the problems of the text as YAML. Offsets refer to the text. `showVariables` restores
+ * variables in scalars. The caller checks for duplicate keys, because it knows their paths.
  */
 export function parseYaml(
   text: string,
   lineCounter: LineCounter,
-): { document: Document.Parsed } | { findings: Finding[] } {
+): { document: Document.Parsed } | { problems: Problem[] } {
   let document: Document.Parsed;
   try {
     const options = { lineCounter, prettyErrors: false, uniqueKeys: false, customTags: withoutHexIntegers };
     document = parseDocument(hideVariables(text), options);
   } catch (error) {
-    return { findings: [{ pointer: '', message: `YAML: ${messageOf(error)}`, range: [0, 0] }] };
+    return { problems: [{ pointer: '', message: `YAML: ${messageOf(error)}`, range: [0, 0] }] };
   }
   const errors = [...document.errors, ...document.warnings].sort((left, right) => left.pos[0] - right.pos[0]);
   if (errors.length === 0) return { document };
@@ -30,10 +30,10 @@ export function parseYaml(
     if (seenLines.has(line) || (index > 0 && error.message.includes('in YAML stream'))) return false;
     return seenLines.add(line);
   });
-  // What is missing at the end is shown at the last character that is there.
+  // An error past the end of the text is shown at its last character.
   const last = Math.max(0, text.trimEnd().length - 1);
   return {
-    findings: telling.map((error) => ({
+    problems: telling.map((error) => ({
       pointer: '',
       ...explain(error),
       range: error.pos[0] > last ? [last, last + 1] : error.pos,
@@ -41,8 +41,8 @@ export function parseYaml(
   };
 }
 
-// Braces, commas and colons of `${NAME:-default}` mean something else to YAML. While it parses, characters of the
-// private use area stand in for them; they are as long, so that every position stays true.
+// YAML would interpret the braces, commas and colons of `${NAME:-default}`. Characters of the private use area replace
+// them during parsing. They have the same length, so all positions stay correct.
 const SPECIAL = '{}[],:#';
 const STAND_INS = '\uE000\uE001\uE002\uE003\uE004\uE005\uE006';
 
@@ -57,7 +57,7 @@ export function showVariables(text: string): string {
   return text.replaceAll(/[\uE000-\uE006]/g, (character) => SPECIAL.charAt(STAND_INS.indexOf(character)));
 }
 
-/** An unquoted 0x… stays text: as an integer of YAML's core schema, an address would lose most of its digits. */
+/** Keeps an unquoted 0x… as text, because YAML's core schema would turn an address into a rounded integer. */
 function withoutHexIntegers(tags: Tags): Tags {
   const isHexOrOctal = (tag: Tags[number]) =>
     typeof tag !== 'string' &&
@@ -70,6 +70,6 @@ function withoutHexIntegers(tags: Tags): Tags {
 function explain(error: YAMLError): { message: string; suggestion?: string } {
   const message = `YAML: ${showVariables(error.message)}`;
   if (error.code === 'MULTIPLE_DOCS')
-    return { message: 'YAML: the file must hold one document: remove the second ---' };
+    return { message: 'YAML: the file must contain one document. Remove the second ---' };
   return error.code === 'TAB_AS_INDENT' ? { message, suggestion: 'indent with spaces' } : { message };
 }

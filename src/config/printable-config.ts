@@ -1,13 +1,13 @@
 /**
- * The effective configuration as it may be shown: the file's own keys, every default, no secret.
+ * The effective configuration for display: with the file's keys and every default, without secrets.
  */
 import { redactDatabaseUrl, redactUrl } from '../core/redact.ts';
 import { formatDuration } from './scalars.ts';
 import type { Config, ConfigText } from './schema.ts';
 
 /**
- * The configuration in the file's form, for YAML or JSON. Secrets and the database's password are left out, node
- * and price URLs are reduced to scheme and host.
+ * The configuration in the form of the file. Redacts secrets and the database password, and reduces node and price URLs
+ * to scheme and host.
  */
 export function printableConfig(config: Config): ConfigText {
   const { chain, database, secret, formerSecrets, http, prices, retention, ...rest } = config;

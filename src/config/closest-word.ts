@@ -1,8 +1,8 @@
 /**
- * "Did you mean": the candidate that is a slip of the finger away.
+ * Finds the candidate for "did you mean …?" after a typing mistake.
  */
 
-/** The closest candidate within one edit (short words) or two, letter case and underscores aside. */
+/** The closest candidate within one edit (words under 5 characters) or two, ignoring case, hyphens and underscores. */
 export function closest(word: string, candidates: Iterable<string>): string | undefined {
   const editsMax = word.length < 5 ? 1 : 2;
   let best: { candidate: string; edits: number } | undefined;
@@ -17,7 +17,7 @@ function plain(word: string): string {
   return word.toLowerCase().replaceAll(/[_-]/g, '');
 }
 
-/** Edit distance of Damerau and Levenshtein (optimal string alignment): a swap of neighbours is one edit. */
+/** Edit distance of Damerau and Levenshtein (optimal string alignment): swapping two neighbors is one edit. */
 function countEdits(from: string, to: string): number {
   let beforePrevious: number[] = [];
   let previous = Array.from({ length: to.length + 1 }, (_, index) => index);

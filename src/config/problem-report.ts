@@ -1,15 +1,15 @@
 /**
- * What is wrong with a configuration, in the form that people read: position, reason, the line with a caret, and what
- * to write instead.
+ * Formats the problems of a configuration for people: position, reason, the line with a caret, and a suggestion.
  */
-import { excerpt } from './excerpt.ts';
-import type { Finding } from './finding.ts';
-import { displayPath, findAt } from './pointer.ts';
-import { nearestPlace, type Place, type Range, type Settings, type SourceFile } from './settings.ts';
-import { rangeOfSpan } from './value-range.ts';
-import { findVariable } from './variables.ts';
 
-/** Something wrong, for people and programs; a value from the environment has a `variable` and no position. */
+import { findVariable } from './environment-variables.ts';
+import { excerpt } from './excerpt.ts';
+import { displayPath, findAt } from './pointer.ts';
+import type { Problem } from './problem.ts';
+import { nearestPlace, type Place, type Range, type Settings, type SourceFile } from './value-origins.ts';
+import { rangeOfSpan } from './value-range.ts';
+
+/** A problem for people and programs. One in an environment variable has `variable` and no position. */
 type ConfigProblem = {
   file?: string;
   /** From 1. */
@@ -23,7 +23,7 @@ type ConfigProblem = {
   suggestion?: string;
 };
 
-/** Every problem of a configuration; the message is the whole report, one paragraph for each. */
+/** Has every problem of a configuration. The message is the whole report, with a paragraph for each problem. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly problems: readonly ConfigProblem[];
@@ -34,9 +34,9 @@ export class ConfigError extends Error {
   }
 }
 
-/** The error for what was found in these settings, in the order of the file, the environment last. */
-export function configError(settings: Settings, findings: readonly Finding[]): ConfigError {
-  const located = findings.map((finding) => ({ finding, ...locate(settings, finding) }));
+/** Sorts problems by their position in the file, those of the environment last. */
+export function configError(settings: Settings, problems: readonly Problem[]): ConfigError {
+  const located = problems.map((found) => ({ found, ...locate(settings, found) }));
   located.sort((left, right) => left.offset - right.offset);
   return new ConfigError(
     located.map(({ problem }) => problem),
@@ -52,22 +52,22 @@ export function unreadableFile(file: string, reason: string): ConfigError {
 
 type Located = { problem: ConfigProblem; lines: string[]; offset: number };
 
-function locate(settings: Settings, finding: Finding): Located {
-  const { pointer, message, suggestion } = finding;
+function locate(settings: Settings, found: Problem): Located {
+  const { pointer, message, suggestion } = found;
   const problem: ConfigProblem = { path: displayPath(pointer), message };
   if (suggestion !== undefined) problem.suggestion = suggestion;
-  const place = placeOf(settings, finding);
+  const place = placeOf(settings, found);
   if (place !== undefined && 'variable' in place) problem.variable = place.variable;
   const { source } = settings;
   if (place === undefined || !('value' in place) || source === undefined) {
-    problem.message += characterOf(finding);
+    problem.message += characterOf(found);
     return { problem, lines: [], offset: Number.MAX_SAFE_INTEGER };
   }
   // A missing key is shown at its parent's key: the parent's value is the whole section.
-  const isAtKey = finding.at === 'key' || !settings.places.has(pointer);
-  const part = isAtKey ? undefined : partOf(settings, source, finding, place.value);
-  // Where the file does not have the text letter by letter.
-  if (part === undefined) problem.message += characterOf(finding);
+  const isAtKey = found.at === 'key' || !settings.places.has(pointer);
+  const part = isAtKey ? undefined : partOf(settings, source, found, place.value);
+  // The file doesn't contain the text letter by letter, so the message says the character.
+  if (part === undefined) problem.message += characterOf(found);
   const range = isAtKey ? (place.key ?? place.value) : (part ?? place.value);
   const { line, col } = source.lines.linePos(Math.min(range[0], source.text.length));
   return {
@@ -77,15 +77,15 @@ function locate(settings: Settings, finding: Finding): Located {
   };
 }
 
-function characterOf({ span }: Finding): string {
+function characterOf({ span }: Problem): string {
   return span === undefined ? '' : ` (at character ${span.start + 1})`;
 }
 
-/** The finding's part of a text. */
+/** The characters of the file for the problem's part of a text. */
 function partOf(
   settings: Settings,
   source: SourceFile,
-  { pointer, span }: Finding,
+  { pointer, span }: Problem,
   range: Range,
 ): Range | undefined {
   const value = findAt(settings.values, pointer);
@@ -94,7 +94,7 @@ function partOf(
     : rangeOfSpan(source, { value, range, span });
 }
 
-function placeOf(settings: Settings, { pointer, range, variable }: Finding): Place | undefined {
+function placeOf(settings: Settings, { pointer, range, variable }: Problem): Place | undefined {
   if (variable !== undefined) return { variable };
   if (range !== undefined) return { value: range };
   const place = nearestPlace(settings, pointer);

@@ -1,28 +1,28 @@
 /**
- * Every key of the configuration as an environment variable: `http.port` is CHAINBELL_HTTP_PORT, `chain.startBlock`
- * is CHAINBELL_CHAIN_START_BLOCK or CHAINBELL_CHAIN_STARTBLOCK. Lists of texts are given with commas; lists of maps
- * and maps with free keys (pairs, tokens) as YAML.
+ * Each key of the configuration has an environment variable: CHAINBELL_HTTP_PORT sets `http.port`, and
+ * CHAINBELL_CHAIN_START_BLOCK or CHAINBELL_CHAIN_STARTBLOCK sets `chain.startBlock`. Commas separate the entries of a
+ * list of texts. Lists of maps and maps with free keys (pairs, tokens) are written as YAML.
  */
 import Type, { type TSchema } from 'typebox';
+import { closest } from './closest-word.ts';
 import type { Environment } from './environment.ts';
-import type { Finding } from './finding.ts';
 import { childPointer, keysOf } from './pointer.ts';
+import type { Problem } from './problem.ts';
 import { ConfigSchema } from './schema.ts';
-import { replaceValue, type Settings } from './settings.ts';
-import { closest } from './suggest.ts';
+import { replaceValue, type Settings } from './value-origins.ts';
 
 const PREFIX = 'CHAINBELL_';
 
 /**
- * Puts the variables over the values of the file; an empty one counts as absent. DATABASE_URL serves where nothing
- * else gives `database.url`. `names` are variables that the file itself asks for.
+ * Overrides values of the file with environment variables. An empty variable counts as absent. DATABASE_URL applies if
+ * nothing else sets `database.url`. `names` are the variables that the file itself uses.
  */
 export function applyVariables(
   settings: Settings,
   environment: Environment,
   names: ReadonlySet<string>,
-): Finding[] {
-  const findings: Finding[] = [];
+): Problem[] {
+  const problems: Problem[] = [];
   const variables = listVariables();
   const pointerByName = new Map(variables.map(({ name, pointer }) => [squash(name), pointer]));
   const nameByPointer = new Map<string, string>();
@@ -31,7 +31,7 @@ export function applyVariables(
     const pointer = pointerByName.get(squash(name));
     if (pointer === undefined) {
       if (!names.has(name))
-        findings.push(
+        problems.push(
           ...misspelt(
             name,
             variables.map((known) => known.name),
@@ -40,7 +40,7 @@ export function applyVariables(
       continue;
     }
     const other = nameByPointer.get(pointer);
-    if (other !== undefined) findings.push({ pointer, message: `is given by ${other} and by ${name}` });
+    if (other !== undefined) problems.push({ pointer, message: `is set by both ${other} and ${name}` });
     nameByPointer.set(pointer, name);
     give(settings, { pointer, name, text });
   }
@@ -48,10 +48,10 @@ export function applyVariables(
   if (databaseUrl !== undefined && databaseUrl !== '' && !settings.places.has('/database/url')) {
     give(settings, { pointer: '/database/url', name: 'DATABASE_URL', text: databaseUrl });
   }
-  return findings;
+  return problems;
 }
 
-/** The variable that gives the key at a pointer, undefined where there is none. */
+/** The variable that sets the key at a pointer; undefined if there is none. */
 export function findVariable(pointer: string): string | undefined {
   return listVariables().find((variable) => variable.pointer === pointer)?.name;
 }
@@ -77,8 +77,8 @@ function squash(name: string): string {
   return name.slice(PREFIX.length).replaceAll('_', '');
 }
 
-/** Only what looks like a slip: Kubernetes makes CHAINBELL_PORT and more for a service named chainbell. */
-function misspelt(name: string, candidates: string[]): Finding[] {
+/** Reports only likely typos, because Kubernetes sets CHAINBELL_PORT and others for a service named chainbell. */
+function misspelt(name: string, candidates: string[]): Problem[] {
   const candidate = closest(name, candidates);
   if (candidate === undefined) return [];
   return [

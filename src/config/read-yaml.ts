@@ -1,5 +1,5 @@
 /**
- * YAML text to plain values, with the place of each. Whatever is wrong with the YAML becomes a finding, not an error.
+ * Reads YAML text into plain values and records where each one stands. Mistakes in the YAML are returned as problems.
  */
 import {
   type Alias,
@@ -15,22 +15,22 @@ import {
   type YAMLMap,
 } from 'yaml';
 import type { Environment } from './environment.ts';
-import type { Finding } from './finding.ts';
 import { interpolate } from './interpolate.ts';
+import { parseYaml, showVariables } from './parse-yaml.ts';
 import { childPointer } from './pointer.ts';
-import type { Place, Range, Settings } from './settings.ts';
-import { parseYaml, showVariables } from './yaml.ts';
+import type { Problem } from './problem.ts';
+import type { Place, Range, Settings } from './value-origins.ts';
 
 export type ReadDocument = {
   settings: Settings;
-  findings: Finding[];
-  /** Names of the variables that the text asks for. */
+  problems: Problem[];
+  /** Names of the variables that the text uses. */
   names: Set<string>;
-  /** False when the YAML itself is broken: the values are guesses then, and not worth checking. */
+  /** False if the YAML itself is broken. The values are incomplete then, so checking them is pointless. */
   isWhole: boolean;
 };
 
-/** Reads a configuration file's text; variables are replaced in scalar values only. Never throws. */
+/** Reads the text of a configuration file. Replaces variables in scalar values only. Never throws. */
 export function readDocument(source: { file: string; text: string }, environment: Environment): ReadDocument {
   const lines = new LineCounter();
   const settings: Settings = {
@@ -40,26 +40,26 @@ export function readDocument(source: { file: string; text: string }, environment
     fromVariables: new Set(),
   };
   const parsed = parseYaml(source.text, lines);
-  if ('findings' in parsed) {
-    return { settings, findings: parsed.findings, names: new Set(), isWhole: false };
+  if ('problems' in parsed) {
+    return { settings, problems: parsed.problems, names: new Set(), isWhole: false };
   }
-  const reader: Reader = { document: parsed.document, environment, settings, findings: [], names: new Set() };
+  const reader: Reader = { document: parsed.document, environment, settings, problems: [], names: new Set() };
   const { contents } = parsed.document;
   const isEmpty = contents === null || (isScalar(contents) && contents.value === null);
   if (isMap(contents)) settings.values = readMap(reader, contents, '');
   else if (!isEmpty) {
     const range = rangeOf(contents);
-    reader.findings.push({ pointer: '', message: 'must be a map of settings (key: value)', range });
+    reader.problems.push({ pointer: '', message: 'must be a map of settings (key: value)', range });
   }
-  const { findings, names } = reader;
-  return { settings, findings, names, isWhole: isEmpty || isMap(contents) };
+  const { problems, names } = reader;
+  return { settings, problems, names, isWhole: isEmpty || isMap(contents) };
 }
 
 type Reader = {
   document: Document.Parsed;
   environment: Environment;
   settings: Settings;
-  findings: Finding[];
+  problems: Problem[];
   names: Set<string>;
 };
 
@@ -78,14 +78,14 @@ function readNode(reader: Reader, node: Node | null, pointer: string): unknown {
 }
 
 function readMap(reader: Reader, map: YAMLMap, pointer: string): Record<string, unknown> {
-  const { settings, findings } = reader;
+  const { settings, problems } = reader;
   const entries = new Map<string, unknown>();
   for (const { key: keyNode, value: valueNode } of map.items as Pair<Node, Node | null>[]) {
     const key = isScalar(keyNode) ? keyText(keyNode) : undefined;
     if (key === undefined || key === '__proto__') {
       const child = childPointer(pointer, key ?? '?');
       settings.places.set(child, { value: rangeOf(keyNode) });
-      findings.push({ pointer: child, message: 'cannot be a key' });
+      problems.push({ pointer: child, message: 'cannot be a key' });
       continue;
     }
     const child = childPointer(pointer, key);
@@ -95,7 +95,7 @@ function readMap(reader: Reader, map: YAMLMap, pointer: string): Record<string, 
     settings.places.set(child, { key: keyRange, value: isEmpty ? keyRange : rangeOf(valueNode) });
     if (first !== undefined && 'value' in first) {
       const line = settings.source?.lines.linePos(first.key?.[0] ?? first.value[0]).line;
-      findings.push({ pointer: child, message: `is given twice, first on line ${line}`, at: 'key' });
+      problems.push({ pointer: child, message: `is given twice, first on line ${line}`, at: 'key' });
     }
     // A key without a value is a section whose lines are commented out: its defaults apply.
     if (!isEmpty) entries.set(key, readNode(reader, valueNode, child));
@@ -107,22 +107,22 @@ function keyText(node: Scalar): string {
   return showVariables(typeof node.value === 'string' ? node.value : (node.source ?? String(node.value)));
 }
 
-/** One value may be written once and used again; whole sections may not (a few aliases of aliases fill the memory). */
+/** Resolves aliases of single values only, because a few aliases of nested aliases can fill the memory. */
 function readAlias(reader: Reader, alias: Alias, pointer: string): unknown {
   const target = alias.resolve(reader.document);
   if (isScalar(target)) return readScalar(reader, target, pointer);
-  reader.findings.push({
+  reader.problems.push({
     pointer,
     message:
       target === undefined
-        ? `nothing before this is marked &${alias.source}`
-        : 'an alias can stand for a single value only',
+        ? `no value before this has the anchor &${alias.source}`
+        : 'an alias can only stand for a single value, not for a list or a map',
   });
   return null;
 }
 
 function readScalar(
-  { environment, settings, findings, names }: Reader,
+  { environment, settings, problems, names }: Reader,
   node: Scalar,
   pointer: string,
 ): unknown {
@@ -131,7 +131,7 @@ function readScalar(
   const replaced = interpolate(text, environment);
   if (replaced === undefined) return text;
   for (const name of replaced.names) names.add(name);
-  findings.push(...replaced.problems.map((problem) => ({ pointer, ...problem })));
+  problems.push(...replaced.problems.map((problem) => ({ pointer, ...problem })));
   settings.fromVariables.add(pointer);
   return replaced.text;
 }

@@ -1,18 +1,17 @@
 /**
- * Rules that hold between keys: things given twice, things that name each other, what one key makes necessary.
+ * Checks keys against each other: duplicates, references to missing entries, and keys that another key requires.
  */
 import { zeroAddress } from '../core/hex.ts';
 import { nodeKeyOf } from '../domain/endpoint.ts';
-import { type Entry, entriesOf } from './entries.ts';
-import type { Finding } from './finding.ts';
-import { childPointer, displayPath, findAt } from './pointer.ts';
-import { checkPrices } from './price-rules.ts';
+import { checkPrices } from './check-prices.ts';
+import { childPointer, displayPath, type Entry, entriesOf, findAt } from './pointer.ts';
+import type { Problem } from './problem.ts';
 
 /**
- * Everything that contradicts something else. The values may have other mistakes, and only what is well formed takes
- * part, so that one run reports all.
+ * Reports contradictions between keys. It skips malformed values, which the schema check reports, so that one run
+ * reports everything.
  */
-export function checkRules(values: unknown): Finding[] {
+export function checkBetweenKeys(values: unknown): Problem[] {
   return [
     ...checkSecret(values),
     ...checkNodes(values),
@@ -24,7 +23,7 @@ export function checkRules(values: unknown): Finding[] {
   ];
 }
 
-function checkSecret(values: unknown): Finding[] {
+function checkSecret(values: unknown): Problem[] {
   const url = findAt(values, '/database/url');
   const isNeeded = typeof url === 'string' && /^postgres/.test(url) && findAt(values, '/secret') === '';
   return isNeeded
@@ -32,14 +31,14 @@ function checkSecret(values: unknown): Finding[] {
         {
           pointer: '/secret',
           message: 'is required when database.url is set',
-          suggestion: 'make one with: openssl rand -base64 32',
+          suggestion: 'generate one with: openssl rand -base64 32',
         },
       ]
     : [];
 }
 
 /** A node that is listed twice would confirm its own answers about the head and about the checks its chain honors. */
-function checkNodes(values: unknown): Finding[] {
+function checkNodes(values: unknown): Problem[] {
   const nodes = entriesOf(values, '/chain/rpc').map(({ pointer, value }) => {
     const url = typeof value === 'string' ? URL.parse(value) : null;
     if (url === null) return { pointer, value };
@@ -54,7 +53,7 @@ function checkNodes(values: unknown): Finding[] {
 }
 
 /** A quorum above the number of voting nodes would hold forever; WebSocket URLs don't vote. */
-function checkQuorum(values: unknown): Finding[] {
+function checkQuorum(values: unknown): Problem[] {
   const quorum = findAt(values, '/chain/quorum');
   const voters = entriesOf(values, '/chain/rpc').filter(
     ({ value }) => typeof value === 'string' && /^https?:/i.test(value),
@@ -70,11 +69,11 @@ function checkQuorum(values: unknown): Finding[] {
 }
 
 /** A token answers at /api/price/<symbol in lower case>, beside `native` and `reward` (spec 4.2). */
-function checkTokens(values: unknown): Finding[] {
+function checkTokens(values: unknown): Problem[] {
   return [...checkSymbols(values, '/tokens'), ...checkSymbols(values, '/prices/tokens')];
 }
 
-function checkSymbols(values: unknown, pointer: string): Finding[] {
+function checkSymbols(values: unknown, pointer: string): Problem[] {
   const symbols = entriesOf(values, pointer).map((entry) => ({
     pointer: entry.pointer,
     value: entry.key.toLowerCase(),
@@ -88,11 +87,11 @@ function checkSymbols(values: unknown, pointer: string): Finding[] {
       at: 'key' as const,
       message: 'cannot be a symbol: it ends the path /api/price/…, where native and reward are taken',
     })),
-    ...repeated(symbols).map((finding) => ({ ...finding, at: 'key' as const })),
+    ...repeated(symbols).map((problem) => ({ ...problem, at: 'key' as const })),
   ];
 }
 
-function checkPairs(values: unknown): Finding[] {
+function checkPairs(values: unknown): Problem[] {
   const fields = (key: string) =>
     entriesOf(values, '/pairs').map(({ pointer }) => ({
       pointer: childPointer(pointer, key),
@@ -107,7 +106,7 @@ function checkPairs(values: unknown): Finding[] {
 }
 
 /** The tokens of a pair differ, and have the decimals that `tokens` says. */
-function checkPairTokens(values: unknown): Finding[] {
+function checkPairTokens(values: unknown): Problem[] {
   const listed = new Map(
     entriesOf(values, '/tokens').map(({ pointer, value }) => [
       lowerCase({ pointer, value: findAt(value, '/address') }).value,
@@ -129,7 +128,7 @@ function checkPairTokens(values: unknown): Finding[] {
 }
 
 /** Without chain.native.wrapped it is token1 of every pair (spec 2.3), which must then be one token. */
-function checkWrapped(values: unknown, token1s: readonly Entry[]): Finding[] {
+function checkWrapped(values: unknown, token1s: readonly Entry[]): Problem[] {
   if (findAt(values, '/chain/native/wrapped') !== undefined) return [];
   const known = token1s.filter(({ value }) => typeof value === 'string');
   const other = known.find(({ value }) => value !== known[0]?.value);
@@ -139,13 +138,13 @@ function checkWrapped(values: unknown, token1s: readonly Entry[]): Finding[] {
         {
           pointer: other.pointer,
           message: `is not ${displayPath(known[0].pointer)}, and only one can be the wrapped native coin`,
-          suggestion: 'say which in chain.native.wrapped',
+          suggestion: 'set chain.native.wrapped to the right one',
         },
       ];
 }
 
 /** An address that is locked twice would be subtracted twice from the circulating supply (spec 4.4). */
-function checkLocked(values: unknown): Finding[] {
+function checkLocked(values: unknown): Problem[] {
   const staking = '/supply/locked/validatorsStaking';
   const locked = [
     { pointer: staking, value: findAt(values, staking) },
@@ -155,7 +154,7 @@ function checkLocked(values: unknown): Finding[] {
   return [
     ...burnt.map(({ pointer }) => ({
       pointer,
-      message: 'is the burn address, whose balance is subtracted anyway',
+      message: 'is the burn address, whose balance is always subtracted',
     })),
     ...repeated(locked),
   ];
@@ -165,7 +164,7 @@ function lowerCase({ pointer, value }: Entry): Entry {
   return { pointer, value: typeof value === 'string' ? value.toLowerCase() : value };
 }
 
-function repeated(entries: readonly Entry[]): Finding[] {
+function repeated(entries: readonly Entry[]): Problem[] {
   const firsts = new Map<unknown, string>();
   return entries.flatMap(({ pointer, value }) => {
     if (typeof value !== 'string' && typeof value !== 'number') return [];
