@@ -10,7 +10,7 @@ import { waitUntil } from './wait.ts';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 
 /** `order` is the comment in front of the block, without `runnable` and its colon. Undefined for an unmarked block. */
-export type CodeBlock = { language: string; text: string; order: string | undefined };
+type CodeBlock = { language: string; text: string; order: string | undefined };
 
 /** The code blocks of `docs/<page>`. A comment `<!-- runnable -->` or `<!-- runnable: … -->` marks the block after it. */
 export function readBlocks(page: string): CodeBlock[] {
