@@ -64,7 +64,7 @@ test('numbers keep every digit that the file has', async () => {
   assert.deepEqual(await readAll(`${HEADER}\n${rowOf('trading', digits)}`), [[2, `trading ${digits}`]]);
 });
 
-test('whatever is wrong with a file is said by its line', async () => {
+test('each problem of a file is reported with its line', async () => {
   const cut = Buffer.from([0xff, 0x22, 0x7d]);
   const cases: [name: string, file: string | Buffer, line: number, message: RegExp][] = [
     ['unknown field', lineOf({ amount: 1 }), 1, /^has amount; the fields are user, category/],
@@ -77,7 +77,7 @@ test('whatever is wrong with a file is said by its line', async () => {
     ],
     ['compressed', gzipSync(HEADER), 1, /^is not UTF-8 text/],
     ['half a line', `${lineOf()}\n{"user":`, 2, /^is not JSON: /],
-    ['a value that is none', lineOf({ user: { a: 1 } }), 1, /user must be a text or a number/],
+    ['a value that is none', lineOf({ user: { a: 1 } }), 1, /user must be a string or a number/],
     ['a line without end', `{"user":"${'x'.repeat(1_000_000)}`, 1, /^is longer than 8192 characters/],
     [
       'bytes that are no text',
@@ -85,13 +85,23 @@ test('whatever is wrong with a file is said by its line', async () => {
       1,
       /category must be a text of/,
     ],
-    ['unknown column', `${HEADER},amount\n${rowOf('a', '1')},1`, 1, /^has amount; the fields are/],
+    [
+      'unknown column',
+      `${HEADER},amount\n${rowOf('a', '1')},1`,
+      1,
+      /^has unknown fields: amount\. The fields are/,
+    ],
     ['lacking columns', 'user,points\n', 1, /^the header lacks category, hash, created_at/],
     ['a column twice', `${HEADER},user\n`, 1, /^the header has the same column twice/],
-    ['a short row', `${HEADER}\n${rowOf('a', '1')}\n${alice},trading`, 3, /^has 2 values, the header 5/],
+    [
+      'a short row',
+      `${HEADER}\n${rowOf('a', '1')}\n${alice},trading`,
+      3,
+      /^has 2 values, but the header has 5 columns/,
+    ],
     ['an open quote', `${HEADER}\n${rowOf('a', '1')}\n"${alice},trading,1`, 3, /^is not CSV: /],
     ['a row without end', `${HEADER}\n${'x'.repeat(1_000_000)}`, 2, /^is not CSV: /],
-    ['no table at all', 'hello', 1, /^has hello; the fields are/],
+    ['no table at all', 'hello', 1, /^has unknown fields: hello\. The fields are/],
   ];
   for (const [name, file, line, message] of cases) {
     const last = (await readAll(file)).at(-1);

@@ -61,13 +61,13 @@ describe('keys on the embedded database', () => {
     assert.ok(!listed.out.includes(issued.key.slice(22, 60)));
   });
 
-  test('the output says, when the last key of a watcher is revoked, that its webhooks go on without one', async () => {
+  test('revoking the last key of a watcher warns that its webhooks continue without a key', async () => {
     const issued: Issued = JSON.parse((await keys('create', '--watcher', 'last', '--json')).out);
     const { code, err } = await keys('revoke', issued.key_id);
     assert.equal(code, 0);
     assert.match(
       err,
-      /is revoked\nlast has no valid key left, but its webhooks still go out, without the Authorization header\. To stop them: chainbell watchers suspend last\. To send the header again: chainbell keys create --watcher last\n$/,
+      /is revoked\nlast has no valid key left\. Its webhooks still go out, without the Authorization header\. To stop them: chainbell watchers suspend last\. To send the header again: chainbell keys create --watcher last\n$/,
     );
     const again = JSON.parse((await keys('revoke', issued.key_id, '--json')).out);
     assert.equal(again.watcher_has_valid_key, false);
@@ -179,7 +179,7 @@ describe('a new secret on a server', () => {
   });
   after(() => place[Symbol.asyncDispose]());
 
-  test('beside the former one it is taken over by rekey, after which the former one can be dropped', async () => {
+  test('rekey moves everything to the new secret, and the former one can then be removed', async () => {
     const created = await keysWith({ CHAINBELL_SECRET: SECRET }, 'create', '--watcher', 'acme', '--json');
     const issued: Issued = JSON.parse(created.out);
     const alone = await keysWith({ CHAINBELL_SECRET: NEW_SECRET }, 'rekey');
@@ -188,7 +188,7 @@ describe('a new secret on a server', () => {
 
     const rekeyed = await keysWith(both, 'rekey');
     assert.deepEqual([rekeyed.code, rekeyed.out], [0, '']);
-    assert.match(rekeyed.err, /^1 of 1 re-encrypted\nall is under the present secret/);
+    assert.match(rekeyed.err, /^1 of 1 re-encrypted\neverything is encrypted under the current secret/);
     const again = await keysWith(both, 'rekey', '--json');
     const ring = deriveKeyRing(Buffer.from(NEW_SECRET, 'base64'));
     assert.deepEqual([again.err, JSON.parse(again.out)], ['', { rekeyed: 0, kek_id: ring.kekId }]);

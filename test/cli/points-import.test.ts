@@ -170,7 +170,7 @@ describe('points import on a server', () => {
     assert.deepEqual(await listWrongSums(database), []);
   });
 
-  test('an award that is there with other contents is a problem, not a second award', async () => {
+  test('an award that is stored with other contents is a problem and adds nothing', async () => {
     await importText('awards.ndjson', lineOf());
     const { out, code } = await importText(
       'awards.ndjson',
@@ -182,7 +182,7 @@ describe('points import on a server', () => {
       problemsOf(out).map(({ line }) => line),
       [3],
     );
-    assert.match(problemsOf(out)[0]?.message ?? '', /is on line 1 with other contents: give each award/);
+    assert.match(problemsOf(out)[0]?.message ?? '', /is on line 1 with other contents\. Give each award/);
     const next = await importText(
       'awards.ndjson',
       [lineOf({ ordinal: 1 }), lineOf({ points: 11 })].join('\n'),
@@ -195,7 +195,7 @@ describe('points import on a server', () => {
     assert.equal(await countPoints(), 1);
   });
 
-  test('no more than the first 20 problems are looked for', async () => {
+  test('an import stops after 20 problems', async () => {
     const { code, out, err } = await importText('wrong', '{}\n'.repeat(1_000));
     assert.deepEqual([code, summaryOf({ out, code, err }).problems.length], [64, 20]);
     assert.match(
@@ -204,7 +204,7 @@ describe('points import on a server', () => {
     );
   });
 
-  test('an empty file holds no awards; a file that is not there ends with 64', async () => {
+  test('an empty file adds no awards, and a missing file exits with 64', async () => {
     const empty = await importText('empty', '');
     assert.deepEqual([empty.code, summaryOf(empty).lines], [0, 0]);
     for (const name of ['missing.csv', '.']) {
@@ -214,7 +214,7 @@ describe('points import on a server', () => {
     }
   });
 
-  test('who interrupts an import keeps what was stored, and is told to go on', async () => {
+  test('an interrupted import keeps the stored batches and says how to continue', async () => {
     const child = startChainbell(place.dataDir, environment(), 'points', 'import', '-', '--json');
     child.process.stdin.write(`${linesOf(2_500).join('\n')}\n`);
     await waitUntil(async () => (await countPoints()) === 2_000);
@@ -222,10 +222,10 @@ describe('points import on a server', () => {
     const ended = await child.ended;
     assert.equal(ended.code, 75, ended.err);
     assert.deepEqual([summaryOf(ended).added, await countPoints()], [2_000, 2_000]);
-    assert.match(ended.err, /interrupted: import the file again to go on/);
+    assert.match(ended.err, /interrupted: to continue, import the file again/);
   });
 
-  test('standard input is imported as a file is', async () => {
+  test('awards can be imported from standard input', async () => {
     const child = startChainbell(place.dataDir, environment(), 'points', 'import', '-');
     child.process.stdin.end(linesOf(3).join('\n'));
     const { code, out, err } = await child.ended;

@@ -32,9 +32,9 @@ before(async () => {
 });
 after(() => place[Symbol.asyncDispose]());
 
-test('receivers are a table with those that fail, of all watchers or of one', async () => {
+test('receivers are listed in a table, for all watchers or for one, and failing ones are marked', async () => {
   const all = await receivers();
-  assert.deepEqual([all.code, all.err], [0, '1 of 2 receivers fails\n']);
+  assert.deepEqual([all.code, all.err], [0, '1 of 2 receivers is failing\n']);
   assert.match(all.out, /^WATCHER +RECEIVER +FAILING SINCE +ATTEMPTS +LAST +PENDING +OLDEST +NEXT ATTEMPT$/m);
   assert.match(
     all.out,
@@ -58,17 +58,17 @@ test('watchers whose webhooks are late are listed by name', async () => {
   assert.match(out, /^acme +2025-11-20T12:01:00\.000Z +\d+ s$/m);
 });
 
-test('an unknown watcher is wrong usage, with advice', async () => {
+test('an unknown watcher exits with 64 and advice', async () => {
   const { code, err } = await receivers('--watcher', 'nobody');
   assert.deepEqual(
     [code, err],
-    [64, 'chainbell: no watcher has the name or id nobody: see chainbell watchers list\n'],
+    [64, 'chainbell: no watcher has the name or id nobody. To see all: chainbell watchers list\n'],
   );
 });
 
-test('a watcher is named by its id too', async () => {
+test('a watcher can also be given by its id', async () => {
   const { code, out, err } = await receivers('--watcher', '1');
-  assert.deepEqual([code, err, /^beta/m.test(out)], [0, '1 of 1 receiver fails\n', false]);
+  assert.deepEqual([code, err, /^beta/m.test(out)], [0, '1 of 1 receiver is failing\n', false]);
 });
 
 test('--late takes no choice of receivers', async () => {
@@ -82,13 +82,13 @@ test('--late takes no choice of receivers', async () => {
 test('receivers of a suspended watcher are shown as suspended, not as failing', async () => {
   await suspendWatcher(database, 1, noon);
   const all = await receivers();
-  assert.equal(all.err, 'no receiver of 2 fails, 1 of suspended watchers\n');
+  assert.equal(all.err, 'none of 2 receivers is failing, 1 of suspended watchers\n');
   assert.match(all.out, /^acme +https:\/\/1\.example:443 +suspended$/m);
   assert.deepEqual(JSON.parse((await receivers('--failing', '--json')).out), []);
   const [json] = JSON.parse((await receivers('--json')).out) as Record<string, unknown>[];
   assert.deepEqual([json?.suspended, json?.failing, json?.pending], [true, false, null]);
   await resumeWatcher(database, 1);
-  assert.equal((await receivers('--failing')).err, '1 receiver fails\n');
+  assert.equal((await receivers('--failing')).err, '1 receiver is failing\n');
 });
 
 test('--watch shows them again and again, until it is interrupted', async () => {

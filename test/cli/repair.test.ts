@@ -6,11 +6,11 @@ import { chain, chainbell } from './chainbell.ts';
 
 const range = ['--from', '1', '--to', '2'];
 
-test('without a plan asked for first it ends with 64, and says to begin with --dry-run', async () => {
+test('without exactly one of --dry-run and --apply it exits with 64 and advises --dry-run', async () => {
   for (const words of [range, [...range, '--dry-run', '--apply']]) {
     const { code, out, err } = await chainbell(tmpdir(), chain, 'repair', ...words);
     assert.deepEqual([code, out], [64, ''], words.join(' '));
-    assert.match(err, /begin with --dry-run/);
+    assert.match(err, /Start with --dry-run/);
   }
 });
 

@@ -54,10 +54,10 @@ describe('secrets on a server', () => {
     ]);
   });
 
-  test('an unknown watcher ends with 64 and is not made', async () => {
+  test('an unknown watcher exits with 64 and is not created', async () => {
     const { code, out, err } = await run('secrets', 'show', '--watcher', 'nobody');
     assert.deepEqual([code, out], [64, '']);
-    assert.match(err, /no watcher has the name or id nobody: see chainbell watchers list/);
+    assert.match(err, /no watcher has the name or id nobody\. To see all: chainbell watchers list/);
     assert.ok(!(await run('keys', 'list')).out.includes('nobody'));
   });
 });

@@ -108,7 +108,7 @@ describe('status without a service', () => {
   const run = (env: Record<string, string>, ...words: string[]) =>
     chainbell('.', { ...chain, ...env }, 'status', ...words);
 
-  test('prices with their sources, and pairs beside them, are tables of their own', async () => {
+  test('prices, their sources and pairs have separate tables', async () => {
     const [price] = STATUS_EXAMPLE.prices;
     const [pair] = STATUS_EXAMPLE.pairs;
     assert.ok(price !== undefined && pair !== undefined);
@@ -136,13 +136,13 @@ describe('status without a service', () => {
       /^XRP +2500\.25 +700 s +stale$/m,
       /^ETH +binance:ETHUSDT +used +2500\.25 +2026-01-31T12:00:00\.000Z$/m,
       /^2 +USDT\/ETH +2510 +2026-\S+ +0\.39 % +0\.00 %$/m,
-      /^5 +USDT\/ETH +2510 +2026-\S+ +-50\.00 % +6\.07 % +deviates: the pool may be pushed$/m,
-      /^6 +USDT\/ETH +- +- +- +- +the past 24 hours are being read$/m,
+      /^5 +USDT\/ETH +2510 +2026-\S+ +-50\.00 % +6\.07 % +deviates: the pool may be manipulated$/m,
+      /^6 +USDT\/ETH +- +- +- +- +the last 24 hours are still being read$/m,
     ])
       assert.match(out, line);
   });
 
-  test('writes that fail are named with what to do, and nodes with how often they were outvoted and disproved', async () => {
+  test('failing writes are shown with the next step, and nodes with how often they were outvoted and disproved', async () => {
     const at = '2026-01-31T12:00:00.000Z';
     const body = JSON.stringify({
       ...{ ...STATUS_EXAMPLE, state: 'degraded', nodes: [NODE] },
@@ -157,7 +157,7 @@ describe('status without a service', () => {
     assert.deepEqual([cellOf('OUTVOTED'), cellOf('DISPROVED')], ['3', '5']);
   });
 
-  test('what watchers wait for and what a reorg took back is there where there is any', async () => {
+  test('watchers over their pending limit and orphaned transfers are shown only if there are any', async () => {
     const since = '2026-01-31T12:00:00.000Z';
     const body = JSON.stringify({
       ...STATUS_EXAMPLE,
@@ -168,18 +168,18 @@ describe('status without a service', () => {
     const { out } = await run({}, '--url', url);
     assert.match(
       out,
-      /^pending +1 watcher has more pending notifications than limits\.pendingNotifications: /m,
+      /^pending +1 watcher has more pending notifications than limits\.pendingNotifications\. /m,
     );
     assert.match(
       out,
       /^orphaned +2 acknowledged transfers were orphaned without a removal notice, the first at 2026/m,
     );
-    assert.match(out, /^receivers +2 receivers of 1 watcher fail, the longest since /m);
+    assert.match(out, /^receivers +2 receivers of 1 watcher are failing, the longest since /m);
     service.setAnswer({ body: JSON.stringify(STATUS_EXAMPLE) });
     assert.doesNotMatch((await run({}, '--url', url)).out, /^(pending|orphaned) /m);
   });
 
-  test('69 where nobody answers, at the configured address or the given one, and what to do', async () => {
+  test('exits with 69 and advice if no service answers at the configured or the given URL', async () => {
     for (const [env, words] of [
       [{ CHAINBELL_HTTP_HOST: '0.0.0.0', CHAINBELL_HTTP_PORT: '2' }, []],
       [{}, ['--url', 'http://127.0.0.1:2']],
@@ -193,19 +193,19 @@ describe('status without a service', () => {
     }
   });
 
-  test('69 where something else answers, or the service without its database', async () => {
+  test('exits with 69 if another server answers, or a service without its database', async () => {
     const url = `http://127.0.0.1:${other.port}`;
     assert.match((await run({}, '--url', url)).err, /is not a Chainbell of this version/);
     other.setAnswer({ status: 503, body: '{}' });
     const { code, err } = await run({}, '--url', url);
     assert.equal(code, 69);
-    assert.match(err, /cannot reach its database: see http.*\/readyz/);
+    assert.match(err, /cannot reach its database\. See http.*\/readyz/);
   });
 
-  test('64 for what is no address, and for a port that is any free one', async () => {
+  test('exits with 64 for an invalid URL, and for port 0', async () => {
     const wrong = await run({}, '--url', 'nonsense');
     assert.deepEqual([wrong.code, wrong.out], [64, '']);
-    assert.match(wrong.err, /nonsense is not an address/);
+    assert.match(wrong.err, /nonsense is not a URL/);
     const free = await run({ CHAINBELL_HTTP_PORT: '0' });
     assert.equal(free.code, 64);
     assert.match(free.err, /http\.port is 0/);

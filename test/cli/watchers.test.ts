@@ -98,11 +98,11 @@ for (const kind of sampledKinds(import.meta.url))
       }
     });
 
-    test('a deletion names the watcher that its id means, and one that is being deleted cannot be suspended', async () => {
+    test('deleting by id shows the name of the watcher, and a watcher that is being deleted cannot be suspended', async () => {
       const created = await chainbell(place.dataDir, env(), 'keys', 'create', '--watcher', 'gone soon');
       assert.equal(created.code, 0, created.err);
       const { id } = JSON.parse((await run('show', 'gone soon', '--json')).out);
-      assert.match((await run('delete', String(id))).err, /--yes deletes gone soon with 0 records/);
+      assert.match((await run('delete', String(id))).err, /To delete gone soon with 0 records/);
       const database = await place.open();
       // One that has its name is not refused for it.
       await create(database, ODD);
@@ -127,7 +127,7 @@ for (const kind of sampledKinds(import.meta.url))
       },
     );
 
-    test('a deletion that was killed leaves the watcher suspended, says what is left, and is finished by the next', async () => {
+    test('after a killed deletion the watcher stays suspended, show lists what is left, and the next deletion finishes', async () => {
       const database = await place.open();
       const record = await watchAddress(database, { watcherId: 1 });
       // On the server the deletion must last long enough to be killed between two of its batches, and counts end below.

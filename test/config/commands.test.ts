@@ -76,7 +76,7 @@ test('config check --json gives the problems as JSON on standard output', async 
   ]);
 });
 
-test('without --config, chainbell.yaml of the working folder is taken, and without one the environment', async () => {
+test('without --config, chainbell.yaml of the working folder is used, or the environment if there is none', async () => {
   using config = writeConfig(BAD);
   const workingFolder = process.cwd();
   try {
@@ -88,7 +88,7 @@ test('without --config, chainbell.yaml of the working folder is taken, and witho
     assert.equal(
       run.err,
       'CHAINBELL_CHAIN_ID  chain.id: is required\nCHAINBELL_CHAIN_RPC  chain.rpc: is required\n' +
-        'There is no chainbell.yaml here: chainbell.example.yaml explains what to write, or name a file with --config.\n',
+        'There is no chainbell.yaml in this folder. Create one (chainbell.example.yaml explains every key), or name a file with --config.\n',
     );
   } finally {
     process.chdir(workingFolder);

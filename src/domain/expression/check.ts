@@ -1,24 +1,23 @@
 /**
- * The types of expressions, and what their names mean, found out once at load: a checked expression can be calculated for
- * every log without a further look at its text.
+ * Checks the types and names of expressions once, when the configuration is loaded. A checked expression can then be
+ * evaluated for every log without further checks.
  */
 import { type Fraction, fractionFrom } from '../../core/fraction.ts';
 import type { Hex } from '../../core/hex.ts';
 import { type Span, TextError } from '../../core/text-error.ts';
 import { type Arithmetic, type Comparison, type Expression, type Logic, parseExpression } from './parse.ts';
 
-/** Integers are numbers, too. An address is 20 bytes. */
+/** An integer is also a number. An address is `bytes20`. */
 export type ValueType = 'integer' | 'number' | 'boolean' | `bytes${number}`;
 
-/** A number, a truth value, bytes. */
 export type Value = Fraction | boolean | Hex;
 
-/** What an expression may speak of. */
+/** The names and tokens that an expression may use. */
 export type Scope = {
-  /** What the names stand for, as in "no argument of the event". */
+  /** Completes the error `"x" is …`, as in "no argument of the event". */
   what: string;
   names: ReadonlyMap<string, ValueType>;
-  /** What may stand where a token is expected; only what is priced may be valued. */
+  /** Tokens by name. `usd` accepts only priced ones. */
   tokens: ReadonlyMap<string, 'priced' | 'unpriced'>;
 };
 
@@ -28,7 +27,7 @@ export type Checked =
   | { kind: 'constant'; value: Value }
   | { kind: 'name'; name: string }
   | { kind: 'call'; name: 'floor' | 'abs' | 'min' | 'max'; values: Checked[] }
-  /** Of the smallest units of a token. */
+  /** A function of an amount in the smallest units of a token. */
   | { kind: 'token'; name: 'amount' | 'usd'; units: Checked; token: string }
   | { kind: 'unary'; operator: '-' | '!'; operand: Checked }
   | { kind: 'binary'; operator: Arithmetic | Comparison | Logic; left: Checked; right: Checked };
@@ -36,7 +35,7 @@ export type Checked =
 export type CheckedExpression = {
   text: string;
   root: Checked;
-  /** Tokens whose price it needs. */
+  /** Tokens whose price the expression needs. */
   priced: ReadonlySet<string>;
 };
 
@@ -53,9 +52,10 @@ const signatures: Record<FunctionName, string> = {
 const BYTES_MAX = 32;
 
 /**
- * Parses an expression and checks that it is of the wanted type in this scope.
+ * Parses an expression and checks that it has the wanted type in this scope.
  * @throws TextError
  */
+// oxlint-disable-next-line max-lines-per-function -- one short function for each kind of expression, which call each other and share scope and priced
 export function checkExpression(
   text: string,
   scope: Scope,
@@ -194,7 +194,7 @@ function checkHex(text: Hex, span: Span): Typed {
   return { type: `bytes${digits / 2}`, node: { kind: 'constant', value: text } };
 }
 
-/** An integer is good where a number is wanted, not the other way round. */
+/** An integer is accepted as a number, but not a number as an integer. */
 function isOf(type: ValueType, wanted: ValueType): boolean {
   return type === wanted || (type === 'integer' && wanted === 'number');
 }

@@ -1,5 +1,5 @@
 /**
- * The expressions of point rules, read: `usd(amount0In + amount0Out, token0) >= 1 && to != sender`. Text in, tree out.
+ * Parses the expressions of point rules, such as `usd(amount0In + amount0Out, token0) >= 1 && to != sender`, into a tree.
  *
  *   expression  = and { "||" and }                    and      = comparison { "&&" comparison }
  *   comparison  = sum [ ("==" | "!=" | "<" | "<=" | ">" | ">=") sum ]
@@ -26,9 +26,9 @@ export type Expression = Span &
     | { kind: 'binary'; operator: Arithmetic | Comparison | Logic; left: Expression; right: Expression }
   );
 
-/** Enough for any rule that somebody can still read; it bounds the size of all numbers that come out, too. */
+/** Enough for any readable rule. It also bounds the size of all computed numbers. */
 const TEXT_LENGTH_MAX = 1_000;
-/** Parentheses, calls and signs inside one another: bounds the recursion. */
+/** Nesting of parentheses, calls and signs. Bounds the recursion. */
 const DEPTH_MAX = 32;
 /** A uint256 has at most 78 digits. */
 const NUMBER_LENGTH_MAX = 80;
@@ -37,38 +37,13 @@ type Token = Span & { kind: 'number' | 'hex' | 'name' | 'symbol' | 'end'; text: 
 
 /** @throws TextError */
 export function parseExpression(text: string): Expression {
-  const tokens = readTokens(text);
-  let position = 0;
+  const { peek, take, takeSymbol, expect } = createTokenCursor(text);
   let depth = 0;
 
   const expression = parseOr();
   const rest = peek();
   if (rest.kind !== 'end') throw new TextError(`${show(rest)} is unexpected here`, rest);
   return expression;
-
-  function peek(): Token {
-    return tokens[position] ?? { kind: 'end', text: '', start: text.length, end: text.length };
-  }
-
-  function take(): Token {
-    const token = peek();
-    position += 1;
-    return token;
-  }
-
-  function takeSymbol<Symbol extends string>(...symbols: readonly Symbol[]): Symbol | undefined {
-    const token = peek();
-    const found = token.kind === 'symbol' ? symbols.find((symbol) => symbol === token.text) : undefined;
-    if (found !== undefined) position += 1;
-    return found;
-  }
-
-  function expect(symbol: string, why: string): Token {
-    const token = take();
-    if (token.kind !== 'symbol' || token.text !== symbol)
-      throw new TextError(`"${symbol}" is expected here ${why}, not ${show(token)}`, token);
-    return token;
-  }
 
   function parseChain(
     operators: readonly (Arithmetic | Logic)[],
@@ -102,7 +77,7 @@ export function parseExpression(text: string): Expression {
     return parseChain(['+', '-'], () => parseChain(['*', '/'], parseUnary));
   }
 
-  /** Whatever nests passes here. */
+  /** Every nested expression passes through here, so the depth is counted here. */
   function parseUnary(): Expression {
     depth += 1;
     if (depth > DEPTH_MAX) throw new TextError(`is nested more than ${DEPTH_MAX} deep`, peek());
@@ -139,6 +114,38 @@ export function parseExpression(text: string): Expression {
     const closing = expect(')', `to end the values of ${name}`);
     return { kind: 'call', name, values, start, end: closing.end };
   }
+}
+
+/** Moves through the tokens of a text; past the last one, every token is the end. */
+function createTokenCursor(text: string) {
+  const tokens = readTokens(text);
+  let position = 0;
+
+  function peek(): Token {
+    return tokens[position] ?? { kind: 'end', text: '', start: text.length, end: text.length };
+  }
+
+  function take(): Token {
+    const token = peek();
+    position += 1;
+    return token;
+  }
+
+  function takeSymbol<Symbol extends string>(...symbols: readonly Symbol[]): Symbol | undefined {
+    const token = peek();
+    const found = token.kind === 'symbol' ? symbols.find((symbol) => symbol === token.text) : undefined;
+    if (found !== undefined) position += 1;
+    return found;
+  }
+
+  function expect(symbol: string, why: string): Token {
+    const token = take();
+    if (token.kind !== 'symbol' || token.text !== symbol)
+      throw new TextError(`"${symbol}" is expected here ${why}, not ${show(token)}`, token);
+    return token;
+  }
+
+  return { peek, take, takeSymbol, expect };
 }
 
 const TOKEN =
