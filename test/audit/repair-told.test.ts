@@ -1,6 +1,7 @@
 /**
- * Repairs of what receivers may have been told: their books, kept as docs/how-to/credit-deposits.md says, against the chain. Every
- * notification is damaged before or after it is sent, because what was sent is not stored.
+ * Repairs of notifications that receivers may have seen. Compares the receivers' books, kept as in
+ * docs/how-to/credit-deposits.md, with the chain. Every notification is damaged before or after it is sent, because the
+ * sent content is not stored.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -21,8 +21,8 @@ type Chain = {
 };
 
 /**
- * Follows for some blocks. The clock moves so that each commit refreshes the final block. Returns the heights that the nodes were
- * asked for by number.
+ * Follows for some blocks. The clock moves so that each commit refreshes the final block. Returns the heights that
+ * were requested by number.
  */
 async function follow(
   database: Database,

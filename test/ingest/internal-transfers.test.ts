@@ -1,6 +1,6 @@
 /**
- * Internal transfers of real nodes: the same ones in the same places, however a node is asked; together with the
- * transactions' own values they are all that changes balances, but for fees, rewards and withdrawals.
+ * Internal transfers of real nodes: the same ones in the same positions with every trace method. Together with the
+ * transactions' own values they explain all changes of balances, except fees, rewards and withdrawals.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

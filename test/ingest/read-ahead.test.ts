@@ -10,7 +10,7 @@ import { extractNothing } from '../../src/ingest/read-block.ts';
 import { headerOf } from '../kit/chain-story.ts';
 import { createTestClock } from '../kit/clock.ts';
 
-/** How long few blocks wait for more. */
+/** How long a few blocks wait for more. */
 const PATIENCE_MS = 250;
 const { signal } = new AbortController();
 const head = headerOf(1_000);

@@ -1,6 +1,6 @@
 /**
- * After a run through everything, the keys and secrets that were used are searched for in all that is kept: every
- * table, the files of the embedded database, the log, the metrics, the status.
+ * Uses every feature, and then searches all stored data for the used keys and secrets: every table, the files of the
+ * embedded database, the log, the metrics, the status.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

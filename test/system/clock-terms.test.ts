@@ -1,6 +1,6 @@
 /**
- * What lasts for a time, while the common clock is set by a day: answers kept for Idempotency-Keys, overlaps of keys and
- * signing secrets, rounds of prices, the order of attempts.
+ * Durations while the common clock is set by a day: answers kept for Idempotency-Keys, overlaps of keys and signing
+ * secrets, rounds of prices, the order of attempts.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

@@ -1,6 +1,6 @@
 /**
- * A secret is replaced while everything runs: nobody is refused, nothing is undeliverable, and the former secret is
- * needed no more.
+ * Replaces a secret while everything runs: no request is refused, all webhooks arrive, and afterwards the former secret is
+ * no longer needed.
  */
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';

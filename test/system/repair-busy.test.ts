@@ -1,6 +1,6 @@
 /**
- * `chainbell repair --apply` as a process beside a busy follower and worker, killed at every statement that it writes: run
- * again it does the rest, and the receivers' books are those of the chain.
+ * `chainbell repair --apply` as a process beside a busy follower and worker, killed at every statement that it
+ * writes. A second run does the rest, and the receivers' books equal the chain.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,6 +1,5 @@
 /**
- * Ends and beginnings: of the service, of the node, of both, in order and by force. Nothing is lost, nothing is told
- * as two things.
+ * Stops, kills and restarts the service, the node, and both. No transfer is lost, and none is sent under two ids.
  */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -54,8 +53,8 @@ async function watchAhead(database: TestDatabase): Promise<Watched> {
 }
 
 /**
- * The node behind a load balancer: every second question for the newest block is answered by one that is behind, of
- * which `staleCount` tells. The first few are not, so that the service can start.
+ * A node behind a load balancer: a node that is behind answers every second request for the newest block, and `staleCount`
+ * counts these. The first few answers are right, so that the service can start.
  */
 async function startStaleProxy(oldNumber: number) {
   let asked = 0;

@@ -1,5 +1,5 @@
 /**
- * The end of the real program while clients hold connections in every way that they can.
+ * Stops the real program while clients hold connections in many ways.
  */
 import assert from 'node:assert/strict';
 import { connect } from 'node:net';

@@ -1,6 +1,6 @@
 /**
- * Suspending a watcher while several processes send its webhooks: they stop, what comes meanwhile waits, and nothing is lost or
- * doubled.
+ * Suspends a watcher while several processes send its webhooks. The webhooks stop, new notifications wait, and none is lost
+ * or sent twice.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -1,6 +1,6 @@
 /**
- * `chainbell verify` on a real node and a real database: what is stored is equal to the chain, and nothing that is changed
- * by hand stays unseen. The service runs meanwhile.
+ * `chainbell verify` on a real node and a real database: stored data equals the chain, and every manual change is found.
+ * The service runs meanwhile.
  */
 import assert from 'node:assert/strict';
 import { type Difference, nothingUndecided } from '../../src/audit/compare.ts';
