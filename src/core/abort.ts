@@ -8,17 +8,17 @@ import { Fault } from './fault.ts';
 export type WorkAbort = {
   readonly signal: AbortSignal;
   abort(reason?: unknown): void;
-  /** Ends the timer and the link to the parent; to be called when the work is done. */
+  /** Ends the timer and the link to the parent. Call it when the work is done. */
   release(): void;
 };
 
-/** For a wait that only its own time ends. */
+/** Never aborts: for a wait that ends only after its time. */
 export const never = new AbortController().signal;
 
-/** One for all: an error with a stack for each work that simply ends is much of what a delivery costs. */
+/** Shared, because creating an error with a stack for each piece of work is a large part of the cost of a delivery. */
 const ENDED = new DOMException('this work has ended', 'AbortError');
 
-/** The listeners of signals that have many: an EventTarget compares a new one with each that it has. */
+/** Listeners by signal. An EventTarget would compare each new listener with all existing ones. */
 const listenersOf = new WeakMap<AbortSignal, Set<() => void>>();
 
 /** Calls `listener` once when the signal aborts, unless the returned function was called before. */

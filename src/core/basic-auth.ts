@@ -1,8 +1,8 @@
 /**
- * User and password of a URL, as HTTP sends them (RFC 7617). Clients drop them silently, or send them with their escapes.
+ * Turns user and password of a URL into HTTP Basic authentication (RFC 7617). HTTP clients drop them or send them escaped.
  */
 
-/** The URL without them, and the header that carries them where it has any. */
+/** The URL without credentials, and the header for them if it had any. */
 export function splitCredentials(url: string): { url: string; headers: { authorization?: string } } {
   const basic = basicCredentials(url);
   if (basic === undefined) return { url, headers: {} };
@@ -12,14 +12,14 @@ export function splitCredentials(url: string): { url: string; headers: { authori
   return { url: bare.href, headers: { authorization: `Basic ${basic}` } };
 }
 
-/** `user:password` in base64; undefined where the URL has neither. */
+/** `user:password` in base64; undefined if the URL has neither. */
 export function basicCredentials(url: string): string | undefined {
   const { username, password } = new URL(url);
   if (username === '' && password === '') return undefined;
   return Buffer.from(`${decodePercent(username)}:${decodePercent(password)}`).toString('base64');
 }
 
-/** The text as it is where a percent sign begins no escape. */
+/** Decodes percent escapes. Returns the text unchanged if one of them is invalid. */
 export function decodePercent(text: string): string {
   try {
     return decodeURIComponent(text);

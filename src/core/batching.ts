@@ -1,14 +1,14 @@
 /**
- * Work in groups: items that come while one group is worked on go into the next, so one is never delayed and many cost
+ * Works on items in groups: items that arrive during one group form the next, so a single item never waits and many cost
  * little more than one.
  */
 
 type GroupOptions<Item, Result> = {
   /** Items of one group. */
   sizeMax: number;
-  /** Called before a group is taken, for as long as it pays to wait for more items; `count` says how many there are. */
+  /** Called before each group. It may wait for more items; `count` returns how many there are. */
   gather?(count: () => number): Promise<void>;
-  /** Works on a group; returns what became of each item, or throws why it failed. A rejection is that of all items. */
+  /** Works on a group and returns a function for each item's result, which may throw. A rejection rejects all items. */
   work(items: readonly Item[]): Promise<(item: Item) => Result>;
 };
 

@@ -4,7 +4,7 @@
 import { startAbort } from './abort.ts';
 import type { Clock } from './clock.ts';
 
-/** The first of the outcomes to come, or 'late' when none has after `ms` or when the signal aborts. */
+/** The first outcome, or 'late' if there is none after `ms` or when the signal aborts. */
 export async function firstOrLate<Outcome>(
   { clock, signal }: { clock: Clock; signal: AbortSignal },
   outcomes: readonly Promise<Outcome>[],

@@ -1,13 +1,13 @@
 /**
- * Time, as a dependency: production passes a clock that follows the database's (`common-clock.ts`), tests pass one that
+ * Time as a dependency: production uses a clock that follows the database's (`common-clock.ts`), tests use one that
  * they move.
  */
 import { uptime } from 'node:os';
 
 export type Clock = {
-  /** The present, UTC. It steps when the common clock is set; use `steadyMs` for durations. */
+  /** The current time, UTC. It steps when the common clock is adjusted, so use `steadyMs` for durations. */
   now(): Date;
-  /** Milliseconds on a clock that only goes forward at the speed of time. Its zero means nothing. */
+  /** Monotonic milliseconds. The zero is arbitrary. */
   steadyMs(): number;
   /** The steps of the common clock that `now` contains, added up (see store/deployment/clock-steps.ts). */
   stepsMs(): number;
@@ -15,7 +15,7 @@ export type Clock = {
   wait(ms: number, signal: AbortSignal): Promise<void>;
 };
 
-/** The machine's clock, for what runs without a service. */
+/** The machine's clock, for commands that run without a service. */
 export function systemClock(): Clock {
   return {
     now: () => new Date(Date.now()),
@@ -31,7 +31,7 @@ export function steadyFrom(clock: Clock): Clock {
   return { ...clock, now: () => new Date(startMs + clock.steadyMs()) };
 }
 
-/** Not by node:timers/promises: there each wait that ends early costs an error with its stack. */
+/** Not node:timers/promises, because each of its waits that ends early creates an error with a stack. */
 export function waitMs(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const end = () => {
@@ -54,7 +54,7 @@ const UPTIME_READ_MS_MIN = 1;
 let sleptMs = 0;
 let readMs = performance.now();
 
-/** Since the process began, the machine's sleep included. */
+/** Milliseconds since the process started, including the machine's sleep. */
 export function machineSteadyMs(): number {
   const nowMs = performance.now();
   if (nowMs - readMs >= UPTIME_READ_MS_MIN) {

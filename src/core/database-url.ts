@@ -1,5 +1,5 @@
 /**
- * The URL of a PostgreSQL server as libpq reads it: several hosts with ports of their own, and target_session_attrs.
+ * Parses the URL of a PostgreSQL server as libpq does: several hosts with separate ports, and target_session_attrs.
  */
 
 type DatabaseHosts = {
@@ -11,10 +11,10 @@ type DatabaseHosts = {
 
 const URL_PARTS = /^(postgres(?:ql)?:\/\/)([^/?#]*@)?([^/?#]*)(.*)$/s;
 const SESSION_ATTRS = /([?&])target_session_attrs=([^&#]*)(&?)/;
-/** Chainbell writes, so the values of libpq that ask for a standby have no meaning here. */
+/** libpq's other values ask for a standby, but Chainbell needs to write. */
 const MUST_WRITE: Record<string, boolean> = { any: false, 'read-write': true, primary: true };
 
-/** With several hosts only a server that takes writes will do, unless target_session_attrs says `any`. */
+/** With several hosts, only a server that accepts writes is used, unless target_session_attrs is `any`. */
 export function parseDatabaseUrl(text: string): DatabaseHosts {
   const [, scheme = '', credentials = '', hosts = '', rest = ''] = URL_PARTS.exec(text) ?? [];
   const [, , attrs] = SESSION_ATTRS.exec(rest) ?? [];
@@ -25,7 +25,7 @@ export function parseDatabaseUrl(text: string): DatabaseHosts {
   return { urls, mustWrite: attrs === undefined ? urls.length > 1 : MUST_WRITE[attrs] === true };
 }
 
-/** What is wrong with the URL, undefined when nothing is; a suggestion follows a line break. Never has the password. */
+/** The problem of the URL, or undefined. A suggestion follows after a line break. Never contains the password. */
 export function databaseUrlProblem(text: string): string | undefined {
   const [, , , hosts, rest = ''] = URL_PARTS.exec(text) ?? [];
   if (hosts === undefined || /\s/.test(text)) return 'must be a postgres:// or postgresql:// URL, or empty';
@@ -35,5 +35,5 @@ export function databaseUrlProblem(text: string): string | undefined {
     return 'has a host or port that cannot be one\npercent-encode the credentials: @ / ? # are %40 %2F %3F %23';
   const [, , attrs] = SESSION_ATTRS.exec(rest) ?? [];
   if (attrs === undefined || attrs in MUST_WRITE) return undefined;
-  return `has target_session_attrs=${attrs}, but Chainbell writes\nuse read-write, primary or any`;
+  return `has target_session_attrs=${attrs}, but Chainbell needs to write\nuse read-write, primary or any`;
 }

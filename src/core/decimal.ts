@@ -7,7 +7,7 @@ import { Big } from 'big.js';
 /** Enough for the price of a token of 18 decimals in one of 18 decimals, with 18 significant digits left. */
 const FRACTION_DIGITS = 36;
 
-// A separate constructor: settings on the shared one do not reach it.
+// A separate constructor, so that settings on the shared one don't affect it.
 const Exact = Big();
 Exact.DP = FRACTION_DIGITS;
 Exact.RM = Exact.roundHalfUp;
@@ -19,22 +19,22 @@ export function decimal(value: string | bigint): Decimal {
   return new Exact(value.toString());
 }
 
-/** An amount of the smallest units as whole coins: 1500000n of 6 decimals is 1.5. */
+/** Converts the smallest units to whole coins: 1500000n with 6 decimals is 1.5. */
 export function amountOf(units: bigint, decimals: number): Decimal {
   return new Exact(`${units}e-${decimals}`);
 }
 
-// Cut off first, so that rounding later rounds what was exact and not what was rounded.
+// Truncates the quotient, so that it is rounded only once, later.
 const Truncating = Big();
 Truncating.DP = FRACTION_DIGITS;
 Truncating.RM = Truncating.roundDown;
 
-/** How many percent `part` is of `whole`, with two digits after the point, rounded half away from zero. */
+/** `part` in percent of `whole`, with two digits after the point, rounded half away from zero. */
 export function percentOf(part: Decimal, whole: Decimal): Decimal {
   return new Truncating(part).times(100).div(whole).round(2, Exact.roundHalfUp);
 }
 
-/** In plain notation, all digits. */
+/** The number in plain notation with all digits. */
 export function decimalText(value: Decimal): string {
   return value.toFixed();
 }

@@ -1,22 +1,22 @@
 /**
- * The one error that reaches a caller. Anything else that is thrown is a bug and is only logged.
+ * The only error that reaches a caller. Any other thrown error is a bug and is only logged.
  */
 
-/** What a caller may do about it: HTTP status and "worth retrying" are functions of this code alone. */
+/** The HTTP status and whether a retry makes sense depend on this code alone. */
 export type FaultCode =
   | 'invalid'
   | 'unauthorized'
-  /** Known, and refused. */
+  /** The caller is known, but not allowed. */
   | 'forbidden'
   | 'not_found'
   | 'conflict'
-  /** Asked too often; a while later it works. */
+  /** The caller exceeded a rate limit. Retrying later succeeds. */
   | 'limited'
   /** A node gave an answer that contradicts itself or another one. */
   | 'inconsistent'
   | 'unavailable';
 
-/** One thing wrong with an input: where (`/webhook_url`), and what. */
+/** One problem of an input: where it is (`/webhook_url`), and the message. */
 export type Problem = { path: string; message: string };
 
 export class Fault extends Error {
@@ -55,7 +55,7 @@ export function messageOf(error: unknown): string {
   return cause === '' || own.includes(cause) ? own : `${own}: ${cause}`;
 }
 
-/** What the work returns, or the Fault that it throws; anything else goes on. */
+/** Returns the result of the work or the Fault that it throws. Rethrows other errors. */
 export function orFault<T>(work: () => T): T | Fault {
   try {
     return work();

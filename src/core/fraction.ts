@@ -1,5 +1,5 @@
 /**
- * Exact fractions of integers of any size: what the rules of points calculate with. Nothing is rounded before `floor`.
+ * Exact fractions of integers of any size, for point rules. Nothing is rounded before `floor`.
  */
 import { type Decimal, decimal, decimalText } from './decimal.ts';
 
@@ -40,7 +40,7 @@ export function multiply(left: Fraction, right: Fraction): Fraction {
   return { numerator: left.numerator * right.numerator, denominator: left.denominator * right.denominator };
 }
 
-/** Undefined where the divisor is zero. */
+/** Undefined if the divisor is zero. */
 export function divide(left: Fraction, right: Fraction): Fraction | undefined {
   if (right.numerator === 0n) return undefined;
   const sign = right.numerator < 0n ? -1n : 1n;
@@ -50,7 +50,7 @@ export function divide(left: Fraction, right: Fraction): Fraction | undefined {
   };
 }
 
-/** Below zero when left is less, above when it is more. */
+/** -1 if left is less, 1 if it is greater. */
 export function compare(left: Fraction, right: Fraction): -1 | 0 | 1 {
   const difference = left.numerator * right.denominator - right.numerator * left.denominator;
   return difference < 0n ? -1 : difference > 0n ? 1 : 0;
@@ -62,13 +62,13 @@ export const least = (left: Fraction, right: Fraction): Fraction =>
 export const greatest = (left: Fraction, right: Fraction): Fraction =>
   compare(left, right) >= 0 ? left : right;
 
-/** The greatest integer that is not above it. */
+/** The greatest integer that is not above the fraction. */
 export function floor({ numerator, denominator }: Fraction): bigint {
   const quotient = numerator / denominator;
   return numerator < 0n && quotient * denominator !== numerator ? quotient - 1n : quotient;
 }
 
-/** With this many digits behind the point, the rest cut off towards minus infinity. */
+/** Rounds down, towards minus infinity, to this many digits after the point. */
 export function floorTo({ numerator, denominator }: Fraction, digits: number): Decimal {
   return decimal(`${floor({ numerator: numerator * 10n ** BigInt(digits), denominator })}e-${digits}`);
 }

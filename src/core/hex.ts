@@ -24,7 +24,7 @@ export function parseAddress(text: string): Address {
   return `0x${digits}`;
 }
 
-/** The address in the mixed case that checks its digits (EIP-55). */
+/** The address with its EIP-55 checksum. */
 export function checksumAddress(address: Address): string {
   const digits = address.slice(2).toLowerCase();
   const hash = keccak_256(digits);

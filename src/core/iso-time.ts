@@ -1,7 +1,7 @@
 /**
- * Times as people and programs write them: ISO 8601 with an offset, or a day alone.
+ * Parses ISO 8601 times with an offset, and days.
  */
-/** The years that a time can be of. Beyond them it is a mistake, and databases and JavaScript part ways. */
+/** Other years are mistakes, and databases and JavaScript handle them differently. */
 export const YEAR_MIN = 1970;
 export const YEAR_MAX = 2999;
 
@@ -14,14 +14,14 @@ const FORM = /^(\d{4}-(?:0[1-9]|1[0-2]))-(\d\d)(T\d\d:\d\d(:\d\d(\.\d{1,20})?)?(
 export function findIsoTime(text: string): Date | undefined {
   const [, month, day, time] = FORM.exec(text) ?? [];
   if (month === undefined || !isTimeYear(month)) return undefined;
-  // Dates roll over where there is no such day: day 0 is the last one of the month before.
+  // Day 0 of the next month is the last day of this one.
   const dayMax = new Date(Date.UTC(Number(month.slice(0, 4)), Number(month.slice(5)), 0)).getUTCDate();
   if (Number(day) < 1 || Number(day) > dayMax) return undefined;
   const at = new Date(time === undefined ? `${text}T00:00:00.000Z` : text);
   return Number.isNaN(at.getTime()) ? undefined : at;
 }
 
-/** Whether a text that begins with a year begins with one that times can be of. */
+/** Whether the year at the start of the text is between YEAR_MIN and YEAR_MAX. */
 export function isTimeYear(text: string): boolean {
   const year = Number(text.slice(0, 4));
   return year >= YEAR_MIN && year <= YEAR_MAX;

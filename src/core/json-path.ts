@@ -10,7 +10,7 @@ export type JsonPath = readonly (string | number)[];
 const STEP =
   /\.([\w\-\u0080-\uffff]+)|\[\s*(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|(-?(?:0|[1-9]\d{0,8})))\s*\]/uy;
 
-/** The steps of a path that begins with `$`; undefined when it is none. */
+/** The steps of a path that begins with `$`; undefined if the text isn't a path. */
 export function parseJsonPath(text: string): JsonPath | undefined {
   if (!text.startsWith('$')) return undefined;
   const path: (string | number)[] = [];
@@ -27,7 +27,7 @@ export function parseJsonPath(text: string): JsonPath | undefined {
   return path;
 }
 
-/** The value at the path; undefined where there is none. */
+/** The value at the path; undefined if there is none. */
 export function findAtPath(document: unknown, path: JsonPath): unknown {
   let value = document;
   for (const step of path) {

@@ -32,7 +32,7 @@ export function parseExact(text: string): unknown {
 }
 
 /**
- * Parses JSON in which numbers are decimals of any length: each becomes the text that it is written with.
+ * Parses JSON with decimal numbers of any length. Each number becomes the text in which it was written.
  * @throws SyntaxError as JSON.parse does; RangeError for what is nested too deeply.
  */
 export function parseDecimals(text: string): unknown {
@@ -45,7 +45,7 @@ export function parseDecimals(text: string): unknown {
 const parseWith = (text: string, revive: Reviver): unknown =>
   JSON.parse(text, revive as (key: string, value: unknown) => unknown);
 
-/** A JSON object, of which nothing more is known. */
+/** Whether the value is a JSON object, and not null or an array. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -27,7 +27,7 @@ const REDACTED = [
   '*.apiKey',
 ];
 
-/** Fields with words of nodes and other machines, which repeat what they were sent. */
+/** Fields that may quote nodes and other machines, which can repeat secrets that were sent to them. */
 const FOREIGN = ['error', 'message', 'reason'];
 
 /**
@@ -71,7 +71,7 @@ export function createLog(
   );
 }
 
-/** Only where it is used: most services write JSON, and start sooner without it. */
+/** Loaded only if needed, because most services write JSON and start faster without it. */
 function loadPretty(): typeof import('pino-pretty') {
   return require('pino-pretty');
 }

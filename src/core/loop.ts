@@ -5,7 +5,7 @@ import { startAbort } from './abort.ts';
 import type { Clock } from './clock.ts';
 import { Fault, messageOf } from './fault.ts';
 
-/** Bounded, restartable work with at most one commit; says whether there may be more to do at once. */
+/** 'worked': there may be more to do at once. A step is bounded, restartable work with at most one commit. */
 export type StepOutcome = 'worked' | 'idle';
 export type Step = (signal: AbortSignal) => Promise<StepOutcome>;
 
@@ -21,7 +21,7 @@ export type LoopOptions = {
   wake?: Wake;
   /** Upper bound of the doubling back-off after a Fault. */
   retryMsMax: number;
-  /** Told of each Fault, with the wait that follows. */
+  /** Called with each Fault and the wait before the next attempt. */
   onFault(fault: Fault, retryMs: number): void;
 };
 

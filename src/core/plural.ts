@@ -1,4 +1,4 @@
 /**
- * Numbers with their nouns, for people: `1 block`, `2 blocks`.
+ * Formats a count with its noun: `1 block`, `2 blocks`.
  */
 export const counted = (count: number, noun: string): string => `${count} ${noun}${count === 1 ? '' : 's'}`;

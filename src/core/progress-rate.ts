@@ -1,11 +1,11 @@
 /**
- * How fast something goes, for people who wait: an average over the last half minute.
+ * The speed of progress, averaged over the last 30 seconds.
  */
 import type { Clock } from './clock.ts';
 
 export type Pace = {
   add(count: number): void;
-  /** Of the last 30 seconds, or since the beginning when that is less; 0 at first. */
+  /** Over the last 30 seconds, or since the start if that is less. 0 at first. */
   perSecond(): number;
 };
 
@@ -22,7 +22,7 @@ export function createPace(clock: Clock): Pace {
       const nowMs = clock.now().getTime();
       if (nowMs - (samples.at(-1)?.atMs ?? 0) < SAMPLE_MS_MIN) return;
       samples.push({ atMs: nowMs, total });
-      // The oldest one that is kept is the newest that is older than the window.
+      // Keep one sample that is older than the window, so that the window is fully covered.
       while (samples.length > 2 && nowMs - (samples[1]?.atMs ?? nowMs) >= WINDOW_MS) samples.shift();
     },
     perSecond() {

@@ -1,5 +1,5 @@
 /**
- * URLs as they may be shown: node providers put their keys into paths, databases their passwords before the host.
+ * Removes secrets from URLs before display: node URLs have API keys in their paths, database URLs have passwords.
  */
 import { basicCredentials, decodePercent } from './basic-auth.ts';
 
@@ -7,9 +7,9 @@ export const HIDDEN = '…';
 
 /** Words such as `v3`, `eth` or `rpc` are no secrets, and messages need them: parts of a path with fewer characters. */
 const PATH_PART_CHARACTERS_MIN = 8;
-/** Fewer characters, wherever they stand, would hide half of every message. */
+/** Hiding shorter texts anywhere would hide half of every message. */
 const SECRET_CHARACTERS_MIN = 3;
-/** A secret with fewer characters is hidden only as a word. */
+/** A shorter secret is hidden only as a whole word. */
 const LONG_SECRET_CHARACTERS_MIN = 8;
 
 /**
@@ -76,7 +76,7 @@ function basicForms(url: string): string[] {
   return [basic, bare, bare.replaceAll('+', '-').replaceAll('/', '_')];
 }
 
-/** Each escape that is one; others stay as they are. */
+/** Decodes valid escapes and leaves invalid ones. */
 const decodeEscapes = (text: string) => text.replace(/(%[0-9a-f]{2})+/gi, decodePercent);
 
 /** As clients and proxies escape it that escape more than a URL needs. Half a character can't be escaped. */

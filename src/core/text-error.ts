@@ -1,5 +1,5 @@
 /**
- * What is wrong with a short text of the configuration (an expression, an event's signature), and where in it.
+ * The error of a short text in the configuration (an expression, an event's signature), with its position.
  */
 
 /** Characters of a text, from 0; `end` is the one after the last. */

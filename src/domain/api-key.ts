@@ -9,7 +9,7 @@ import { type KeyRing, type Sealed, seal, unseal } from './key-ring.ts';
 
 type ApiKey = { id: string; text: string };
 
-/** What the ciphertext is bound to: moved to another row it does not decrypt. */
+/** The row that the ciphertext is bound to. Moved to another row, it doesn't decrypt. */
 type KeyOwner = { keyId: string; watcherId: number };
 
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
@@ -28,13 +28,13 @@ export function generateApiKey(): ApiKey {
   return { id, text: `${body}_${checksum(body)}` };
 }
 
-/** Whether a text has the form and the checksum of a key; a typing error is found without asking the database. */
+/** Checks the form and checksum of a key, so that typing errors are found without the database. */
 export function isWellFormedKey(text: string): boolean {
   const match = FORM.exec(text);
   return match?.[1] !== undefined && checksum(match[1]) === match[2];
 }
 
-/** The value under which a key is stored: HMAC-SHA256 with the present pepper. */
+/** The value under which a key is stored: HMAC-SHA256 with the current pepper. */
 export function lookupOf(text: string, { pepper }: { pepper: Buffer }): Buffer {
   return createHmac('sha256', pepper).update(text).digest();
 }

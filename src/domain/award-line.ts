@@ -1,5 +1,5 @@
 /**
- * One line of an import of points: its fields as texts, and the award that they are.
+ * Turns one line of a points import, with its fields as texts, into an award.
  */
 import { type Decimal, decimal } from '../core/decimal.ts';
 import { Fault, type Problem } from '../core/fault.ts';
@@ -29,12 +29,12 @@ const RULE = 'import';
 const WHOLE_DIGITS_MAX = 78;
 const FRACTION_DIGITS_MAX = 36;
 const NUMBER_CHARACTERS_MAX = 200;
-/** No control characters, no halves of characters, nothing that could not be read. */
+/** Refuses control characters, lone surrogates and bytes that weren't UTF-8. */
 const CATEGORY = /^[^\p{Cc}\p{Cs}\uFFFD]{1,64}$/u;
 
 /**
- * The award of a line. Without `ordinal` that is 0; with a month alone it is of the month's first moment.
- * @throws Fault `invalid` with everything that is wrong; paths are names of fields.
+ * Parses the award of a line. The ordinal defaults to 0. With only a month, the time is the month's first moment.
+ * @throws Fault `invalid` with every problem; paths are field names.
  */
 export function parseAwardLine(line: AwardLine): Award {
   const problems: Problem[] = [];
@@ -57,7 +57,7 @@ export function parseAwardLine(line: AwardLine): Award {
   const ordinal = read('ordinal', parseOrdinal);
   const awardedAt = createdAt ?? (month && monthPeriod(month).start);
   if (awardedAt === undefined && problems.every(({ path }) => path !== 'month' && path !== 'created_at'))
-    problems.push({ path: 'created_at', message: 'is missing, and month too: one of them says when' });
+    problems.push({ path: 'created_at', message: 'is missing. Give created_at or month' });
   if (createdAt !== undefined && month !== undefined && monthOf(createdAt) !== month)
     problems.push({ path: 'month', message: 'must be the month of created_at in UTC' });
   const found = { rule, category, user, points, txHash, ordinal, awardedAt };
@@ -80,7 +80,7 @@ function parseHash(text: string): Hash {
   return `0x${text.slice(2).toLowerCase()}`;
 }
 
-/** The same letters are the same category, however they were composed. */
+/** Normalizes Unicode, so that composed and decomposed letters give the same category. */
 function parseCategory(text: string): string {
   const category = text.normalize('NFC');
   if (!CATEGORY.test(category))

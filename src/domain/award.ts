@@ -10,13 +10,13 @@ export type Award = {
   version: number;
   category: string;
   user: Address;
-  /** Above zero; of any sign when an import corrects. */
+  /** Above zero. An import may have negative points as a correction. */
   points: Decimal;
   txHash: Hash;
   /** Position inside the transaction: of the log within its receipt; for accruals and imports any stable number. */
   ordinal: number;
   role: 'user' | 'referrer';
-  /** Undefined for imports: they are never undone by a reorg. */
+  /** Undefined for imports, which a reorg never removes. */
   block: { number: number; hash: Hash } | undefined;
   /** Block time. */
   awardedAt: Date;

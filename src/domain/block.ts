@@ -1,5 +1,5 @@
 /**
- * What the chain tells and everything else is about: block headers and the transfers inside a block.
+ * The central types: block headers and the transfers inside a block.
  */
 import type { Address, Hash } from '../core/hex.ts';
 
@@ -29,7 +29,7 @@ export type Transfer = {
    */
   ordinal: number;
   sender: Address;
-  /** Undefined when the transaction creates a contract (spec 2.7). */
+  /** Undefined if the transaction creates a contract (spec 2.7). */
   receiver: Address | undefined;
   /** Wei, or raw token units. */
   amount: bigint;
@@ -37,7 +37,7 @@ export type Transfer = {
   token: Address | undefined;
 };
 
-/** Sender and receiver, once when they are the same; a contract creation has no receiver. */
+/** Sender and recipient without duplicates. A contract creation has no recipient. */
 export function sidesOf({ sender, receiver }: Transfer): Address[] {
   return receiver === undefined || receiver === sender ? [sender] : [sender, receiver];
 }

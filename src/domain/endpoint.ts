@@ -1,10 +1,10 @@
 /**
- * What the URLs of nodes have in common: one endpoint, one node, one operator.
+ * Tells from node URLs whether they belong to the same endpoint, node or operator.
  */
 
-/** Names by which a machine reaches itself; the URL parser has normalized the spelling of addresses. */
+/** Loopback names. The URL parser has already normalized the spelling of addresses. */
 const LOOPBACK = /^(localhost|.+\.localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]|\[::\]|\[::ffff:(7f00:1|0:0)\])$/;
-/** Below country codes a registered name often has one of these in front: example.co.uk. */
+/** Second-level domains under country codes, as in example.co.uk. */
 const GENERIC_LABELS = new Set(['ac', 'co', 'com', 'edu', 'go', 'gov', 'ne', 'net', 'or', 'org']);
 
 /** Whether both URLs have the same host and port: a ws URL then speaks for that HTTP node. */

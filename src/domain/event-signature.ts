@@ -1,5 +1,5 @@
 /**
- * Events of contracts: a signature as people write it, and its logs decoded by hand (Contract ABI specification, "Events").
+ * Parses event signatures and decodes their logs (Contract ABI specification, "Events").
  * Arguments of static elementary types can be read; those of other types may stand beside them.
  */
 import { keccak_256 } from '@noble/hashes/sha3';

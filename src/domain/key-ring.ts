@@ -5,7 +5,7 @@
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from 'node:crypto';
 import { Fault } from '../core/fault.ts';
 
-/** What one secret gives: looking keys up needs only the pepper, recovering them only the key-encryption key. */
+/** The keys derived from one secret: the pepper is for finding API keys, the key-encryption key for recovering them. */
 type RingKeys = {
   pepper: Buffer;
   /** Names the key-encryption key in the column `kek_id`. */
@@ -13,7 +13,7 @@ type RingKeys = {
   kek: Buffer;
 };
 
-/** The keys of the present secret, under which everything new is sealed, and those that open what is older. */
+/** The keys of the current secret, which seal new data, and those of former secrets, which open older data. */
 export type KeyRing = RingKeys & { former: readonly RingKeys[] };
 
 /** A secret as it is stored: nonce ‖ ciphertext ‖ tag, and which key-encryption key opens it. */
@@ -37,7 +37,7 @@ function deriveKeys(secret: Buffer): RingKeys {
   };
 }
 
-/** Seals bytes under the present key. `row` names the row they are for: in another one they do not open. */
+/** Seals bytes under the current key for `row`. They don't open in another row. */
 export function seal(bytes: Uint8Array, row: string, { kek, kekId }: KeyRing): Sealed {
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv('aes-256-gcm', kek, nonce).setAAD(boundTo(row, kekId));

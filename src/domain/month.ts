@@ -1,5 +1,5 @@
 /**
- * Months, and the periods that points are compared over; all in UTC. Spec 2.1 and 4.1.
+ * Months and comparison periods for points, in UTC (spec 2.1 and 4.1).
  */
 import { Fault } from '../core/fault.ts';
 
@@ -37,7 +37,7 @@ export function monthPeriod(month: Month): Period {
   return { start, end: new Date(monthsLater(start, 1).getTime() - 1) };
 }
 
-/** What `/vs-last-month` compares at this time (spec 4.1). */
+/** The periods that `/vs-last-month` compares at this time (spec 4.1). */
 export function comparisonAt(now: Date): Comparison {
   const current = monthPeriod(monthOf(now));
   const start = monthsLater(current.start, -1);

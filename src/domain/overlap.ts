@@ -1,5 +1,5 @@
 /**
- * How long what was rotated stays valid beside its successor, in hours as people give it.
+ * The overlap of a rotation: how many hours the old key or secret stays valid beside the new one.
  */
 
 export const OVERLAP_HOURS_DEFAULT = 24;

@@ -1,5 +1,5 @@
 /**
- * How the price of a pair tells the price of a token in the other one of the pair.
+ * Derives the price of one token of a pair in the other token.
  */
 
 /** `latestPrice` of the pair, or one divided by it, is the price of the asset in the pair's other token. */

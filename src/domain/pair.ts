@@ -1,5 +1,5 @@
 /**
- * A pool of two tokens with a constant product (Uniswap V2), and what its reserves say about prices. Pure and exact.
+ * A constant-product pool (Uniswap V2) and the prices that follow from its reserves. Pure and exact.
  */
 import { amountOf, type Decimal, decimal, integerRoot } from '../core/decimal.ts';
 import type { Address, Hash } from '../core/hex.ts';
@@ -44,7 +44,7 @@ export type Swap = {
   amount1Out: bigint;
 };
 
-/** What one block did to one pair. */
+/** The changes that one block made to one pair. */
 export type PairEvents = {
   pairId: number;
   swaps: Swap[];
@@ -64,7 +64,7 @@ export type LpSupply = {
   totalSupply: bigint;
   /** The product of the reserves after the last mint or burn; 0 where no fee was on then. */
   kLast: bigint;
-  /** Whether the factory has somebody who gets the protocol fee. */
+  /** Whether the factory has a recipient of the protocol fee. */
   isFeeOn: boolean;
 };
 
@@ -147,7 +147,7 @@ type PoolDeviation = {
   lp: Decimal;
 };
 
-/** Undefined where the prices are not known, or come from the pool. */
+/** Undefined if the prices are unknown or come from the pool. */
 export function poolDeviation(
   pair: Pair,
   { reserve0, reserve1 }: Reserves,

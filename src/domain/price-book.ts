@@ -1,5 +1,5 @@
 /**
- * What has a price in USD, and where each price comes from.
+ * The assets with a USD price, and where each price comes from.
  */
 import type { Decimal } from '../core/decimal.ts';
 import type { PairRate } from './pair-rate.ts';

@@ -1,17 +1,17 @@
 /**
- * From what several sources say to one price: what cannot be believed is dropped, of the rest the median counts
+ * Decides one price from several sources: drops implausible observations and takes the median of the rest
  * (reference/chain.md, section 8). Pure.
  */
 import { type Decimal, decimal } from '../core/decimal.ts';
 
-/** What a source says of the price in USD. */
+/** A source's observation of the price in USD. */
 export type Observation = {
   price: Decimal;
   /** By how much it may be wrong, in USD, where the source says so. */
   conf: Decimal | undefined;
   /** Since when it has been so. */
   at: Date;
-  /** Beyond this age it is not believed. */
+  /** Older observations are stale. */
   maxAgeMs: number;
 };
 
@@ -19,11 +19,11 @@ export type Observation = {
 export type Verdict = 'used' | 'outlier' | 'stale' | 'not_positive' | 'uncertain';
 
 type Decision<T extends Observation> = {
-  /** Undefined when nothing could be believed. */
+  /** Undefined if no observation is usable. */
   price: Decimal | undefined;
   /** All observations, in their order. */
   judged: { observation: T; verdict: Verdict }[];
-  /** Several could be believed, and no more than half of them agree. */
+  /** True if several observations are usable and at most half of them agree. */
   isDisputed: boolean;
 };
 
@@ -33,7 +33,7 @@ const CONF_SHARE_MAX = decimal('0.01');
 const DISTANCE_SHARE_MAX = decimal('0.05');
 /** How far two may be from one another, as a share of their mean. */
 const DIFFERENCE_SHARE_MAX = decimal('0.03');
-/** What is further ahead of us than clocks differ says nothing of its age. */
+/** A time further in the future than clocks differ doesn't tell the age of an observation. */
 const AHEAD_MS_MAX = 60_000;
 const HALF = decimal('0.5');
 

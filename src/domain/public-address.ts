@@ -1,5 +1,5 @@
 /**
- * Which IP addresses a webhook may be sent to: those of the public internet, and what the operator allows besides.
+ * Decides to which IP addresses a webhook may be sent: public ones, and those that the operator allows.
  */
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
@@ -38,7 +38,7 @@ export function isPublicAddress(text: string, allow: readonly Cidr[]): boolean {
 export function parseCidr(text: string): Cidr {
   const [address = '', bits = ''] = text.split('/', 2);
   if (isIP(address) === 0 || !/^\d{1,3}$/.test(bits) || !ipaddr.isValidCIDR(text)) {
-    throw new Fault('invalid', `'${text}' is not a range of addresses; write it like 10.0.0.0/8 or fd00::/8`);
+    throw new Fault('invalid', `'${text}' is not a range of addresses. Write it like 10.0.0.0/8 or fd00::/8`);
   }
   return ipaddr.parseCIDR(text);
 }

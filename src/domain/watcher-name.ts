@@ -1,5 +1,5 @@
 /**
- * Names of watchers, which operators choose: they stand in lists, logs and commands to copy.
+ * Names of watchers. Operators choose them, and they appear in lists, logs and commands to copy.
  */
 
 const NAME_CHARACTERS_MAX = 100;

@@ -1,12 +1,12 @@
 /**
- * Which URLs may be webhooks (spec 2.6). Names are not resolved here: a name can change its address after any check,
+ * Decides which URLs may be webhooks (spec 2.6). Names aren't resolved here, because a name can change its address later,
  * so addresses are judged when a connection is made (delivery/guard.ts).
  */
 import { isIP } from 'node:net';
 import { Fault } from '../core/fault.ts';
 import { type Cidr, isPublicAddress } from './public-address.ts';
 
-/** What the operator opens beyond `https` on public addresses. */
+/** What the operator allows beyond `https` on public addresses. */
 export type WebhookPolicy = {
   /** Plain http and names of one label (`receiver`), for development. */
   allowHttp: boolean;
@@ -61,7 +61,7 @@ export function parseWebhookUrl(text: string, policy: WebhookPolicy): URL {
   return url;
 }
 
-/** What deliveries to one receiver have in common: `scheme://host:port`, the port always written. */
+/** The receiver's origin: `scheme://host:port`, always with the port. */
 export function webhookOrigin(url: string): string {
   const parsed = new URL(url);
   return `${parsed.protocol}//${withoutTrailingDots(parsed.hostname)}:${portOf(parsed)}`;

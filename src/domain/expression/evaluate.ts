@@ -1,5 +1,5 @@
 /**
- * Checked expressions, calculated: exactly, in fractions.
+ * Evaluates checked expressions exactly, in fractions.
  */
 import {
   add,

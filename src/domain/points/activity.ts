@@ -1,5 +1,5 @@
 /**
- * Activities: logs that rules of points ask for, decoded.
+ * Activities: decoded logs that point rules use.
  */
 import type { Address, Hash } from '../../core/hex.ts';
 import type { BlockHeader } from '../block.ts';

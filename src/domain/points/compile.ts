@@ -1,5 +1,5 @@
 /**
- * From the texts of rules to rules that can be applied, and everything that is wrong with the texts.
+ * Compiles point rules of the configuration, and reports every problem in them.
  */
 import { type Fraction, fractionFrom, zero } from '../../core/fraction.ts';
 import type { Scope } from '../expression/check.ts';
@@ -87,7 +87,7 @@ function compileCommon(
   if (needsReferral)
     problems.push({
       path: [...path, 'referralShare'],
-      message: 'needs points.referral, which says who refers whom',
+      message: 'needs points.referral, which defines the referrals',
     });
   return {
     id,
@@ -119,7 +119,7 @@ function compileMultiplier(
   if (named === undefined)
     problems.push({ path: [...path, 'season'], message: `no season is named ${season}` });
   if (from !== '' || to !== '')
-    problems.push({ path: [...path, 'season'], message: 'says already from when to when' });
+    problems.push({ path: [...path, 'season'], message: 'must not be combined with from or to' });
   return named === undefined
     ? []
     : [{ name: season, window: compileWindow([], { text: named, path }), factor }];
@@ -127,7 +127,10 @@ function compileMultiplier(
 
 function compileWindow(problems: RuleProblem[], { text: { from, to }, path }: Placed<WindowText>): Window {
   if (from !== undefined && to !== undefined && typeof from === typeof to && from >= to)
-    problems.push({ path: [...path, 'to'], message: `must be after ${from}: it is the first one no more` });
+    problems.push({
+      path: [...path, 'to'],
+      message: `must be after ${from}, because the period ends before that day or block`,
+    });
   return { from: edgeOf(from), to: edgeOf(to) };
 }
 
@@ -159,7 +162,10 @@ function compileAccrual(
   const { problems, surroundings, symbols } = compiling;
   for (const key of ['from', 'to'] as const) {
     if (typeof text[key] === 'number')
-      problems.push({ path: [...path, key], message: 'must be a day: what accrues is counted by days' });
+      problems.push({
+        path: [...path, key],
+        message: 'must be a day, because accrual rules count whole days',
+      });
   }
   const contract = text.token === undefined ? undefined : findContract(surroundings, text.token);
   const own =

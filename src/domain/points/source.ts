@@ -1,5 +1,5 @@
 /**
- * What a rule listens to, compiled: its event, its contracts, and the expressions about them.
+ * Compiles the source of a rule: its event, its contracts, and the expressions about them.
  */
 import type { Address } from '../../core/hex.ts';
 import { type Span, TextError } from '../../core/text-error.ts';

@@ -1,5 +1,5 @@
 /**
- * The rules of points as the configuration says them, and what their texts speak of: tokens and pairs.
+ * Point rules as the configuration has them, and the tokens and pairs that they may name.
  */
 import type { Address } from '../../core/hex.ts';
 

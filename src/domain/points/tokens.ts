@@ -1,5 +1,5 @@
 /**
- * What a rule may call a token, and which price is that token's.
+ * The names of tokens in rules, and the price of each token.
  */
 import { type Fraction, fractionFrom } from '../../core/fraction.ts';
 import type { Address } from '../../core/hex.ts';

@@ -1,5 +1,5 @@
 /**
- * When a rule holds: from one mark on, up to but without another; marks are days in UTC or blocks.
+ * The window in which a rule applies: from one mark, up to but excluding another. Marks are days in UTC or blocks.
  */
 import type { Mark } from './text.ts';
 
