@@ -30,7 +30,7 @@ test("a request for several blocks that is too large is aborted while it is rece
     first.setHttp({ body: endless() });
     assert.equal(await fetchBlocks(nodes, [1, 2, 3, 4], signal), 'too large');
     await isCut.promise;
-    assert.equal(second.calls.length, callsBefore, 'nobody else is asked');
+    assert.equal(second.calls.length, callsBefore, 'no other node is asked');
     const [status] = nodes.status();
     assert.deepEqual(
       [status?.state, status?.retryAt, status?.throttle.batchCallsMax],

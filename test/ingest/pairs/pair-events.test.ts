@@ -59,7 +59,7 @@ test('the supply grows by transfers from the zero address and shrinks by tokens 
     logOf(TRANSFER, [40n], [alice, zeroAddress]),
   ];
   const [events] = read({ transactions: [transactionOf(1, first), transactionOf(2, second)] });
-  assert.equal(events?.supplyChange, 5700n, 'what a holder sends to nobody still counts');
+  assert.equal(events?.supplyChange, 5700n, 'tokens sent to the zero address by a holder still count');
   assert.equal(events.liquidityK, 90n * 324n, 'of the Sync before the Burn, not of the last one');
   assert.deepEqual(events.reserves, { reserve0: 91n, reserve1: 324n });
 });
