@@ -5,6 +5,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { CsvError, type Parser, parse as parseCsv } from 'csv-parse';
 import { Fault, messageOf, orFault } from '../core/fault.ts';
+import { splitLines } from '../core/lines.ts';
 import type { Award } from '../domain/award.ts';
 import { type AwardLine, awardFields, parseAwardLine } from '../domain/award-line.ts';
 
@@ -36,23 +37,12 @@ export async function* readAwards(input: AsyncIterable<Uint8Array>): AsyncGenera
 
 async function* readJsonLines(input: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
   let line = 0;
-  for await (const text of splitLines(input)) {
-    line += 1;
-    if (text.trim() === '') continue;
-    yield { line, award: orFault(() => parseAwardLine(parseJson(text))) };
-  }
-}
-
-async function* splitLines(input: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
-  const decoder = new TextDecoder();
-  let rest = '';
-  for await (const chunk of input) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
-    // Keep only enough of an over-long line to detect that it is too long.
-    rest = lines.pop()?.slice(0, LINE_CHARACTERS_MAX + 1) ?? '';
-    yield* lines;
-  }
-  yield rest + decoder.decode();
+  for await (const lines of splitLines(input, LINE_CHARACTERS_MAX))
+    for (const text of lines) {
+      line += 1;
+      if (text.trim() === '') continue;
+      yield { line, award: orFault(() => parseAwardLine(parseJson(text))) };
+    }
 }
 
 /** Keeps numbers as they are written, because a double would round them. */

@@ -35,7 +35,10 @@ test('a URL that no server can have is named without its password', () => {
     ['postgres://one,,two/db', /empty host/],
     ['postgres://me:pass/word@one/db', /host or port that cannot be one\n.*%2F/],
     ['postgres://one:port,two/db', /host or port/],
-    ['postgres://one/db?target_session_attrs=standby', /standby, but Chainbell writes\nuse read-write/],
+    [
+      'postgres://one/db?target_session_attrs=standby',
+      /standby, but Chainbell needs to write\nuse read-write/,
+    ],
   ];
   for (const [url, expected] of problems) {
     const problem = databaseUrlProblem(url);

@@ -1,6 +1,7 @@
 /**
  * Reads a body with one JSON value on each line (NDJSON) in groups of lines, so memory doesn't grow with the body.
  */
+import { splitLines } from '../../core/lines.ts';
 
 /** The only content type whose body is not read as a whole. */
 export const LINES_TYPE = 'application/x-ndjson';
@@ -30,15 +31,7 @@ export async function* readLineGroups(
 }
 
 async function* readLines(body: AsyncIterable<Uint8Array>): AsyncGenerator<Line[]> {
-  const decoder = new TextDecoder();
-  let rest = '';
-  for await (const chunk of body) {
-    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
-    // Keep only enough of an over-long line to detect that it is too long.
-    rest = lines.pop()?.slice(0, LINE_CHARACTERS_MAX + 1) ?? '';
-    yield lines.filter(isFilled).map(limited);
-  }
-  yield [rest + decoder.decode()].filter(isFilled).map(limited);
+  for await (const lines of splitLines(body, LINE_CHARACTERS_MAX)) yield lines.filter(isFilled).map(limited);
 }
 
 /** White space in ASCII. A line of nothing else is blank. */

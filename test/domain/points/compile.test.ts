@@ -110,12 +110,12 @@ const wrong: [promise: string, rule: object, problem: string | RegExp][] = [
   [
     'a window that ends before it begins',
     { from: 9, to: 9 },
-    'rules.0.to: must be after 9: it is the first one no more',
+    'rules.0.to: must be after 9, because the period ends before that day or block',
   ],
   [
     'a share without a referral',
     { referralShare: 0.5 },
-    'rules.0.referralShare: needs points.referral, which says who refers whom',
+    'rules.0.referralShare: needs points.referral, which defines the referrals',
   ],
 ];
 
@@ -132,7 +132,7 @@ test('an accrual needs one balance, and days', () => {
   const { token: _none, ...without } = accrual;
   assert.deepEqual(compile([{ ...without, points: '1' }]).said, ['rules.0: needs either token or movements']);
   assert.deepEqual(compile([{ ...accrual, from: 7 }]).said, [
-    'rules.0.from: must be a day: what accrues is counted by days',
+    'rules.0.from: must be a day, because accrual rules count whole days',
   ]);
   assert.deepEqual(compile([{ ...accrual, points: 'usd(balanceSeconds, token)' }]).said, [
     'rules.0.points: "token" has no price: give it one under tokens (usd) or prices',
