@@ -1,5 +1,5 @@
 /**
- * The role `api`: the HTTP API. A process without the role does not load it.
+ * The role `api`: serves the HTTP API. A process without the role doesn't load its code.
  */
 import type { OpsSources } from '../api/context.ts';
 import type { ContractReader } from '../chain/contracts/contracts.ts';
@@ -20,7 +20,7 @@ export async function startApi(
 ): Promise<string> {
   const { createApi } = await import('../api/server.ts');
   const database = shares.api;
-  // With separate connections: no attempt waits for one that a test holds.
+  // A separate sender, so that delivery never waits for a connection that a test webhook holds.
   const { send, close } = createSender(sender);
   parts.defer(close);
   const nativeSymbol = config.chain.native.symbol;

@@ -1,5 +1,5 @@
 /**
- * The background loops of a process, which end together.
+ * Runs the background loops of a process, and ends them together.
  */
 import type { Clock } from '../core/clock.ts';
 import { type Fault, messageOf } from '../core/fault.ts';
@@ -10,18 +10,18 @@ type LoopTiming = { idleMs(): number | Promise<number>; wake?: Wake; retryMsMax?
 
 export type Loops = {
   run(name: string, step: Step, timing: LoopTiming): void;
-  /** Aborts when they are to end. */
+  /** Aborts when the loops must end. */
   readonly signal: AbortSignal;
-  /** Resolves with the reason when one has died of a bug. */
+  /** Resolves with the error when a bug has ended a loop. */
   readonly failed: Promise<Error>;
-  /** A part that runs no loop has died of a bug. */
+  /** Reports a bug in a part that runs no loop. */
   fail(error: Error): void;
   /** Aborts the signal; resolves when `others` and all loops have ended. */
   end(others?: () => Promise<void>): Promise<void>;
 };
 
 const RETRY_MS_MAX = 15_000;
-/** What rings and follows goes on this soon after a standby has taken over the database. */
+/** Following and delivery resume this soon after a standby has taken over the database. */
 export const RESUME_MS_MAX = 2_000;
 
 export function createLoops({ clock, log }: { clock: Clock; log: Log }): Loops {

@@ -1,5 +1,5 @@
 /**
- * The configured nodes and the proof of what they say, as the service and `chainbell verify` use them.
+ * The configured nodes and the verifier of their blocks, for the service and `chainbell verify`.
  */
 import { type ChainNodes, createNodes, httpUrls, type NodesOptions } from '../chain/nodes/nodes.ts';
 import type { Voters } from '../chain/nodes/unhashed-data.ts';
@@ -11,7 +11,7 @@ import { readsContracts } from './price-feeds.ts';
 
 export type ChainAccess = { nodes: ChainNodes & Voters; verifier: Verifier; close(): Promise<void> };
 
-/** `known` is what the database says of the chain: what it was seen to honour is enforced from the start. */
+/** `known` is the stored chain: checks that it was observed to honor are enforced from the start. */
 export function openChain(
   { chain }: Config,
   known: ChainRow | undefined,
@@ -37,7 +37,7 @@ export function openChain(
   };
 }
 
-/** The nodes that a process with these roles asks; only who follows needs to hear of new heads. */
+/** The nodes that a process with these roles uses. Only a follower needs WebSockets, for new heads. */
 export function nodeUrls(config: Config, active: ReadonlySet<string>): readonly string[] {
   const { rpc } = config.chain;
   if (active.has('follower')) return rpc;

@@ -1,5 +1,5 @@
 /**
- * The configured supply, as the API reads it.
+ * Builds the supply reader of the API from the configuration.
  */
 import {
   createSupplyReader,
@@ -11,7 +11,7 @@ import { decimal, decimalText } from '../core/decimal.ts';
 import type { Database } from '../store/db/db.ts';
 import { findSupply, saveSupply } from '../store/supply/supply.ts';
 
-/** Undefined where the configuration names no supply. Good readings are kept in the database. */
+/** Undefined when the supply isn't configured. Good readings are stored in the database. */
 export function openSupply(
   { chain, supply }: Config,
   {

@@ -1,6 +1,6 @@
 /**
- * What `chainbell points explain` needs of the program, built from a Config: the stored awards of a transaction, and its logs as
- * a node tells them, because they are not stored.
+ * Implements `chainbell points explain`: reads the stored awards of a transaction, and its logs from a node, because logs are not
+ * stored.
  */
 import packageJson from '../../package.json' with { type: 'json' };
 import { type ExplainedLog, explainLogs } from '../audit/explain.ts';
@@ -23,13 +23,13 @@ import { createProgramLog } from './program-log.ts';
 
 export type Explanation = {
   awards: Award[];
-  /** As a node tells it; undefined: why it could not be had. */
+  /** As read from a node, or the reason why it couldn't be read. */
   transaction:
     | { block: BlockHeader; succeeded: boolean; logs: ExplainedLog[] }
     | { missing: 'no_node' | 'unknown'; message: string };
 };
 
-/** Somebody waits for the answer. */
+/** A person waits for the result. */
 const NODES_MS_MAX = 20_000;
 
 /** @throws Fault `conflict` when the database or the nodes are of another chain than the configuration. */
@@ -44,7 +44,7 @@ export async function explainTransaction(
   const { nodes, close } = openChain(config, chain, {
     urls: httpUrls(config.chain.rpc),
     clock,
-    // What goes wrong is part of the answer.
+    // The result already contains what goes wrong.
     log: createProgramLog(config, { level: 'error' }),
     metrics: createMetrics(packageJson.version),
     onHead: () => {},
@@ -72,7 +72,7 @@ export async function explainTransaction(
 
 type Found = { transaction: Bundle['transactions'][number]; block: BlockHeader };
 
-/** By the whole block, as the follower reads it; undefined when no block has it. */
+/** Reads the whole block, as the follower does; undefined when no block contains the transaction. */
 async function findTransaction(
   nodes: Pick<ChainNodes, 'identify' | 'ask' | 'bundles'>,
   hash: Hash,
@@ -100,11 +100,12 @@ function parseBlockHash(receipt: unknown): Hash | undefined {
     : undefined;
 }
 
-/** Awards come with their block only. */
+/** Why the transaction's block, and therefore its awards, aren't stored; undefined if the block is stored. */
 async function whyNotStored(database: Database, { number, hash }: BlockHeader): Promise<string | undefined> {
   const stored = await findBlockHash(database, number);
   if (stored === hash) return undefined;
-  if (stored !== undefined) return `its block ${number} is on a fork that is not followed, or not yet`;
+  if (stored !== undefined)
+    return `its block ${number} is on another branch than the stored one, perhaps just before a reorg`;
   const tip = await findTip(database);
   return tip !== undefined && tip.number > number
     ? `its block ${number} lies before the first one that was followed`

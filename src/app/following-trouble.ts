@@ -1,19 +1,19 @@
 /**
- * Why this process doesn't follow the chain, or follows it with less certainty than configured, and since when.
+ * The reason why this process doesn't follow the chain, or follows it with less certainty than configured, and since when.
  */
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
 import { type Fault, messageOf } from '../core/fault.ts';
 import type { QuorumStatus } from '../domain/quorum.ts';
 import type { Trouble } from './deployment-status.ts';
 
-/** Troubles of one kind that follow each other without a pause are one, whatever their words. */
+/** Consecutive troubles of one kind count as one, even if their messages differ. */
 type Kind = 'stopped' | 'ahead' | 'silent';
 type KindOfTrouble = Trouble & { kind: Kind };
 
 type FollowingTrouble = {
-  /** What the step of the follower last failed with; undefined once it works. */
+  /** Notes the Fault of the follower's last step; undefined after a step that worked. */
   noteStep(failed: Fault | undefined, now: Date): void;
-  /** The present trouble. Without `tipNumber`, heads below the stored tip aren't looked for. */
+  /** The present trouble. Without `tipNumber`, doesn't check whether the head is below the stored tip. */
   find(tipNumber: number | undefined): Trouble | undefined;
 };
 
@@ -64,7 +64,7 @@ function troubleOf(
   };
 }
 
-/** The nodes have gone back on the stored chain, as after a restore from a backup. */
+/** The nodes' head is below the stored tip, as after a restore of a node from a backup. */
 function rollbackOf(nodes: ChainNodes, tipNumber: number): KindOfTrouble | undefined {
   const [head, since] = [nodes.headNumber(), nodes.belowSince(tipNumber)];
   if (head === undefined || since === undefined) return undefined;

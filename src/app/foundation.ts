@@ -1,5 +1,5 @@
 /**
- * What every role of a process stands on: log, clock, database, metrics and loops.
+ * The parts that all roles of a process share: log, clock, database, metrics and loops.
  */
 import packageJson from '../../package.json' with { type: 'json' };
 import type { Config } from '../config/schema.ts';
@@ -17,12 +17,12 @@ import { openStore, openToCommands, retryAtStart } from './open-store.ts';
 import type { Role } from './roles.ts';
 
 type FoundationOptions = {
-  /** In place of the database's, which all processes share. */
+  /** Replaces the database's clock, which all processes share. */
   clock: Clock | undefined;
   log: Log;
   roles: ReadonlySet<Role>;
   startMsMax: number;
-  /** Breaks off a start that is still waiting. */
+  /** Aborts a start that is still waiting. */
   signal: AbortSignal;
 };
 
@@ -32,27 +32,27 @@ export type Foundation = {
   version: string;
   roles: ReadonlySet<Role>;
   metrics: Metrics;
-  /** Leases and due times are instants that several machines compare, so all go by the database's clock. */
+  /** The database's clock, because several machines compare leases and due times. */
   clock: Clock;
-  /** For differences of times that no other process sees. */
+  /** For durations that only this process measures. */
   steadyClock: Clock;
-  /** Undefined where the clock was given. */
+  /** Undefined when the clock was given in the options. */
   common: CommonClock | undefined;
   database: SharedDatabase;
-  /** The same for each part, so that one that is overloaded keeps only itself waiting. */
+  /** One share of the connections for each part, so that an overloaded part delays only itself. */
   shares: Record<'api' | 'follower' | 'prices' | 'delivery' | 'settle', Database>;
   writes: WriteHealth;
   keyRing: KeyRing;
-  /** As it was followed so far. */
+  /** The chain that the database holds. */
   chain: ChainRow | undefined;
   loops: Loops;
-  /** Tries again while database or nodes do not answer, as long as a start may wait. */
+  /** Retries while the database or the nodes don't answer, for as long as the start may take. */
   atStart<T>(what: 'database' | 'nodes', attempt: () => Promise<T>): Promise<T>;
-  /** A clock that is a year ahead by mistake must not delete everything. */
+  /** Skips the step after the clock was set, because a clock that is a year ahead by mistake must not prune everything. */
   unlessStepped(step: Step): Step;
 };
 
-/** What it opens is closed by `parts`. @throws Fault as startService does. */
+/** `parts` closes everything that this opens. @throws Fault as startService does. */
 export async function openFoundation(
   config: Config,
   options: FoundationOptions,
@@ -89,7 +89,7 @@ export async function openFoundation(
     shares: {
       api: writes.watch('api', database.for('api')),
       follower: writes.watch('follower', database.for('follower')),
-      // Price feeds ask seldom and little.
+      // Price feeds run few and small statements.
       prices: writes.watch('prices', database.for('follower')),
       delivery: writes.watch('delivery', database.for('delivery')),
       settle: writes.watch('delivery', database.for('settle')),

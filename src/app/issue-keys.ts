@@ -1,5 +1,5 @@
 /**
- * Issuing and rotating API keys: the one time that a key's text exists outside of its owner's hands.
+ * Issues, rotates and ends API keys.
  */
 import { Fault } from '../core/fault.ts';
 import { encryptKey, generateApiKey, lookupOf } from '../domain/api-key.ts';
@@ -15,13 +15,13 @@ import {
 } from '../store/watchers/api-keys.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 
-/** Clocks of processes that lie less behind the database's, or take longer to ask it, are left as they are (src/app/service.ts). */
+/** The clocks of processes may be behind the database's clock by less than this (src/app/common-clock.ts). */
 const CLOCK_SPREAD_MS = 1_000;
 
-/** `key` is shown to its owner once and kept nowhere in this form. */
+/** `key` is shown once, to its owner, and is never stored in this form. */
 export type IssuedKey = { watcherId: number; keyId: string; key: string };
 
-/** A new key for the watcher of that name, who is made when new. @throws Fault `invalid` for a new name that may not be one. */
+/** Issues a key for the watcher of that name, and creates the watcher if it is new. @throws Fault `invalid` for a new name that isn't allowed. */
 export async function issueKey(
   { database, keyRing }: SecretStore,
   watcherName: string,
@@ -32,17 +32,17 @@ export async function issueKey(
   return database.transaction((tx) => insertNewKey(tx, keyRing, { watcherName, now }));
 }
 
-/** Why no key can be issued under that name; undefined where it can, and for a watcher that exists. */
+/** The reason why that name can't be used for a new watcher; undefined for a valid name, and for an existing watcher. */
 export async function newNameProblem(db: Db, watcherName: string): Promise<string | undefined> {
   const problem = nameProblem(watcherName);
-  // PostgreSQL takes no text with a NUL.
+  // PostgreSQL doesn't accept text with a NUL.
   if (problem === undefined || watcherName.includes('\0')) return problem;
   return (await findWatcherByName(db, watcherName)) === undefined ? problem : undefined;
 }
 
 /**
- * A new key beside the old one, which is refused from `overlapMs` on. Webhooks carry the new one at once.
- * @throws Fault `not_found` for an unknown key, `conflict` for one that is revoked.
+ * Issues a new key beside the old one, which is refused after `overlapMs`. Webhooks carry the new one at once.
+ * @throws Fault `not_found` for an unknown key, `conflict` for a revoked one.
  */
 export async function rotateKey(
   { database, keyRing }: SecretStore,
@@ -61,7 +61,7 @@ export async function rotateKey(
   });
 }
 
-/** Ends a key, at a time that is past for every process, also one whose clock is behind: `not_found` when there is none. */
+/** Revokes a key at a time that is past for every process, even one whose clock is behind. @throws Fault `not_found` */
 export async function endKey(db: Db, keyId: string, now: Date): Promise<{ revokedAt: Date }> {
   const revokedAt = new Date(now.getTime() - CLOCK_SPREAD_MS);
   if (!(await revokeKey(db, keyId, revokedAt))) throw notFound(keyId);

@@ -1,10 +1,10 @@
 /**
- * Servers and the addresses that they listen on.
+ * Starts and closes HTTP servers.
  */
 import type { Server } from 'node:http';
 import { Fault, messageOf } from '../core/fault.ts';
 
-/** Where the server listens from now on. @throws Fault `conflict` where it cannot. */
+/** Starts the server and returns its URL. @throws Fault `conflict` when it can't listen there. */
 export async function listen(server: Server, address: { host: string; port: number }): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   server.once('error', reject);
@@ -19,7 +19,7 @@ export async function listen(server: Server, address: { host: string; port: numb
   return `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
 }
 
-/** Ends it with all its connections. */
+/** Closes the server with all its connections. */
 export async function closeServer(server: Server): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   server.close(() => resolve());
@@ -27,7 +27,7 @@ export async function closeServer(server: Server): Promise<void> {
   await promise;
 }
 
-/** That nothing can listen there, and what to do. */
+/** The Fault for an address that a server can't listen on. */
 export function listenFault(error: unknown, { host, port }: { host: string; port: number }): Fault {
   return new Fault(
     'conflict',

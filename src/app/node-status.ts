@@ -1,5 +1,5 @@
 /**
- * Nodes and WebSockets as /status shows them.
+ * Nodes and WebSockets in the body of /status.
  */
 import type { SocketStatus } from '../chain/nodes/head-subscription.ts';
 import type { NodeStatus } from '../chain/nodes/node.ts';

@@ -1,6 +1,6 @@
 /**
- * The 32 bytes from which all keys are derived: given by the configuration, or made once in the data folder when the
- * database lies there too.
+ * Derives the key ring from the secret of 32 bytes. The configuration gives the secret; with the embedded database it is created
+ * once in the data folder.
  */
 import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -18,11 +18,11 @@ const SECRET_BYTES = 32;
 
 /**
  * The key ring of this installation.
- * @throws Fault `invalid` when stored keys were made with a secret that is not given: they could neither be checked nor sent.
+ * @throws Fault `invalid` when stored keys were encrypted with a secret that isn't given, because they could be neither checked nor sent.
  */
 export async function openKeyRing(config: Config, db: Db): Promise<KeyRing> {
   const text = config.secret === '' ? await ensureSecretFile(config.dataDir) : config.secret;
-  // An empty one is a variable that is not set.
+  // An empty entry comes from a variable that isn't set.
   const formerTexts = config.formerSecrets.filter((former) => former !== '');
   const ring = deriveKeyRing(
     Buffer.from(text, 'base64'),
@@ -59,7 +59,7 @@ async function ensureSecretFile(dataDir: string): Promise<string> {
   }
 }
 
-/** Complete or not at all, because a disk may be full; keeps a secret that is there. */
+/** Writes the file completely or not at all, because a disk may be full. Keeps an existing secret. */
 async function writeSecret(file: string): Promise<void> {
   const draft = `${file}.${process.pid}`;
   try {

@@ -1,5 +1,5 @@
 /**
- * The beginning of a start: the database as it must be, and patience while it or the nodes do not answer.
+ * The first part of the start: opens and migrates the database, and retries while it or the nodes don't answer.
  */
 import type { Config } from '../config/schema.ts';
 import { systemClock } from '../core/clock.ts';
@@ -14,12 +14,12 @@ import { requirePairs } from '../store/market/pairs.ts';
 import { openCommonClock } from './common-clock.ts';
 import { openKeyRing } from './open-key-ring.ts';
 
-/** After this long without a database or a node a start gives up (exit code 69); docs/how-to/run-in-production.md states it. */
+/** A start gives up after this long without a database or a node (exit code 69), as docs/how-to/run-in-production.md says. */
 export const START_MS_MAX = 60_000;
 const START_RETRY_MS_MIN = 500;
 const START_RETRY_MS_MAX = 5_000;
 
-/** The database with its schema up to date, and all that the start reads from it; closed again when any of it fails. */
+/** Opens and migrates the database, and reads what the start needs. Closes it again when any of this fails. */
 export async function openStore(
   config: Config,
   { log, onWait }: { log: Log; onWait: (share: Share, waitMs: number) => void },
@@ -34,7 +34,7 @@ export async function openStore(
     const { retryMinutes } = config.webhooks;
     return {
       database,
-      // Every part waits for the clock, so it must not wait for the API.
+      // Every part needs the clock, so reading it must not wait for connections of the API.
       common: await openCommonClock({ database: database.for('follower'), log, retryMinutes }),
       keyRing: await openKeyRing(config, database),
       chain: await findChain(database),
@@ -45,7 +45,7 @@ export async function openStore(
   }
 }
 
-/** Serves the embedded database to commands; the returned function ends that. */
+/** Makes the embedded database available to CLI commands. The returned function ends that. */
 export async function openToCommands(
   database: SharedDatabase,
   { dataDir }: Config,
@@ -61,12 +61,12 @@ export async function openToCommands(
   }
 }
 
-/** Tries again while database or nodes do not answer, for at most startMsMax or until the signal aborts. */
+/** Retries while the database or the nodes don't answer, for at most startMsMax or until the signal aborts. */
 export async function retryAtStart<T>(
   attempt: () => Promise<T>,
   { log, startMsMax, signal, what }: { log: Log; startMsMax: number; signal: AbortSignal; what: string },
 ): Promise<T> {
-  // The machine's clock: the database's is not known yet.
+  // The machine's clock, because the database's clock is unknown until it answers.
   const clock = systemClock();
   const giveUpAt = clock.steadyMs() + startMsMax;
   let retryMs = START_RETRY_MS_MIN;

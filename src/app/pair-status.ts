@@ -1,5 +1,5 @@
 /**
- * How the pools fare beside the price feeds, read from the database: the same on every process.
+ * How far the pools deviate from the price feeds, read from the database, so that every process shows the same.
  */
 import type { Config } from '../config/schema.ts';
 import { type Decimal, decimalText } from '../core/decimal.ts';
@@ -12,7 +12,7 @@ import { findFreshPrice } from '../store/prices/prices.ts';
 import { listFeeds, staleSeconds } from './price-feeds.ts';
 import { valuedPairs } from './valued-pairs.ts';
 
-/** What the reserves say of an LP token is this far from its fair price at most, or somebody pushes the pool. */
+/** A larger deviation of the LP token's price by reserves from its fair price suggests that someone manipulates the pool. */
 const LP_DEVIATION_MAX = '0.02';
 /** Enough for an alarm. */
 const RATIO_DIGITS = 6;
@@ -49,7 +49,7 @@ export async function describePairs(config: Config, database: Db, now: Date) {
   });
 }
 
-/** Sets the gauges; a pair that cannot be judged has none. */
+/** Sets the gauges of the pairs whose deviation is known. */
 export async function refreshPairMetrics(
   config: Config,
   { database, metrics }: { database: Db; metrics: Metrics },
@@ -68,7 +68,7 @@ export async function refreshPairMetrics(
   }
 }
 
-/** The prices of now, each asset asked for once; one that is too old is none. */
+/** The current prices, with one query for each asset. A price that is too old counts as missing. */
 async function readPrices(
   config: Config,
   pairs: readonly ValuedPair[],

@@ -1,5 +1,5 @@
 /**
- * The configured prices: feeds with their sources for the role `prices`, and where the API finds the price of what.
+ * The configured prices: feeds with their sources for the role `prices`, and the origin of each price for the API.
  */
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import type { Config } from '../config/schema.ts';
@@ -42,7 +42,7 @@ const HEARTBEAT_GRACE_MS = 300_000;
 const STALE_SECONDS_MIN = 600;
 const STALE_ROUNDS = 2;
 
-/** The feeds with their names and limits, without what it takes to ask them. */
+/** The configured feeds with their assets. */
 export function listFeeds({ chain, prices }: Config): { asset: Asset; feed: FeedConfig }[] {
   const { native, tokens } = prices;
   return [
@@ -53,7 +53,7 @@ export function listFeeds({ chain, prices }: Config): { asset: Asset; feed: Feed
   ];
 }
 
-/** In /status a price that is older is stale, and a source is not believed: even if its price counts until there is another. */
+/** An older price is stale in /status, and an older report of a source isn't used. */
 export const staleSeconds = ({ maxAgeSeconds, everySeconds }: FeedConfig): number =>
   maxAgeSeconds ?? Math.max(STALE_SECONDS_MIN, STALE_ROUNDS * everySeconds);
 
@@ -62,7 +62,7 @@ export function readsContracts(config: Config): boolean {
   return listFeeds(config).some(({ feed }) => feed.sources.some(({ type }) => type === 'chainlink'));
 }
 
-/** The feeds as they are asked. */
+/** The feeds, ready to read their sources. */
 export function createFeeds(config: Config, dependencies: FeedDependencies): PriceFeed[] {
   return listFeeds(config).map(({ asset, feed }) => ({
     asset: asset.asset,
@@ -131,7 +131,7 @@ function createSource(
 
 export type PriceLoops = ReturnType<typeof openPriceLoops>;
 
-/** The work of the role `prices`: a loop for each feed, so that a slow source holds up no other feed. */
+/** The loops of the role `prices`: one for each feed, so that a slow source delays no other feed. */
 export function openPriceLoops(config: Config, options: PriceFeedOptions & Pick<FeedDependencies, 'nodes'>) {
   const pages = createPageReader();
   const loops = createFeeds(config, { ...options, pages }).map((feed) => ({
@@ -163,7 +163,7 @@ function getPair(config: Config, id: number) {
   return { pair, ...sides };
 }
 
-/** Which token of the pair is the native coin, and which is priced in it; undefined where none is. */
+/** Which token of the pair is the native coin, and which is priced in it; undefined for a pair without the native coin. */
 function sidesOf(config: Config, pair: Config['pairs'][number]): { native: 0 | 1; token: 0 | 1 } | undefined {
   const native = nativeSide(config, pair);
   return native === undefined ? undefined : { native, token: native === 0 ? 1 : 0 };

@@ -1,5 +1,5 @@
 /**
- * How the price feeds fare, read from the database: the same on every process.
+ * The state of the price feeds, read from the database, so that every process shows the same.
  */
 import type { Config } from '../config/schema.ts';
 import { decimalText } from '../core/decimal.ts';
@@ -9,7 +9,7 @@ import { findLastRound } from '../store/prices/price-rounds.ts';
 import { findCurrentPrice } from '../store/prices/prices.ts';
 import { listFeeds, staleSeconds } from './price-feeds.ts';
 
-/** For /status: each feed with its newest price, and what its sources said in the newest round. */
+/** For /status: each feed with its newest price, and the reports of its sources in the newest round. */
 export function describePrices(config: Config, database: Db, now: Date) {
   return Promise.all(
     listFeeds(config).map(async ({ asset: { asset }, feed }) => {

@@ -1,5 +1,5 @@
 /**
- * The log of a process, without what only the URLs of its nodes should hold.
+ * The log of a process, with the secrets in the URLs of its nodes redacted.
  */
 import type { Config } from '../config/schema.ts';
 import { createLog, type Log, type LogOptions } from '../core/log.ts';

@@ -1,6 +1,6 @@
 /**
- * What everyone may see of /status and /readyz: states, and the names that nodes have in the configuration. Where a node, a
- * database or a price source is, is for the operator, who has the log.
+ * Redacts /status and /readyz for the public. They show states, and nodes by their position in the configuration. The addresses of
+ * nodes, databases and price sources appear only in the log.
  */
 import type { Check } from '../api/context.ts';
 import type { StatusBody } from '../api/ops/status-body.ts';
@@ -14,11 +14,11 @@ type PublicView = {
   text(text: string): string;
 };
 
-/** The fields of /status whose text comes from elsewhere. */
+/** The fields of /status whose text comes from nodes, the database or price sources. */
 const TEXT_FIELDS = new Set(['message', 'error', 'limit_reason', 'last_reason', 'node', 'source']);
 const URL_TEXT = /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>|\\^`{}]*[^\s"'<>|\\^`{}.,;:!?)\]]/gi;
 const IPV4_TEXT = /(?<![\w.])\d{1,3}(\.\d{1,3}){3}(:\d{1,5})?(?!\w|\.\d)/g;
-/** With `::` or at least five groups: a time has three. */
+/** With `::` or at least five groups, because a time of day has three. */
 const IPV6_TEXT =
   /(?<![\w:])\[?(?=[\da-f:]*::|([\da-f]{1,4}:){4})[\da-f:]{2,39}(?:\.\d{1,3}){0,3}\]?(:\d{1,5})?/gi;
 
@@ -65,10 +65,10 @@ function createHide(config: Config): (text: string) => string {
   const patterns = [
     ...rpc.map((url, index) => ({ pattern: originPattern(url), label: labelOf(index) })),
     { pattern: URL_TEXT, label: HIDDEN },
-    // With its port first: several nodes may share a machine.
+    // Hosts with their ports come first, because several nodes may share a machine.
     ...places.map(({ host, port, label }) => ({ pattern: hostPattern(host, `:${port}`), label })),
     ...places.map(({ host, label }) => ({ pattern: hostPattern(host, '(?::\\d{1,5})?'), label })),
-    // One of version 6 may end with one of version 4.
+    // IPv6 comes first, because an IPv6 address may end in an IPv4 address.
     { pattern: IPV6_TEXT, label: HIDDEN },
     { pattern: IPV4_TEXT, label: HIDDEN },
   ];
@@ -80,7 +80,7 @@ function createHide(config: Config): (text: string) => string {
 
 /** The hosts of the database and of price pages. */
 function otherPlaces({ database, prices }: Config): Place[] {
-  // Several hosts are no URL.
+  // A list of several hosts can't be parsed as a URL.
   const authority = database.url.replace(/^[^:]*:\/\//, '').split(/[/?#]/, 1)[0] ?? '';
   const servers = authority.slice(authority.lastIndexOf('@') + 1).split(',');
   const feeds = [...(prices.native === undefined ? [] : [prices.native]), ...Object.values(prices.tokens)];
@@ -108,7 +108,7 @@ function placeOf(url: string, label: string): Place {
 const originPattern = (url: string) =>
   new RegExp(`${RegExp.escape(new URL(url).origin)}(?![\\w.:-]*\\w)`, 'g');
 
-/** A name without dots is also a word, so it counts only where a host stands. */
+/** A name without dots may be an ordinary word, so it is replaced only in the position of a host. */
 function hostPattern(host: string, port: string): RegExp {
   const name = `${RegExp.escape(host)}\\.?`;
   const end = '(?!\\.?[\\w-])';

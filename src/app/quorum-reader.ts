@@ -1,5 +1,5 @@
 /**
- * Contract reads that several nodes must agree on: how they are asked, and at which block.
+ * Contract reads that a quorum of nodes must agree on, and the block at which they read.
  */
 import type { ContractReader } from '../chain/contracts/contracts.ts';
 import type { ChainNodes } from '../chain/nodes/nodes.ts';
@@ -8,7 +8,7 @@ import { Fault } from '../core/fault.ts';
 import { findTipHeader } from '../store/blocks/blocks.ts';
 import type { Database } from '../store/db/db.ts';
 
-/** Nodes that prune keep the states of 128 blocks; half of that leaves time to ask. */
+/** Pruning nodes keep the states of 128 blocks. Half of that leaves time for the requests. */
 const BEHIND_BLOCKS_MAX = 64;
 
 /**

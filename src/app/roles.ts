@@ -1,5 +1,5 @@
 /**
- * What a process may do: all of it, or a part beside processes that do the rest.
+ * The roles of a process. A process has all of them, or some while other processes have the rest.
  */
 export const roles = ['follower', 'delivery', 'api', 'prices'] as const;
 export type Role = (typeof roles)[number];

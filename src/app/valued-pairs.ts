@@ -1,12 +1,12 @@
 /**
- * The configured pairs with what gives their tokens a price in USD.
+ * The configured pairs, with the source of each token's price in USD.
  */
 import type { Config } from '../config/schema.ts';
 import { decimal } from '../core/decimal.ts';
 import type { Address } from '../core/hex.ts';
 import type { Pair, TokenValue, ValuedPair } from '../domain/pair.ts';
 
-/** By the tokens of the configuration (fixed, or a feed of their own) and the wrapped native coin. */
+/** Prices come from the configured tokens (a fixed price or a feed) and from the wrapped native coin. */
 export function valuedPairs(config: Config): ValuedPair[] {
   return config.pairs.map((pair) => {
     const [value0, value1] = [tokenValue(config, pair.token0), tokenValue(config, pair.token1)];
@@ -17,7 +17,7 @@ export function valuedPairs(config: Config): ValuedPair[] {
   });
 }
 
-/** Where the USD price of a token comes from; undefined where nothing prices it. */
+/** The source of a token's USD price; undefined for a token without one. */
 export function tokenValue({ chain, tokens, pairs, prices }: Config, address: Address): TokenValue {
   const [symbol, token] = Object.entries(tokens).find(([, one]) => one.address === address) ?? [];
   if (token?.usd !== undefined) return { fixed: decimal(String(token.usd)) };
@@ -31,7 +31,7 @@ const feedValue = (asset: string, feed: { maxAgeSeconds?: number } | undefined):
   ...(feed?.maxAgeSeconds !== undefined && { maxAgeMs: feed.maxAgeSeconds * 1000 }),
 });
 
-/** Which token of the pair is the native coin, as far as one is. */
+/** The side of the pair that is the native coin; undefined if neither is. */
 export function nativeSide({ chain, pairs }: Config, { token0, token1 }: Pair): 0 | 1 | undefined {
   const wrapped = chain.native.wrapped ?? pairs[0]?.token1;
   return token1 === wrapped ? 1 : token0 === wrapped ? 0 : undefined;

@@ -32,7 +32,7 @@ type VerificationOptions = Pick<
 };
 
 /**
- * Derives the blocks of the range again and compares them with what is stored.
+ * Re-derives the blocks of the range from the chain and compares them with the stored data.
  * @throws Fault `unavailable` when database or nodes do not answer; `conflict` for another chain, another schema, or an
  * embedded database in use by the service; `not_found` when there is no embedded database.
  */
@@ -46,7 +46,7 @@ export async function runVerification(
 }
 
 type RepairOptions = Omit<VerificationOptions, 'onDifference'> & {
-  /** Called with the plan before anything is written. Whether it is applied. */
+  /** Called with the plan before anything is written; returns whether to apply it. */
   onPlan(plan: RepairPlan): boolean;
   /** Whether to send transfers that receivers may have credited under another id. */
   mayCreditTwice: boolean;
@@ -75,7 +75,7 @@ async function openVerification(
     parts,
   }: { signal: AbortSignal; clock: Clock | undefined; parts: AsyncDisposableStack },
 ): Promise<Opened> {
-  // What happens along the way is no news here; what is wrong is.
+  // Only problems matter to a command; routine events of the chain don't.
   const log = createProgramLog(config, { level: 'warn' });
   const database = await openStored(config);
   parts.defer(() => database.close());
@@ -111,7 +111,7 @@ async function openVerification(
 
 const MINUTE_MS = 60_000;
 
-/** The database as it is: nothing is made and nothing is migrated. */
+/** Opens the existing database; creates and migrates nothing. */
 async function openStored({ database: { url }, dataDir }: Config): Promise<Database> {
   if (url === '' && !existsSync(path.join(dataDir, 'database')))
     throw new Fault('not_found', `there is no database in ${dataDir}, and database.url is not set`);

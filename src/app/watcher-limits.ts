@@ -1,5 +1,5 @@
 /**
- * The limits of the configuration, as the API and /status use them.
+ * The configured limits of watchers, for the API and /status.
  */
 import type { WatcherLimits } from '../api/context.ts';
 import type { Config } from '../config/schema.ts';
@@ -19,7 +19,7 @@ export function limitsOf({ limits }: Config): WatcherLimits {
   };
 }
 
-/** Has records counted where a limit needs that. The first time, all of them are read, which may take minutes. */
+/** Starts counting watched addresses if a limit needs it. The first count reads all of them, which may take minutes. */
 export async function openLimits(
   config: Config,
   { database, clock, log }: { database: Database; clock: Clock; log: Log },

@@ -1,5 +1,5 @@
 /**
- * What the configuration opens for webhooks: further certificate authorities, and receivers that are refused by default.
+ * Settings that open webhooks beyond the defaults: additional certificate authorities, and receivers that are refused by default.
  */
 import { readFile } from 'node:fs/promises';
 import type { Config } from '../config/schema.ts';
@@ -16,11 +16,11 @@ export async function readCaFile({ webhooks: { caFile } }: Config): Promise<stri
   }
 }
 
-/** Logs what a service on the open internet should keep closed. */
+/** Warns about settings that are unsafe for a service on the open internet. */
 export function warnOfOpenings({ webhooks }: Config, log: Log): void {
   const { allowHttp, allowCidrs } = webhooks;
   if (!allowHttp && allowCidrs.length === 0) return;
   const meaning =
-    'webhooks may reach what they should not on the open internet: for development and private networks only';
+    'webhooks may use plain HTTP or reach private addresses; use this only for development and private networks';
   log.warn({ allowHttp, allowCidrs, meaning }, 'webhooks.guard_opened');
 }

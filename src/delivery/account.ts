@@ -1,5 +1,5 @@
 /**
- * What the fair queue knows of a watcher and of its leased lanes.
+ * The fair queue's state of each watcher and of its leased lanes.
  */
 import type { Receiver } from './receiver.ts';
 
@@ -12,7 +12,7 @@ export type LaneInLine = { id: number; watcherId: number; origin: string };
 export type Begin = (ticket: Ticket) => void;
 
 export type Ticket = {
-  /** The receiver has answered with a status, or has failed to. */
+  /** The receiver has responded with a status, or the attempt has failed. */
   decided(answer: { isAnswered: boolean; isOverloaded: boolean; durationMs: number }): void;
   /** The attempt is over, and its slot is free. */
   end(): void;
@@ -21,13 +21,13 @@ export type Ticket = {
 export type Account = {
   readonly watcherId: number;
   virtualMs: number;
-  /** Where its receivers' virtual time stands. */
+  /** The virtual time that its receivers have reached. */
   servedMs: number;
   readonly line: Set<Member>;
   /** Those whose receiver answered last, and the others, which may hang. */
   readonly ready: Record<'answered' | 'others', Set<Member>>;
   readonly open: Record<Kind | 'hung', number>;
-  /** Of its lanes here those with an attempt that was handed over. */
+  /** How many of its lanes here have an attempt that was handed over. */
   hanging: number;
   /** Whether an attempt was handed over since this account began. */
   hasHung: boolean;
@@ -37,17 +37,17 @@ export type Member = {
   readonly lane: LaneInLine;
   readonly account: Account;
   readonly receiver: Receiver;
-  /** The next attempt; where its rows have to be read first, the end of that. */
+  /** The next attempt; or the end of reading, if rows have to be read first. */
   readonly take: () => Begin | Promise<void> | undefined;
   virtualMs: number;
   open: number;
   hung: number;
   wants: boolean;
-  /** It keeps its place meanwhile: another one of the same watcher would only have to read too. */
+  /** While it reads, it keeps its place, because another lane of the same watcher would have to read too. */
   isReading: boolean;
 };
 
-/** So many receivers of a watcher that hang at once, and this share of its lanes here: none of them counts as proven. */
+/** When this many receivers of a watcher hang at once, and this share of its lanes here, none of its receivers counts as proven. */
 const TURNED_MIN = 4;
 const TURNED_SHARE = 0.1;
 
@@ -74,7 +74,7 @@ export const createMember = (fields: Pick<Member, 'lane' | 'account' | 'receiver
 /** Attempts under way. */
 export const openOf = ({ unproven, proven, hung }: Account['open']): number => unproven + proven + hung;
 
-/** Receivers that have answered and hang now may be an attack, and all of them may turn. */
+/** Whether so many receivers that answered before now hang that it may be an attack, and the others may follow. */
 export const hasTurned = ({ line, hanging }: Account): boolean =>
   hanging >= Math.max(TURNED_MIN, TURNED_SHARE * line.size);
 

@@ -1,24 +1,23 @@
 /**
- * Keep-alive connections to receivers, a bounded number for each origin, of which a bounded number is idle. Undici has pools, but they do
- * not say whether a request went out on a connection that had served before, and whether a reset counts as the
- * receiver's failure depends on just that.
+ * Keep-alive connections to receivers: a bounded number for each origin, and a bounded number of idle ones. Undici's pools don't
+ * tell whether a request was sent on a reused connection, and that decides whether a reset counts as the receiver's failure.
  */
 import { callbackify } from 'node:util';
 import { Client } from 'undici';
 import type { Guard, Target } from './guard.ts';
 
-/** One slot of an origin: a client that connects when it has something to send and no connection. */
+/** One slot of an origin: a client that connects when it has a request and no open connection. */
 export type Connection = {
   readonly client: Client;
   readonly origin: string;
-  /** How often it has connected; unchanged by a request that was sent on a connection from before. */
+  /** How often it has connected; a request on a reused connection doesn't change it. */
   connectCount(): number;
 };
 
 export type Connections = {
-  /** A connection of the origin, one that has served before if there is one; waits while all slots are taken. */
+  /** A connection to the origin, an idle one if possible; waits while all slots are taken. */
   acquire(origin: string, signal: AbortSignal): Promise<Connection>;
-  /** Gives the slot back; the connection is kept for the next request if it is `reusable`, else it ends at once. */
+  /** Gives the slot back. A `reusable` connection is kept for the next request; a `spent` one is closed. */
   release(connection: Connection, state: 'reusable' | 'spent'): void;
   /** Ends all connections. */
   close(): Promise<void>;
@@ -32,9 +31,9 @@ type Slots = { taken: number; idle: Pooled[]; waiting: Set<() => void> };
 type Pooled = Connection & { end(): Promise<void> };
 
 type ConnectionLimits = {
-  /** With a request at a time, for each origin. */
+  /** Connections to each origin, with one request at a time. */
   perOrigin: number;
-  /** Kept for the next request, of all origins; beyond that the one that has been idle for longest ends. */
+  /** Idle connections to all origins; beyond that the one that has been idle longest is closed. */
   idle: number;
 };
 
@@ -42,7 +41,7 @@ type ConnectionLimits = {
 export function createConnections(guard: Guard, limits: ConnectionLimits): Connections {
   const origins = new Map<string, Slots>();
   const open = new Map<Connection, Pooled>();
-  /** The one that has been idle for longest comes first. */
+  /** In the order in which they became idle, the oldest first. */
   const idle = new Set<Pooled>();
 
   const slotsOf = (origin: string): Slots => {
@@ -54,7 +53,7 @@ export function createConnections(guard: Guard, limits: ConnectionLimits): Conne
     if (taken === 0 && idle.length === 0 && waiting.size === 0) origins.delete(origin);
   };
   const start = (origin: string): Pooled => {
-    // Also told of connections that are in use: their request fails by itself, and they are released as spent.
+    // Undici reports connections in use too. Their request fails by itself, and they are released as spent.
     const connection = openConnection(guard, origin, () => endIdle(connection));
     open.set(connection, connection);
     return connection;
@@ -125,7 +124,7 @@ function openConnection(guard: Guard, origin: string, onDisconnect: () => void):
     keepAliveTimeout: IDLE_MS_MAX,
     keepAliveMaxTimeout: IDLE_MS_MAX,
     maxHeaderSize: RESPONSE_HEADER_BYTES_MAX,
-    // Undici's timers restart with each byte; the deadline of an attempt is kept by the sender.
+    // Undici's timers restart with each byte, so the sender keeps the deadline of an attempt.
     headersTimeout: 0,
     bodyTimeout: 0,
   });
@@ -141,7 +140,7 @@ function openConnection(guard: Guard, origin: string, onDisconnect: () => void):
   };
 }
 
-/** Waits until a slot is handed over by a call of what is put into the set; rejects when the signal aborts first. */
+/** Waits until a release hands over its slot by calling the function put into the set; rejects when the signal aborts first. */
 async function turn(waiting: Set<() => void>, signal: AbortSignal): Promise<void> {
   signal.throwIfAborted();
   const { promise, resolve } = Promise.withResolvers<'handed over' | 'aborted'>();

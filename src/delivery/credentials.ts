@@ -1,5 +1,5 @@
 /**
- * What a watcher's webhooks prove themselves with: its API key (spec 4.6), and the keys that sign (Standard Webhooks).
+ * The credentials that a watcher's webhooks carry: its API key (spec 4.6) and its signing keys (Standard Webhooks).
  */
 import type { Clock } from '../core/clock.ts';
 import { decryptKey } from '../domain/api-key.ts';
@@ -8,11 +8,11 @@ import { findDeliveryKeys } from '../store/watchers/api-keys.ts';
 import { listSecretsOf, type SecretStore } from '../store/watchers/signing-secrets.ts';
 import type { Message, Send, SendResult } from './send.ts';
 
-/** With what lies between two turns of a lane, a revocation is effective within the 5 s that are promised. */
+/** Together with the time that rows are read ahead, this keeps the promise that a revocation takes effect within 5 s. */
 const CREDENTIALS_MS_MAX = 4_000;
 
 export type Credentials = {
-  /** On the clock that never steps. */
+  /** When they were read, on the steady clock. */
   readMs: number;
   /** Undefined when the watcher has no valid key. */
   apiKey: string | undefined;
@@ -21,8 +21,8 @@ export type Credentials = {
 };
 
 /**
- * Reads the watchers' credentials as they are now; not to be kept for longer than rotations and revocations may wait. The
- * result throws the Fault of a watcher whose credentials can't be read.
+ * Reads the watchers' current credentials. Don't keep them for longer than a rotation or revocation may take. The returned function
+ * throws the Fault of a watcher whose credentials can't be read.
  */
 export async function readCredentials(
   { clock, ...store }: SecretStore & { clock: Clock },
@@ -52,8 +52,8 @@ export async function readCredentialsOf(
 }
 
 /**
- * Sends the webhook rendered with these credentials; renders it again with the current ones if they have become too old
- * before the request goes out, as while a receiver was slow to take the connection. Rejects as Send does.
+ * Sends the webhook rendered with these credentials. If they become too old before the request is written, for example while a slow
+ * receiver accepts the connection, renders it again with the current ones. Rejects as Send does.
  */
 export function sendWith(
   credentials: Credentials,

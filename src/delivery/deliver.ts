@@ -1,6 +1,6 @@
 /**
- * Delivering: one step leases lanes that have something due, watcher by watcher, and sets each to work. Lanes run beside
- * one another and take turns at starting attempts, so a receiver or a watcher that hangs holds up no other.
+ * Delivery: each step leases lanes (delivery queues) with something due, watcher by watcher, and starts working on them. Lanes run
+ * concurrently and share slots fairly, so a receiver or a watcher that hangs delays no other.
  */
 import assert from 'node:assert/strict';
 import { randomInt } from 'node:crypto';
@@ -30,9 +30,9 @@ import { untilUnlocked } from './retry-locked.ts';
 import { createSettler } from './settler.ts';
 
 type DelivererOptions = DeliveryOptions & {
-  /** Where outcomes are recorded, so that they wait for no other statement; `database` unless given. */
+  /** The connection that records outcomes, so that they don't wait for other statements; `database` by default. */
   settling?: Database;
-  /** The process's session; a new one after the old one was lost. */
+  /** The current session of the process: a new one after the old one was lost. */
   session(): Promise<Session>;
   /** Lanes at work at once. */
   lanesMax?: number;
@@ -41,16 +41,16 @@ type DelivererOptions = DeliveryOptions & {
 export type Deliverer = {
   /** Leases what is due and starts working on it. */
   step: Step;
-  /** Renews the leases of the lanes at work and frees those of dead workers; to be run every HEARTBEAT_MS. */
+  /** Renews the leases of the lanes at work and frees the lanes of dead workers. Run it every HEARTBEAT_MS. */
   heartbeat: Step;
-  /** Until something is due, for the loop's wait. */
+  /** How long the loop may wait until something is due. */
   idleMs(): Promise<number>;
   wake: Wake;
   /** The payload of a NOTIFY on LANE_CHANNEL. */
   ring(payload: string): void;
   /** Rejects with the first bug in a lane. */
   readonly failed: Promise<never>;
-  /** Starts nothing more, gives attempts under way a short time, and returns the lanes. */
+  /** Starts no further attempt, gives those under way a short time, and gives the lanes back. */
   stop(): Promise<void>;
 };
 
@@ -59,30 +59,31 @@ export const HEARTBEAT_MS = 500;
 export const LEASE_MS = 30_000;
 const ATTEMPT_MS_MAX = 10_000;
 assert(LEASE_MS > 2 * ATTEMPT_MS_MAX);
-/** How often leases are renewed: three chances before the end. */
+/** How often leases are renewed: three times within a lease. */
 const RENEW_MS = 8_000;
 const LANES_MAX = 4_096;
-/** A lane that has been leased for so long gives way when its watcher, or this process, can't have others beside it. */
+/** A lane that has been leased for this long gives way when its watcher, or this process, has no room for further lanes. */
 const TURN_MS = 10_000;
-/** So many give way at once. */
+/** Lanes that give way at once. */
 const GIVE_WAY_MAX = 64;
-/** So many that wait for nothing are given back at once. */
+/** Surplus lanes that are given back at once. */
 const SURPLUS_MAX = 256;
-/** Of watchers whose lanes it has given to other workers, one takes none for so long: twice as long as others take to look. */
+/** How long a worker takes no lanes of watchers whose lanes it has given away: twice as long as other workers need to look. */
 const SHARE_MS = 2_000;
-/** Where no worker took what was given, the next time comes so much later, and twice as late each time after that. */
+/** If no worker took the lanes, the wait before the next try: doubled each time. */
 const UNTAKEN_MS = { min: 60_000, max: 600_000 };
-/** A queue is looked at this often even where no NOTIFY comes. */
+/** How often due lanes are looked for, even without a NOTIFY. */
 const POLL_MS_MAX = 1_000;
-/** Watchers that have lanes here get further ones after so long, for all that happened meanwhile. */
+/** How long freed slots are gathered before watchers with lanes here get further ones. */
 const CREDIT_MS = 50;
 /** Lanes that are given back with one statement. */
 const RELEASED_MAX = 128;
-/** How soon an overdue visit is tried again that gave no lane: others have it locked. A bell comes sooner. */
+/** How soon to try an overdue visit again that gave no lane because others have it locked. A NOTIFY comes sooner. */
 const OVERDUE_MS = 10;
-/** How long a shutdown waits for answers before it breaks attempts off; they will be made again. */
+/** How long a shutdown waits for responses before it aborts the attempts, which are repeated later. */
 const STOP_MS_MAX = 2_000;
 
+// oxlint-disable-next-line max-lines-per-function -- One worker's leases and lanes; its short functions share them as state.
 export function createDeliverer(options: DelivererOptions): Deliverer {
   const { database, clock, log, metrics, lanesMax = LANES_MAX } = options;
   const lanes = new Map<number, { run: LaneRun; startedMs: number }>();
@@ -96,18 +97,18 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
   });
   const wake = createWake(clock);
   const bug = Promise.withResolvers<never>();
-  // Whoever watches `failed` sees it; without a watcher it must not be an unhandled rejection.
+  // Without a listener on `failed`, this must not become an unhandled rejection.
   bug.promise.catch(() => {});
   let worker: { session: Session; number: number } | undefined;
   let renewedMs = Number.NEGATIVE_INFINITY;
   /** Lanes whose leases are still to be renewed, because others had them locked. */
   let unrenewed: readonly number[] = [];
-  /** Watchers whose lanes were given to other workers, and until when they are left to these. */
+  /** Watchers whose lanes were given to other workers, and how long this worker takes none of them. */
   let left: { watcherIds: readonly number[]; untilMs: number } = {
     watcherIds: [],
     untilMs: Number.NEGATIVE_INFINITY,
   };
-  /** `others`: lanes at work elsewhere when this worker last gave some; undefined once it has seen what became of them. */
+  /** `others`: lanes at work elsewhere when this worker last gave some away; undefined once the result has been checked. */
   let sharing: { fromMs: number; untakenMs: number; others?: number | undefined } = {
     fromMs: Number.NEGATIVE_INFINITY,
     untakenMs: 0,
@@ -124,7 +125,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     },
   });
 
-  /** What frees places in the same moment leads to one look. */
+  /** Wakes the loop once for all slots that are freed within CREDIT_MS. */
   function onCredit(): void {
     if (isCreditDue) return;
     isCreditDue = true;
@@ -153,7 +154,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     }
   }
 
-  /** The number's lock ended with its session: its lanes are anybody's now. */
+  /** The number's lock ended with its session, so any worker may take its lanes now. */
   function loseAll(): void {
     for (const { run } of lanes.values()) run.lose();
   }
@@ -180,31 +181,31 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
       return 'idle';
     }
     for (const lane of leased) begin(lane);
-    // Behind the lanes: their first webhooks do not wait for it.
+    // After the lanes have begun, so that their first webhooks don't wait for it.
     await scheduleNextVisits(database, drained);
     return leased.length > 0 && (visited === watchersMax || drained.length < visited) ? 'worked' : 'idle';
   }
 
-  /** Watchers of which no further lane is taken at the moment. */
+  /** Watchers of which this worker takes no further lane at the moment. */
   function unwanted(): number[] {
     return clock.steadyMs() < left.untilMs ? [...fair.full(), ...left.watcherIds] : fair.full();
   }
 
-  /** The longest at work give way to those that wait; they come back after them. */
+  /** The lanes leased longest give way to waiting ones, and are leased again after them. */
   async function makeRoom(now: Date): Promise<void> {
     const nextDue = await findNextDue(database, unwanted());
     if (nextDue !== undefined && nextDue <= now) giveWay(GIVE_WAY_MAX);
   }
 
-  /** Lanes were leased for turns that their watchers no longer have: another process may have some, and memory is short. */
+  /** Gives back lanes whose watchers no longer have slots for them: another process may have some, and memory is limited. */
   function giveBackSurplus(): void {
     for (const id of fair.surplus().slice(0, SURPLUS_MAX)) lanes.get(id)?.run.giveWay();
   }
 
-  /** Of watchers that can have no further lanes here, those at work for long give way to others of the same watcher. */
+  /** For watchers without room for further lanes here, lanes leased for long give way to other lanes of the same watcher. */
   async function rotate(): Promise<void> {
     const waiting = new Set(await listWaitingWatchers(database, fair.full(), clock.now()));
-    // Those that wait for their first attempt here would only wait elsewhere.
+    // A lane that waits for its first attempt here would only wait elsewhere.
     if (waiting.size > 0) giveWay(GIVE_WAY_MAX, (run) => run.hadTurn() && waiting.has(run.lane.watcherId));
   }
 
@@ -240,7 +241,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     sharing.others = others;
   }
 
-  /** Tells the longest at work, if they have had their turn; those that did not know. */
+  /** Asks the lanes leased longest, if for at least TURN_MS, to give way. Returns those that weren't ending already. */
   function giveWay(limit: number, isMeant: (run: LaneRun) => boolean = () => true): LaneRun[] {
     const nowMs = clock.steadyMs();
     // A Map lists in the order of insertion: the oldest first.
@@ -260,7 +261,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     run.done.catch(bug.reject).finally(() => {
       if (lanes.get(id) === entry) lanes.delete(id);
       metrics.deliveryQueues.set(lanes.size);
-      // It may have become due again between its last look and its return.
+      // The lane may have become due again between its last read and its release.
       wake.ring();
     });
   }
@@ -283,7 +284,7 @@ export function createDeliverer(options: DelivererOptions): Deliverer {
     if (clock.steadyMs() - renewedMs < RENEW_MS) return 'idle';
     const askedMs = clock.steadyMs();
     await renew(worker.number, [...lanes.keys()], now);
-    // The leases last from when they were asked for, however late the answer is.
+    // Leases count from the request, however late the response is.
     renewedMs = askedMs;
     return 'idle';
   }

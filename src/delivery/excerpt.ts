@@ -1,13 +1,13 @@
 /**
- * The beginning of a receiver's answer as it is stored and shown: without the API key and signing secrets, however the
- * receiver writes them.
+ * The beginning of a receiver's response, as it is stored and shown: with API keys and signing secrets redacted, however the
+ * receiver encodes them.
  */
 
 const EXCERPT_BYTES_MAX = 1024;
 const REDACTED = '[redacted]';
 /**
- * What looks like one of our keys or signing secrets: a receiver that refuses a webhook may quote the one that it
- * expected. With what URL and JSON encoders make of base64.
+ * Text in the form of our keys or signing secrets, because a receiver that refuses a webhook may quote the one it expected.
+ * Includes the characters that URL and JSON encoders produce from base64.
  */
 const SECRET_FORM = /\b(cb_live|whsec|whsk)_[\w+/=%\\-]+/g;
 /** Building the forms of a key costs some 50 µs; kept, those of a key take a few KiB. */
@@ -15,10 +15,10 @@ const KEYS_MAX = 256;
 
 type KeyForms = { pattern: RegExp; texts: readonly string[] };
 
-/** `isWhole` is false when the answer may go on; `authorization` is the header that the receiver was sent. */
+/** `isWhole` is false when the response may continue; `authorization` is the header that the receiver got. */
 type Excerpt = (body: Buffer, isWhole: boolean, authorization: string | undefined) => string;
 
-/** The forms of the keys that were seen last are kept. */
+/** Keeps the forms of the most recent keys. */
 export function createExcerpt(): Excerpt {
   const known = new Map<string, KeyForms>();
 
@@ -41,14 +41,14 @@ export function createExcerpt(): Excerpt {
       if (!isWhole) text = withoutBeginningOf(texts, text);
     }
     const bytes = Buffer.from(text.replace(SECRET_FORM, REDACTED)).subarray(0, EXCERPT_BYTES_MAX);
-    // A character that the cut went through is left out.
+    // Leaves out a character that the cut divides.
     return new TextDecoder().decode(bytes, { stream: true });
   };
 }
 
 /**
- * Of `cb_live_<id>_<secret>_<checksum>` the secret part is looked for, with what belongs to it: as it is, with some or all
- * characters escaped, in hexadecimal, and in base64, where it may begin at any of three bits of a longer text.
+ * In `cb_live_<id>_<secret>_<checksum>`, finds the secret part with its neighbors: plain, with some or all characters escaped, in
+ * hexadecimal, and in base64, where it may start at any of three offsets within a longer text.
  */
 function makeForms(key: string): KeyForms {
   const [, prefix = '', id = '', secret = key, checksum = ''] =
@@ -70,7 +70,7 @@ function makeForms(key: string): KeyForms {
   };
 }
 
-/** A pattern for the text with any of its characters escaped as URLs, JSON, JavaScript and HTML do. */
+/** A pattern for the text, with any of its characters escaped as in URLs, JSON, JavaScript or HTML. */
 function escapable(text: string): string {
   return Array.from(text, (character) => {
     const code = character.charCodeAt(0);
@@ -83,7 +83,7 @@ function escapable(text: string): string {
 const inAnyCase = (digits: string) =>
   digits.replaceAll(/[a-f]/g, (digit) => `[${digit}${digit.toUpperCase()}]`);
 
-/** The characters of base64 that these bytes alone decide when `offset` bytes come before them. */
+/** The base64 characters that depend only on these bytes, when `offset` bytes precede them. */
 function base64Within(bytes: Buffer, offset: number): string {
   const whole = Buffer.concat([Buffer.alloc(offset), bytes])
     .toString('base64')
@@ -93,7 +93,7 @@ function base64Within(bytes: Buffer, offset: number): string {
   return whole.slice(first, last);
 }
 
-/** The text without the first part of any of these that it breaks off in. */
+/** The text without the beginning of a secret at its end, where the excerpt was cut. */
 function withoutBeginningOf(secrets: readonly string[], text: string): string {
   const lengths = secrets.map((secret) => {
     for (let length = Math.min(secret.length - 1, text.length); length > 0; length -= 1)

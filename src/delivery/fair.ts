@@ -1,7 +1,7 @@
 /**
- * Fair turns for delivery attempts: among watchers, then among the receivers of one, by start-time fair queueing on the
- * time that attempts hold their slots (Goyal, Vin and Cheng 1996). A slot can't be taken back from an attempt that hangs,
- * so an attempt that outlives its hand-over time moves to another budget and frees the slot.
+ * Decides which delivery attempt starts next: fair among watchers, then among the receivers of one watcher. It uses start-time
+ * fair queueing on the time that attempts hold their slots (Goyal, Vin and Cheng 1996). A slot can't be taken back from an attempt
+ * that hangs, so an attempt that outlives its hand-over time moves to another budget and frees the slot.
  */
 import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
@@ -22,18 +22,18 @@ import { createOriginShares } from './origin-shares.ts';
 import { aheadOf, createReceiverMemory, handOverMsOf, learn, slowDown } from './receiver.ts';
 import { createPace, createWindow } from './start-limit.ts';
 
-/** Attempts under way in this process: of each kind, those handed over, all of them, and to one origin. */
+/** Limits of attempts under way in this process: of each kind, handed over (`hung`), all together, and to one origin. */
 export type FairLimits = Record<Kind | 'hung' | 'open' | 'perOrigin', number>;
 
 export type FairQueue = {
   /**
-   * Lines up a leased lane. `take` gives the lane's next attempt, or nothing until the lane asks again. While it reads what
-   * the next attempt may be, a slot is kept for it.
+   * Adds a leased lane. `take` returns the lane's next attempt, or undefined until the lane calls `want` again. While the lane reads
+   * its next rows, it keeps a slot.
    */
   join(lane: LaneInLine, take: () => Begin | Promise<void> | undefined): Seat;
-  /** Watchers that could not start an attempt in a further lane. When one of them can, `onCredit` is called. */
+  /** Watchers that could not start an attempt in a further lane. `onCredit` is called when one of them can again. */
   full(): number[];
-  /** Lanes that wait here for more turns than their watchers can have now. */
+  /** Waiting lanes beyond the attempts that their watchers can start now. */
   surplus(): number[];
 };
 
@@ -50,33 +50,34 @@ type Seat = {
 type FairOptions = { clock: Clock; limits?: FairLimits; onCredit(): void };
 
 /**
- * A hung attempt holds a socket for 10 s, about 21 KiB without TLS. Of the proven ones a single watcher gets at most half,
- * which is more than one process can keep busy.
+ * A hung attempt holds a socket for 10 s, about 21 KiB without TLS. A single watcher gets at most half of the proven slots, which
+ * is more than one process can keep busy.
  */
 const LIMITS: FairLimits = { unproven: 256, proven: 512, hung: 512, open: 1_536, perOrigin: 128 };
 /** Below this duration an attempt costs more processor time than slot time: 0.21 ms of the thread times 1,024 slots. */
 export const COST_MS_MIN = 215;
-/** What an attempt at an unproven receiver is charged until it ends: as if it hung. */
+/** Charged for an attempt at an unproven receiver until it ends, as if it hung. */
 export const GUESS_MS = 10_000;
-/** A watcher whose next receiver hasn't answered waits as if it had used so much more: a hundred new ones may come at once. */
+/** Added to the virtual time of a watcher whose next receiver is unproven, because a hundred new receivers may come at once. */
 const UNPROVEN_BEHIND_MS = 4 * COST_MS_MIN;
-/** How often attempts are looked at for being handed over. */
+/** How often to look for attempts to hand over. */
 const LOOK_MS = 50;
-/** While so many attempts of whatever watchers hang in this process, others that may hang begin slowly. */
+/** While this many attempts of all watchers hang in this process, further ones that may hang start slowly. */
 const CROWDED_MIN = 32;
-/** Lanes of a watcher that may wait for their turn beside those at work. */
+/** Lanes of a watcher that may wait beside its lanes with attempts under way. */
 const WAITING_LANES_MAX = 8;
-/** Starting one takes 0.1 ms of the thread; between groups the thread does what else there is. */
+/** Starting an attempt takes 0.1 ms of the thread. Between groups the thread does its other work. */
 const STARTS_PER_TURN_MAX = 8;
 
 type Attempt = {
   readonly member: Member;
   kind: Kind | 'hung';
   readonly handOverAtMs: number;
-  /** Lets another one that may hang begin, if this one is decided soon. */
+  /** Lets another attempt that may hang start, if this one is decided within its span. */
   readonly makeRoom: (() => void) | undefined;
 };
 
+// oxlint-disable-next-line max-lines-per-function -- One scheduler on shared counters; a split would pass all of them to each part, on the path of every attempt.
 export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOptions): FairQueue {
   const accounts = new Map<number, Account>();
   const ready = new Set<Account>();
@@ -93,11 +94,11 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
   let startsLeft = STARTS_PER_TURN_MAX;
   let isPumpDue = false;
 
-  /** No watcher takes the last slots: its own are never more than what is free. */
+  /** A watcher may have no more slots than remain free, so it never takes the last ones. */
   function mayStart(account: Account, kind: Kind): boolean {
     const own = account.open;
     if (openOf(open) >= limits.open && openOf(own) > 0) return false;
-    // What is unproven may hang too: where all places for that are taken, one at a time shows.
+    // An unproven attempt may hang too. Without room for that in the hung budget, the watcher tries one at a time.
     const [mayHang, free] = [own.hung + own.unproven, limits.hung - open.hung];
     if (own.hung > 0 && mayHang >= free) return false;
     if (kind === 'unproven' && own.unproven > 0 && mayHang >= free - open.unproven) return false;
@@ -110,7 +111,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return !mayStart(account, 'unproven') && !mayStart(account, 'proven');
   }
 
-  /** The next of this watcher: of its receivers the one with the smallest virtual time that may have an attempt. */
+  /** The watcher's receiver with the smallest virtual time among those that may start an attempt. */
   function nextOf(account: Account): Member | undefined {
     const isTurned = hasTurned(account);
     const isBusy = openOf(account.open) > 0;
@@ -123,7 +124,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return mayHang ? firstOf(others, next) : next;
   }
 
-  /** Among these and `next` the one that has been served least. */
+  /** The least served among these and `next`. */
   function firstOf(members: ReadonlySet<Member>, next: Member | undefined): Member | undefined {
     let first = next;
     for (const member of members) {
@@ -148,7 +149,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     return next;
   }
 
-  /** Once for all that happens before the thread does something else. */
+  /** Pumps once for all calls within one turn of the event loop. */
   function pumpSoon(): void {
     if (isPumpDue) return;
     isPumpDue = true;
@@ -158,7 +159,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     });
   }
 
-  /** Starts what may start, a few in each turn of the event loop. */
+  /** Starts the attempts that may start, a few in each turn of the event loop. */
   function pump(): void {
     while (ready.size > 0 && startsLeft > 0) {
       const member = pick();
@@ -179,17 +180,17 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     }
   }
 
-  /** One that may hang counts in its span; call what is returned once it is decided or over. */
+  /** Counts an attempt that may hang in its span. Call the returned function once the attempt is decided or over. */
   const enter = (kind: Kind) => (kind === 'unproven' ? pace.begin() : undefined);
 
-  /** Without it, each lane in line would read for the one slot that is free. */
+  /** Keeps the slot while the lane reads. Otherwise every waiting lane would read for the one free slot. */
   function keepSlot(member: Member, reading: Promise<void>): void {
     const { account } = member;
     const kind = kindOf(member);
     open[kind] += 1;
     account.open[kind] += 1;
     const makeRoom = enter(kind);
-    // Without this, all lanes of the watcher would read for the same turn.
+    // Without this charge, all lanes of the watcher would read for the same slot.
     const guessMs = guessOf(member, kind);
     charge(member, guessMs);
     member.isReading = true;
@@ -204,14 +205,14 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     reading.then(giveUp, giveUp);
   }
 
-  /** A turn of the event loop later more may start. */
+  /** Allows further starts in the next turn of the event loop. */
   function nextTurn(): void {
     startsLeft = STARTS_PER_TURN_MAX;
     window.measure();
     pump();
   }
 
-  /** Puts the member among those that are ready, or takes it out. */
+  /** Adds the member to the ready ones, or removes it. */
   function line(member: Member): void {
     const { account, receiver } = member;
     const { answered, others } = account.ready;
@@ -223,7 +224,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
       return;
     }
     if (own.has(member)) return;
-    // A share that was not used is not saved up.
+    // An unused share can't be saved up.
     if (member.open === 0) member.virtualMs = Math.max(member.virtualMs, account.servedMs);
     own.add(member);
     if (ready.has(account)) return;
@@ -288,7 +289,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     origins.count(lane.origin, account, by);
   }
 
-  /** Hands over what has been under way for too long; for as long as anything is. */
+  /** Hands over attempts that take too long, for as long as any attempt is undecided. */
   async function look(): Promise<void> {
     isLooking = true;
     while (undecided.size > 0) {
@@ -307,7 +308,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     isLooking = false;
   }
 
-  /** Something is free: for those that wait here, and for lanes that this process has not leased. */
+  /** Offers a freed slot to lanes that wait here, and to lanes that this process hasn't leased yet. */
   function offer(account: Account): void {
     pumpSoon();
     if (!passedOver.has(account) || isFull(account)) return;
@@ -315,7 +316,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     onCredit();
   }
 
-  /** A watcher that has used more than its share is remembered until the others have caught up. */
+  /** A watcher that has used more than its share is kept until the others have caught up. */
   const isForgettable = ({ line: own, virtualMs }: Account) => own.size === 0 && virtualMs <= servedMs;
 
   function accountOf(watcherId: number): Account {
@@ -356,7 +357,7 @@ export function createFairQueue({ clock, onCredit, limits = LIMITS }: FairOption
     },
     surplus() {
       return [...accounts.values()].flatMap((account) => {
-        // More than may be leased: what goes back and forth is work too.
+        // Twice the limit for leasing, because giving lanes back and leasing them again is work too.
         const count = account.line.size - 2 * openOf(account.open) - WAITING_LANES_MAX;
         if (count <= 0) return [];
         const { answered, others } = account.ready;

@@ -1,7 +1,7 @@
 /**
- * The only way out for a webhook: opens a connection to a receiver, never to a private network, whatever the URL or
- * the DNS says. Names are resolved once per connection; every answer must be allowed; the connection goes to those
- * very answers; and the peer is judged once more before the first byte is sent.
+ * Opens every connection to a receiver, and never one to a private network, whatever the URL or the DNS says. A name is resolved
+ * once per connection. Every address must be allowed, the connection uses only these addresses, and the peer's address is checked
+ * again before the first byte is sent.
  */
 import { once } from 'node:events';
 import net from 'node:net';
@@ -11,12 +11,12 @@ import { isPublicAddress } from '../domain/public-address.ts';
 import { isPortAllowed, type WebhookPolicy } from '../domain/webhook-url.ts';
 import type { HostAddress, Resolver } from './resolver.ts';
 
-/** What a connection is made to, as in a URL: hostname without brackets, port empty for the scheme's own. */
+/** The destination, as in a URL: hostname without brackets, port empty for the scheme's default. */
 export type Target = { protocol: string; hostname: string; port: string };
 
 /**
- * A connection to the target, through TLS for https; destroyed when the signal aborts, later too.
- * @throws ConnectFailure for every reason but the signal.
+ * Connects to the target, with TLS for https. The socket is destroyed when the signal aborts, even after it was returned.
+ * @throws ConnectFailure for every failure except an abort.
  */
 export type Guard = (target: Target, signal: AbortSignal) => Promise<net.Socket>;
 
@@ -25,11 +25,11 @@ type GuardOptions = {
   resolve: Resolver;
   /** How long a name server may take. */
   resolveMsMax: number;
-  /** What TLS trusts. */
+  /** The certificate authorities that TLS trusts. */
   secureContext: tls.SecureContext;
 };
 
-/** How far a connection got. Coarse, and without addresses: watchers see it, and it must not map a network for them. */
+/** The step at which a connection failed. Coarse and without addresses, because watchers see it and must not use it to scan a network. */
 export class ConnectFailure extends Error {
   override readonly name = 'ConnectFailure';
   readonly outcome: 'refused' | 'dns' | 'connect' | 'tls';
@@ -40,9 +40,9 @@ export class ConnectFailure extends Error {
   }
 }
 
-/** A name may have any number of addresses; trying them must end within an attempt. */
+/** A name may have any number of addresses, and trying them must fit into one attempt. */
 const ADDRESS_COUNT_MAX = 8;
-/** Before the next address is tried; a slow path to another continent takes about 300 ms. */
+/** How long to try an address before the next one. A slow path to another continent takes about 300 ms. */
 const ADDRESS_TRY_MS = 500;
 
 /** A guard for the policy. */
@@ -56,7 +56,7 @@ export function createGuard({ policy, resolve, resolveMsMax, secureContext }: Gu
     const addresses = await addressesOf(target.hostname, resolve, resolving.signal).finally(
       resolving.release,
     );
-    // One bad answer poisons the name: a receiver has no business with private addresses beside public ones.
+    // One forbidden address refuses the name, because a receiver needs no private address beside public ones.
     if (!addresses.every(({ address }) => isAllowed(address))) throw notAllowed(target);
 
     const port = target.port !== '' ? Number(target.port) : target.protocol === 'https:' ? 443 : 80;
@@ -69,12 +69,12 @@ export function createGuard({ policy, resolve, resolveMsMax, secureContext }: Gu
   };
 }
 
-/** A name that leads to a private address fails as one that does not exist: who watches must not learn which names do. */
+/** A name with a private address fails like an unknown name, so that watchers can't learn which internal names exist. */
 const notAllowed = ({ hostname }: Target) => new ConnectFailure(net.isIP(hostname) === 0 ? 'dns' : 'refused');
 
 /**
- * What TLS to receivers trusts: the built-in roots (and those that the machine adds to Node's own), and
- * `caCertificates` (PEM) on top.
+ * The certificate authorities for TLS to receivers: Node's default ones (including those that the machine adds), and
+ * `caCertificates` (PEM).
  */
 export function createSecureContext(caCertificates: string | undefined): tls.SecureContext {
   if (caCertificates === undefined) return tls.createSecureContext();
@@ -103,7 +103,7 @@ async function rejectionAt(signal: AbortSignal): Promise<never> {
 function connect(addresses: readonly HostAddress[], port: number, signal: AbortSignal): Promise<net.Socket> {
   return new Promise((resolve, reject) => {
     const socket = net.connect({
-      // Never looked up: `lookup` answers with the addresses that were judged.
+      // A placeholder: `lookup` returns the addresses that were checked.
       host: 'pinned.invalid',
       lookup: (_hostname, options, done) => {
         const [first] = addresses;
@@ -126,7 +126,7 @@ function connect(addresses: readonly HostAddress[], port: number, signal: AbortS
 }
 
 function secure(socket: net.Socket, hostname: string, secureContext: tls.SecureContext): Promise<net.Socket> {
-  // Neither SNI (RFC 6066) nor a certificate writes the dot that may end a name, and SNI knows no addresses.
+  // SNI (RFC 6066) and certificates omit the dot that may end a name, and SNI excludes IP addresses.
   const name = hostname.replace(/\.+$/, '');
   return new Promise((resolve, reject) => {
     const secured = tls.connect({
@@ -135,7 +135,7 @@ function secure(socket: net.Socket, hostname: string, secureContext: tls.SecureC
       ...(net.isIP(name) === 0 ? { servername: name } : {}),
       secureContext,
       ALPNProtocols: ['http/1.1'],
-      // Said aloud because NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment would turn it off otherwise.
+      // Explicit, because NODE_TLS_REJECT_UNAUTHORIZED=0 in the environment would turn it off otherwise.
       rejectUnauthorized: true,
     });
     const fail = (error: Error): void => {

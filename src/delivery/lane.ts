@@ -1,6 +1,6 @@
 /**
- * Working one leased lane: makes the next of its due notifications an attempt whenever it is the lane's turn, and gives
- * the lane back when nothing is due.
+ * Works one leased lane (the delivery queue of one watcher for one receiver origin): sends its next due notification whenever the
+ * fair queue gives it a slot, and gives the lane back when nothing is due.
  */
 import { onAbort } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
@@ -20,7 +20,7 @@ import type { Due, DueReader } from './reader.ts';
 import type { Send, SendResult } from './send.ts';
 import type { Settler } from './settler.ts';
 
-/** What delivering needs, from the whole down to one lane. */
+/** The dependencies of delivery, which each lane shares. */
 export type DeliveryOptions = {
   database: Database;
   clock: Clock;
@@ -38,9 +38,9 @@ type LaneOptions = DeliveryOptions & {
   fair: FairQueue;
   /** Gives the lane back. */
   release(lane: Lane): Promise<void>;
-  /** No new attempts from here on. */
+  /** Aborts when no further attempt may start. */
   stopping: AbortSignal;
-  /** Break off what is under way. */
+  /** Aborts the attempts under way. */
   killed: AbortSignal;
 };
 
@@ -48,24 +48,25 @@ export type LaneRun = {
   readonly lane: Lane;
   /** Whether it has started an attempt since it was leased. */
   hadTurn(): boolean;
-  /** There may be something new in this lane. */
+  /** Something new may be due in this lane. */
   ring(): void;
-  /** As ring, where something is under way: what comes due meanwhile rings no bell. */
+  /** Rings only if an attempt is under way, because a retry that comes due meanwhile sends no NOTIFY. */
   poll(): void;
-  /** Rows that were read before are out of date: a reorg changed some of them. */
+  /** Drops the rows read ahead, because a reorg changed some of them. */
   forget(): void;
-  /** The lease is gone: start nothing more. */
+  /** The lease is lost: start no further attempt. */
   lose(): void;
-  /** Others wait: start nothing more, and give the lane back. False when it is ending already. */
+  /** Starts no further attempt and gives the lane back, because other lanes wait. False if the lane is already ending. */
   giveWay(): boolean;
   readonly done: Promise<void>;
 };
 
-/** Rows read ahead are used within this time, or read again: the record may change or go meanwhile. */
+/** Rows read ahead are used within this time or read again, because the watched address may change meanwhile. */
 const READ_AHEAD_MS_MAX = 1_000;
 const RETRY_MS = 250;
 
 /** Works the lane until nothing is due, it is lost, or it has to give way. `done` rejects only for a bug. */
+// oxlint-disable-next-line max-lines-per-function -- One state machine; its short functions share a dozen variables of the lane.
 export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const { clock, log, metrics, reader, stopping } = options;
   const underWay = new Set<number>();
@@ -75,9 +76,9 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   let readMs = Number.NEGATIVE_INFINITY;
   let isReading = false;
   let hadTurn = false;
-  /** Counts reorgs: what was asked for before one is not used after it. */
+  /** Counts reorgs. Rows that were requested before one are not used after it. */
   let generation = 0;
-  /** Attempts that were broken off undecided: their request may have arrived. */
+  /** Attempts that ended without an outcome; their request may have arrived. */
   const undecided = new Set<number>();
   let mayHaveMore = { firsts: true, retries: true };
   let end: 'lost' | 'gives way' | undefined;
@@ -85,10 +86,10 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
   const done = Promise.withResolvers<void>();
   const seat = options.fair.join(lane, take);
 
-  /** The next attempt, now that it is this lane's turn; where its rows have to be read first, the end of that. */
+  /** The next attempt for the slot that the fair queue offers; or the end of reading, if rows have to be read first. */
   function take(): Begin | Promise<void> | undefined {
     if (isReading || isEnding()) return undefined;
-    // Where there are first attempts to make, retries that have come due since are read with the next ones.
+    // While first attempts remain, retries that have come due since are read together with the next ones.
     const isUsedUp =
       firsts.length === 0 && (mayHaveMore.firsts || (retries.length === 0 && mayHaveMore.retries));
     if (isUsedUp || clock.steadyMs() - readMs > READ_AHEAD_MS_MAX) return read();
@@ -121,7 +122,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         return;
       }
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.queue_waits');
-      // The rows that were read before are of the past: the key may be revoked, the record deleted.
+      // The rows read before may be out of date: the key may be revoked, or the watched address deleted.
       forgetRows();
       mayHaveMore = { firsts: true, retries: true };
       await clock.wait(RETRY_MS, stopping);
@@ -135,7 +136,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     retries = [];
   }
 
-  /** One place is always left to first attempts. */
+  /** Always leaves one place to first attempts. */
   function nextQueue(): Due[] | undefined {
     const mayRetry = retries.length > 0 && retriesUnderWay < seat.limit() - 1;
     if (firsts.length === 0) return mayRetry ? retries : undefined;
@@ -158,9 +159,9 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
       });
   }
 
-  /** Asks for the next turn, or ends where nothing is left to do. */
+  /** Asks for the next slot, or finishes when nothing is left to do. */
   function proceed(): void {
-    // While it is given back a bell may ring: the next lease reads what there is.
+    // The lane is being given back. The next lease reads whatever came meanwhile.
     if (isOver) return;
     const hasMore = firsts.length > 0 || retries.length > 0 || mayHaveMore.firsts || mayHaveMore.retries;
     if (hasMore && !isEnding()) seat.want();
@@ -184,7 +185,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     try {
       result = await sendWith(credentials, { watcherId, render, signal: options.killed }, options);
     } catch (error) {
-      // Broken off by the shutdown, or without its credentials: undecided, so it does not count and will be made again.
+      // Aborted by the shutdown, or its credentials can't be read: no outcome, so it doesn't count and is repeated.
       if (options.killed.aborted) return;
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.queue_waits');
@@ -224,7 +225,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
         throw error;
       });
     if (settled === 'lost') end = 'lost';
-    // In strict order the next one became due with this outcome: given back first, the lane would wait for its turn again.
+    // In strict order, this outcome made the next notification due. Giving the lane back now would make it wait for a new lease.
     else if (notification.isOrdered && retryAt === undefined) mayHaveMore.firsts = true;
     report(notification, result, retryAt, settled);
   }
@@ -263,7 +264,7 @@ export function runLane(lane: Lane, options: LaneOptions): LaneRun {
     try {
       await options.release(lane);
     } catch (error) {
-      // The lease runs out by itself; nothing is lost but a few seconds.
+      // The lease expires by itself, so this costs only a few seconds.
       if (!(error instanceof Fault)) throw error;
       log.warn({ lane: lane.id, error: messageOf(error) }, 'delivery.release_failed');
     }

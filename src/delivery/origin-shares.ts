@@ -1,10 +1,10 @@
 /**
- * Attempts at one origin at once, shared by those who have receivers there: none takes the last places.
+ * Shares the concurrent attempts at one origin among the watchers with receivers there, so that none takes the last slots.
  */
 type OriginShares<Owner> = {
-  /** Whether this owner may have one more there: its own are fewer than what is free. */
+  /** Whether this owner may start another attempt: it must have fewer under way than remain free. */
   hasRoom(origin: string, owner: Owner): boolean;
-  /** One more is under way there, or one less. */
+  /** Counts an attempt that starts (1) or ends (-1). */
   count(origin: string, owner: Owner, by: 1 | -1): void;
 };
 

@@ -14,10 +14,10 @@ import type { Message } from './send.ts';
 const USER_AGENT = `chainbell/${packageJson.version}`;
 
 /**
- * The POST that tells a receiver of a notification: exactly the 13 fields of spec 2.7 in their order, the amount as
- * an exact JSON integer. The headers `webhook-…` are those of Standard Webhooks: the id stays the same over all
- * attempts, the timestamp is the attempt's, the signatures are over both and the body. A removal notice has the body of
- * its transfer and another `webhook-id`, `<id>-<revision>`, which is signed; the headers `chainbell-…` are not.
+ * The POST of a notification: exactly the 13 fields of spec 2.7 in their order, with the amount as an exact JSON integer. The
+ * `webhook-…` headers are those of Standard Webhooks: the id is the same in all attempts, the timestamp is the attempt's, and the
+ * signatures cover both and the body. A removal notice has the body of its transfer and another `webhook-id`, `<id>-<revision>`,
+ * which is signed; the `chainbell-…` headers are not signed.
  */
 export function renderMessage(
   notification: DueNotification,

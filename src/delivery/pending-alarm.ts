@@ -1,14 +1,14 @@
 /**
- * Says in the log when notifications of a watcher pile up. They are delivered all the same.
+ * Logs when a watcher has too many pending notifications. They are still delivered.
  */
 import type { Step } from '../core/loop.ts';
 import type { Db } from '../store/db/db.ts';
 import { listPendingAbove } from '../store/delivery/pending.ts';
 
-/** How often to look: each look reads the index of everything that waits. */
+/** How often to check; each check reads the index of all waiting notifications. */
 export const PENDING_ALARM_MS = 30_000;
 
-/** The step that looks once, where there is a limit; it logs each watcher when it comes above the limit and when it is below again. */
+/** The step checks once, if there is a limit. It logs each watcher that rises above the limit, and that falls below it again. */
 export function createPendingAlarm({
   database,
   log,

@@ -1,5 +1,6 @@
 /**
- * Reads what is due in leased lanes, many lanes with one statement: what is asked for while one runs goes into the next.
+ * Reads due notifications of leased lanes, many lanes with one statement. Requests that arrive while a statement runs go into the
+ * next one.
  */
 
 import { createGroups } from '../core/batching.ts';
@@ -10,7 +11,7 @@ import type { Lane } from '../store/delivery/lanes.ts';
 import type { SecretStore } from '../store/watchers/signing-secrets.ts';
 import { type Credentials, readCredentials } from './credentials.ts';
 
-/** A due notification, and what its webhook proves itself with. */
+/** A due notification with the credentials that its webhook carries. */
 export type Due = { notification: DueNotification; credentials: Credentials };
 
 type ReadRequest = {
@@ -22,7 +23,7 @@ type ReadRequest = {
 };
 
 export type DueReader = {
-  /** What is due, or 'lost' when another worker has the lane. @throws Fault `unavailable` */
+  /** The due notifications, or 'lost' when another worker has the lane. @throws Fault `unavailable` */
   read(request: ReadRequest): Promise<Due[] | 'lost'>;
 };
 
@@ -33,19 +34,15 @@ type Waiting = ReadRequest & {
 
 /** Lanes of one statement; 128 lanes with one row each take PostgreSQL about 2 ms. */
 const LANES_MAX = 128;
-/** Statements at once: a large one holds up no small one. */
+/** Statements at once, so that a large one doesn't delay a small one. */
 const STATEMENTS_MAX = 2;
 /** A watcher's credentials are read once for its lanes that are read within this time. */
 const CREDENTIALS_MS_MAX = 1_000;
 
-/** A reader that has no more than STATEMENTS_MAX statements under way. */
+/** Runs at most STATEMENTS_MAX statements at once. */
 export function createDueReader(options: SecretStore & { database: Database; clock: Clock }): DueReader {
   const { database, clock } = options;
-  const credentials = new Map<number, { readMs: number; reading: Promise<Credentials> }>();
-  const readOf = createGroups<number, Credentials>({
-    sizeMax: LANES_MAX,
-    work: (watcherIds) => readCredentials(options, watcherIds),
-  });
+  const credentials = createCredentialsCache(options);
   let waiting: Waiting[] = [];
   let running = 0;
   let isRung = false;
@@ -61,7 +58,7 @@ export function createDueReader(options: SecretStore & { database: Database; clo
     }
   }
 
-  /** One lane of each watcher, then a second one of each, and so on; of one limit, because a statement has only one. */
+  /** One lane of each watcher first, then a second one of each. All have the same limit, because a statement has only one. */
   function nextGroup(): Waiting[] {
     const counts = new Map<number, number>();
     const ranked = waiting.map((one) => {
@@ -84,32 +81,22 @@ export function createDueReader(options: SecretStore & { database: Database; clo
       const limit = group[0]?.limit ?? 0;
       const [now, stepsMs] = [clock.now(), clock.stepsMs()];
       const found = await listDue(database, lanes, { now, stepsMs, exclude, limit });
-      for (const [id, one] of credentials)
-        if (clock.steadyMs() - one.readMs > CREDENTIALS_MS_MAX) credentials.delete(id);
+      credentials.removeOld();
       await Promise.all(group.map((one) => answer(one, found.get(one.lane.id) ?? 'lost')));
     } catch (error) {
       for (const one of group) one.reject(error);
     }
   }
 
-  /** One watcher's credentials that can't be read are no other's failure. */
+  /** Rejects for one watcher alone, so credentials that can't be read delay no other watcher. */
   async function answer({ lane, resolve, reject }: Waiting, rows: DueNotification[] | 'lost'): Promise<void> {
     if (rows === 'lost' || rows.length === 0) return resolve(rows === 'lost' ? 'lost' : []);
     try {
-      const own = await credentialsOf(lane.watcherId);
+      const own = await credentials.of(lane.watcherId);
       resolve(rows.map((notification) => ({ notification, credentials: own })));
     } catch (error) {
       reject(error);
     }
-  }
-
-  function credentialsOf(watcherId: number): Promise<Credentials> {
-    const known = credentials.get(watcherId);
-    if (known !== undefined) return known.reading;
-    const reading = readOf(watcherId);
-    credentials.set(watcherId, { readMs: clock.steadyMs(), reading });
-    reading.catch(() => credentials.delete(watcherId));
-    return reading;
   }
 
   return {
@@ -120,6 +107,30 @@ export function createDueReader(options: SecretStore & { database: Database; clo
       if (!isRung) queueMicrotask(run);
       isRung = true;
       return promise;
+    },
+  };
+}
+
+/** Credentials that lanes of one watcher share for CREDENTIALS_MS_MAX. Those of several watchers are read together. */
+function createCredentialsCache(options: SecretStore & { database: Database; clock: Clock }) {
+  const { clock } = options;
+  const known = new Map<number, { readMs: number; reading: Promise<Credentials> }>();
+  const readInGroups = createGroups<number, Credentials>({
+    sizeMax: LANES_MAX,
+    work: (watcherIds) => readCredentials(options, watcherIds),
+  });
+  return {
+    of(watcherId: number): Promise<Credentials> {
+      const kept = known.get(watcherId);
+      if (kept !== undefined) return kept.reading;
+      const reading = readInGroups(watcherId);
+      known.set(watcherId, { readMs: clock.steadyMs(), reading });
+      reading.catch(() => known.delete(watcherId));
+      return reading;
+    },
+    removeOld(): void {
+      for (const [id, { readMs }] of known)
+        if (clock.steadyMs() - readMs > CREDENTIALS_MS_MAX) known.delete(id);
     },
   };
 }

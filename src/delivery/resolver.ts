@@ -1,36 +1,35 @@
 /**
- * Host names to addresses, for webhooks.
+ * Resolves the host names of webhook URLs.
  */
 import { Resolver as DnsClient, lookup } from 'node:dns/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { WebhookPolicy } from '../domain/webhook-url.ts';
 
-/** An address that a name stands for. */
+/** One address of a host name. */
 export type HostAddress = { address: string; family: 4 | 6 };
 
 /** All addresses of a host name, in the order in which to try them; rejects when there are none. */
 export type Resolver = (hostname: string) => Promise<readonly HostAddress[]>;
 
-/** Time for one question to one server, doubled at the second and last try. */
+/** Time for one query to one server, doubled for the second and last try. */
 const QUESTION_MS = 1000;
 const QUESTION_COUNT_MAX = 2;
-/** How long the answer for one family is kept waiting for the other; some name servers drop questions for AAAA. */
+/** How long to wait for the second address family after the first one; some name servers drop AAAA queries. */
 const LATE_MS_MAX = 300;
 
 /**
  * The resolver for a policy.
  *
- * `dns.lookup` runs on the four threads that this process also reads files with, and holds one for as long as a name
- * server is silent: a few webhooks under a dead name server would stall every other one. So names are asked of the
- * machine's DNS servers directly, which takes a socket and no thread. What is lost is the hosts file and the search
- * list, which are for private networks; a deployment that allows private ranges knows its receivers, and gets
- * `dns.lookup` with everything that the machine is configured for.
+ * `dns.lookup` runs on the four threads with which this process also reads files, and holds one while a name server is silent. A
+ * few webhooks with a dead name server would stall all others. So this queries the machine's DNS servers directly, which takes a
+ * socket and no thread. It ignores the hosts file and the search list, which serve private networks. A deployment that allows
+ * private ranges knows its receivers, so it uses `dns.lookup` with the machine's whole configuration.
  */
 export function createResolver(policy: WebhookPolicy): Resolver {
   return policy.allowCidrs.length > 0 ? lookUpLocally : createDnsResolver();
 }
 
-/** Asks DNS servers, those of the machine unless `servers` (`ip:port`) are given, for A and AAAA at once. */
+/** Queries `servers` (`ip:port`), or the machine's DNS servers, for A and AAAA at once. */
 export function createDnsResolver(servers?: readonly string[]): Resolver {
   const client = new DnsClient({ timeout: QUESTION_MS, tries: QUESTION_COUNT_MAX });
   if (servers !== undefined) client.setServers(servers);
@@ -43,7 +42,7 @@ export function createDnsResolver(servers?: readonly string[]): Resolver {
     const asked = [ask(4), ask(6)];
     const oneAndLate = Promise.any(asked).then(() => delay(LATE_MS_MAX, undefined, { ref: false }));
     await Promise.race([Promise.allSettled(asked), oneAndLate.catch(() => undefined)]);
-    // Addresses of one family only are ordinary; without any, the reason is the older family's.
+    // Addresses of one family suffice. Without any, report the error of IPv4.
     if (found.length === 0) await asked[0];
     return found.toSorted((one, other) => other.family - one.family);
   };

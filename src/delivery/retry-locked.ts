@@ -1,5 +1,5 @@
 /**
- * Trying again what another transaction had locked.
+ * Retries work on rows that another transaction has locked.
  */
 import type { Clock } from '../core/clock.ts';
 
@@ -7,7 +7,7 @@ import type { Clock } from '../core/clock.ts';
 const PAUSE_MS_MIN = 5;
 const PAUSE_MS_MAX = 250;
 
-/** The result of `work`, which is called until it is another one than 'locked', or the signal aborts. */
+/** Calls `work` until its result is something other than 'locked', or the signal aborts. */
 export async function untilUnlocked<T>(
   clock: Clock,
   signal: AbortSignal,

@@ -1,5 +1,6 @@
 /**
- * One delivery attempt: a POST through the guard, decided by the status line, 10 s for all of it (spec 4.6, 6.2).
+ * One delivery attempt: a POST through the guard. The status line decides the outcome, and everything together may take 10 s
+ * (spec 4.6, 6.2).
  */
 import assert from 'node:assert/strict';
 import { X509Certificate } from 'node:crypto';
@@ -11,14 +12,14 @@ import { createExcerpt } from './excerpt.ts';
 import { ConnectFailure, createGuard, createSecureContext } from './guard.ts';
 import { createResolver, type Resolver } from './resolver.ts';
 
-/** How an attempt ended. Coarse on purpose: it is shown to watchers and must not map a network for them. */
+/** How an attempt ended. It is coarse on purpose, because watchers see it and must not use it to scan a network. */
 export type SendOutcome =
   | 'success'
   | 'http_3xx'
   | 'http_4xx'
   | 'http_5xx'
   | 'timeout'
-  /** The name has no address, or one that the policy does not allow: an answer for both hides which names exist. */
+  /** The name has no address, or one that the policy forbids. One outcome for both hides which names exist. */
   | 'dns'
   | 'connect'
   | 'tls'
@@ -43,17 +44,17 @@ export type SendResult = {
   responseText: string | undefined;
 };
 
-/** What a message proves itself with may be revoked while it waits for its connection. */
+/** Renews a message whose credentials may be revoked while it waits for a connection. */
 type Renewal = {
-  /** Whether the message may still go out; asked in the moment in which it would. */
+  /** Whether the message may still be sent; called immediately before it is written. */
   isFresh(): boolean;
-  /** The same message for the same URL, with what is valid now. */
+  /** The same message for the same URL, with current credentials. */
   renew(): Promise<Message>;
 };
 
 /**
- * Sends once and says how it went; whatever a receiver does is a result. Rejects only with the reason of the signal, or
- * with that of a message that could not be renewed: then the attempt was broken off undecided, and does not count.
+ * Sends once and returns the outcome; everything that a receiver does is an outcome. Rejects only with the signal's reason, or
+ * with the error of `renew`. Then the attempt was aborted without an outcome and does not count.
  */
 export type Send = (message: Message, signal: AbortSignal, renewal: Renewal) => Promise<SendResult>;
 
@@ -71,19 +72,19 @@ export type SenderOptions = {
 };
 
 const TIMEOUT_MS = 10_000;
-/** Of the time for everything; leaves the larger part to the receiver when a name server is slow. */
+/** Share of the whole time, so that a slow name server leaves the larger part to the receiver. */
 const RESOLVE_SHARE_MAX = 0.4;
 /** As many as a receiver behind an ordinary load balancer takes without noticing. */
 export const CONNECTIONS_PER_ORIGIN_MAX = 128;
 /** Each holds a socket and about 21 KiB without TLS, for up to 4 s. One watcher can have thousands of receivers. */
 const IDLE_CONNECTIONS_MAX = 1_024;
-/** What is read of an answer, so that a connection can serve again after an ordinary one. */
+/** How much of a response is read, so that a connection can be used again after an ordinary one. */
 const BODY_BYTES_MAX = 16_384;
-/** How long an answer's body may hold the slot once the status has decided. */
+/** How long the response body may hold the slot once the status line has decided the outcome. */
 const BODY_MS_MAX = 500;
 /** Parsing one costs 4 µs at each attempt; kept, they take about a KiB each. */
 const URLS_MAX = 1_000;
-/** The policy doesn't allow the URL: there was no connection. */
+/** The policy forbids the URL, so no connection was opened. */
 const REFUSED: SendResult = {
   outcome: 'refused',
   status: undefined,
@@ -92,9 +93,9 @@ const REFUSED: SendResult = {
   mayHaveArrived: false,
   responseText: undefined,
 };
-/** Why a message was not written to the connection that it waited for. */
+/** Aborts a request before it is written: the credentials of its message are too old. */
 const TOO_OLD = new Error('the message is too old');
-/** Interim responses (1xx) say nothing; a few are ordinary (103 Early Hints), a stream of them is an attack. */
+/** A few interim responses (1xx) are ordinary, such as 103 Early Hints. A stream of them is an attack. */
 const INTERIM_COUNT_MAX = 32;
 
 /**
@@ -104,12 +105,10 @@ const INTERIM_COUNT_MAX = 32;
 export function createSender(options: SenderOptions): { send: Send; close(): Promise<void> } {
   const { policy, caCertificates, timeoutMs = TIMEOUT_MS } = options;
   if (caCertificates !== undefined) checkCertificates(caCertificates);
-  const guard = createGuard({
-    policy,
-    resolve: options.resolve ?? createResolver(policy),
-    resolveMsMax: Math.ceil(timeoutMs * RESOLVE_SHARE_MAX),
-    secureContext: createSecureContext(caCertificates),
-  });
+  const secureContext = createSecureContext(caCertificates);
+  const resolve = options.resolve ?? createResolver(policy);
+  const resolveMsMax = Math.ceil(timeoutMs * RESOLVE_SHARE_MAX);
+  const guard = createGuard({ policy, resolve, resolveMsMax, secureContext });
   const connections = createConnections(guard, {
     perOrigin: options.connectionsPerOriginMax ?? CONNECTIONS_PER_ORIGIN_MAX,
     idle: options.idleConnectionsMax ?? IDLE_CONNECTIONS_MAX,
@@ -144,8 +143,8 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
     };
     try {
       exchange = await postFresh();
-      // The receiver was just closing this connection when the request came; that does not count as a failure. Once only, and
-      // on a fresh connection, since this one is dead.
+      // The receiver was closing this kept connection when the request arrived, which doesn't count as a failure. The request is
+      // repeated once, on a new connection.
       if (exchange.end === 'broken' && exchange.isStale && !limit.signal.aborted) {
         exchange = await postFresh();
       }
@@ -160,13 +159,9 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
       const outcome = limit.signal.aborted ? 'timeout' : outcomeOfError(exchange.error);
       return { outcome, status: undefined, ...sent, responseText: undefined };
     }
-    const { status } = exchange;
-    return {
-      outcome: outcomeOfStatus(status),
-      status,
-      ...sent,
-      responseText: excerpt(exchange.body, exchange.end === 'whole', current.headers.authorization),
-    };
+    const { status, body, end } = exchange;
+    const responseText = excerpt(body, end === 'whole', current.headers.authorization);
+    return { outcome: outcomeOfStatus(status), status, ...sent, responseText };
   };
 
   return {
@@ -183,8 +178,8 @@ export function createSender(options: SenderOptions): { send: Send; close(): Pro
 }
 
 /**
- * whole: a response that was read to its end. cut: the status is known, the rest was not waited for or did not come.
- * broken: no status line. isStale: the request met a connection that had served before and died without one byte.
+ * whole: the response was read to its end. cut: the status is known, and the rest was skipped or didn't arrive.
+ * broken: no status line. isStale: a reused connection ended before the first byte of a response.
  */
 type Exchange =
   | { end: 'whole' | 'cut'; status: number; body: Buffer }
@@ -219,7 +214,7 @@ function post(
 
   if (signal.aborted) return Promise.resolve({ end: 'broken', error: signal.reason, isStale: false });
   signal.addEventListener('abort', giveUp);
-  // Redirects are not followed: at this level undici knows nothing of them.
+  // `dispatch` doesn't follow redirects.
   connection.client.dispatch(
     {
       origin: url.origin,
@@ -229,7 +224,7 @@ function post(
       body: message.body,
     },
     {
-      // There is a connection, and nothing was written yet: what is thrown here leaves it as it is.
+      // The connection is open and nothing has been written yet, so throwing here leaves it usable.
       onRequestStart() {
         if (!isFresh()) throw TOO_OLD;
       },
@@ -257,13 +252,13 @@ function post(
   return promise;
 }
 
-/** The reasons to which a receiver's idle timeout leads, all others being failures of the receiver. */
+/** Errors that a receiver's idle timeout causes. All others are failures of the receiver. */
 function isDeadSocket(error: unknown): boolean {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return code === 'ECONNRESET' || code === 'EPIPE' || code === 'UND_ERR_SOCKET';
 }
 
-/** Parses URLs for one policy, undefined for those that it does not allow; what came lately is not parsed again. */
+/** Parses URLs for one policy; undefined for a URL that it forbids. Recent results are kept. */
 function rememberUrls(policy: WebhookPolicy): (text: string) => URL | undefined {
   const known = new Map<string, URL | undefined>();
   return (text) => {

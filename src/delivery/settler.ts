@@ -1,5 +1,5 @@
 /**
- * Records outcomes in groups: what arrives while one commit runs goes into the next.
+ * Records outcomes in groups: those that arrive while one commit runs go into the next.
  */
 import { setImmediate } from 'node:timers/promises';
 import { createGroups } from '../core/batching.ts';
@@ -17,13 +17,13 @@ export type Settler = {
 
 /** Bounds one statement; at 3,000 deliveries a second a commit of 10 ms gathers about 30. */
 const GROUP_MAX = 500;
-/** Half of what one receiver is sent at once, so that half of it goes out while the other half is recorded. */
+/** Half of the concurrent attempts at one origin, so that half of them are sent while the other half is recorded. */
 const GATHER_MAX = 64;
 const RETRY_MS = 250;
 
 /**
- * A settler that keeps trying while the database is away: an answer that came must not be asked for again (trap 16 of
- * the delivery reference). After the signal aborts it gives up instead, and the rows stay due.
+ * A settler that retries while the database is unavailable, because a receiver that has responded must not get the webhook again
+ * (trap 16 of the delivery reference). After the signal aborts it gives up, and the rows stay due.
  */
 export function createSettler(options: {
   database: Database;
@@ -33,7 +33,7 @@ export function createSettler(options: {
 }): Settler {
   const { database, clock, log, signal } = options;
 
-  /** Where outcomes come in every turn of the event loop, a few turns more make one large commit of many small ones. */
+  /** While outcomes arrive in every turn of the event loop, a few more turns make one large commit of many small ones. */
   async function gather(count: () => number): Promise<void> {
     for (let before = 0; count() > before && count() < GATHER_MAX; ) {
       before = count();
@@ -60,7 +60,7 @@ export function createSettler(options: {
 
   return {
     async submit(settlement) {
-      // Other groups go on meanwhile.
+      // Other groups continue meanwhile.
       const result = await untilUnlocked(clock, signal, () => inGroups(settlement));
       if (result === 'locked') throw new Fault('unavailable', 'the outcome could not be recorded in time');
       return result;

@@ -1,31 +1,31 @@
 /**
- * How many attempts may begin: at receivers that may hang a few in each moment, at the others fewer while the thread is busy.
+ * Limits how many attempts may start: a few at a time at receivers that may hang, and fewer at the others while the thread is busy.
  */
 import { never } from '../core/abort.ts';
 import type { Clock } from '../core/clock.ts';
 
 /**
- * In each span so many attempts at receivers that may hang begin, not counting those that are decided within it. Without this, all
- * that hang would end together after 10 s, and as many would begin together. `crowded` is about what ends in a span while 512
- * hang. Attempts that begin together are read, recorded and given back together, which takes few statements.
+ * The most attempts that may start in each span at receivers that may hang, not counting those decided within it. Without this
+ * limit, all that hang would end together after 10 s, and as many would start together. `crowded` is about as many as end in a span
+ * while 512 hang. Attempts that start together are read, recorded and given back together, which takes few statements.
  */
 const SPAN_MS = 100;
 const BEGIN_MAX = { usual: 32, crowded: 6 };
-/** How the window follows the time that the thread needs for a turn of its event loop. */
+/** The window shrinks while a turn of the event loop takes longer than this. */
 const TURN_MS_MAX = 5;
 const WINDOW_MIN = 128;
 
 export type Pace = {
-  /** Whether no further such attempt may begin at the moment. */
+  /** Whether no further attempt of this kind may start in this span. */
   isFull(kind: keyof typeof BEGIN_MAX): boolean;
-  /** Such an attempt begins. Call what it returns once it has been decided or is over. */
+  /** Counts an attempt that starts. Call the returned function once it is decided or over. */
   begin(): () => void;
 };
 
-/** `onRoom` is called when more may begin. */
+/** Calls `onRoom` when more attempts may start. */
 export function createPace(clock: Clock, onRoom: () => void): Pace {
   let begun = 0;
-  /** Counts spans: what began in an earlier one makes no room in this one. */
+  /** Counts spans, because an attempt of an earlier span makes no room in this one. */
   let span = 0;
   let isOver = true;
 
@@ -56,9 +56,9 @@ export function createPace(clock: Clock, onRoom: () => void): Pace {
 }
 
 export type Window = {
-  /** Attempts at once. */
+  /** The most concurrent attempts. */
   size(): number;
-  /** Call it in a turn of the event loop in which attempts begin: the next one shows how busy the thread is. */
+  /** Call it in a turn of the event loop in which attempts start. The next turn shows how busy the thread is. */
   measure(): void;
 };
 

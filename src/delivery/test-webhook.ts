@@ -1,6 +1,6 @@
 /**
- * A webhook that a watcher asks for, to see whether the receiver takes it: made up, sent at once, through the same
- * sender and guard as all others, and on no record.
+ * Test webhooks, with which a watcher checks a receiver. A test webhook is made up and sent at once, through the same sender and
+ * guard as all others, and isn't stored.
  */
 import { zeroAddress } from '../core/hex.ts';
 import type { WatchedAddress } from '../store/watchers/watched.ts';
@@ -10,8 +10,8 @@ import { renderMessage } from './payload.ts';
 import type { SendResult } from './send.ts';
 
 /**
- * Sends it to the record's URL and says how it went. Rejects only as Send does. The body is that of a notification
- * whose id, hash, sender and amount are zero, so that a receiver that overlooks `webhook-test: true` credits nothing.
+ * Sends a test webhook to the URL of the watched address and returns the outcome. Rejects only as Send does. Id, hash, sender and
+ * amount are zero, so a receiver that overlooks `webhook-test: true` credits nothing.
  */
 export type SendTest = (record: WatchedAddress, signal: AbortSignal) => Promise<SendResult>;
 
